@@ -1,0 +1,1 @@
+//! Caddyfile text to the model, with diagnostics.

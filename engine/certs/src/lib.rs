@@ -1,0 +1,1 @@
+//! Certificates: files, the local CA, and their storage.

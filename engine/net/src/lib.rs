@@ -1,0 +1,1 @@
+//! Listeners, connections, TLS, upstream pools, timers, workers.

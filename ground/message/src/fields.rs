@@ -1,0 +1,271 @@
+//! A list of field lines in one buffer: names and values are spans, so that reading, copying and sending a
+//! list allocates nothing once its buffers have grown. What a field means is left to the other modules.
+
+use alloc::vec::Vec;
+
+use crate::name::{FieldId, FieldName};
+
+/// Field lines in the order they arrived or were added. Names compare without case, values are bytes.
+///
+/// `clear` keeps the memory, so one list serves request after request. Removed lines leave their bytes behind
+/// until then; what was added is bounded by the limits of whoever adds.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    name_at: u32,
+    value_at: u32,
+    value_len: u32,
+    name_len: u16,
+    id: FieldId,
+}
+
+/// One field line.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    /// The name's number.
+    pub id: FieldId,
+    /// The name as it was spelled.
+    pub name: &'a [u8],
+    /// The value without the white space around it.
+    pub value: &'a [u8],
+}
+
+impl Fields {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Fields { bytes: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Empties the list and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.lines.clear();
+    }
+
+    /// The number of lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether there is no line.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The memory held, in bytes, for the accounting of idle connections.
+    pub fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity() + self.lines.capacity() * size_of::<Line>()
+    }
+
+    /// The line at `index`, in order.
+    pub fn at(&self, index: usize) -> Option<Field<'_>> {
+        self.lines.get(index).map(|line| self.field(line))
+    }
+
+    /// All lines in order.
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
+        self.lines.iter().map(|line| self.field(line))
+    }
+
+    /// The value of the first line with the known name `id`. For [`FieldId::Other`] use [`Fields::find`].
+    pub fn first(&self, id: FieldId) -> Option<&[u8]> {
+        debug_assert!(id != FieldId::Other);
+        self.lines.iter().find(|line| line.id == id).map(|line| self.field(line).value)
+    }
+
+    /// The values of all lines with the known name `id`.
+    pub fn all(&self, id: FieldId) -> impl Iterator<Item = &[u8]> {
+        debug_assert!(id != FieldId::Other);
+        self.lines.iter().filter(move |line| line.id == id).map(|line| self.field(line).value)
+    }
+
+    /// Whether a line with the known name `id` exists.
+    pub fn has(&self, id: FieldId) -> bool {
+        self.lines.iter().any(|line| line.id == id)
+    }
+
+    /// The values of all lines called `name`, whatever its case.
+    pub fn find<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let id = FieldId::of(name);
+        self.lines
+            .iter()
+            .filter(move |line| self.is_named(line, id, name))
+            .map(|line| self.field(line).value)
+    }
+
+    /// The value of the first line called `name`, whatever its case.
+    pub fn find_first<'a>(&'a self, name: &'a [u8]) -> Option<&'a [u8]> {
+        self.find(name).next()
+    }
+
+    /// Adds a line with a known name, after all others.
+    pub fn push(&mut self, id: FieldId, value: &[u8]) {
+        debug_assert!(id != FieldId::Other);
+        self.push_raw(id, id.as_str().as_bytes(), value);
+    }
+
+    /// Adds a line with a name of the configuration.
+    pub fn push_name(&mut self, name: &FieldName, value: &[u8]) {
+        self.push_raw(name.id(), name.as_str().as_bytes(), value);
+    }
+
+    /// Adds a line whose name and value the caller has checked; `id` is the number of `name`.
+    pub fn push_raw(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
+        let name_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(name);
+        let value_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(value);
+        self.lines.push(Line {
+            name_at,
+            value_at,
+            value_len: value.len() as u32,
+            name_len: name.len() as u16,
+            id,
+        });
+    }
+
+    /// Copies `head` (a whole head section) into an empty list; [`Fields::mark`] then names the lines in it.
+    pub fn adopt(&mut self, head: &[u8]) {
+        debug_assert!(self.bytes.is_empty() && self.lines.is_empty());
+        self.bytes.extend_from_slice(head);
+    }
+
+    /// Adds a line whose name and value stand at these offsets of the adopted head section.
+    pub fn mark(&mut self, id: FieldId, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
+        debug_assert!((value_at + value_len) as usize <= self.bytes.len());
+        self.lines.push(Line { name_at, value_at, value_len, name_len, id });
+    }
+
+    /// Replaces all lines of that known name by one, at the place of the first, else at the end.
+    pub fn set(&mut self, id: FieldId, value: &[u8]) {
+        self.set_raw(id, id.as_str().as_bytes(), value);
+    }
+
+    /// Replaces all lines of that name by one, at the place of the first, else at the end.
+    pub fn set_name(&mut self, name: &FieldName, value: &[u8]) {
+        self.set_raw(name.id(), name.as_str().as_bytes(), value);
+    }
+
+    /// As [`Fields::set_name`] for a name that the caller has checked; `id` is its number.
+    pub fn set_raw(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
+        let Some(first) = self.position(id, name) else { return self.push_raw(id, name, value) };
+        self.push_raw(id, name, value);
+        let line = self.lines.pop().expect("a line was pushed on the line above");
+        self.lines[first] = line;
+        let mut at = 0;
+        let (bytes, lines) = (&self.bytes, &mut self.lines);
+        lines.retain(|line| {
+            at += 1;
+            at - 1 <= first || !is_named(bytes, line, id, name)
+        });
+    }
+
+    /// Removes all lines of that known name and tells whether there were any.
+    pub fn remove(&mut self, id: FieldId) -> bool {
+        let before = self.lines.len();
+        self.lines.retain(|line| line.id != id);
+        before != self.lines.len()
+    }
+
+    /// Removes all lines called `name` and tells whether there were any.
+    pub fn remove_name(&mut self, name: &[u8]) -> bool {
+        let id = FieldId::of(name);
+        let before = self.lines.len();
+        let bytes = &self.bytes;
+        self.lines.retain(|line| !is_named(bytes, line, id, name));
+        before != self.lines.len()
+    }
+
+    /// Keeps only the lines for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let bytes = &self.bytes;
+        self.lines.retain(|line| keep(field(bytes, line)));
+    }
+
+    /// Replaces the value of the line at `index`, which must exist.
+    pub fn replace_at(&mut self, index: usize, value: &[u8]) {
+        let value_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(value);
+        let line = &mut self.lines[index];
+        line.value_at = value_at;
+        line.value_len = value.len() as u32;
+    }
+
+    /// Adds all lines of `other` after those here.
+    pub fn append(&mut self, other: &Fields) {
+        let base = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&other.bytes);
+        self.lines.extend(other.lines.iter().map(|line| Line {
+            name_at: line.name_at + base,
+            value_at: line.value_at + base,
+            ..*line
+        }));
+    }
+
+    fn position(&self, id: FieldId, name: &[u8]) -> Option<usize> {
+        self.lines.iter().position(|line| self.is_named(line, id, name))
+    }
+
+    fn is_named(&self, line: &Line, id: FieldId, name: &[u8]) -> bool {
+        is_named(&self.bytes, line, id, name)
+    }
+
+    fn field(&self, line: &Line) -> Field<'_> {
+        field(&self.bytes, line)
+    }
+}
+
+fn is_named(bytes: &[u8], line: &Line, id: FieldId, name: &[u8]) -> bool {
+    line.id == id && (id != FieldId::Other || field(bytes, line).name.eq_ignore_ascii_case(name))
+}
+
+fn field<'a>(bytes: &'a [u8], line: &Line) -> Field<'a> {
+    Field {
+        id: line.id,
+        name: &bytes[line.name_at as usize..line.name_at as usize + line.name_len as usize],
+        value: &bytes[line.value_at as usize..line.value_at as usize + line.value_len as usize],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn list(fields: &Fields) -> Vec<(&[u8], &[u8])> {
+        fields.iter().map(|f| (f.name, f.value)).collect()
+    }
+
+    #[test]
+    fn setting_replaces_all_lines_of_a_name_at_the_place_of_the_first() {
+        let mut fields = Fields::new();
+        fields.push_raw(FieldId::Other, b"X-A", b"1");
+        fields.push(FieldId::Vary, b"b");
+        fields.push_raw(FieldId::Other, b"x-a", b"2");
+        fields.set_raw(FieldId::Other, b"X-a", b"3");
+        assert_eq!(list(&fields), vec![(&b"X-a"[..], &b"3"[..]), (b"Vary", b"b")]);
+    }
+
+    #[test]
+    fn names_compare_without_case() {
+        let mut fields = Fields::new();
+        fields.push_raw(FieldId::of(b"coNNection"), b"coNNection", b"close");
+        assert_eq!(fields.first(FieldId::Connection), Some(&b"close"[..]));
+        assert!(fields.remove_name(b"CONNECTION"));
+        assert!(fields.is_empty());
+    }
+
+    #[test]
+    fn appended_lines_keep_their_values() {
+        let (mut a, mut b) = (Fields::new(), Fields::new());
+        a.push(FieldId::Date, b"d");
+        b.push(FieldId::Server, b"s");
+        a.append(&b);
+        assert_eq!(list(&a), vec![(&b"Date"[..], &b"d"[..]), (b"Server", b"s")]);
+    }
+}

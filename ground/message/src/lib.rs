@@ -1,0 +1,24 @@
+//! What HTTP requests and responses mean, whatever version carried them. Bytes on the wire are left to
+//! `sluice-wire`, choosing a route to `sluice-route`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod conn;
+pub mod fields;
+pub mod head;
+pub mod method;
+pub mod moment;
+pub mod name;
+pub mod status;
+pub mod uri;
+
+pub use conn::{ConnInfo, Remote, TlsInfo};
+pub use fields::{Field, Fields};
+pub use head::{RequestHead, ResponseHead, Scheme, Version};
+pub use method::Method;
+pub use moment::Moment;
+pub use name::{FieldId, FieldName};
+pub use status::Status;
+pub use uri::Uri;

@@ -1,0 +1,1 @@
+//! What happens to a request: from the model to a running server.
