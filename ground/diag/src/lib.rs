@@ -1,5 +1,25 @@
 //! Source files, spans, and diagnostics that point at them.
+//!
+//! Which mistakes exist and what their help says is left to the configuration languages; where the
+//! rendered text goes, and whether in colour, is left to the command line.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+mod closest;
+mod diagnostic;
+mod json;
+mod limits;
+mod render;
+mod report;
+mod shown;
+mod source;
+
+pub use closest::closest;
+pub use diagnostic::{Diagnostic, Label, Severity};
+pub use limits::DIAGNOSTICS_SHOWN_MAX;
+pub use render::Colour;
+pub use report::Report;
+pub use shown::shown;
+pub use source::{ImportId, ImportStep, Position, Source, SourceId, Sources, Span};
