@@ -1,1 +1,22 @@
-//! Listeners, connections, TLS, upstream pools, timers, workers.
+//! Listeners, connections, TLS, upstream pools, timers and workers: everything that touches a socket. What an
+//! answer says is left to whoever implements [`Service`]; what bytes mean is left to `sluice-wire`.
+
+pub mod body;
+pub mod buffers;
+pub mod clock;
+pub mod failure;
+pub mod limits;
+pub mod service;
+pub mod stream;
+pub mod sys;
+pub mod timer;
+pub mod tls;
+pub mod tunnel;
+pub mod upstream;
+pub mod worker;
+
+pub use body::{Body, BodyStream, FileSlice, RequestBody};
+pub use failure::{Failure, FailureKind, Retry, Side};
+pub use service::{Answer, Completion, Ending, Exchange, Service, Settings};
+pub use stream::Stream;
+pub use worker::Worker;

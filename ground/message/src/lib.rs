@@ -6,6 +6,7 @@
 extern crate alloc;
 
 pub mod conn;
+pub mod date;
 pub mod fields;
 pub mod head;
 pub mod method;

@@ -1,0 +1,65 @@
+//! The time of a worker. A coarse time costs a load; the exact one asks the kernel. Calendar text is cached for
+//! a second.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use sluice_message::Moment;
+
+/// The moment the process's time line starts at, the same for all workers.
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+/// The exact time.
+pub fn now() -> Moment {
+    Moment::new(origin().elapsed())
+}
+
+/// The clock of a worker, moved on by its timer sweep.
+pub struct Clock {
+    coarse: Cell<Moment>,
+    unix_seconds: Cell<u64>,
+    date: Cell<[u8; 29]>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let clock = Clock {
+            coarse: Cell::new(now()),
+            unix_seconds: Cell::new(u64::MAX),
+            date: Cell::new([b' '; 29]),
+        };
+        clock.tick();
+        clock
+    }
+}
+
+impl Clock {
+    /// The time of the last sweep, at most [`crate::limits::TIMER_TICK`] ago.
+    pub fn coarse(&self) -> Moment {
+        self.coarse.get()
+    }
+
+    /// The value for a Date field (RFC 9110, section 5.6.7), at most a second old.
+    pub fn date(&self) -> [u8; 29] {
+        self.date.get()
+    }
+
+    /// Whole seconds since 1970 at the last sweep.
+    pub fn unix_seconds(&self) -> u64 {
+        self.unix_seconds.get()
+    }
+
+    /// Moves the clock on.
+    pub fn tick(&self) {
+        self.coarse.set(now());
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        if seconds != self.unix_seconds.get() {
+            self.unix_seconds.set(seconds);
+            self.date.set(sluice_message::date::format_http(seconds));
+        }
+    }
+}

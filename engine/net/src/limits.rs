@@ -1,0 +1,49 @@
+//! The limits of this package, each with the reason for its number.
+
+use std::time::Duration;
+
+/// Room for one read of a request head: holds nearly every head, and a page or four is cheap to pool.
+pub const READ_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Room for one read of a body that is passed on: large enough that a 190 KB answer takes a few system calls,
+/// small enough that ten thousand slow clients stay below a gigabyte.
+pub const BODY_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Buffers of either size that a worker keeps for reuse; beyond it they are freed.
+pub const BUFFERS_KEPT_MAX: usize = 256;
+
+/// A body up to this size is copied behind its head, so that one plain write sends both.
+pub const COPY_BYTES_MAX: usize = 8 * 1024;
+
+/// Unread request body that is read and thrown away to keep a connection; beyond it closing is cheaper.
+pub const DRAIN_BYTES_MAX: u64 = 256 * 1024;
+
+/// The sweep of the timers: a timeout acts at most this much late.
+pub const TIMER_TICK: Duration = Duration::from_millis(100);
+
+/// Pipelined bytes taken while an answer is being made; beyond it the client has to wait.
+pub const PIPELINE_BYTES_MAX: usize = 16 * 1024;
+
+/// Requests one connection may have answered before other connections get their turn.
+pub const PIPELINE_BURST_MAX: u32 = 64;
+
+/// The kernel's queue of connections not yet accepted (it caps this itself at net.core.somaxconn).
+pub const LISTEN_BACKLOG: i32 = 4096;
+
+/// Connections accepted in one go before those already here get their turn.
+pub const ACCEPT_BURST_MAX: usize = 64;
+
+/// The pause after the system refused another file descriptor, so that a full table does not spin.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Files kept free for upstreams, logs and files to serve: connections stop at the limit minus this.
+pub const FILES_RESERVED: u64 = 64;
+
+/// Time for a refused client to read its error before the socket is closed under unread input.
+pub const LINGER: Duration = Duration::from_secs(2);
+
+/// Input thrown away while lingering.
+pub const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// Commands a worker can have waiting; a reload sends one and waits for the answer.
+pub const COMMANDS_MAX: usize = 16;

@@ -1,0 +1,136 @@
+//! The border to the floor above: a request goes in, an answer comes out. Nothing here knows a directive.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead};
+use sluice_wire::h1;
+
+use crate::body::{Body, RequestBody};
+use crate::failure::Failure;
+use crate::worker::Worker;
+
+/// Answers the requests of one listener.
+///
+/// A request that can be answered at once costs no allocation: `serve` returns [`Answer::Ready`]. Otherwise it
+/// returns one boxed future; its value goes to `resume`, which continues where `serve` stopped. All state in
+/// between lives in [`Exchange::context`].
+pub trait Service: Send + Sync + 'static {
+    /// What the service keeps for one request; reset by [`Service::reset`] before the next.
+    type Context: Default + 'static;
+    /// What an awaited step gives back to `resume`.
+    type Outcome: 'static;
+
+    /// Prepares a used context for the next request, keeping its memory.
+    fn reset(&self, context: &mut Self::Context);
+
+    /// Starts answering.
+    fn serve<'a>(
+        &'a self,
+        x: &'a mut Exchange<Self::Context>,
+    ) -> Answer<'a, Self::Outcome>;
+
+    /// Goes on after an awaited step.
+    fn resume<'a>(
+        &'a self,
+        x: &'a mut Exchange<Self::Context>,
+        outcome: Self::Outcome,
+    ) -> Answer<'a, Self::Outcome>;
+
+    /// Answers a request whose head was refused by the codec; `x.req` holds what could be read.
+    /// The connection is closed after it.
+    fn refuse(&self, x: &mut Exchange<Self::Context>, error: &h1::RequestError) -> Body;
+
+    /// Answers when the connection cannot serve: the head did not arrive in time (408).
+    fn time_out(&self, x: &mut Exchange<Self::Context>) -> Body;
+
+    /// Called exactly once for each request, when its answer has ended in whatever way.
+    fn record(&self, x: &mut Exchange<Self::Context>, completion: &Completion);
+
+    /// The limits of connections that this service answers.
+    fn settings(&self) -> &Settings;
+}
+
+/// An answer, now or later. The answer's head is in [`Exchange::res`].
+pub enum Answer<'a, T> {
+    /// The body of the answer.
+    Ready(Body),
+    /// Something has to be awaited first.
+    Later(Pin<Box<dyn Future<Output = T> + 'a>>),
+}
+
+/// A request on its way and the answer taking shape.
+pub struct Exchange<C> {
+    /// The head of the request.
+    pub req: RequestHead,
+    /// Its body.
+    pub body: RequestBody,
+    /// The head of the answer.
+    pub res: ResponseHead,
+    /// Bytes of the answer, if its body is [`Body::Inline`].
+    pub inline: Vec<u8>,
+    /// The connection it came by.
+    pub conn: Rc<ConnInfo>,
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// When its first byte was read; exact only if [`Settings::exact_times`].
+    pub started: Moment,
+    /// Whether the answer must be the last on its connection (set by either side).
+    pub close: bool,
+    /// What the service keeps.
+    pub context: C,
+}
+
+/// How an exchange ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// The whole answer was handed to the kernel.
+    Complete,
+    /// The service refused to answer ([`Body::Abort`]).
+    Aborted,
+    /// The client went away or was too slow, or the body of the answer failed half-way.
+    Failed(Failure),
+}
+
+/// What is known when an exchange has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// How it ended.
+    pub ending: Ending,
+    /// Bytes of the answer's body handed to the kernel, framing not counted.
+    pub body_bytes_sent: u64,
+    /// Bytes of the request's body that were read.
+    pub body_bytes_read: u64,
+    /// From the first byte of the request to the last of the answer; exact only if [`Settings::exact_times`].
+    pub duration: Duration,
+}
+
+/// The limits of a listener's connections.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Limits of the HTTP/1 codec.
+    pub h1: h1::Limits,
+    /// The longest a whole request head may take to arrive, from its first byte.
+    pub head_timeout: Duration,
+    /// The longest pause between two reads of a request body.
+    pub body_idle_timeout: Duration,
+    /// The longest pause between two successful writes.
+    pub write_idle_timeout: Duration,
+    /// How long a connection may wait for its next request.
+    pub keep_alive_timeout: Duration,
+    /// The longest a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// Whether to read the clock for each request (access log, latency metrics) instead of a coarse one.
+    pub exact_times: bool,
+}
+
+/// What a listener needs to accept for a service.
+pub struct Binding<S: Service> {
+    /// Answers its requests.
+    pub service: Arc<S>,
+    /// Makes TLS sessions; `None` on a plain listener.
+    pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
+}

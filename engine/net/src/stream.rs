@@ -1,0 +1,98 @@
+//! A connected socket of any kind: TCP or unix, plain or TLS. What flows through it is left to its users.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::tls::TlsStream;
+
+/// A connected socket.
+pub enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
+    /// TLS over one of the others.
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// Reads into the spare capacity of `buf`, which must not be none; 0 is the end of the stream.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        debug_assert!(buf.capacity() > buf.len(), "a read needs room");
+        match self {
+            Stream::Tcp(socket) => poll_read_into(socket, cx, buf),
+            Stream::Unix(socket) => poll_read_into(socket, cx, buf),
+            Stream::Tls(tls) => tls.poll_read(cx, buf),
+        }
+    }
+
+    /// Ready when a read may find something. Asks the kernel nothing; a false alarm is possible.
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(socket) => socket.poll_read_ready(cx),
+            Stream::Unix(socket) => socket.poll_read_ready(cx),
+            Stream::Tls(tls) => tls.poll_readable(cx),
+        }
+    }
+
+    /// Ready when a write may go on.
+    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(socket) => socket.poll_write_ready(cx),
+            Stream::Unix(socket) => socket.poll_write_ready(cx),
+            Stream::Tls(tls) => tls.poll_writable(cx),
+        }
+    }
+
+    /// Writes from `slices` in order and tells how many bytes were taken.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Tcp(socket) => poll_write_from(socket, cx, slices),
+            Stream::Unix(socket) => poll_write_from(socket, cx, slices),
+            Stream::Tls(tls) => tls.poll_write(cx, slices),
+        }
+    }
+
+    /// Hands everything taken so far to the kernel; plain sockets hold nothing back.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Poll::Ready(Ok(())),
+            Stream::Tls(tls) => tls.poll_flush(cx),
+        }
+    }
+
+    /// Ends our direction (FIN, after a TLS close_notify).
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tls(tls) => tls.poll_shutdown(cx),
+        }
+    }
+}
+
+fn poll_read_into<R: AsyncRead + Unpin>(
+    socket: &mut R,
+    cx: &mut Context<'_>,
+    buf: &mut Vec<u8>,
+) -> Poll<io::Result<usize>> {
+    // The future holds no state of its own: dropping it while it is pending loses nothing.
+    std::pin::pin!(socket.read_buf(buf)).as_mut().poll(cx)
+}
+
+fn poll_write_from<W: AsyncWrite + Unpin>(
+    socket: &mut W,
+    cx: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    let written = match slices {
+        [one] => ready!(Pin::new(socket).poll_write(cx, one)),
+        _ => ready!(Pin::new(socket).poll_write_vectored(cx, slices)),
+    };
+    Poll::Ready(written)
+}

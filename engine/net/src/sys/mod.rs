@@ -1,0 +1,2 @@
+//! Every raw system call of the project, each behind a safe function. What they are used for is left to the
+//! callers. This is the only place for `unsafe` and for `cfg(target_os)`.

@@ -1,0 +1,121 @@
+//! Timeouts of a worker. They are many, mostly reset before they act, and need no precision, so they are slots
+//! in a table that a periodic sweep looks through: setting one costs a store, no timer wheel and no system call.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use slab::Slab;
+use sluice_message::Moment;
+
+use crate::clock::Clock;
+
+/// All timeouts of a worker.
+#[derive(Default)]
+pub struct Timers {
+    slots: RefCell<Slab<Slot>>,
+}
+
+struct Slot {
+    state: State,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unset,
+    Until(Moment),
+    Expired,
+}
+
+impl Timers {
+    /// A timeout that is not set yet.
+    pub fn timer(self: &Rc<Self>) -> Timer {
+        let slot = Slot { state: State::Unset, waker: None };
+        Timer { key: self.slots.borrow_mut().insert(slot), timers: self.clone() }
+    }
+
+    /// Marks what is due at `now` and wakes whoever waits for it.
+    pub fn sweep(&self, now: Moment) {
+        for (_, slot) in self.slots.borrow_mut().iter_mut() {
+            let due = matches!(slot.state, State::Until(deadline) if deadline <= now);
+            if due {
+                slot.state = State::Expired;
+                if let Some(waker) = &slot.waker {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+    }
+}
+
+/// One timeout; dropping it cancels it.
+pub struct Timer {
+    timers: Rc<Timers>,
+    key: usize,
+}
+
+impl Timer {
+    /// Acts `after` the coarse time of `clock`, at the next sweep then. Replaces what was set before.
+    pub fn set(&self, clock: &Clock, after: Duration) {
+        self.timers.slots.borrow_mut()[self.key].state = State::Until(clock.coarse() + after);
+    }
+
+    /// Does not act any more.
+    pub fn clear(&self) {
+        self.timers.slots.borrow_mut()[self.key].state = State::Unset;
+    }
+
+    /// Whether it has acted since it was set.
+    pub fn has_expired(&self) -> bool {
+        self.timers.slots.borrow()[self.key].state == State::Expired
+    }
+
+    /// Ready when it has acted; else the task is woken when it does.
+    pub fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let slot = &mut self.timers.slots.borrow_mut()[self.key];
+        if slot.state == State::Expired {
+            return Poll::Ready(());
+        }
+        match &slot.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            Some(_) | None => slot.waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.timers.slots.borrow_mut().remove(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_acts_once_it_is_due_and_not_before() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let timer = timers.timer();
+        timer.set(&clock, Duration::from_secs(5));
+        timers.sweep(clock.coarse() + Duration::from_secs(4));
+        assert!(!timer.has_expired());
+        timers.sweep(clock.coarse() + Duration::from_secs(5));
+        assert!(timer.has_expired());
+        timer.set(&clock, Duration::from_secs(9));
+        assert!(!timer.has_expired());
+    }
+
+    #[test]
+    fn a_cleared_timer_never_acts() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let timer = timers.timer();
+        timer.set(&clock, Duration::ZERO);
+        timer.clear();
+        timers.sweep(clock.coarse() + Duration::from_secs(1));
+        assert!(!timer.has_expired());
+    }
+}

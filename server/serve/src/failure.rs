@@ -1,0 +1,49 @@
+//! From failures to statuses: the only place that decides which status a client gets for one.
+
+use std::borrow::Cow;
+
+use sluice_message::Status;
+use sluice_net::{Failure, FailureKind, Side};
+
+/// An error on its way to `handle_errors` or to the plain error answer.
+#[derive(Debug)]
+pub struct Fault {
+    /// The status of the answer.
+    pub status: Status,
+    /// For the log and `{err.message}`; never shown to clients by itself.
+    pub message: Cow<'static, str>,
+    /// The cause, if something failed rather than being refused.
+    pub failure: Option<Failure>,
+}
+
+impl Fault {
+    /// A refusal with a constant reason.
+    pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
+        Fault { status, message: message.into(), failure: None }
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        let status = status_of(failure.side, failure.kind);
+        Fault { status, message: failure.to_string().into(), failure: Some(failure) }
+    }
+}
+
+fn status_of(side: Side, kind: FailureKind) -> Status {
+    use FailureKind as K;
+    match (side, kind) {
+        (Side::Client, K::Timeout) => Status::REQUEST_TIMEOUT,
+        (Side::Client, K::Limit) => Status::CONTENT_TOO_LARGE,
+        (Side::Client, K::Protocol | K::Closed | K::Dial | K::Tls | K::Unavailable | K::Io) => {
+            Status::BAD_REQUEST
+        }
+        (Side::Upstream, K::Timeout) => Status::GATEWAY_TIMEOUT,
+        (Side::Upstream, K::Unavailable | K::Limit) => Status::SERVICE_UNAVAILABLE,
+        (Side::Upstream, K::Protocol | K::Closed | K::Dial | K::Tls | K::Io) => Status::BAD_GATEWAY,
+        (Side::Internal, K::Limit | K::Unavailable) => Status::SERVICE_UNAVAILABLE,
+        (Side::Internal, K::Protocol | K::Closed | K::Dial | K::Tls | K::Timeout | K::Io) => {
+            Status::INTERNAL_SERVER_ERROR
+        }
+    }
+}

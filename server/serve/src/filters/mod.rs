@@ -1,0 +1,1 @@
+//! Filters: what changes an answer on its way out. Each directive has one file.

@@ -1,0 +1,1 @@
+//! Handlers: each directive that answers or changes a request has one file.

@@ -1,0 +1,1 @@
+//! The limits of this package, each with the reason for its number.

@@ -1,0 +1,1 @@
+//! The values of placeholders for a request.
