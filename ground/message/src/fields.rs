@@ -38,7 +38,10 @@ pub struct Field<'a> {
 impl Fields {
     /// An empty list.
     pub const fn new() -> Self {
-        Fields { bytes: Vec::new(), lines: Vec::new() }
+        Fields {
+            bytes: Vec::new(),
+            lines: Vec::new(),
+        }
     }
 
     /// Empties the list and keeps its memory.
@@ -75,13 +78,19 @@ impl Fields {
     /// The value of the first line with the known name `id`. For [`FieldId::Other`] use [`Fields::find`].
     pub fn first(&self, id: FieldId) -> Option<&[u8]> {
         debug_assert!(id != FieldId::Other);
-        self.lines.iter().find(|line| line.id == id).map(|line| self.field(line).value)
+        self.lines
+            .iter()
+            .find(|line| line.id == id)
+            .map(|line| self.field(line).value)
     }
 
     /// The values of all lines with the known name `id`.
     pub fn all(&self, id: FieldId) -> impl Iterator<Item = &[u8]> {
         debug_assert!(id != FieldId::Other);
-        self.lines.iter().filter(move |line| line.id == id).map(|line| self.field(line).value)
+        self.lines
+            .iter()
+            .filter(move |line| line.id == id)
+            .map(|line| self.field(line).value)
     }
 
     /// Whether a line with the known name `id` exists.
@@ -135,10 +144,36 @@ impl Fields {
         self.bytes.extend_from_slice(head);
     }
 
-    /// Adds a line whose name and value stand at these offsets of the adopted head section.
-    pub fn mark(&mut self, id: FieldId, name_at: u32, name_len: u16, value_at: u32, value_len: u32) {
-        debug_assert!((value_at + value_len) as usize <= self.bytes.len());
-        self.lines.push(Line { name_at, value_at, value_len, name_len, id });
+    /// As [`Fields::adopt`] where the lines were marked first: a codec learns where the head section ends only
+    /// by reading its lines. Until this call such lines must not be read.
+    pub fn adopt_marked(&mut self, head: &[u8]) {
+        debug_assert!(self.bytes.is_empty());
+        debug_assert!(
+            self.lines
+                .iter()
+                .all(|line| (line.value_at + line.value_len) as usize <= head.len())
+        );
+        self.bytes.extend_from_slice(head);
+    }
+
+    /// Adds a line whose name and value stand at these offsets of the head section, adopted before or right after
+    /// by [`Fields::adopt_marked`].
+    pub fn mark(
+        &mut self,
+        id: FieldId,
+        name_at: u32,
+        name_len: u16,
+        value_at: u32,
+        value_len: u32,
+    ) {
+        debug_assert!(self.bytes.is_empty() || (value_at + value_len) as usize <= self.bytes.len());
+        self.lines.push(Line {
+            name_at,
+            value_at,
+            value_len,
+            name_len,
+            id,
+        });
     }
 
     /// Replaces all lines of that known name by one, at the place of the first, else at the end.
@@ -153,9 +188,14 @@ impl Fields {
 
     /// As [`Fields::set_name`] for a name that the caller has checked; `id` is its number.
     pub fn set_raw(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
-        let Some(first) = self.position(id, name) else { return self.push_raw(id, name, value) };
+        let Some(first) = self.position(id, name) else {
+            return self.push_raw(id, name, value);
+        };
         self.push_raw(id, name, value);
-        let line = self.lines.pop().expect("a line was pushed on the line above");
+        let line = self
+            .lines
+            .pop()
+            .expect("a line was pushed on the line above");
         self.lines[first] = line;
         let mut at = 0;
         let (bytes, lines) = (&self.bytes, &mut self.lines);
@@ -208,7 +248,9 @@ impl Fields {
     }
 
     fn position(&self, id: FieldId, name: &[u8]) -> Option<usize> {
-        self.lines.iter().position(|line| self.is_named(line, id, name))
+        self.lines
+            .iter()
+            .position(|line| self.is_named(line, id, name))
     }
 
     fn is_named(&self, line: &Line, id: FieldId, name: &[u8]) -> bool {
@@ -248,7 +290,10 @@ mod tests {
         fields.push(FieldId::Vary, b"b");
         fields.push_raw(FieldId::Other, b"x-a", b"2");
         fields.set_raw(FieldId::Other, b"X-a", b"3");
-        assert_eq!(list(&fields), vec![(&b"X-a"[..], &b"3"[..]), (b"Vary", b"b")]);
+        assert_eq!(
+            list(&fields),
+            vec![(&b"X-a"[..], &b"3"[..]), (b"Vary", b"b")]
+        );
     }
 
     #[test]

@@ -145,42 +145,87 @@ pub enum FieldId {
 }
 
 impl FieldId {
+    /// Every name with a number, in the order of the numbers. A new variant is added here as well.
+    const ALL: &[FieldId] = &[
+        FieldId::Accept,
+        FieldId::AcceptCharset,
+        FieldId::AcceptEncoding,
+        FieldId::AcceptLanguage,
+        FieldId::AcceptRanges,
+        FieldId::AccessControlAllowOrigin,
+        FieldId::Age,
+        FieldId::Allow,
+        FieldId::AltSvc,
+        FieldId::Authorization,
+        FieldId::CacheControl,
+        FieldId::Connection,
+        FieldId::ContentDisposition,
+        FieldId::ContentEncoding,
+        FieldId::ContentLanguage,
+        FieldId::ContentLength,
+        FieldId::ContentLocation,
+        FieldId::ContentRange,
+        FieldId::ContentSecurityPolicy,
+        FieldId::ContentType,
+        FieldId::Cookie,
+        FieldId::Date,
+        FieldId::Etag,
+        FieldId::Expect,
+        FieldId::Expires,
+        FieldId::Forwarded,
+        FieldId::From,
+        FieldId::Host,
+        FieldId::IfMatch,
+        FieldId::IfModifiedSince,
+        FieldId::IfNoneMatch,
+        FieldId::IfRange,
+        FieldId::IfUnmodifiedSince,
+        FieldId::KeepAlive,
+        FieldId::LastModified,
+        FieldId::Link,
+        FieldId::Location,
+        FieldId::MaxForwards,
+        FieldId::Origin,
+        FieldId::Pragma,
+        FieldId::ProxyAuthenticate,
+        FieldId::ProxyAuthorization,
+        FieldId::ProxyConnection,
+        FieldId::Range,
+        FieldId::Referer,
+        FieldId::RetryAfter,
+        FieldId::SecWebsocketAccept,
+        FieldId::SecWebsocketKey,
+        FieldId::SecWebsocketProtocol,
+        FieldId::SecWebsocketVersion,
+        FieldId::SecWebsocketExtensions,
+        FieldId::Server,
+        FieldId::SetCookie,
+        FieldId::StrictTransportSecurity,
+        FieldId::Te,
+        FieldId::Trailer,
+        FieldId::TransferEncoding,
+        FieldId::Upgrade,
+        FieldId::UserAgent,
+        FieldId::Vary,
+        FieldId::Via,
+        FieldId::WwwAuthenticate,
+        FieldId::XForwardedFor,
+        FieldId::XForwardedHost,
+        FieldId::XForwardedProto,
+        FieldId::XRealIp,
+    ];
+
     /// The number of `name`, whatever its case.
     pub fn of(name: &[u8]) -> FieldId {
-        let candidates: &[(&[u8], FieldId)] = match name.len() {
-            2 => &[(b"te", FieldId::Te)],
-            3 => &[(b"age", FieldId::Age), (b"via", FieldId::Via)],
-            4 => &[(b"date", FieldId::Date), (b"etag", FieldId::Etag), (b"from", FieldId::From), (b"host", FieldId::Host), (b"link", FieldId::Link), (b"vary", FieldId::Vary)],
-            5 => &[(b"allow", FieldId::Allow), (b"range", FieldId::Range)],
-            6 => &[(b"accept", FieldId::Accept), (b"cookie", FieldId::Cookie), (b"expect", FieldId::Expect), (b"origin", FieldId::Origin), (b"pragma", FieldId::Pragma), (b"server", FieldId::Server)],
-            7 => &[(b"alt-svc", FieldId::AltSvc), (b"expires", FieldId::Expires), (b"referer", FieldId::Referer), (b"trailer", FieldId::Trailer), (b"upgrade", FieldId::Upgrade)],
-            8 => &[(b"if-match", FieldId::IfMatch), (b"if-range", FieldId::IfRange), (b"location", FieldId::Location)],
-            9 => &[(b"forwarded", FieldId::Forwarded), (b"x-real-ip", FieldId::XRealIp)],
-            10 => &[(b"connection", FieldId::Connection), (b"keep-alive", FieldId::KeepAlive), (b"set-cookie", FieldId::SetCookie), (b"user-agent", FieldId::UserAgent)],
-            11 => &[(b"retry-after", FieldId::RetryAfter)],
-            12 => &[(b"content-type", FieldId::ContentType), (b"max-forwards", FieldId::MaxForwards)],
-            13 => &[(b"accept-ranges", FieldId::AcceptRanges), (b"authorization", FieldId::Authorization), (b"cache-control", FieldId::CacheControl), (b"content-range", FieldId::ContentRange), (b"if-none-match", FieldId::IfNoneMatch), (b"last-modified", FieldId::LastModified)],
-            14 => &[(b"accept-charset", FieldId::AcceptCharset), (b"content-length", FieldId::ContentLength)],
-            15 => &[(b"accept-encoding", FieldId::AcceptEncoding), (b"accept-language", FieldId::AcceptLanguage), (b"x-forwarded-for", FieldId::XForwardedFor)],
-            16 => &[(b"content-encoding", FieldId::ContentEncoding), (b"content-language", FieldId::ContentLanguage), (b"content-location", FieldId::ContentLocation), (b"proxy-connection", FieldId::ProxyConnection), (b"www-authenticate", FieldId::WwwAuthenticate), (b"x-forwarded-host", FieldId::XForwardedHost)],
-            17 => &[(b"if-modified-since", FieldId::IfModifiedSince), (b"sec-websocket-key", FieldId::SecWebsocketKey), (b"transfer-encoding", FieldId::TransferEncoding), (b"x-forwarded-proto", FieldId::XForwardedProto)],
-            18 => &[(b"proxy-authenticate", FieldId::ProxyAuthenticate)],
-            19 => &[(b"content-disposition", FieldId::ContentDisposition), (b"if-unmodified-since", FieldId::IfUnmodifiedSince), (b"proxy-authorization", FieldId::ProxyAuthorization)],
-            20 => &[(b"sec-websocket-accept", FieldId::SecWebsocketAccept)],
-            21 => &[(b"sec-websocket-version", FieldId::SecWebsocketVersion)],
-            22 => &[(b"sec-websocket-protocol", FieldId::SecWebsocketProtocol)],
-            23 => &[(b"content-security-policy", FieldId::ContentSecurityPolicy)],
-            24 => &[(b"sec-websocket-extensions", FieldId::SecWebsocketExtensions)],
-            25 => &[(b"strict-transport-security", FieldId::StrictTransportSecurity)],
-            27 => &[(b"access-control-allow-origin", FieldId::AccessControlAllowOrigin)],
-            _ => &[],
+        let Some(slot) = slot(name, MULTIPLIER) else {
+            return FieldId::Other;
         };
-        for (text, id) in candidates {
-            if text.eq_ignore_ascii_case(name) {
-                return *id;
-            }
+        let id = SLOTS[slot];
+        if same_letters(name, id.as_str().as_bytes()) {
+            id
+        } else {
+            FieldId::Other
         }
-        FieldId::Other
     }
 
     /// The name in the form that goes on the wire, empty for [`FieldId::Other`].
@@ -268,7 +313,10 @@ impl FieldName {
     /// The name `text`, if it is a token (RFC 9110, section 5.6.2). Its spelling is kept.
     pub fn new(text: &str) -> Option<FieldName> {
         let valid = !text.is_empty() && text.bytes().all(is_token_byte);
-        valid.then(|| FieldName { id: FieldId::of(text.as_bytes()), text: text.into() })
+        valid.then(|| FieldName {
+            id: FieldId::of(text.as_bytes()),
+            text: text.into(),
+        })
     }
 
     /// Its number.
@@ -309,9 +357,139 @@ const TOKEN: [bool; 256] = {
     while i < 256 {
         let b = i as u8;
         table[i] = b.is_ascii_alphanumeric()
-            || matches!(b, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_')
+            || matches!(
+                b,
+                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_'
+            )
             || matches!(b, b'`' | b'|' | b'~');
         i += 1;
     }
     table
 };
+
+/// The place of `name` in [`SLOTS`]: its length and three of its letters tell all known names apart. `None` for
+/// the empty name.
+const fn slot(name: &[u8], multiplier: u32) -> Option<usize> {
+    let (Some(first), Some(last)) = (name.first(), name.last()) else {
+        return None;
+    };
+    let letters = [
+        *first | 0x20,
+        *last | 0x20,
+        name[name.len() / 2] | 0x20,
+        name.len() as u8,
+    ];
+    Some((u32::from_le_bytes(letters).wrapping_mul(multiplier) >> 23) as usize)
+}
+
+/// A factor for which no two known names share a slot. Searched by the compiler, so that adding a name needs no
+/// work by hand.
+const MULTIPLIER: u32 = {
+    let mut candidate: u32 = 0x9e37_79b1;
+    while !slots_differ(candidate) {
+        candidate = candidate
+            .wrapping_mul(0x0019_660d)
+            .wrapping_add(0x3c6e_f35e)
+            | 1;
+    }
+    candidate
+};
+
+const SLOTS: [FieldId; 512] = {
+    let mut slots = [FieldId::Other; 512];
+    let mut i = 0;
+    while i < FieldId::ALL.len() {
+        let id = FieldId::ALL[i];
+        assert!(
+            id as usize == i + 1,
+            "ALL follows the order of the variants"
+        );
+        if let Some(at) = slot(id.as_str().as_bytes(), MULTIPLIER) {
+            slots[at] = id;
+        }
+        i += 1;
+    }
+    slots
+};
+
+const fn slots_differ(multiplier: u32) -> bool {
+    let mut taken = [false; 512];
+    let mut i = 0;
+    while i < FieldId::ALL.len() {
+        if let Some(at) = slot(FieldId::ALL[i].as_str().as_bytes(), multiplier) {
+            if taken[at] {
+                return false;
+            }
+            taken[at] = true;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Whether `name` is `known` but for the case of its letters, eight bytes at a time.
+fn same_letters(name: &[u8], known: &[u8]) -> bool {
+    let len = name.len();
+    if len != known.len() {
+        return false;
+    }
+    if len < 8 {
+        return name.eq_ignore_ascii_case(known);
+    }
+    let mut at = 0;
+    while at + 8 < len {
+        if !same_word(word(name, at), word(known, at)) {
+            return false;
+        }
+        at += 8;
+    }
+    // The last word may overlap the one before it, which spares a loop over the rest.
+    same_word(word(name, len - 8), word(known, len - 8))
+}
+
+/// In a known name a byte with bit 6 set is a letter, and only there bit 5, the case, may differ.
+fn same_word(name: u64, known: u64) -> bool {
+    let case_bits = (known & 0x4040_4040_4040_4040) >> 1;
+    (name ^ known) & !case_bits == 0
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes[at..]
+        .first_chunk()
+        .expect("callers stay eight bytes from the end");
+    u64::from_le_bytes(*word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case() {
+        for id in FieldId::ALL {
+            let name = id.as_str();
+            assert_eq!(FieldId::of(name.as_bytes()), *id);
+            assert_eq!(FieldId::of(name.to_ascii_lowercase().as_bytes()), *id);
+            assert_eq!(FieldId::of(name.to_ascii_uppercase().as_bytes()), *id);
+        }
+    }
+
+    #[test]
+    fn a_name_that_differs_in_one_bit_is_another_name() {
+        for id in FieldId::ALL {
+            for at in 0..id.as_str().len() {
+                for bit in 0..8 {
+                    let mut name: Vec<u8> = id.as_str().bytes().collect();
+                    name[at] ^= 1 << bit;
+                    let same = name.eq_ignore_ascii_case(id.as_str().as_bytes());
+                    let found = FieldId::of(&name);
+                    assert_eq!(found == *id, same, "{name:?}");
+                    assert!(found == *id || !same);
+                }
+            }
+        }
+        assert_eq!(FieldId::of(b""), FieldId::Other);
+        assert_eq!(FieldId::of(b"x-unknown"), FieldId::Other);
+    }
+}
