@@ -1,5 +1,209 @@
 //! The one typed configuration, for every configuration language; its JSON is Caddy's JSON.
+//!
+//! Field names, shapes and the order in which they are written are Caddy's, and a value that Caddy
+//! leaves out is left out here. Files, the environment and placeholders are left to those above.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde_json::Value;
+
+mod address;
+pub mod handler;
+pub mod http;
+pub mod logging;
+pub mod matcher;
+mod object;
+pub mod pki;
+pub mod proxy;
+pub mod tls;
+mod value;
+
+pub use address::{Address, AddressError, PortRange};
+pub use handler::Handler;
+pub use http::{HttpApp, Route, Server};
+pub use matcher::{Matcher, MatcherSet};
+pub use object::RawModule;
+pub use value::{Duration, DurationError, WeakString};
+
+use object::objects;
+
+objects! {
+    /// A whole configuration.
+    pub struct Config {
+        /// The control interface.
+        pub admin: Option<Admin>,
+        /// Logs.
+        pub logging: Option<logging::Logging>,
+        /// Where certificates and other lasting things are kept.
+        pub storage: Option<Storage>,
+        /// What runs.
+        pub apps: Apps,
+    }
+
+    /// The control interface.
+    pub struct Admin {
+        /// Switches it off.
+        pub disabled: bool,
+        /// Its address.
+        pub listen: String,
+        /// Refuses requests whose Origin is not listed.
+        pub enforce_origin: bool,
+        /// The origins that may ask.
+        pub origins: Vec<String>,
+        /// What happens to configurations.
+        pub config: Option<ConfigSettings>,
+        /// Who we are towards remote controllers.
+        pub identity: Option<RawModule>,
+        /// Control from other machines.
+        pub remote: Option<RawModule>,
+    }
+
+    /// What happens to configurations.
+    pub struct ConfigSettings {
+        /// Whether the last one is kept on disk.
+        pub persist: Option<bool>,
+        /// Where a further one is loaded from.
+        pub load: Option<RawModule>,
+        /// When it is loaded.
+        pub load_delay: Duration,
+    }
+
+    /// What runs, by the name of the app.
+    pub struct Apps {
+        /// Event handlers.
+        pub events: Option<EventsApp>,
+        /// File systems by name.
+        #[serde(rename = "caddy.filesystems")]
+        pub filesystems: Option<RawModule>,
+        /// HTTP servers.
+        pub http: Option<HttpApp>,
+        /// Certificate authorities.
+        pub pki: Option<pki::PkiApp>,
+        /// Certificates.
+        pub tls: Option<tls::TlsApp>,
+    }
+
+    /// Event handlers.
+    pub struct EventsApp {
+        /// Who wants to hear of what.
+        pub subscriptions: Vec<Subscription>,
+    }
+
+    /// Who wants to hear of what.
+    pub struct Subscription {
+        /// The events; all when empty.
+        pub events: Vec<String>,
+        /// The modules they come from; all when empty.
+        pub modules: Vec<String>,
+        /// What is done.
+        pub handlers: Vec<RawModule>,
+    }
+
+    /// Storage in a folder.
+    pub struct FileStorage {
+        /// The folder.
+        pub root: String,
+    }
+}
+
+object::tagged! {
+    /// Where certificates and other lasting things are kept.
+    pub enum Storage by "module" {
+        /// A folder.
+        FileSystem(FileStorage) = "file_system",
+    }
+}
+
+/// Why a text is no configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The text is not JSON.
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// The JSON does not fit.
+    Shape {
+        /// The place in the document, such as `apps.http.servers.srv0.listen[0]`.
+        path: String,
+        /// What is wrong there.
+        message: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax {
+                line,
+                column,
+                message,
+            } => {
+                write!(f, "invalid JSON at line {line}, column {column}: {message}")
+            }
+            Self::Shape { path, message } if path.is_empty() => f.write_str(message),
+            Self::Shape { path, message } => write!(f, "{path}: {message}"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads a configuration from JSON text. Unknown fields are errors that name their place.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            let whole = error.to_string();
+            let message = match whole.rsplit_once(" at line ") {
+                Some((message, _)) => message.to_string(),
+                None => whole,
+            };
+            ConfigError::Syntax {
+                line: error.line(),
+                column: error.column(),
+                message,
+            }
+        })?;
+        Self::from_value(value)
+    }
+
+    /// Reads a configuration from a JSON value. `null` is the empty configuration.
+    pub fn from_value(value: Value) -> Result<Self, ConfigError> {
+        if value.is_null() {
+            return Ok(Self::default());
+        }
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let (path, message) =
+                object::locate(&error.path().to_string(), &error.inner().to_string());
+            ConfigError::Shape { path, message }
+        })
+    }
+
+    /// Writes the configuration as a JSON value, with all keys sorted.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("every map of the model has text for keys")
+    }
+
+    /// Writes the configuration as JSON text on one line, in Caddy's order of fields.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("every map of the model has text for keys")
+    }
+
+    /// The HTTP servers by name.
+    pub fn servers(&self) -> impl Iterator<Item = (&String, &Server)> {
+        self.apps.http.iter().flat_map(|http| http.servers.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests;

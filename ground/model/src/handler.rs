@@ -1,0 +1,533 @@
+//! The handlers a route can have. The reverse proxy's settings are long and live in `proxy`.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::http::{ErrorRoutes, Route};
+use crate::matcher::ResponseMatcher;
+use crate::object::{RawModule, objects, tagged};
+use crate::proxy::ReverseProxy;
+use crate::value::{Duration, WeakString};
+
+/// Header fields with their values, in the order of their names.
+pub type FieldValues = BTreeMap<String, Vec<String>>;
+
+tagged! {
+    /// What happens to a request.
+    pub enum Handler by "handler" {
+        /// Signs certificates for others.
+        AcmeServer(Box<AcmeServer>) = "acme_server",
+        /// Asks who the client is.
+        Authentication(Authentication) = "authentication",
+        /// Writes the intercepted response.
+        CopyResponse(CopyResponse) = "copy_response",
+        /// Copies fields of the intercepted response.
+        CopyResponseHeaders(CopyResponseHeaders) = "copy_response_headers",
+        /// Compresses responses.
+        Encode(Encode) = "encode",
+        /// Fails the request.
+        Error(StaticError) = "error",
+        /// Serves files.
+        FileServer(Box<FileServer>) = "file_server",
+        /// Changes header fields.
+        Headers(Box<Headers>) = "headers",
+        /// Replaces responses.
+        Intercept(Intercept) = "intercept",
+        /// Calls a named route.
+        Invoke(Invoke) = "invoke",
+        /// Adds a field to the access log.
+        LogAppend(LogAppend) = "log_append",
+        /// Sets variables from a table.
+        Map(Map) = "map",
+        /// Serves metrics.
+        Metrics(MetricsHandler) = "metrics",
+        /// Pushes resources over HTTP/2.
+        Push(Push) = "push",
+        /// Limits or replaces the request body.
+        RequestBody(RequestBody) = "request_body",
+        /// Passes the request on.
+        ReverseProxy(Box<ReverseProxy>) = "reverse_proxy",
+        /// Changes method or target.
+        Rewrite(Box<Rewrite>) = "rewrite",
+        /// Gives a fixed answer.
+        StaticResponse(StaticResponse) = "static_response",
+        /// Routes within a route.
+        Subroute(Subroute) = "subroute",
+        /// Runs responses through templates.
+        Templates(Templates) = "templates",
+        /// Adds a span to a trace.
+        Tracing(Tracing) = "tracing",
+        /// Sets variables.
+        Vars(BTreeMap<String, Value>) = "vars",
+    }
+}
+
+objects! {
+    /// Signs certificates for others.
+    pub struct AcmeServer {
+        /// The id of the authority.
+        pub ca: String,
+        /// The lifetime of certificates.
+        pub lifetime: Duration,
+        /// The name in the directory.
+        pub host: String,
+        /// The path all resources start with.
+        pub path_prefix: String,
+        /// Signs with the root.
+        pub sign_with_root: bool,
+        /// DNS servers for validation.
+        pub resolvers: Vec<String>,
+        /// The challenges offered.
+        pub challenges: Vec<String>,
+        /// Which names may be asked for.
+        pub policy: Option<AcmePolicy>,
+    }
+
+    /// Which names may be asked for.
+    pub struct AcmePolicy {
+        /// Names that may.
+        pub allow: Option<AcmeRules>,
+        /// Names that may not.
+        pub deny: Option<AcmeRules>,
+        /// Allows wildcards.
+        pub allow_wildcard_names: bool,
+    }
+
+    /// Names and addresses.
+    pub struct AcmeRules {
+        /// Domains.
+        pub domains: Vec<String>,
+        /// Address ranges.
+        pub ip_ranges: Vec<String>,
+    }
+
+    /// Asks who the client is.
+    pub struct Authentication {
+        /// The ways to ask.
+        pub providers: AuthenticationProviders,
+    }
+
+    /// The ways to ask; one success suffices.
+    pub struct AuthenticationProviders {
+        /// Name and password.
+        pub http_basic: Option<HttpBasic>,
+    }
+
+    /// Name and password.
+    pub struct HttpBasic {
+        /// How passwords are hashed, bcrypt when absent.
+        pub hash: Option<PasswordHash>,
+        /// The accounts.
+        pub accounts: Vec<Account>,
+        /// The realm shown to people.
+        pub realm: String,
+        /// Remembers checked passwords.
+        pub hash_cache: Option<HashCache>,
+    }
+
+    /// Remembers checked passwords.
+    pub struct HashCache {}
+
+    /// Settings of bcrypt.
+    pub struct Bcrypt {
+        /// The work factor for new hashes.
+        pub cost: i64,
+    }
+
+    /// Settings of argon2id.
+    pub struct Argon2id {
+        /// Passes.
+        pub time: u32,
+        /// Memory in KiB.
+        pub memory: u32,
+        /// Lanes.
+        pub threads: u8,
+        /// Bytes of the key.
+        pub key_len: u32,
+        /// Bytes of the salt.
+        pub salt_length: i64,
+    }
+
+    /// Writes the intercepted response.
+    pub struct CopyResponse {
+        /// A status that replaces the response's own.
+        pub status_code: WeakString,
+    }
+
+    /// Copies fields of the intercepted response.
+    pub struct CopyResponseHeaders {
+        /// Only these.
+        pub include: Vec<String>,
+        /// All but these.
+        pub exclude: Vec<String>,
+    }
+
+    /// Compresses responses.
+    pub struct Encode {
+        /// The encodings and their settings.
+        pub encodings: Encodings,
+        /// The order of preference.
+        pub prefer: Vec<String>,
+        /// The size from which compression pays, 512 when zero.
+        pub minimum_length: u64,
+        /// The responses that are compressed; a list of content types when absent.
+        pub r#match: Option<ResponseMatcher>,
+    }
+
+    /// The encodings and their settings.
+    pub struct Encodings {
+        /// Brotli; a word of ours, Caddy has it only for files compressed ahead.
+        pub br: Option<LevelEncoder>,
+        /// Gzip.
+        pub gzip: Option<LevelEncoder>,
+        /// Zstandard.
+        pub zstd: Option<ZstdEncoder>,
+    }
+
+    /// An encoder with a numeric level.
+    pub struct LevelEncoder {
+        /// The level, the encoder's own default when zero.
+        pub level: i64,
+    }
+
+    /// Zstandard.
+    pub struct ZstdEncoder {
+        /// `fastest`, `default`, `better` or `best`.
+        pub level: String,
+        /// Whether a checksum ends the stream.
+        pub checksum: Option<bool>,
+    }
+
+    /// Fails the request.
+    pub struct StaticError {
+        /// The message, which may hold placeholders.
+        pub error: String,
+        /// The status, 500 when empty.
+        pub status_code: WeakString,
+    }
+
+    /// Serves files.
+    pub struct FileServer {
+        /// The name of the file system, the local disk when empty.
+        pub fs: String,
+        /// The folder, `{http.vars.root}` when empty.
+        pub root: String,
+        /// Names and paths that are never shown.
+        pub hide: Vec<String>,
+        /// Names tried for a folder.
+        pub index_names: Vec<String>,
+        /// Lists folders, when present.
+        pub browse: Option<Browse>,
+        /// Whether requests are redirected to the one right spelling of a path.
+        pub canonical_uris: Option<bool>,
+        /// The status of successful answers.
+        pub status_code: WeakString,
+        /// Passes the request on when there is no file.
+        pub pass_thru: bool,
+        /// Encodings that are looked for beside the file.
+        pub precompressed: Precompressed,
+        /// The order of preference among them.
+        pub precompressed_order: Vec<String>,
+        /// Endings of files that hold an ETag.
+        pub etag_file_extensions: Vec<String>,
+    }
+
+    /// Lists folders.
+    pub struct Browse {
+        /// A template for the page.
+        pub template_file: String,
+        /// Shows where symbolic links lead.
+        pub reveal_symlinks: bool,
+        /// The field and direction of sorting.
+        pub sort: Vec<String>,
+        /// The most entries shown.
+        pub file_limit: i64,
+    }
+
+    /// Encodings that are looked for beside the file.
+    pub struct Precompressed {
+        /// Brotli, `.br`.
+        pub br: Option<NoSettings>,
+        /// Gzip, `.gz`.
+        pub gzip: Option<NoSettings>,
+        /// Zstandard, `.zst`.
+        pub zstd: Option<NoSettings>,
+    }
+
+    /// An object without fields.
+    pub struct NoSettings {}
+
+    /// Changes header fields.
+    pub struct Headers {
+        /// Of the request.
+        pub request: Option<HeaderOps>,
+        /// Of the response.
+        pub response: Option<ResponseHeaderOps>,
+    }
+
+    /// Changes to header fields.
+    pub struct HeaderOps {
+        /// Fields to add.
+        pub add: FieldValues,
+        /// Fields to replace.
+        pub set: FieldValues,
+        /// Fields to remove; a `*` at either end is a wildcard.
+        pub delete: Vec<String>,
+        /// Texts to replace within fields.
+        pub replace: BTreeMap<String, Vec<Replacement>>,
+    }
+
+    /// Changes to the fields of a response.
+    pub struct ResponseHeaderOps {
+        /// Fields to add.
+        pub add: FieldValues,
+        /// Fields to replace.
+        pub set: FieldValues,
+        /// Fields to remove; a `*` at either end is a wildcard.
+        pub delete: Vec<String>,
+        /// Texts to replace within fields.
+        pub replace: BTreeMap<String, Vec<Replacement>>,
+        /// The responses that are changed.
+        pub require: Option<ResponseMatcher>,
+        /// Changes when the head is written rather than before the next handler.
+        pub deferred: bool,
+    }
+
+    /// A text to replace.
+    pub struct Replacement {
+        /// What to look for.
+        pub search: String,
+        /// The pattern to look for.
+        pub search_regexp: String,
+        /// What to put in its place.
+        pub replace: String,
+    }
+
+    /// Replaces responses.
+    pub struct Intercept {
+        /// Responses and what to do with them.
+        pub handle_response: Vec<ResponseHandler>,
+    }
+
+    /// A kind of response and what to do with it.
+    pub struct ResponseHandler {
+        /// The responses; all when absent.
+        pub r#match: Option<ResponseMatcher>,
+        /// A status that replaces the response's own.
+        pub status_code: WeakString,
+        /// Routes that answer instead.
+        pub routes: Vec<Route>,
+    }
+
+    /// Calls a named route.
+    pub struct Invoke {
+        /// Its name.
+        pub name: String,
+    }
+
+    /// Adds a field to the access log.
+    pub struct LogAppend {
+        /// The key.
+        pub key: String,
+        /// The value, which may be a placeholder or the name of a variable.
+        pub value: String,
+        /// Takes the value before the request is handled.
+        pub early: bool,
+    }
+
+    /// Sets variables from a table.
+    pub struct Map {
+        /// The text that is looked up.
+        pub source: String,
+        /// The placeholders that are set.
+        pub destinations: Vec<String>,
+        /// The rows, tried in order.
+        pub mappings: Vec<Mapping>,
+        /// Values where no row fits.
+        pub defaults: Vec<String>,
+    }
+
+    /// A row of a table.
+    pub struct Mapping {
+        /// The exact text.
+        pub input: String,
+        /// The pattern.
+        pub input_regexp: String,
+        /// One value for each destination; null leaves it to the default.
+        pub outputs: Vec<Value>,
+    }
+
+    /// Serves metrics.
+    pub struct MetricsHandler {
+        /// Offers the plain text format only.
+        pub disable_openmetrics: bool,
+    }
+
+    /// Pushes resources over HTTP/2.
+    pub struct Push {
+        /// What is pushed.
+        pub resources: Vec<PushResource>,
+        /// Fields of the pushed requests.
+        pub headers: Option<HeaderOps>,
+    }
+
+    /// A pushed resource.
+    pub struct PushResource {
+        /// The method, GET when empty.
+        pub method: String,
+        /// The path.
+        pub target: String,
+    }
+
+    /// Limits or replaces the request body.
+    pub struct RequestBody {
+        /// The most bytes.
+        pub max_size: i64,
+        /// How long reading may take.
+        pub read_timeout: Duration,
+        /// How long writing may take.
+        pub write_timeout: Duration,
+        /// A text that replaces the body.
+        pub set: String,
+    }
+
+    /// Changes method or target.
+    pub struct Rewrite {
+        /// The method.
+        pub method: String,
+        /// The target.
+        pub uri: String,
+        /// What is cut from the front of the path.
+        pub strip_path_prefix: String,
+        /// What is cut from the end of the path.
+        pub strip_path_suffix: String,
+        /// Texts replaced in the target.
+        pub uri_substring: Vec<UriReplacement>,
+        /// Patterns replaced in the path.
+        pub path_regexp: Vec<PathReplacement>,
+        /// Changes to the query.
+        pub query: Option<QueryOps>,
+    }
+
+    /// A text replaced in the target.
+    pub struct UriReplacement {
+        /// What to look for.
+        pub find: String,
+        /// What to put in its place.
+        pub replace: String,
+        /// How many times; without end when zero.
+        pub limit: i64,
+    }
+
+    /// A pattern replaced in the path.
+    pub struct PathReplacement {
+        /// The pattern.
+        pub find: String,
+        /// What to put in its place.
+        pub replace: String,
+    }
+
+    /// Changes to the query.
+    pub struct QueryOps {
+        /// Keys to rename.
+        pub rename: Vec<QueryPair>,
+        /// Keys to replace.
+        pub set: Vec<QueryPair>,
+        /// Values to add.
+        pub add: Vec<QueryPair>,
+        /// Texts to replace within values.
+        pub replace: Vec<QueryReplacement>,
+        /// Keys to remove.
+        pub delete: Vec<String>,
+    }
+
+    /// A key and a value.
+    pub struct QueryPair {
+        /// The key.
+        pub key: String,
+        /// The value.
+        pub val: String,
+    }
+
+    /// A text to replace within the values of a key.
+    pub struct QueryReplacement {
+        /// The key; `*` for all.
+        pub key: String,
+        /// What to look for.
+        pub search: String,
+        /// The pattern to look for.
+        pub search_regexp: String,
+        /// What to put in its place.
+        pub replace: String,
+    }
+
+    /// Gives a fixed answer.
+    pub struct StaticResponse {
+        /// The status, 200 when empty.
+        pub status_code: WeakString,
+        /// Fields of the answer.
+        pub headers: FieldValues,
+        /// The body, which may hold placeholders.
+        pub body: String,
+        /// Closes the connection afterwards.
+        pub close: bool,
+        /// Ends the connection without an answer.
+        pub abort: bool,
+    }
+
+    /// Routes within a route.
+    pub struct Subroute {
+        /// The routes, tried in order.
+        pub routes: Vec<Route>,
+        /// Routes for requests that failed in here.
+        pub errors: Option<ErrorRoutes>,
+    }
+
+    /// Runs responses through templates.
+    pub struct Templates {
+        /// The folder of included files.
+        pub file_root: String,
+        /// The content types that are templates.
+        pub mime_types: Vec<String>,
+        /// What opens and closes an action.
+        pub delimiters: Vec<String>,
+        /// Modules that add functions.
+        pub r#match: RawModule,
+    }
+}
+
+tagged! {
+    /// How passwords are hashed.
+    pub enum PasswordHash by "algorithm" {
+        /// Bcrypt.
+        Bcrypt(Bcrypt) = "bcrypt",
+        /// Argon2id.
+        Argon2id(Argon2id) = "argon2id",
+    }
+}
+
+/// One account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Account {
+    /// The name.
+    pub username: String,
+    /// The hash of the password.
+    pub password: String,
+}
+
+/// Adds a span to a trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tracing {
+    /// The name of the span.
+    pub span: String,
+    /// Attributes of the span.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub span_attributes: BTreeMap<String, String>,
+}

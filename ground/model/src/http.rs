@@ -1,0 +1,185 @@
+//! The `http` app: servers, routes and what belongs to a server as a whole. Handlers and matchers
+//! have their own modules.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::handler::Handler;
+use crate::matcher::MatcherSet;
+use crate::object::{RawModule, objects};
+use crate::tls::ConnectionPolicy;
+use crate::value::Duration;
+
+/// The port for plain HTTP where nothing else is configured.
+pub const HTTP_PORT: u16 = 80;
+/// The port for HTTPS where nothing else is configured.
+pub const HTTPS_PORT: u16 = 443;
+
+objects! {
+    /// All HTTP servers.
+    pub struct HttpApp {
+        /// The port for plain HTTP, 80 when zero.
+        pub http_port: u16,
+        /// The port for HTTPS, 443 when zero.
+        pub https_port: u16,
+        /// How long requests may go on after a stop; zero waits for them without end.
+        pub grace_period: Duration,
+        /// How long to keep serving as before after a stop was asked for.
+        pub shutdown_delay: Duration,
+        /// The servers by name.
+        pub servers: BTreeMap<String, Server>,
+        /// Metrics of all servers, off when absent.
+        pub metrics: Option<Metrics>,
+    }
+
+    /// What is counted.
+    pub struct Metrics {
+        /// A label for the host.
+        pub per_host: bool,
+        /// Counts hosts that no site names as well.
+        pub observe_catchall_hosts: bool,
+        /// Sends metrics over OTLP.
+        pub otlp: bool,
+    }
+
+    /// One server: its sockets and its routes.
+    pub struct Server {
+        /// Addresses to listen on; see [`crate::Address`].
+        pub listen: Vec<String>,
+        /// What wraps the listeners, from the outside in.
+        pub listener_wrappers: Vec<RawModule>,
+        /// What wraps the packet sockets.
+        pub packet_conn_wrappers: Vec<RawModule>,
+        /// How long reading a whole request may take.
+        pub read_timeout: Duration,
+        /// How long reading a head may take.
+        pub read_header_timeout: Duration,
+        /// How long writing a response may take.
+        pub write_timeout: Duration,
+        /// How long a connection may wait for the next request.
+        pub idle_timeout: Duration,
+        /// The pause between TCP keep-alive probes.
+        pub keepalive_interval: Duration,
+        /// The quiet time before the first TCP keep-alive probe.
+        pub keepalive_idle: Duration,
+        /// How many probes may stay unanswered.
+        pub keepalive_count: i64,
+        /// The most bytes a request head may have.
+        pub max_header_bytes: u64,
+        /// Reads the request while the response is being written, over HTTP/1 as well.
+        pub enable_full_duplex: bool,
+        /// The routes, tried in order.
+        pub routes: Vec<Route>,
+        /// Routes for requests that failed.
+        pub errors: Option<ErrorRoutes>,
+        /// Routes that `invoke` calls by name.
+        pub named_routes: BTreeMap<String, Route>,
+        /// How TLS handshakes are answered; a server with any speaks TLS.
+        pub tls_connection_policies: Vec<ConnectionPolicy>,
+        /// Changes to automatic HTTPS.
+        pub automatic_https: Option<AutoHttps>,
+        /// Whether the Host field must agree with the name of the handshake.
+        pub strict_sni_host: Option<bool>,
+        /// Where trusted proxies come from.
+        pub trusted_proxies: Option<IpSource>,
+        /// Fields that name the client, when a trusted proxy sent them.
+        pub client_ip_headers: Vec<String>,
+        /// 1 reads the chain of proxies from the right and stops at the first untrusted.
+        pub trusted_proxies_strict: i64,
+        /// Trusts peers on unix sockets.
+        pub trusted_proxies_unix: bool,
+        /// Access logs; none are written when absent.
+        pub logs: Option<ServerLogs>,
+        /// The versions of HTTP spoken: `h1 h2 h2c h3`.
+        pub protocols: Vec<String>,
+        /// The versions spoken on each listen address, where they differ.
+        pub listen_protocols: Vec<Option<Vec<String>>>,
+        /// Whether TLS early data is taken over QUIC.
+        pub allow_0rtt: Option<bool>,
+        /// Metrics of this server (an old place).
+        pub metrics: Option<Metrics>,
+    }
+
+    /// A list of handlers and when it applies.
+    pub struct Route {
+        /// Of the routes in one group only the first that matches is taken.
+        pub group: String,
+        /// Any of these sets must match; an empty list always does.
+        pub r#match: Vec<MatcherSet>,
+        /// The handlers, from the outside in.
+        pub handle: Vec<Handler>,
+        /// No further routes are tried after this one.
+        pub terminal: bool,
+    }
+
+    /// Routes for requests that failed.
+    pub struct ErrorRoutes {
+        /// The routes, tried in order.
+        pub routes: Vec<Route>,
+    }
+
+    /// Changes to automatic HTTPS.
+    pub struct AutoHttps {
+        /// Switches all of it off.
+        pub disable: bool,
+        /// No redirects from HTTP to HTTPS.
+        pub disable_redirects: bool,
+        /// No certificates, redirects only.
+        pub disable_certificates: bool,
+        /// Names left out altogether.
+        pub skip: Vec<String>,
+        /// Names for which no certificate is made.
+        pub skip_certificates: Vec<String>,
+        /// Makes certificates for names that a loaded certificate covers.
+        pub ignore_loaded_certificates: bool,
+    }
+
+    /// Access logs of a server.
+    pub struct ServerLogs {
+        /// The logger for hosts without one of their own.
+        pub default_logger_name: String,
+        /// Loggers by host.
+        pub logger_names: BTreeMap<String, Names>,
+        /// Hosts whose requests are not logged.
+        pub skip_hosts: Vec<String>,
+        /// Logs only hosts that are listed.
+        pub skip_unmapped_hosts: bool,
+        /// Logs Cookie, Authorization and their like.
+        pub should_log_credentials: bool,
+        /// Logs each handler that runs.
+        pub trace: bool,
+    }
+}
+
+/// One name or several; written as a list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Names(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            One(String),
+            Many(Vec<String>),
+        }
+        match Either::deserialize(deserializer) {
+            Ok(Either::One(name)) => Ok(Self(alloc::vec![name])),
+            Ok(Either::Many(names)) => Ok(Self(names)),
+            Err(_) => Err(D::Error::custom("expected a name or a list of names")),
+        }
+    }
+}
+
+crate::object::tagged! {
+    /// Where a list of addresses comes from.
+    pub enum IpSource by "source" {
+        /// A fixed list.
+        Static(crate::matcher::IpRanges) = "static",
+    }
+}

@@ -1,0 +1,388 @@
+//! The settings of `reverse_proxy`: upstreams, choice among them, health, transport.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::handler::{FieldValues, Headers, ResponseHandler, Rewrite};
+use crate::matcher::MatcherSet;
+use crate::object::{RawModule, objects, tagged};
+use crate::value::Duration;
+
+objects! {
+    /// Passes the request on.
+    pub struct ReverseProxy {
+        /// How upstreams are spoken to, HTTP when absent.
+        pub transport: Option<Transport>,
+        /// A module that stops passing on to sick upstreams.
+        pub circuit_breaker: Option<RawModule>,
+        /// The choice among upstreams.
+        pub load_balancing: Option<LoadBalancing>,
+        /// Which upstreams count as healthy.
+        pub health_checks: Option<HealthChecks>,
+        /// The upstreams.
+        pub upstreams: Vec<Upstream>,
+        /// A source of upstreams that is asked for each request.
+        pub dynamic_upstreams: Option<UpstreamSource>,
+        /// How long written bytes may wait; negative flushes at once.
+        pub flush_interval: Duration,
+        /// Proxies in front of us whose X-Forwarded fields are believed.
+        pub trusted_proxies: Vec<String>,
+        /// Changes to header fields.
+        pub headers: Option<Headers>,
+        /// Bytes of the request read before it is passed on; -1 reads all.
+        pub request_buffers: i64,
+        /// Bytes of the response read before it is passed on; -1 reads all.
+        pub response_buffers: i64,
+        /// The longest life of a tunnel.
+        pub stream_timeout: Duration,
+        /// The size of the copy buffer.
+        pub stream_buffer_size: i64,
+        /// How long tunnels outlive their configuration.
+        pub stream_close_delay: Duration,
+        /// Changes to method or target.
+        pub rewrite: Option<Rewrite>,
+        /// Responses that are answered otherwise.
+        pub handle_response: Vec<ResponseHandler>,
+        /// Logs the headers of both sides.
+        pub verbose_logs: bool,
+    }
+
+    /// One upstream.
+    pub struct Upstream {
+        /// The address; see [`crate::Address`].
+        pub dial: String,
+        /// The most requests at a time; without limit when zero.
+        pub max_requests: i64,
+    }
+
+    /// The choice among upstreams.
+    pub struct LoadBalancing {
+        /// The policy, random when absent.
+        pub selection_policy: Option<SelectionPolicy>,
+        /// How many further upstreams are tried.
+        pub retries: i64,
+        /// How long to go on trying.
+        pub try_duration: Duration,
+        /// The pause between tries.
+        pub try_interval: Duration,
+        /// Requests that may be sent again, beside GET.
+        pub retry_match: Vec<MatcherSet>,
+    }
+
+    /// A policy without settings.
+    pub struct NoPolicySettings {}
+
+    /// The least busy of a few drawn at random.
+    pub struct RandomChoose {
+        /// How many are drawn.
+        pub choose: i64,
+    }
+
+    /// Turns by weight.
+    pub struct Weighted {
+        /// A weight for each upstream.
+        pub weights: Vec<i64>,
+    }
+
+    /// By the value of a header field.
+    pub struct HeaderHash {
+        /// The field.
+        pub field: String,
+        /// The policy when the field is missing.
+        pub fallback: Option<Box<SelectionPolicy>>,
+    }
+
+    /// By the value of a query key.
+    pub struct QueryHash {
+        /// The key.
+        pub key: String,
+        /// The policy when the key is missing.
+        pub fallback: Option<Box<SelectionPolicy>>,
+    }
+
+    /// By a cookie that we set.
+    pub struct CookieHash {
+        /// The name, `lb` when empty.
+        pub name: String,
+        /// The key of the cookie's signature.
+        pub secret: String,
+        /// The lifetime of the cookie.
+        pub max_age: Duration,
+        /// The policy when the cookie is missing.
+        pub fallback: Option<Box<SelectionPolicy>>,
+    }
+
+    /// Which upstreams count as healthy.
+    pub struct HealthChecks {
+        /// By asking.
+        pub active: Option<ActiveChecks>,
+        /// By watching.
+        pub passive: Option<PassiveChecks>,
+    }
+
+    /// Health by asking.
+    pub struct ActiveChecks {
+        /// The path (an old place).
+        pub path: String,
+        /// Path and query.
+        pub uri: String,
+        /// An address to ask instead of the upstream.
+        pub upstream: String,
+        /// A port to ask instead of the upstream's.
+        pub port: u16,
+        /// Fields of the question.
+        pub headers: FieldValues,
+        /// The method, GET when empty.
+        pub method: String,
+        /// The body of the question.
+        pub body: String,
+        /// Follows redirects.
+        pub follow_redirects: bool,
+        /// The time between questions, 30 s when zero.
+        pub interval: Duration,
+        /// How long an answer may take, 5 s when zero.
+        pub timeout: Duration,
+        /// Good answers in a row that make an upstream healthy, 1 when zero.
+        pub passes: i64,
+        /// Bad answers in a row that make an upstream sick, 1 when zero.
+        pub fails: i64,
+        /// The most bytes of an answer that are read.
+        pub max_size: i64,
+        /// The status expected; one digit stands for a class, any 2xx when zero.
+        pub expect_status: u16,
+        /// A pattern the body must match.
+        pub expect_body: String,
+    }
+
+    /// Health by watching.
+    pub struct PassiveChecks {
+        /// How long a failure is remembered; zero does not watch.
+        pub fail_duration: Duration,
+        /// Failures that make an upstream sick, 1 when zero.
+        pub max_fails: i64,
+        /// Requests at a time that make an upstream sick.
+        pub unhealthy_request_count: i64,
+        /// Statuses that count as failures; one digit stands for a class.
+        pub unhealthy_status: Vec<u16>,
+        /// A wait that counts as a failure.
+        pub unhealthy_latency: Duration,
+    }
+
+    /// Speaks HTTP to upstreams.
+    pub struct HttpTransport {
+        /// DNS servers.
+        pub resolver: Option<Resolver>,
+        /// Speaks TLS, when present.
+        pub tls: Option<UpstreamTls>,
+        /// Connections kept for the next request.
+        pub keep_alive: Option<KeepAlive>,
+        /// Whether compressed responses are asked for on our own account.
+        pub compression: Option<bool>,
+        /// The most connections to one upstream.
+        pub max_conns_per_host: i64,
+        /// Sends a PROXY header: `v1` or `v2`.
+        pub proxy_protocol: String,
+        /// A proxy to go through (an old place).
+        pub forward_proxy_url: String,
+        /// How long dialling may take, 3 s when zero.
+        pub dial_timeout: Duration,
+        /// The head start of IPv6; negative for none.
+        pub dial_fallback_delay: Duration,
+        /// How long the head of a response may take.
+        pub response_header_timeout: Duration,
+        /// How long to wait for `100 Continue`.
+        pub expect_continue_timeout: Duration,
+        /// The most bytes of a response head.
+        pub max_response_header_size: i64,
+        /// The size of the write buffer.
+        pub write_buffer_size: i64,
+        /// The size of the read buffer.
+        pub read_buffer_size: i64,
+        /// How long one read may take.
+        pub read_timeout: Duration,
+        /// How long one write may take.
+        pub write_timeout: Duration,
+        /// The versions spoken: `1.1`, `2`, `h2c`, `3`.
+        pub versions: Vec<String>,
+        /// The address dialled from.
+        pub local_address: String,
+        /// A proxy to go through.
+        pub network_proxy: Option<RawModule>,
+    }
+
+    /// DNS servers.
+    pub struct Resolver {
+        /// Their addresses.
+        pub addresses: Vec<String>,
+    }
+
+    /// TLS towards upstreams.
+    pub struct UpstreamTls {
+        /// Who may have signed the upstream's certificate.
+        pub ca: Option<RawModule>,
+        /// Base64 DER of authorities (an old place).
+        pub root_ca_pool: Vec<String>,
+        /// Files of authorities (an old place).
+        pub root_ca_pem_files: Vec<String>,
+        /// The file of our certificate.
+        pub client_certificate_file: String,
+        /// The file of our key.
+        pub client_certificate_key_file: String,
+        /// The name of a certificate that we made.
+        pub client_certificate_automate: String,
+        /// Believes any certificate.
+        pub insecure_skip_verify: bool,
+        /// How long the handshake may take.
+        pub handshake_timeout: Duration,
+        /// The name expected in the certificate.
+        pub server_name: String,
+        /// `never`, `once` or `freely`.
+        pub renegotiation: String,
+        /// Ports spoken to without TLS.
+        pub except_ports: Vec<String>,
+        /// The groups offered.
+        pub curves: Vec<String>,
+    }
+
+    /// Connections kept for the next request.
+    pub struct KeepAlive {
+        /// Whether any are kept; they are when absent.
+        pub enabled: Option<bool>,
+        /// The time between TCP keep-alive probes.
+        pub probe_interval: Duration,
+        /// The most connections kept.
+        pub max_idle_conns: i64,
+        /// The most kept for one upstream, 32 when zero.
+        pub max_idle_conns_per_host: i64,
+        /// How long one is kept, 2 minutes when zero.
+        pub idle_timeout: Duration,
+    }
+
+    /// Speaks FastCGI to upstreams.
+    pub struct FastCgiTransport {
+        /// The folder of scripts, `{http.vars.root}` when empty.
+        pub root: String,
+        /// Where a path is split into script and path info.
+        pub split_path: Vec<String>,
+        /// Gives the real path of the root.
+        pub resolve_root_symlink: bool,
+        /// Further variables.
+        pub env: BTreeMap<String, String>,
+        /// How long dialling may take, 3 s when zero.
+        pub dial_timeout: Duration,
+        /// How long one read may take.
+        pub read_timeout: Duration,
+        /// How long one write may take.
+        pub write_timeout: Duration,
+        /// Logs what the application writes to standard error.
+        pub capture_stderr: bool,
+    }
+
+    /// Upstreams from SRV records.
+    pub struct SrvUpstreams {
+        /// The service.
+        pub service: String,
+        /// The protocol.
+        pub proto: String,
+        /// The name.
+        pub name: String,
+        /// How long answers are kept, 1 minute when zero.
+        pub refresh: Duration,
+        /// How long old answers are used when asking fails.
+        pub grace_period: Duration,
+        /// DNS servers.
+        pub resolver: Option<Resolver>,
+        /// How long dialling the DNS server may take.
+        pub dial_timeout: Duration,
+        /// The head start of IPv6.
+        pub dial_fallback_delay: Duration,
+        /// The network the upstreams are dialled on.
+        pub dial_network: String,
+    }
+
+    /// Upstreams from A and AAAA records.
+    pub struct AUpstreams {
+        /// The name.
+        pub name: String,
+        /// The port.
+        pub port: String,
+        /// How long answers are kept, 1 minute when zero.
+        pub refresh: Duration,
+        /// DNS servers.
+        pub resolver: Option<Resolver>,
+        /// How long dialling the DNS server may take.
+        pub dial_timeout: Duration,
+        /// The head start of IPv6.
+        pub dial_fallback_delay: Duration,
+        /// The versions of IP asked for.
+        pub versions: Option<IpVersions>,
+    }
+
+    /// The versions of IP asked for.
+    pub struct IpVersions {
+        /// IPv4.
+        pub ipv4: Option<bool>,
+        /// IPv6.
+        pub ipv6: Option<bool>,
+    }
+
+    /// Several sources at once.
+    pub struct MultiUpstreams {
+        /// The sources.
+        pub sources: Vec<UpstreamSource>,
+    }
+}
+
+tagged! {
+    /// How upstreams are spoken to.
+    pub enum Transport by "protocol" {
+        /// HTTP.
+        Http(Box<HttpTransport>) = "http",
+        /// FastCGI.
+        FastCgi(Box<FastCgiTransport>) = "fastcgi",
+    }
+}
+
+tagged! {
+    /// Which upstream is chosen.
+    pub enum SelectionPolicy by "policy" {
+        /// Any.
+        Random(NoPolicySettings) = "random",
+        /// The least busy of a few drawn at random.
+        RandomChoose(RandomChoose) = "random_choose",
+        /// The first that is healthy.
+        First(NoPolicySettings) = "first",
+        /// In turn.
+        RoundRobin(NoPolicySettings) = "round_robin",
+        /// In turn, by weight.
+        WeightedRoundRobin(Weighted) = "weighted_round_robin",
+        /// The one with the fewest requests.
+        LeastConn(NoPolicySettings) = "least_conn",
+        /// By the address of the peer.
+        IpHash(NoPolicySettings) = "ip_hash",
+        /// By the address of the client.
+        ClientIpHash(NoPolicySettings) = "client_ip_hash",
+        /// By the target.
+        UriHash(NoPolicySettings) = "uri_hash",
+        /// By a query key.
+        Query(QueryHash) = "query",
+        /// By a header field.
+        Header(HeaderHash) = "header",
+        /// By a cookie.
+        Cookie(CookieHash) = "cookie",
+    }
+}
+
+tagged! {
+    /// A source of upstreams.
+    pub enum UpstreamSource by "source" {
+        /// SRV records.
+        Srv(Box<SrvUpstreams>) = "srv",
+        /// A and AAAA records.
+        A(Box<AUpstreams>) = "a",
+        /// Several sources.
+        Multi(MultiUpstreams) = "multi",
+    }
+}

@@ -1,0 +1,324 @@
+//! Small values of the configuration: spans of time, and numbers that may also be placeholders.
+//! Addresses have their own module.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A span of time in nanoseconds, signed because some settings use -1 for "at once".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(pub i64);
+
+/// Why a text is no duration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DurationError {
+    /// There is nothing, or only a sign.
+    Empty,
+    /// A digit was expected; holds the rest of the text.
+    NotANumber(String),
+    /// A number has no unit after it.
+    MissingUnit(String),
+    /// The unit is none of `ns us µs ms s m h d`.
+    UnknownUnit(String),
+    /// The span does not fit 292 years.
+    TooLong,
+}
+
+impl fmt::Display for DurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the duration is empty"),
+            Self::NotANumber(rest) => write!(f, "expected a number at `{rest}`"),
+            Self::MissingUnit(number) => write!(f, "`{number}` has no unit"),
+            Self::UnknownUnit(unit) => write!(f, "unknown unit `{unit}`"),
+            Self::TooLong => f.write_str("longer than 292 years"),
+        }
+    }
+}
+
+impl core::error::Error for DurationError {}
+
+const SECOND: i64 = 1_000_000_000;
+
+impl Duration {
+    /// A span of whole seconds.
+    pub const fn seconds(seconds: i64) -> Self {
+        Self(seconds * SECOND)
+    }
+
+    /// A span of whole milliseconds.
+    pub const fn milliseconds(milliseconds: i64) -> Self {
+        Self(milliseconds * 1_000_000)
+    }
+
+    /// The same span for the standard library; negative spans have none.
+    pub fn to_std(self) -> Option<core::time::Duration> {
+        u64::try_from(self.0)
+            .ok()
+            .map(core::time::Duration::from_nanos)
+    }
+
+    /// Tells whether the setting was left at zero, which mostly means "the default".
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Reads `1h30m`, `1.5s`, `250ms`, `2d` or `-1s`. A lone `0` needs no unit.
+    pub fn parse(text: &str) -> Result<Self, DurationError> {
+        let (negative, mut rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        if rest == "0" {
+            return Ok(Self(0));
+        }
+        if rest.is_empty() {
+            return Err(DurationError::Empty);
+        }
+        let mut total: i128 = 0;
+        while !rest.is_empty() {
+            let (span, after) = parse_component(rest)?;
+            total = total.checked_add(span).ok_or(DurationError::TooLong)?;
+            rest = after;
+        }
+        let total = if negative { -total } else { total };
+        i64::try_from(total)
+            .map(Self)
+            .map_err(|_| DurationError::TooLong)
+    }
+}
+
+/// One number with its unit, in nanoseconds, and what follows it.
+fn parse_component(text: &str) -> Result<(i128, &str), DurationError> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (whole, rest) = text.split_at(digits);
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(after) => {
+            let end = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            after.split_at(end)
+        }
+        None => ("", rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(DurationError::NotANumber(text.to_string()));
+    }
+    let number = &text[..text.len() - rest.len()];
+    let unit_end = rest
+        .find(|c: char| c.is_ascii_digit() || c == '.')
+        .unwrap_or(rest.len());
+    let (unit, after) = rest.split_at(unit_end);
+    let scale: i128 = match unit {
+        "" => return Err(DurationError::MissingUnit(number.to_string())),
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => i128::from(SECOND),
+        "m" => 60 * i128::from(SECOND),
+        "h" => 3_600 * i128::from(SECOND),
+        "d" => 86_400 * i128::from(SECOND),
+        _ => return Err(DurationError::UnknownUnit(unit.to_string())),
+    };
+    let whole = if whole.is_empty() {
+        Ok(0)
+    } else {
+        whole.parse::<i128>()
+    };
+    let whole = whole.map_err(|_| DurationError::TooLong)?;
+    let span = whole.checked_mul(scale).ok_or(DurationError::TooLong)?;
+    // Beyond 18 digits a fraction is finer than a nanosecond for every unit.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let part = match fraction.parse::<i128>() {
+        Ok(digits) => digits * scale / 10_i128.pow(fraction.len() as u32),
+        Err(_) => 0,
+    };
+    Ok((span + part, after))
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0;
+        let units = [
+            (3_600 * SECOND, "h"),
+            (60 * SECOND, "m"),
+            (SECOND, "s"),
+            (1_000_000, "ms"),
+            (1_000, "us"),
+        ];
+        for (scale, unit) in units {
+            if nanos != 0 && nanos % scale == 0 {
+                return write!(f, "{}{unit}", nanos / scale);
+            }
+        }
+        if nanos == 0 {
+            f.write_str("0s")
+        } else {
+            write!(f, "{nanos}ns")
+        }
+    }
+}
+
+impl Serialize for Duration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Duration;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("nanoseconds or a duration such as \"5s\"")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, nanos: i64) -> Result<Duration, E> {
+                Ok(Duration(nanos))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, nanos: u64) -> Result<Duration, E> {
+                i64::try_from(nanos).map(Duration).map_err(E::custom)
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+                Duration::parse(text)
+                    .map_err(|error| E::custom(format_args!("invalid duration `{text}`: {error}")))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// A text that is written as a number or a boolean when it looks like one: a status code that may
+/// also be a placeholder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WeakString(pub String);
+
+impl WeakString {
+    /// The number, unless the text is a placeholder or empty.
+    pub fn number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+
+    /// The text as it stands.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for WeakString {
+    fn from(text: &str) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl From<u16> for WeakString {
+    fn from(number: u16) -> Self {
+        Self(number.to_string())
+    }
+}
+
+impl Serialize for WeakString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Ok(number) = self.0.parse::<i64>() {
+            return serializer.serialize_i64(number);
+        }
+        match self.0.as_str() {
+            "true" => serializer.serialize_bool(true),
+            "false" => serializer.serialize_bool(false),
+            text => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WeakString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => Ok(Self(text)),
+            serde_json::Value::Number(number) => Ok(Self(number.to_string())),
+            serde_json::Value::Bool(flag) => Ok(Self(flag.to_string())),
+            other => Err(D::Error::custom(format_args!(
+                "invalid type: {}, expected a string, a number or a boolean",
+                crate::object::Kind(&other)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_every_unit() {
+        let cases = [
+            ("5s", 5 * SECOND),
+            ("1h30m", 5_400 * SECOND),
+            ("1.5s", 1_500_000_000),
+            (".5s", 500_000_000),
+            ("2d", 172_800 * SECOND),
+            ("1d12h", 129_600 * SECOND),
+            ("100ms", 100_000_000),
+            ("3us", 3_000),
+            ("3µs", 3_000),
+            ("7ns", 7),
+            ("-1s", -SECOND),
+            ("0", 0),
+        ];
+        for (text, nanos) in cases {
+            assert_eq!(Duration::parse(text), Ok(Duration(nanos)), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_refuse_what_is_none() {
+        assert_eq!(Duration::parse(""), Err(DurationError::Empty));
+        assert_eq!(Duration::parse("-"), Err(DurationError::Empty));
+        assert_eq!(
+            Duration::parse("5"),
+            Err(DurationError::MissingUnit("5".into()))
+        );
+        assert_eq!(
+            Duration::parse("5w"),
+            Err(DurationError::UnknownUnit("w".into()))
+        );
+        assert_eq!(
+            Duration::parse("s"),
+            Err(DurationError::NotANumber("s".into()))
+        );
+        assert_eq!(
+            Duration::parse("."),
+            Err(DurationError::NotANumber(".".into()))
+        );
+        assert_eq!(Duration::parse("300000d"), Err(DurationError::TooLong));
+        assert_eq!(
+            Duration::parse("99999999999999999999999999999999999999999s"),
+            Err(DurationError::TooLong)
+        );
+    }
+
+    #[test]
+    fn durations_show_their_largest_whole_unit() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (90 * SECOND, "90s"),
+            (3_600 * SECOND, "1h"),
+            (7, "7ns"),
+        ] {
+            assert_eq!(Duration(nanos).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn weak_strings_keep_numbers_as_numbers() {
+        for (json, text) in [("404", "404"), ("\"{x}\"", "{x}"), ("true", "true")] {
+            let read: WeakString = serde_json::from_str(json).unwrap();
+            assert_eq!(read.0, text);
+            assert_eq!(serde_json::to_string(&read).unwrap(), json);
+        }
+        assert!(serde_json::from_str::<WeakString>("[1]").is_err());
+    }
+}
