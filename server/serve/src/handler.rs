@@ -8,39 +8,35 @@ use sluice_net::Body;
 use crate::context::Exchange;
 use crate::failure::Fault;
 
+/// A future of a handler at work.
+pub type Waiting<'a> = Pin<Box<dyn Future<Output = Step> + 'a>>;
+
 /// A directive at work: it answers, passes the request on, or fails.
 ///
 /// A handler never calls the next one. What it has to do to the answer of later ones it leaves as a
 /// [`Filter`] in the context; so passing on costs no nesting and no allocation.
 pub trait Handler: Send + Sync {
-    /// Handles the request. The head of an answer goes to `x.res`.
-    fn serve<'a>(&'a self, x: &'a mut Exchange) -> Step<'a>;
+    /// Handles the request as far as it can be done at once. The head of an answer goes to `x.res`.
+    fn serve(&self, x: &mut Exchange) -> Step;
+
+    /// Goes on where `serve` gave [`Step::Later`], and is called only then.
+    fn wait<'a>(&'a self, _x: &'a mut Exchange) -> Waiting<'a> {
+        unreachable!("a handler that answers Later says how to wait")
+    }
 }
 
 /// What a handler decided.
-pub enum Step<'a> {
-    /// Not mine, or done with the request: the next route.
+pub enum Step {
+    /// Not mine, or done with the request: the next handler.
     Next,
     /// This is the answer.
     Done(Body),
     /// An error; `handle_errors` routes get to see it.
     Fail(Fault),
-    /// The routes of the list with this number, then the next route.
+    /// The routes of the list with this number, then the next handler.
     Enter(usize),
-    /// Something has to be awaited.
-    Later(Pin<Box<dyn Future<Output = Outcome> + 'a>>),
-}
-
-/// What an awaited step decided; as [`Step`].
-pub enum Outcome {
-    /// As [`Step::Next`].
-    Next,
-    /// As [`Step::Done`].
-    Done(Body),
-    /// As [`Step::Fail`].
-    Fail(Fault),
-    /// As [`Step::Enter`].
-    Enter(usize),
+    /// Something has to be awaited: [`Handler::wait`] does it.
+    Later,
 }
 
 /// Changes an answer on its way out, last added first. A filter sees answers only, not errors that are still to

@@ -15,4 +15,4 @@ pub mod values;
 
 pub use context::{Context, Exchange};
 pub use failure::Fault;
-pub use handler::{Filter, Handler, Outcome, Step};
+pub use handler::{Filter, Handler, Step, Waiting};
