@@ -1,4 +1,4 @@
-//! Calendar dates as HTTP writes them (RFC 9110, section 5.6.7). Asking a clock is left to the caller.
+//! Calendar dates as HTTP writes and reads them (RFC 9110, section 5.6.7). Asking a clock is left to the caller.
 
 /// Days of the week, from Thursday: 1 January 1970 was one.
 const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
@@ -38,9 +38,118 @@ pub fn civil(days: u64) -> (u64, u32, u32) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 } as u32;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    } as u32;
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
+}
+
+/// Seconds since 1970 of a date in any of the three forms a recipient must accept (RFC 9110, section 5.6.7);
+/// negative before 1970. `now` (also in seconds since 1970) settles the century of the two-digit form.
+///
+/// The name of the day is not compared with the date: no recipient gains anything from refusing it.
+pub fn parse_http(text: &[u8], now: u64) -> Option<i64> {
+    let comma = text.iter().position(|&b| b == b',');
+    match comma {
+        Some(3) if text.len() == 29 => parse_fixdate(text),
+        Some(day_len) => parse_rfc850(text.get(day_len..)?, now),
+        None => parse_asctime(text),
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`
+fn parse_fixdate(text: &[u8]) -> Option<i64> {
+    let separators = [text[4], text[7], text[11], text[16]] == *b"    ";
+    let year = number(&text[12..16])?;
+    let day = number(&text[5..7])?;
+    (separators && &text[25..] == b" GMT")
+        .then(|| seconds(year, month(&text[8..11])?, day, &text[17..25]))?
+}
+
+/// `, 06-Nov-94 08:49:37 GMT`: the form of RFC 850 without the name of its day.
+fn parse_rfc850(text: &[u8], now: u64) -> Option<i64> {
+    let well_formed = text.len() == 24
+        && [text[1], text[4], text[8], text[11]] == *b" -- "
+        && &text[20..] == b" GMT";
+    if !well_formed {
+        return None;
+    }
+    let (month, day) = (month(&text[5..8])?, number(&text[2..4])?);
+    let year_now = civil(now / 86_400).0 as i64;
+    let mut year = year_now / 100 * 100 + number(&text[9..11])?;
+    if year > year_now + 50 {
+        year -= 100;
+    }
+    seconds(year, month, day, &text[12..20])
+}
+
+/// `Sun Nov  6 08:49:37 1994`, what the C function of that name writes.
+fn parse_asctime(text: &[u8]) -> Option<i64> {
+    let well_formed = text.len() == 24 && [text[3], text[7], text[10], text[19]] == *b"    ";
+    if !well_formed {
+        return None;
+    }
+    let day = if text[8] == b' ' {
+        number(&text[9..10])?
+    } else {
+        number(&text[8..10])?
+    };
+    seconds(
+        number(&text[20..])?,
+        month(&text[4..7])?,
+        day,
+        &text[11..19],
+    )
+}
+
+fn month(name: &[u8]) -> Option<u32> {
+    let at = MONTHS
+        .iter()
+        .position(|known| known.eq_ignore_ascii_case(name))?;
+    Some(at as u32 + 1)
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |value, &b| {
+        b.is_ascii_digit().then(|| value * 10 + i64::from(b - b'0'))
+    })
+}
+
+/// Seconds since 1970 of a date and a `clock` like `08:49:37`. A leap second counts as the second before it.
+fn seconds(year: i64, month: u32, day: i64, clock: &[u8]) -> Option<i64> {
+    let (hour, minute, second) = (
+        number(&clock[..2])?,
+        number(&clock[3..5])?,
+        number(&clock[6..])?,
+    );
+    let leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let month_days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if leap_year => 29,
+        2 => 28,
+        _ => 31,
+    };
+    let possible = [clock[2], clock[5]] == *b"::"
+        && (1..=month_days).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    possible.then(|| {
+        days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second.min(59)
+    })
+}
+
+/// The inverse of [`civil`], for any year from 0.
+fn days_from_civil(year: i64, month: u32, day: i64) -> i64 {
+    let year = year + 400 - i64::from(month <= 2);
+    let (era, year_of_era) = (year / 400, year % 400);
+    let shifted_month = i64::from((month + 9) % 12);
+    let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    (era - 1) * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]
@@ -52,6 +161,75 @@ mod tests {
         assert_eq!(&format_http(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(&format_http(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(&format_http(951_782_400), b"Tue, 29 Feb 2000 00:00:00 GMT");
-        assert_eq!(&format_http(1_795_305_599), b"Sat, 21 Nov 2026 23:59:59 GMT");
+        assert_eq!(
+            &format_http(1_795_305_599),
+            b"Sat, 21 Nov 2026 23:59:59 GMT"
+        );
+    }
+
+    const NOW: u64 = 1_795_305_599;
+
+    #[test]
+    fn the_three_forms_of_a_date_mean_the_same() {
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(
+                parse_http(text.as_bytes(), NOW),
+                Some(784_111_777),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_day_survives_formatting_and_parsing() {
+        for day in 0..80_000u64 {
+            let seconds = day * 86_400 + day % 86_400;
+            let text = format_http(seconds);
+            assert_eq!(parse_http(&text, NOW), Some(seconds as i64));
+        }
+    }
+
+    #[test]
+    fn two_digit_years_lie_at_most_fifty_years_ahead() {
+        let year =
+            |text: &str| parse_http(text.as_bytes(), NOW).map(|s| civil(s as u64 / 86_400).0);
+        assert_eq!(year("Monday, 01-Jan-76 00:00:00 GMT"), Some(2076));
+        assert_eq!(year("Monday, 01-Jan-77 00:00:00 GMT"), Some(1977));
+        assert_eq!(year("Monday, 01-Jan-26 00:00:00 GMT"), Some(2026));
+    }
+
+    #[test]
+    fn dates_before_1970_are_negative() {
+        assert_eq!(parse_http(b"Wed, 31 Dec 1969 23:59:59 GMT", NOW), Some(-1));
+        assert_eq!(
+            parse_http(b"Sat, 01 Jan 0000 00:00:00 GMT", NOW),
+            Some(-62_167_219_200)
+        );
+    }
+
+    #[test]
+    fn what_is_no_date_is_refused() {
+        for text in [
+            "",
+            ",",
+            "0",
+            "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 31 Feb 1994 08:49:37 GMT",
+            "Sun, 29 Feb 1900 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Sun, 06 Nov 1994 08:60:37 GMT",
+            "Sun, +6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nob 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08.49.37 GMT",
+            "Sunday, 06-Nov-1994 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 94",
+            "Sun Nov 00 08:49:37 1994",
+        ] {
+            assert_eq!(parse_http(text.as_bytes(), NOW), None, "{text}");
+        }
     }
 }

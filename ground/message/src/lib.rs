@@ -5,13 +5,20 @@
 
 extern crate alloc;
 
+pub mod condition;
 pub mod conn;
 pub mod date;
+pub mod etag;
 pub mod fields;
 pub mod head;
+pub mod limits;
+pub mod media_type;
 pub mod method;
 pub mod moment;
 pub mod name;
+pub mod negotiate;
+pub mod path;
+pub mod range;
 pub mod status;
 pub mod uri;
 

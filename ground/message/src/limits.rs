@@ -1,0 +1,6 @@
+//! The limits of this package, each with the reason for its number.
+
+/// Ranges answered of one Range field; a field with more gets the whole representation. Readers of PDF files ask
+/// for a few dozen at once, and each part costs about 200 bytes of head, so this bounds what a request for single
+/// bytes can make us send.
+pub const RANGES_MAX: usize = 64;
