@@ -1,5 +1,8 @@
-//! Bytes to messages and back.
+//! Bytes to messages and back. Sockets, timers and routes are left to the floors above.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod h1;
+pub mod limits;

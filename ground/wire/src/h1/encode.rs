@@ -1,0 +1,274 @@
+//! Heads and chunk lines, to bytes. Which fields a message has is left to the caller, but for those that frame
+//! it: they are always written here, so that head and body cannot disagree.
+//!
+//! Values may come from placeholders and rewrites, hence from a client. Whatever they hold, nothing here writes
+//! a line end that the caller did not mean.
+
+use alloc::vec::Vec;
+
+use sluice_message::name::is_token_byte;
+use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Version};
+
+use super::framing::{BodyFraming, items};
+use super::{body, scan};
+
+/// What stands after the content of each chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// What ends a chunked body without trailer fields.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The Connection field of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionHeader {
+    /// No such field: an HTTP/1.1 connection goes on.
+    None,
+    /// `close`
+    Close,
+    /// `keep-alive`, which HTTP/1.0 clients need to hear.
+    KeepAlive,
+    /// `upgrade`; the list's Upgrade field is kept only with this.
+    Upgrade,
+}
+
+/// Writes the head of a request in origin form, or with the authority for CONNECT.
+///
+/// Host comes first if the list has none. Connection, Content-Length and Transfer-Encoding of the list are
+/// replaced by what `framing` says and by the options that the list implies: `close` if its Connection field has
+/// it, `upgrade` where there is an Upgrade field, `TE` where there is TE (RFC 9110, sections 7.8 and 10.1.4).
+pub fn encode_request_head(head: &RequestHead, framing: BodyFraming, out: &mut Vec<u8>) {
+    assert!(
+        framing != BodyFraming::UntilClose,
+        "a request says where it ends"
+    );
+    if let Method::Other(token) = &head.method {
+        assert!(
+            !token.is_empty() && token.bytes().all(is_token_byte),
+            "a method is a token"
+        );
+    }
+    out.extend_from_slice(head.method.as_str().as_bytes());
+    out.push(b' ');
+    push_target(head, out);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    if !head.fields.has(FieldId::Host) {
+        push_line(b"Host", &head.authority, out);
+    }
+    let (mut close, mut upgrade, mut te) = (false, false, false);
+    for field in head.fields.iter() {
+        match field.id {
+            FieldId::Connection => {
+                close |= items(field.value).any(|item| item.eq_ignore_ascii_case(b"close"));
+                continue;
+            }
+            FieldId::ContentLength
+            | FieldId::TransferEncoding
+            | FieldId::KeepAlive
+            | FieldId::ProxyConnection => continue,
+            FieldId::Upgrade => upgrade = true,
+            FieldId::Te => te = true,
+            _ => {}
+        }
+        push_field(field, out);
+    }
+    push_framing(framing, out);
+    for (named, option) in [(close, "close"), (upgrade, "Upgrade"), (te, "TE")] {
+        if named {
+            push_line(b"Connection", option.as_bytes(), out);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of a final response, or of a 101.
+///
+/// Connection, Content-Length and Transfer-Encoding of the list are replaced by what `conn` and `framing` say.
+/// [`BodyFraming::None`] is for answers that have no content by rule: to HEAD, and 1xx, 204 and 304. A
+/// Content-Length of the list then describes the content that is not sent and stays, except with 1xx and 204,
+/// which must not have one (RFC 9110, section 8.6). An empty answer of any other kind is `Length(0)`.
+/// Date is written unless the list has one.
+pub fn encode_response_head(
+    status: Status,
+    fields: &Fields,
+    framing: BodyFraming,
+    conn: ConnectionHeader,
+    date: &[u8; 29],
+    version: Version,
+    out: &mut Vec<u8>,
+) {
+    debug_assert!(
+        framing != BodyFraming::Chunked || version != Version::Http10,
+        "HTTP/1.0 knows no chunks"
+    );
+    let framing = if status.is_bodiless() {
+        BodyFraming::None
+    } else {
+        framing
+    };
+    push_status_line(status, version, out);
+    let described =
+        framing == BodyFraming::None && !status.is_informational() && status != Status::NO_CONTENT;
+    let (mut dated, mut length) = (false, None);
+    for field in fields.iter() {
+        match field.id {
+            FieldId::ContentLength => {
+                length = Some(field.value);
+                continue;
+            }
+            FieldId::Connection | FieldId::TransferEncoding => continue,
+            FieldId::Upgrade if conn != ConnectionHeader::Upgrade => continue,
+            FieldId::Date => dated = true,
+            _ => {}
+        }
+        push_field(field, out);
+    }
+    if !dated && !status.is_informational() {
+        push_line(b"Date", date, out);
+    }
+    match length {
+        Some(value) if described => push_line(b"Content-Length", value, out),
+        _ => push_framing(framing, out),
+    }
+    out.extend_from_slice(match conn {
+        ConnectionHeader::None => b"\r\n",
+        ConnectionHeader::Close => b"Connection: close\r\n\r\n",
+        ConnectionHeader::KeepAlive => b"Connection: keep-alive\r\n\r\n",
+        ConnectionHeader::Upgrade => b"Connection: Upgrade\r\n\r\n",
+    });
+}
+
+/// Writes an interim response: 1xx other than 101 (RFC 9110, section 15.2).
+pub fn encode_interim(status: Status, fields: &Fields, out: &mut Vec<u8>) {
+    debug_assert!(status.is_informational() && status != Status::SWITCHING_PROTOCOLS);
+    push_status_line(status, Version::Http11, out);
+    for field in fields.iter() {
+        match field.id {
+            FieldId::ContentLength
+            | FieldId::TransferEncoding
+            | FieldId::Connection
+            | FieldId::KeepAlive
+            | FieldId::Upgrade => {}
+            _ => push_field(field, out),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the line before a chunk of `len` bytes, of which there is at least one: an empty chunk would end the
+/// body.
+pub fn encode_chunk_head(len: usize, out: &mut Vec<u8>) {
+    assert!(len > 0, "an empty chunk ends the body");
+    let digits = (usize::BITS - len.leading_zeros()).div_ceil(4);
+    for digit in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[len >> (4 * digit) & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Ends a chunked body with trailer fields; those that may not be trailers are left out
+/// (RFC 9110, section 6.5.1).
+pub fn encode_last_chunk_with_trailers(trailers: &Fields, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    for field in trailers
+        .iter()
+        .filter(|field| body::may_trail(field.id, field.name))
+    {
+        push_field(field, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
+    let start: &[u8] = if version == Version::Http10 {
+        b"HTTP/1.0 "
+    } else {
+        b"HTTP/1.1 "
+    };
+    out.extend_from_slice(start);
+    let code = status.code();
+    let digit = |value: u16| b'0' + (value % 10) as u8;
+    out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code), b' ']);
+    out.extend_from_slice(status.reason().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The target of a request line. Rewrites can put any byte into it; those that may not stand there are
+/// percent-encoded.
+fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
+    let uri = head.uri.as_bytes();
+    let target = if head.method == Method::Connect {
+        &head.authority[..]
+    } else {
+        uri
+    };
+    let is_asterisk = target == b"*" && head.method == Method::Options;
+    if head.method != Method::Connect && target.first() != Some(&b'/') && !is_asterisk {
+        out.push(b'/');
+    }
+    let mut rest = target;
+    loop {
+        let (plain, other) = rest.split_at(scan::target_end(rest, 0));
+        out.extend_from_slice(plain);
+        let Some((byte, after)) = other.split_first() else {
+            return;
+        };
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        out.extend_from_slice(&[b'%', HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+        rest = after;
+    }
+}
+
+fn push_framing(framing: BodyFraming, out: &mut Vec<u8>) {
+    match framing {
+        BodyFraming::None | BodyFraming::UntilClose => {}
+        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::Length(length) => {
+            out.extend_from_slice(b"Content-Length: ");
+            push_decimal(length, out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes a field line of a list. A name that is no token would change what the lines after it mean, so such a
+/// line is left out; names with a number are tokens.
+#[inline]
+fn push_field(field: Field<'_>, out: &mut Vec<u8>) {
+    let known = field.id != FieldId::Other;
+    if known || !field.name.is_empty() && field.name.iter().all(|byte| is_token_byte(*byte)) {
+        push_line(field.name, field.value, out);
+    }
+}
+
+/// Writes a field line. Control characters in the value become spaces (RFC 9110, section 5.5).
+#[inline]
+fn push_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    let mut rest = value;
+    loop {
+        let end = scan::value_end(rest, 0);
+        out.extend_from_slice(&rest[..end]);
+        if end == rest.len() {
+            break;
+        }
+        out.push(b' ');
+        rest = &rest[end + 1..];
+    }
+    out.extend_from_slice(b"\r\n");
+}

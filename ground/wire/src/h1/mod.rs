@@ -1,0 +1,47 @@
+//! HTTP/1.1 and 1.0 (RFC 9112): heads and bodies, both ways. Connections, timeouts and what to answer are left to
+//! `sluice-net` and above.
+//!
+//! The house's one shape for protocols, `receive` and `next_event`, is not used here, because in HTTP/1 the two
+//! directions of a connection share no state: a decoder reads what the peer says, the encoders are plain
+//! functions, and the owner of the connection asks for a head, then for its body, then for the next head.
+//!
+//! What is refused follows one rule: where two readers of the same bytes could see two different messages, the
+//! message is refused, even where RFC 9112 would let a lone server repair it.
+
+mod authority;
+mod body;
+mod encode;
+mod field_line;
+mod framing;
+mod head;
+mod request;
+mod response;
+mod scan;
+mod target;
+
+pub use crate::limits::Limits;
+pub use body::{BodyDecoder, BodyError, BodyStep, MergedStep};
+pub use encode::{
+    CHUNK_END, ConnectionHeader, LAST_CHUNK, encode_chunk_head, encode_interim,
+    encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
+};
+pub use field_line::FieldFault;
+pub use framing::{BodyFraming, FramingFault, KeepAlive};
+pub use request::{
+    Expectation, RequestDecoder, RequestError, RequestFault, RequestFraming, UpgradeWish,
+};
+pub use response::{ResponseDecoder, ResponseError, ResponseFault, ResponseFraming, ResponseKind};
+
+/// How far a decoder came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<T> {
+    /// More bytes are needed.
+    Incomplete,
+    /// A head was read.
+    Complete {
+        /// The bytes of the input it took.
+        consumed: usize,
+        /// What it says about what follows.
+        value: T,
+    },
+}

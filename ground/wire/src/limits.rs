@@ -1,0 +1,47 @@
+//! How much of each part of a message is accepted. Time limits are left to whoever owns the socket.
+
+/// Bounds of HTTP/1 messages. Bytes and items are both counted: many small items cost more than few large ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A whole head, from its first byte to its empty line. 32 KiB holds the largest cookie jars browsers send
+    /// (about 16 KiB) twice; nginx takes 4 times 8 KiB by default.
+    pub head_bytes_max: usize,
+    /// Field lines in one head or trailer section. Browsers send about 20, long proxy chains about 40.
+    pub fields_max: usize,
+    /// A request target. 8,000 bytes are what RFC 9110, section 4.1 asks for at least.
+    pub target_bytes_max: usize,
+    /// A method. The longest registered one, `UPDATEREDIRECTREF`, has 17 letters.
+    pub method_bytes_max: usize,
+    /// A field name. Longer ones are no names but attempts to fill tables.
+    pub name_bytes_max: usize,
+    /// Empty lines before a request line, which some clients send after a body (RFC 9112, section 2.2).
+    pub empty_lines_max: usize,
+    /// The line before a chunk, extensions included. Signed uploads to object stores use about 90 bytes.
+    pub chunk_line_bytes_max: usize,
+    /// By how many bytes chunk lines may outweigh the content so far: extensions have to be paid for with
+    /// content, or reading costs us more than sending costs the peer.
+    pub chunk_surplus_bytes_max: usize,
+    /// A whole trailer section.
+    pub trailer_bytes_max: usize,
+}
+
+impl Limits {
+    /// The limits that stand where nobody sets others.
+    pub const DEFAULT: Limits = Limits {
+        head_bytes_max: 32 * 1024,
+        fields_max: 100,
+        target_bytes_max: 8 * 1024,
+        method_bytes_max: 32,
+        name_bytes_max: 256,
+        empty_lines_max: 2,
+        chunk_line_bytes_max: 256,
+        chunk_surplus_bytes_max: 4096,
+        trailer_bytes_max: 8 * 1024,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::DEFAULT
+    }
+}
