@@ -38,10 +38,11 @@ pub fn is_clean(path: &[u8]) -> bool {
         return false;
     }
     // A segment can only be empty or made of dots where a slash is followed by a slash or a dot.
-    memchr::memchr_iter(b'/', path).all(|slash| match &path[slash + 1..] {
-        [b'/', ..] => false,
-        [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..] => false,
-        _ => true,
+    memchr::memchr_iter(b'/', path).all(|slash| {
+        let after = &path[slash + 1..];
+        let dots = after.iter().take_while(|&&b| b == b'.').count();
+        let segment_ends = matches!(after.get(dots), None | Some(b'/'));
+        !segment_ends || dots > 2 || dots == 0 && after.is_empty()
     })
 }
 
