@@ -2,11 +2,21 @@
 //!
 //! Whether a file that is named here can be opened, and whether the server can do what the model
 //! says, is left to `server/serve`.
+#![forbid(unsafe_code)]
 
+mod arguments;
+mod dump;
+mod import;
+mod lex;
+pub mod limits;
+mod lines;
 mod loader;
+mod parse;
+mod substitute;
 pub mod tree;
 
-pub use loader::{Loader, MemoryLoader};
+pub use loader::{DiskLoader, Loader, MemoryLoader};
+pub use parse::parse;
 
 use sluice_diag::Report;
 

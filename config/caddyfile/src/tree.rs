@@ -89,7 +89,9 @@ pub enum Quote {
 impl Directive {
     /// The span of the words, without the block: what a message about the whole line underlines.
     pub fn line_span(&self) -> Span {
-        self.args.iter().fold(self.name.span, |span, arg| span.to(arg.span))
+        self.args
+            .iter()
+            .fold(self.name.span, |span, arg| span.to(arg.span))
     }
 
     /// The lines of the block; none if there is no block.
@@ -116,7 +118,9 @@ impl Token {
         title: impl Into<String>,
         label: impl Into<String>,
     ) -> Diagnostic {
-        Diagnostic::error(slug, title).at(self.span, label).imported(self.import)
+        Diagnostic::error(slug, title)
+            .at(self.span, label)
+            .imported(self.import)
     }
 
     /// A warning at this word, with the import chain that led to it.
@@ -126,6 +130,8 @@ impl Token {
         title: impl Into<String>,
         label: impl Into<String>,
     ) -> Diagnostic {
-        Diagnostic::warning(slug, title).at(self.span, label).imported(self.import)
+        Diagnostic::warning(slug, title)
+            .at(self.span, label)
+            .imported(self.import)
     }
 }

@@ -1,0 +1,290 @@
+//! What an import puts into the lines it brings: `{args[0]}`, `{args[1:]}`, `{block}`,
+//! `{blocks.name}`.
+//!
+//! Finding the lines is left to `import`.
+
+use std::ops::Range;
+
+use sluice_diag::{Diagnostic, ImportId, Report, shown};
+
+use crate::lines::{Body, Line, Start};
+use crate::tree::{Quote, Token};
+
+/// What one import gives to the lines it brings.
+pub(crate) struct Arguments<'a> {
+    pub words: &'a [Token],
+    pub block: &'a [Line],
+    pub import: ImportId,
+}
+
+/// Why lines could not be brought in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooManyWords;
+
+impl Arguments<'_> {
+    /// A copy of `lines` with the arguments put in. `words_left` is what the whole configuration
+    /// may still grow by.
+    pub fn instantiate(
+        &self,
+        lines: &[Line],
+        words_left: &mut usize,
+        report: &mut Report,
+    ) -> Result<Vec<Line>, TooManyWords> {
+        let mut out = Vec::with_capacity(lines.len());
+        for line in lines {
+            self.line(line, words_left, report, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// One line becomes several where lines of a block stand in it.
+    fn line(
+        &self,
+        line: &Line,
+        words_left: &mut usize,
+        report: &mut Report,
+        out: &mut Vec<Line>,
+    ) -> Result<(), TooManyWords> {
+        let mut current = Line {
+            words: Vec::new(),
+            block: None,
+            start: line.start,
+        };
+        for word in &line.words {
+            if let Some(block) = self.block_lines(word) {
+                spend(words_left, count(&block))?;
+                if !current.words.is_empty() {
+                    out.push(std::mem::replace(&mut current, empty_line()));
+                }
+                out.extend(block);
+            } else if let Some(range) = self.variadic(word, report) {
+                spend(words_left, range.len())?;
+                current.words.extend(
+                    self.words[range]
+                        .iter()
+                        .map(|arg| self.put(word, &arg.text)),
+                );
+            } else {
+                spend(words_left, 1)?;
+                let text = self.replace(word, report);
+                current.words.push(self.put(word, &text));
+            }
+        }
+        if let Some(body) = &line.block {
+            let lines = self.instantiate(&body.lines, words_left, report)?;
+            let opening = self.put(&body.opening, &body.opening.text);
+            current.block = Some(Body {
+                lines,
+                opening,
+                ..body.clone_braces()
+            });
+        }
+        // Without arguments `{args[:]}` leaves nothing, not even an empty line.
+        if !current.words.is_empty() || current.block.is_some() {
+            out.push(current);
+        }
+        Ok(())
+    }
+
+    fn put(&self, word: &Token, text: &str) -> Token {
+        Token {
+            text: text.into(),
+            import: Some(self.import),
+            ..*word
+        }
+    }
+
+    /// The lines that `{block}` and `{blocks.name}` stand for.
+    fn block_lines(&self, word: &Token) -> Option<Vec<Line>> {
+        match block_placeholder(word)? {
+            "" => Some(self.block.to_vec()),
+            key => {
+                let named = |line: &&Line| line.words.first().is_some_and(|w| w.text == key);
+                let lines = self.block.iter().rfind(named).map(content);
+                Some(lines.unwrap_or_default())
+            }
+        }
+    }
+
+    /// The arguments that a word such as `{args[1:]}` stands for.
+    fn variadic(&self, word: &Token, report: &mut Report) -> Option<Range<usize>> {
+        let inner = word.text.strip_prefix("{args[")?.strip_suffix("]}")?;
+        let (from, to) = inner.split_once(':')?;
+        let len = self.words.len();
+        let bound = |text: &str, open: usize| match text {
+            "" => Some(open),
+            text => text.parse::<usize>().ok(),
+        };
+        let (Some(from), Some(to)) = (bound(from, 0), bound(to, len)) else {
+            // `replace` reports it.
+            return None;
+        };
+        if from <= to && to <= len {
+            return Some(from..to);
+        }
+        report.push(self.out_of_range(word, &word.text));
+        None
+    }
+
+    /// The text of a word with single arguments put in. `\{` and `\}` lose their backslash, so
+    /// that a snippet can write `\{args[0]}` for the text itself.
+    fn replace(&self, word: &Token, report: &mut Report) -> String {
+        let text = word.text.as_str();
+        let mut out = String::with_capacity(text.len());
+        let mut at = 0;
+        while let Some(found) = text[at..].find(['{', '\\']) {
+            out.push_str(&text[at..at + found]);
+            at += found;
+            let rest = &text[at..];
+            if let Some(brace) = ["{", "}"].iter().find(|b| rest[1..].starts_with(**b))
+                && rest.starts_with('\\')
+            {
+                out.push_str(brace);
+                at += 2;
+                continue;
+            }
+            match self.argument(word, rest, report) {
+                Some((value, len)) => {
+                    out.push_str(value);
+                    at += len;
+                }
+                None => {
+                    out.push_str(&rest[..1]);
+                    at += 1;
+                }
+            }
+        }
+        out.push_str(&text[at..]);
+        out
+    }
+
+    /// The argument that `rest` begins with, and the length of its placeholder.
+    fn argument(&self, word: &Token, rest: &str, report: &mut Report) -> Option<(&str, usize)> {
+        let inner = rest.strip_prefix("{args")?;
+        let placeholder = &rest[..=rest.find('}')?];
+        let index = if let Some(dotted) = inner.strip_prefix('.') {
+            let index = &dotted[..dotted.find('}')?];
+            if index.parse::<usize>().is_ok() {
+                let title = format!("`{}` is an old form", shown(placeholder));
+                let found = word.warning("args-deprecated", title, "still understood");
+                report.push(
+                    found
+                        .help(format!("write `{{args[{index}]}}`"))
+                        .imported(Some(self.import)),
+                );
+            }
+            index
+        } else {
+            inner.strip_prefix('[')?.split_once("]}")?.0
+        };
+        let Ok(number) = index.parse::<usize>() else {
+            if word.text != placeholder || !in_range_form(index) {
+                report.push(self.not_understood(word, placeholder, index));
+            }
+            return None;
+        };
+        let Some(value) = self.words.get(number) else {
+            report.push(self.out_of_range(word, placeholder));
+            return None;
+        };
+        Some((&value.text, placeholder.len()))
+    }
+
+    fn out_of_range(&self, word: &Token, placeholder: &str) -> Diagnostic {
+        let count = self.words.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let title = format!("`{}` has no argument to stand for", shown(placeholder));
+        let label = format!("the import gives {count} argument{plural}, counted from 0");
+        word.warning("args-out-of-range", title, label)
+            .imported(Some(self.import))
+            .note("it stays in the configuration as text")
+            .help("give the import another argument, or use a smaller number")
+    }
+
+    fn not_understood(&self, word: &Token, placeholder: &str, index: &str) -> Diagnostic {
+        let title = format!("`{}` is not understood as an argument", shown(placeholder));
+        let (label, help) = if in_range_form(index) {
+            (
+                "several arguments need a word of their own",
+                "put spaces around it",
+            )
+        } else {
+            ("not a number", "write {args[0]}, {args[1:]} or {args[:]}")
+        };
+        word.warning("args-syntax", title, label)
+            .imported(Some(self.import))
+            .note("it stays in the configuration as text")
+            .help(help)
+    }
+}
+
+/// What `{block}` (then empty) or `{blocks.key}` names.
+pub(crate) fn block_placeholder(word: &Token) -> Option<&str> {
+    if word.quote != Quote::None {
+        return None;
+    }
+    match word.text.as_str() {
+        "{block}" => Some(""),
+        text => text
+            .strip_prefix("{blocks.")?
+            .strip_suffix('}')
+            .filter(|key| !key.is_empty()),
+    }
+}
+
+impl Body {
+    /// The same braces around nothing.
+    fn clone_braces(&self) -> Body {
+        Body {
+            lines: Vec::new(),
+            opening: self.opening.clone(),
+            ..*self
+        }
+    }
+}
+
+/// What stands behind the first word of a line.
+fn content(line: &Line) -> Vec<Line> {
+    match (&line.words[1..], &line.block) {
+        ([], Some(body)) => body.lines.clone(),
+        ([], None) => Vec::new(),
+        (words, block) => {
+            let start = Start::LineStart;
+            vec![Line {
+                words: words.to_vec(),
+                block: block.clone(),
+                start,
+            }]
+        }
+    }
+}
+
+/// Whether an index looks like `1:`, `:2` or `1:2`.
+fn in_range_form(index: &str) -> bool {
+    let number = |text: &str| text.is_empty() || text.parse::<usize>().is_ok();
+    index
+        .split_once(':')
+        .is_some_and(|(from, to)| number(from) && number(to))
+}
+
+fn empty_line() -> Line {
+    Line {
+        words: Vec::new(),
+        block: None,
+        start: Start::LineStart,
+    }
+}
+
+fn count(lines: &[Line]) -> usize {
+    let below = |line: &Line| line.block.as_ref().map_or(0, |body| count(&body.lines));
+    lines
+        .iter()
+        .map(|line| line.words.len() + below(line))
+        .sum()
+}
+
+/// Takes `words` from what is left.
+fn spend(words_left: &mut usize, words: usize) -> Result<(), TooManyWords> {
+    *words_left = words_left.checked_sub(words).ok_or(TooManyWords)?;
+    Ok(())
+}

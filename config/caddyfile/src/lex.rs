@@ -1,0 +1,304 @@
+//! Text to words: quotes, escapes, comments, continued lines and heredocs.
+//!
+//! Which words make a line, and what braces mean, is left to `lines`.
+
+mod heredoc;
+
+use std::ops::Range;
+
+use sluice_diag::{Diagnostic, Report, Span, shown};
+
+use crate::substitute::{FindingKind, Substituted};
+use crate::tree::{Quote, Token};
+
+/// A word and whether it is the first one of its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lexeme {
+    pub token: Token,
+    pub starts_line: bool,
+}
+
+/// The words of a text.
+#[derive(Debug)]
+pub(crate) struct Lexed {
+    pub lexemes: Vec<Lexeme>,
+    /// False if a part without an end was left out, and perhaps closing braces with it.
+    pub complete: bool,
+}
+
+/// Splits a text into words. What cannot be read is reported and left out.
+pub(crate) fn lex(text: &Substituted, report: &mut Report) -> Lexed {
+    let mut lexer = Lexer {
+        text,
+        at: if text.text.starts_with('\u{feff}') {
+            '\u{feff}'.len_utf8()
+        } else {
+            0
+        },
+        starts_line: true,
+        lexemes: Vec::new(),
+        comments: Vec::new(),
+        first_wrapped_quote: None,
+        complete: true,
+        report,
+    };
+    while lexer.skip_blank() {
+        lexer.word();
+    }
+    lexer.report_variables();
+    Lexed {
+        lexemes: lexer.lexemes,
+        complete: lexer.complete,
+    }
+}
+
+struct Lexer<'a> {
+    text: &'a Substituted,
+    at: usize,
+    /// Whether a line has begun since the last word.
+    starts_line: bool,
+    lexemes: Vec<Lexeme>,
+    comments: Vec<Range<usize>>,
+    /// The opening of the first quoted word that runs over a line end: the likely culprit when a
+    /// later quote has no partner.
+    first_wrapped_quote: Option<Span>,
+    complete: bool,
+    report: &'a mut Report,
+}
+
+impl Lexer<'_> {
+    /// Moves to the next word; false at the end of the text.
+    fn skip_blank(&mut self) -> bool {
+        let mut continued = false;
+        while let Some(c) = self.peek() {
+            match c {
+                '\n' if continued => continued = false,
+                '\n' => self.starts_line = true,
+                '\\' if self.continues_line() => continued = true,
+                '#' => {
+                    self.comment();
+                    continue;
+                }
+                c if c.is_whitespace() => {}
+                _ => return true,
+            }
+            self.at += c.len_utf8();
+        }
+        false
+    }
+
+    /// Whether the backslash here stands alone before the end of the line. A comment may stand
+    /// between them.
+    fn continues_line(&self) -> bool {
+        let rest = &self.text.text[self.at + 1..];
+        let blank = |c: char| c != '\n' && c.is_whitespace();
+        rest.trim_start_matches(blank).starts_with(['\n', '#']) && !rest.starts_with('#')
+    }
+
+    fn comment(&mut self) {
+        let start = self.at;
+        self.at = self.line_end(start);
+        self.comments.push(start..self.at);
+    }
+
+    fn word(&mut self) {
+        let start = self.at;
+        match self.peek() {
+            Some('"') => self.quoted(start, '"', Quote::Double),
+            Some('`') => self.quoted(start, '`', Quote::Backtick),
+            _ if self.rest().starts_with("<<") && self.opens_heredoc() => self.heredoc(start),
+            _ => self.bare(start),
+        }
+    }
+
+    /// `"…"`, where `\"` is a quote and every other backslash is kept; or `` `…` ``, kept as it is.
+    fn quoted(&mut self, start: usize, end: char, quote: Quote) {
+        let mut value = String::new();
+        self.at += 1;
+        while let Some(c) = self.next() {
+            match c {
+                c if c == end => {
+                    if value.contains('\n') {
+                        let opening = self.text.span(start..start + 1);
+                        self.first_wrapped_quote.get_or_insert(opening);
+                    }
+                    return self.push(value, start, quote);
+                }
+                '\\' if quote == Quote::Double => match self.peek() {
+                    Some('"') => value.extend(self.next()),
+                    Some('\\') => {
+                        value.push('\\');
+                        value.extend(self.next());
+                    }
+                    _ => value.push('\\'),
+                },
+                c => value.push(c),
+            }
+        }
+        self.unterminated(start, end);
+    }
+
+    /// Reports a quote without its partner, and goes on behind its line.
+    fn unterminated(&mut self, start: usize, end: char) {
+        let title = format!("the text that starts with `{end}` has no end");
+        let span = self.text.span(start..start + 1);
+        let mut found = Diagnostic::error("unterminated-quote", title)
+            .at(
+                span,
+                format!("no second {end} follows up to the end of the file"),
+            )
+            .help(format!("add the closing {end}"));
+        if let Some(suspect) = self.first_wrapped_quote.filter(|suspect| *suspect != span) {
+            found = found.also(suspect, "or this one, which runs over the end of its line");
+        }
+        self.report.push(found);
+        self.silence_rest(start);
+        self.at = self.line_end(start);
+    }
+
+    /// A word without quotes: up to white space, which is the only thing that ends it.
+    fn bare(&mut self, start: usize) {
+        let mut value = String::new();
+        while let Some(c) = self.peek() {
+            match c {
+                // Line endings of other systems: CR counts for nothing, wherever it stands.
+                '\r' => {}
+                '\\' => {
+                    self.at += 1;
+                    self.escape(&mut value);
+                    continue;
+                }
+                c if c.is_whitespace() => break,
+                c => value.push(c),
+            }
+            self.at += c.len_utf8();
+        }
+        if self.report_malformed(start) {
+            return;
+        }
+        self.push(value, start, Quote::None);
+        self.skip_escaped_newline(start);
+    }
+
+    /// What follows a backslash inside a bare word. It is kept before every character but `<`,
+    /// which it keeps from opening a heredoc, and the end of the line, where it ends the word.
+    fn escape(&mut self, value: &mut String) {
+        match self.peek() {
+            None => {}
+            Some('<') => {
+                self.at += 1;
+                value.push('<');
+            }
+            Some('\\') => {
+                self.at += 1;
+                value.push_str("\\\\");
+            }
+            Some(c) if c.is_whitespace() => {}
+            Some(_) => value.push('\\'),
+        }
+    }
+
+    /// A word that ends in a backslash at the very end of its line goes on with the next line.
+    fn skip_escaped_newline(&mut self, start: usize) {
+        let word = &self.text.text[start..self.at];
+        let ends = word.trim_end_matches('\r');
+        let slashes = ends.len() - ends.trim_end_matches('\\').len();
+        if slashes % 2 == 1 && self.peek() == Some('\n') {
+            self.at += 1;
+        }
+    }
+
+    fn push(&mut self, text: String, start: usize, quote: Quote) {
+        let span = self.text.span(start..self.at);
+        let token = Token {
+            text,
+            span,
+            quote,
+            import: None,
+        };
+        self.lexemes.push(Lexeme {
+            token,
+            starts_line: self.starts_line,
+        });
+        self.starts_line = false;
+    }
+
+    /// Reports a `{$` in the word from `start` that no `}` follows; true if there is one, and the
+    /// word is skipped.
+    fn report_malformed(&mut self, start: usize) -> bool {
+        let findings = &self.text.findings;
+        let first = findings.partition_point(|finding| finding.at < start);
+        let mut inside = findings[first..]
+            .iter()
+            .take_while(|finding| finding.at < self.at);
+        let Some(finding) = inside.find(|finding| finding.kind == FindingKind::Malformed) else {
+            return false;
+        };
+        let title = "an environment variable is not closed on its line";
+        let found = Diagnostic::error("malformed-variable", title)
+            .at(finding.span, "neither a name nor a `}` follows")
+            .help("write {$NAME} or {$NAME:default}; `{` alone starts a placeholder or a block");
+        self.report.push(found);
+        true
+    }
+
+    /// Reports what is to be said about variables outside comments.
+    fn report_variables(&mut self) {
+        for finding in &self.text.findings {
+            let behind = self
+                .comments
+                .partition_point(|comment| comment.start <= finding.at);
+            if behind > 0 && finding.at <= self.comments[behind - 1].end {
+                continue;
+            }
+            let found = match &finding.kind {
+                FindingKind::Malformed => continue,
+                FindingKind::Unset(name) => {
+                    let name = shown(name);
+                    let title = format!("environment variable `{name}` is not set");
+                    Diagnostic::warning("unset-variable", title)
+                        .at(finding.span, "stands for nothing")
+                        .help(format!("set {name}, or write {{${name}:default}}"))
+                }
+                FindingKind::TooLarge => {
+                    let title = "environment variables make this file too large";
+                    Diagnostic::error("file-too-large", title)
+                        .at(finding.span, "its value is left out")
+                        .help("put long texts into files")
+                }
+            };
+            self.report.push(found);
+        }
+    }
+
+    /// Silences what would be said about the text from `start` on, whose end is missing.
+    fn silence_rest(&mut self, start: usize) {
+        self.complete = false;
+        let rest = self.text.span(start..self.text.text.len());
+        self.report.silence(rest);
+    }
+
+    fn rest(&self) -> &str {
+        &self.text.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    /// Where the line that holds `at` ends, before its newline.
+    fn line_end(&self, at: usize) -> usize {
+        self.text.text[at..]
+            .find('\n')
+            .map_or(self.text.text.len(), |newline| at + newline)
+    }
+}
+
+#[cfg(test)]
+mod tests;

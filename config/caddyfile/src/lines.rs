@@ -1,0 +1,331 @@
+//! Words to lines and blocks: which brace closes which.
+//!
+//! One file at a time, so that a file's braces must balance within it. What a line means, imports
+//! included, is left to `parse`.
+
+use sluice_diag::{Report, Span, shown};
+
+use crate::lex::{Lexed, Lexeme};
+use crate::limits::BLOCK_DEPTH_MAX;
+use crate::tree::{Quote, Token};
+
+/// One line, or the part of one that stands behind a brace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The words; none if the line starts with its opening brace.
+    pub words: Vec<Token>,
+    /// What the brace at the end of the line opens.
+    pub block: Option<Body>,
+    /// Where on its line it begins.
+    pub start: Start,
+}
+
+/// Where on its line a [`Line`] begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At its beginning, as it should.
+    LineStart,
+    /// Behind the opening brace of the block it is in.
+    BehindOpening,
+    /// Behind a closing brace.
+    BehindClosing,
+}
+
+/// The lines between two braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Body {
+    pub lines: Vec<Line>,
+    pub opening: Token,
+    /// Missing if the file ends first, which is reported already.
+    pub closing: Option<Span>,
+    /// Whether the closing brace shares its line with words of the block.
+    pub closes_behind_words: bool,
+}
+
+/// Groups the words of a file. Braces without a partner are reported.
+pub(crate) fn lines(lexed: Lexed, report: &mut Report) -> Vec<Line> {
+    let mut grouping = Grouping {
+        open: Vec::new(),
+        top: Level::default(),
+        suspect: None,
+        report,
+    };
+    let mut lexemes = lexed.lexemes.into_iter().peekable();
+    while let Some(lexeme) = lexemes.next() {
+        let ends_line = lexemes.peek().is_none_or(|next| next.starts_line);
+        grouping.take(lexeme, ends_line);
+    }
+    grouping.finish(lexed.complete)
+}
+
+struct Grouping<'a> {
+    /// Blocks that wait for their closing brace, outermost first.
+    open: Vec<Open>,
+    top: Level,
+    /// The first closing brace that is indented unlike the line of its opening one.
+    suspect: Option<(Token, Span)>,
+    report: &'a mut Report,
+}
+
+struct Open {
+    brace: Token,
+    level: Level,
+    /// Column at which the line of the opening brace begins.
+    indent: u32,
+    /// Whether a line has begun since the opening brace.
+    wrapped: bool,
+}
+
+/// The lines of one block so far; words go to the last line while it is unfinished.
+struct Level {
+    lines: Vec<Line>,
+    unfinished: bool,
+    next_start: Start,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Level {
+            lines: Vec::new(),
+            unfinished: false,
+            next_start: Start::LineStart,
+        }
+    }
+}
+
+impl Level {
+    fn line(&mut self) -> &mut Line {
+        if !self.unfinished || self.lines.is_empty() {
+            self.unfinished = true;
+            self.lines.push(Line {
+                words: Vec::new(),
+                block: None,
+                start: self.next_start,
+            });
+        }
+        self.lines
+            .last_mut()
+            .expect("a line was just pushed if there was none")
+    }
+}
+
+impl Grouping<'_> {
+    fn take(&mut self, lexeme: Lexeme, ends_line: bool) {
+        let Lexeme { token, starts_line } = lexeme;
+        if starts_line {
+            let level = self.level();
+            level.unfinished = false;
+            level.next_start = Start::LineStart;
+            if let Some(open) = self.open.last_mut() {
+                open.wrapped = true;
+            }
+        }
+        match Brace::of(&token, starts_line, ends_line) {
+            Brace::None => self.level().line().words.push(token),
+            Brace::Opening => self.open(token),
+            Brace::Closing => self.close(token),
+            Brace::Empty => self.empty_pair(token),
+            Brace::GluedOpening => self.glued_opening(token),
+            Brace::GluedClosing => self.glued_closing(token),
+        }
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.open
+            .last_mut()
+            .map_or(&mut self.top, |open| &mut open.level)
+    }
+
+    fn open(&mut self, brace: Token) {
+        if self.open.len() >= BLOCK_DEPTH_MAX {
+            let title = format!("more than {BLOCK_DEPTH_MAX} blocks inside each other");
+            let found = brace.error("nesting-too-deep", title, "one too many");
+            self.report
+                .push(found.help("split the configuration with snippets or imports"));
+        }
+        let first = self
+            .level()
+            .line()
+            .words
+            .first()
+            .map_or(brace.span, |word| word.span);
+        let indent = self
+            .report
+            .sources
+            .source(first.source)
+            .position(first.start)
+            .column;
+        let level = Level {
+            next_start: Start::BehindOpening,
+            ..Level::default()
+        };
+        self.open.push(Open {
+            brace,
+            level,
+            indent,
+            wrapped: false,
+        });
+    }
+
+    fn close(&mut self, brace: Token) {
+        let Some(open) = self.open.pop() else {
+            let found = brace.error(
+                "unexpected-brace",
+                "a `}` closes nothing",
+                "no block is open",
+            );
+            return self
+                .report
+                .push(found.help("remove it, or add the `{` it belongs to"));
+        };
+        let column = self
+            .report
+            .sources
+            .source(brace.span.source)
+            .position(brace.span.start)
+            .column;
+        if open.wrapped && column != open.indent && self.suspect.is_none() {
+            self.suspect = Some((open.brace.clone(), brace.span));
+        }
+        let closes_behind_words = open.level.unfinished && !open.level.lines.is_empty();
+        self.put(open, Some(brace.span), closes_behind_words);
+    }
+
+    /// Hands a finished block to the line that opened it.
+    fn put(&mut self, open: Open, closing: Option<Span>, closes_behind_words: bool) {
+        let Open {
+            brace: opening,
+            level: inner,
+            ..
+        } = open;
+        // Blocks deeper than allowed are reported; leaving them out bounds every later recursion.
+        let too_deep = self.open.len() >= BLOCK_DEPTH_MAX;
+        let lines = if too_deep { Vec::new() } else { inner.lines };
+        let level = self.level();
+        level.line().block = Some(Body {
+            lines,
+            opening,
+            closing,
+            closes_behind_words,
+        });
+        level.unfinished = false;
+        level.next_start = Start::BehindClosing;
+    }
+
+    /// `{}` at the end of a line looks like an empty block, but is a word.
+    fn empty_pair(&mut self, token: Token) {
+        let title = "`{}` at the end of a line is no block";
+        let found = token.error("empty-braces", title, "one word instead of two braces");
+        let help = "write `{` at the end of the line and `}` on the next one, or leave both out";
+        self.report
+            .push(found.help(help).help("write \"{}\" if you mean the text"));
+        let span = token.span;
+        self.open(token);
+        if let Some(open) = self.open.pop() {
+            self.put(open, Some(span), false);
+        }
+    }
+
+    /// `handle{`: almost always a missing space.
+    fn glued_opening(&mut self, mut token: Token) {
+        let title = "an opening brace needs a space before it";
+        let word = token.text.trim_end_matches('{').to_owned();
+        let found = token.error("brace-needs-space", title, "read as one word");
+        self.report
+            .push(found.help(format!("write `{} {{`", shown(&word))));
+        let brace = Token {
+            text: "{".into(),
+            ..token.clone()
+        };
+        token.text = word;
+        self.level().line().words.push(token);
+        self.open(brace);
+    }
+
+    /// `}}`: each closes a block, but each needs its own line.
+    fn glued_closing(&mut self, token: Token) {
+        let title = "a closing brace must stand alone on its line";
+        let found = token.error("brace-not-alone", title, "read as one word");
+        self.report
+            .push(found.help("put each `}` on a line of its own"));
+        for _ in token.text.chars().take_while(|c| *c == '}') {
+            if !self.open.is_empty() {
+                self.close(Token {
+                    text: "}".into(),
+                    ..token.clone()
+                });
+            }
+        }
+    }
+
+    fn finish(mut self, complete: bool) -> Vec<Line> {
+        if let Some(last) = self.open.last().filter(|_| complete) {
+            let title = "a `{` is never closed";
+            let mut found = last
+                .brace
+                .error("unclosed-brace", title, "no `}` follows for it");
+            for open in self.open.iter().rev().skip(1) {
+                found = found.also(open.brace.span, "nor for this one");
+            }
+            if let Some((opening, closing)) = &self.suspect {
+                found = found.also(*closing, "indented as if it closed another block");
+                if self.open.iter().all(|open| open.brace.span != opening.span) {
+                    found = found.also(opening.span, "than this one, which it closes");
+                }
+            }
+            let from = self
+                .suspect
+                .as_ref()
+                .map_or(last.brace.span, |(opening, _)| opening.span);
+            let from = if from.start < last.brace.span.start {
+                from
+            } else {
+                last.brace.span
+            };
+            self.report
+                .push(found.help("add the missing `}` on a line of its own"));
+            let end = self.report.sources.source(from.source).text().len();
+            let end = u32::try_from(end).expect("texts are shorter than 4 GiB");
+            self.report.silence(Span::new(from.source, from.start, end));
+        }
+        while let Some(open) = self.open.pop() {
+            self.put(open, None, false);
+        }
+        self.top.lines
+    }
+}
+
+/// What a word is to the grouping.
+enum Brace {
+    None,
+    Opening,
+    Closing,
+    Empty,
+    GluedOpening,
+    GluedClosing,
+}
+
+impl Brace {
+    fn of(token: &Token, starts_line: bool, ends_line: bool) -> Brace {
+        if token.quote != Quote::None {
+            return Brace::None;
+        }
+        match token.text.as_str() {
+            "{" => Brace::Opening,
+            "}" => Brace::Closing,
+            "{}" if ends_line => Brace::Empty,
+            // `\{` is text, and so is a word such as `{a}{`, which no one writes for a block.
+            text if ends_line && text.ends_with('{') && text.matches('{').count() == 1 => {
+                if text.ends_with("\\{") {
+                    Brace::None
+                } else {
+                    Brace::GluedOpening
+                }
+            }
+            text if starts_line && text.starts_with("}}") && text.trim_matches('}').is_empty() => {
+                Brace::GluedClosing
+            }
+            _ => Brace::None,
+        }
+    }
+}
