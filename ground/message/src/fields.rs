@@ -158,6 +158,7 @@ impl Fields {
 
     /// Adds a line whose name and value stand at these offsets of the head section, adopted before or right after
     /// by [`Fields::adopt_marked`].
+    #[inline]
     pub fn mark(
         &mut self,
         id: FieldId,

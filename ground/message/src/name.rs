@@ -216,13 +216,13 @@ impl FieldId {
     ];
 
     /// The number of `name`, whatever its case.
+    #[inline]
     pub fn of(name: &[u8]) -> FieldId {
-        let Some(slot) = slot(name, MULTIPLIER) else {
+        let Some(known) = slot(name, MULTIPLIER).map(|slot| &SLOTS[slot]) else {
             return FieldId::Other;
         };
-        let id = SLOTS[slot];
-        if same_letters(name, id.as_str().as_bytes()) {
-            id
+        if known.text.len() == name.len() && known.is(name) {
+            known.id
         } else {
             FieldId::Other
         }
@@ -369,6 +369,7 @@ const TOKEN: [bool; 256] = {
 
 /// The place of `name` in [`SLOTS`]: its length and three of its letters tell all known names apart. `None` for
 /// the empty name.
+#[inline]
 const fn slot(name: &[u8], multiplier: u32) -> Option<usize> {
     let (Some(first), Some(last)) = (name.first(), name.last()) else {
         return None;
@@ -395,23 +396,6 @@ const MULTIPLIER: u32 = {
     candidate
 };
 
-const SLOTS: [FieldId; 512] = {
-    let mut slots = [FieldId::Other; 512];
-    let mut i = 0;
-    while i < FieldId::ALL.len() {
-        let id = FieldId::ALL[i];
-        assert!(
-            id as usize == i + 1,
-            "ALL follows the order of the variants"
-        );
-        if let Some(at) = slot(id.as_str().as_bytes(), MULTIPLIER) {
-            slots[at] = id;
-        }
-        i += 1;
-    }
-    slots
-};
-
 const fn slots_differ(multiplier: u32) -> bool {
     let mut taken = [false; 512];
     let mut i = 0;
@@ -427,37 +411,82 @@ const fn slots_differ(multiplier: u32) -> bool {
     true
 }
 
-/// Whether `name` is `known` but for the case of its letters, eight bytes at a time.
-fn same_letters(name: &[u8], known: &[u8]) -> bool {
-    let len = name.len();
-    if len != known.len() {
-        return false;
-    }
-    if len < 8 {
-        return name.eq_ignore_ascii_case(known);
-    }
-    let mut at = 0;
-    while at + 8 < len {
-        if !same_word(word(name, at), word(known, at)) {
-            return false;
+/// A known name and its first and last eight bytes, which are compared at once.
+#[derive(Clone, Copy)]
+struct Known {
+    text: &'static [u8],
+    first: u64,
+    last: u64,
+    id: FieldId,
+}
+
+static SLOTS: [Known; 512] = {
+    let mut slots = [Known {
+        text: b"",
+        first: 0,
+        last: 0,
+        id: FieldId::Other,
+    }; 512];
+    let mut i = 0;
+    while i < FieldId::ALL.len() {
+        let id = FieldId::ALL[i];
+        assert!(
+            id as usize == i + 1,
+            "ALL follows the order of the variants"
+        );
+        let text = id.as_str().as_bytes();
+        if let Some(at) = slot(text, MULTIPLIER) {
+            let (first, last) = ends(text);
+            slots[at] = Known {
+                text,
+                first,
+                last,
+                id,
+            };
         }
-        at += 8;
+        i += 1;
     }
-    // The last word may overlap the one before it, which spares a loop over the rest.
-    same_word(word(name, len - 8), word(known, len - 8))
+    slots
+};
+
+impl Known {
+    /// Whether `name`, which has as many bytes, is this name but for the case of its letters.
+    #[inline]
+    fn is(&self, name: &[u8]) -> bool {
+        let (first, last) = ends(name);
+        let ends = differ(first, self.first) | differ(last, self.last);
+        ends == 0
+            && (name.len() <= 16
+                || name[8..name.len() - 8].eq_ignore_ascii_case(&self.text[8..name.len() - 8]))
+    }
 }
 
-/// In a known name a byte with bit 6 set is a letter, and only there bit 5, the case, may differ.
-fn same_word(name: u64, known: u64) -> bool {
+/// The bits in which a word of a name differs from one of a known name, the case of letters aside. In a known
+/// name a byte with bit 6 set is a letter, and only there bit 5, the case, may differ.
+#[inline]
+const fn differ(name: u64, known: u64) -> u64 {
     let case_bits = (known & 0x4040_4040_4040_4040) >> 1;
-    (name ^ known) & !case_bits == 0
+    (name ^ known) & !case_bits
 }
 
-fn word(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes[at..]
-        .first_chunk()
-        .expect("callers stay eight bytes from the end");
-    u64::from_le_bytes(*word)
+/// The first and the last eight bytes of a name, or two words that hold all bytes of a shorter one.
+#[inline]
+const fn ends(name: &[u8]) -> (u64, u64) {
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        return (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+    }
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        return (
+            u32::from_le_bytes(*first) as u64,
+            u32::from_le_bytes(*last) as u64,
+        );
+    }
+    match *name {
+        [a] => (a as u64, 0),
+        [a, b] => (a as u64, b as u64),
+        [a, b, c] => (a as u64 | (b as u64) << 8, c as u64),
+        _ => (0, 0),
+    }
 }
 
 #[cfg(test)]

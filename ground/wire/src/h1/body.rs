@@ -10,7 +10,7 @@ use sluice_message::name::is_token_byte;
 use sluice_message::name::is_value_byte;
 use sluice_message::{FieldId, Fields, Status};
 
-use super::field_line::{FieldFault, Section, Seen, read_line, read_section};
+use super::field_line::{FieldFault, Section, Seen, check_line, read_section};
 use super::framing::BodyFraming;
 use crate::limits::Limits;
 
@@ -420,7 +420,7 @@ impl BodyDecoder {
             self.state = State::Done;
             return Ok(length);
         }
-        read_line(&trailers.bytes, line_at, &limits)
+        check_line(&trailers.bytes, line_at, &limits)
             .map_err(|found| BodyError::Trailer(found.fault))?;
         self.state = State::Trailer {
             line_at: trailers.bytes.len(),

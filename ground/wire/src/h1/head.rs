@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use super::field_line::{FieldFault, Located, read_line};
+use super::field_line::{FieldFault, Located, check_line};
 use crate::limits::Limits;
 
 /// What the first line that is not yet complete belongs to.
@@ -60,7 +60,7 @@ impl Resume {
             if &bytes[self.at..end] == b"\r\n" {
                 return Ok(true);
             }
-            read_line(&bytes[..end], self.at, limits)?;
+            check_line(&bytes[..end], self.at, limits)?;
             if self.fields == limits.fields_max {
                 return Err(Located::new(FieldFault::TooMany, self.at));
             }

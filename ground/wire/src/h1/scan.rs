@@ -21,6 +21,9 @@ const fn equal(word: u64, byte: u8) -> u64 {
 
 /// The first place at or after `from` for whose byte `stops` says so, or the length of `bytes`. `marks` is the
 /// same question for a whole word, answered in the high bits.
+///
+/// Blocks of sixteen bytes are first asked whether any byte stops, which compiles to vector comparisons; words
+/// then find the place.
 #[inline(always)]
 fn find(
     bytes: &[u8],
@@ -28,25 +31,26 @@ fn find(
     marks: impl Fn(u64) -> u64,
     stops: impl Fn(u8) -> bool,
 ) -> usize {
-    let Some(rest) = bytes.get(from..) else {
-        return bytes.len();
-    };
-    let (words, tail) = rest.as_chunks::<8>();
     let mut at = from;
-    for word in words {
-        let hit = marks(u64::from_le_bytes(*word)) & HIGH_BITS;
-        if hit != 0 {
-            return at + (hit.trailing_zeros() / 8) as usize;
+    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
+        if block.iter().fold(false, |any, byte| any | stops(*byte)) {
+            let word = u128::from_le_bytes(*block);
+            let low = marks(word as u64) & HIGH_BITS;
+            if low != 0 {
+                return at + (low.trailing_zeros() / 8) as usize;
+            }
+            let high = marks((word >> 64) as u64) & HIGH_BITS;
+            return at + 8 + (high.trailing_zeros() / 8) as usize;
         }
-        at += 8;
+        at += 16;
     }
-    for &byte in tail {
-        if stops(byte) {
+    while let Some(byte) = bytes.get(at) {
+        if stops(*byte) {
             return at;
         }
         at += 1;
     }
-    at
+    bytes.len()
 }
 
 /// The end of a field value that starts at `from`: its first control character other than a tab.
