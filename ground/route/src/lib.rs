@@ -1,5 +1,26 @@
-//! Matchers, placeholders, rewrites: a request head in, the chosen route out.
+//! Matchers, placeholders, rewrites: a request head in, the chosen route out. What a chosen route does is left
+//! to `sluice-serve`, which also gives the values that are not in the head (time, environment, files).
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod glob;
+pub mod limits;
+pub mod matcher;
+pub mod path;
+pub mod placeholder;
+pub mod query;
+pub mod regexp;
+
+pub mod router;
+pub mod scratch;
+pub mod table;
+pub mod values;
+
+pub use matcher::{Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal};
+pub use placeholder::{Found, Key, Template, TemplateError, Unknown, Values};
+
+pub use router::{RouteIndex, RouteKey};
+pub use scratch::Scratch;
+pub use values::RequestValues;

@@ -1,0 +1,30 @@
+//! The named limits of this package, each with the reason for its number.
+
+/// Memory one compiled regular expression may take. The default of the regex crate is 10 MiB; a configuration
+/// may hold thousands of expressions, and none that a person writes comes near 1 MiB.
+pub const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Memory the lazily built automaton of one expression may take per thread that uses it.
+pub const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
+
+/// Nesting of one regular expression. Go refuses more than 1,000; the compiler here recurses per level.
+pub const REGEX_DEPTH_MAX: u32 = 250;
+
+/// Placeholders in one template. The longest bodies in configurations hold a few dozen; the limit keeps the
+/// expansion of one template bounded.
+pub const PLACEHOLDERS_MAX: usize = 10_000;
+
+/// Pairs read of one query. Browsers send a few dozen; more pairs than that are not looked at and make the
+/// query malformed, as Go's limit of 10,000 does.
+pub const QUERY_PAIRS_MAX: usize = 10_000;
+
+/// Nesting of `not` matchers, which recurse.
+pub const NOT_DEPTH_MAX: usize = 32;
+
+/// Routes that an index copies into the lists of nested path prefixes, per route of the list. Deeper nests are
+/// not indexed and cost a comparison each.
+pub const PREFIX_COPIES_MAX: usize = 16;
+
+/// Fewest routes with a host or path of their own that make an index worth its lookups (measured: a lookup costs
+/// what about four comparisons cost).
+pub const INDEX_ROUTES_MIN: usize = 4;

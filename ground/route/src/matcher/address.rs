@@ -1,0 +1,123 @@
+//! Ranges of IP addresses. Which address counts as the client's is left to `sluice-serve`.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::MatcherError;
+
+/// One network: an address and how many of its leading bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpRange {
+    network: IpAddr,
+    bits: u8,
+}
+
+impl IpRange {
+    /// Parses `10.0.0.0/8`, `::1` and the like. Bits beyond the prefix are ignored.
+    pub fn parse(text: &str) -> Option<IpRange> {
+        let (addr, bits) = match text.split_once('/') {
+            Some((addr, bits)) => (addr, Some(bits)),
+            None => (text, None),
+        };
+        let network: IpAddr = addr.parse().ok()?;
+        let bits_max = if network.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            // Only plain digits without a leading zero: `+8` and `08` are mistakes.
+            Some(bits) if bits.starts_with(|first: char| first.is_ascii_digit()) => {
+                if bits.len() > 1 && bits.starts_with('0') {
+                    return None;
+                }
+                bits.parse().ok()?
+            }
+            Some(_) => return None,
+            None => bits_max,
+        };
+        (bits <= bits_max).then_some(IpRange { network, bits })
+    }
+
+    /// Whether `ip` is in the network. An IPv4 address written in IPv6 counts as IPv4.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.network, ip.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(ip)) => {
+                let differing = network.to_bits() ^ ip.to_bits();
+                differing.leading_zeros() >= u32::from(self.bits)
+            }
+            (IpAddr::V6(network), IpAddr::V6(ip)) => {
+                let differing = network.to_bits() ^ ip.to_bits();
+                differing.leading_zeros() >= u32::from(self.bits)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// A list of networks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IpRanges {
+    ranges: Vec<IpRange>,
+}
+
+impl IpRanges {
+    /// Parses each of `ranges`.
+    pub fn new<S: AsRef<str>>(ranges: &[S]) -> Result<IpRanges, MatcherError> {
+        let parse = |text: &S| {
+            IpRange::parse(text.as_ref()).ok_or_else(|| MatcherError::Range(text.as_ref().into()))
+        };
+        Ok(IpRanges {
+            ranges: ranges.iter().map(parse).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether `ip` is in one of the networks.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.contains(ip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_compared_by_their_leading_bits() {
+        for (range, ip, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.1.2.3/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("0.0.0.0/0", "255.1.1.1", true),
+            ("0.0.0.0/0", "::1", false),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("fd00::/8", "fdff::1", true),
+            ("::/0", "fe80::1", true),
+            ("::1/128", "::2", false),
+        ] {
+            let ranges = IpRanges::new(&[range]).unwrap();
+            assert_eq!(
+                ranges.contains(ip.parse().unwrap()),
+                expected,
+                "{range} {ip}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "::/129",
+            "a",
+            "1.2.3.4/",
+            "1.2.3.4/+8",
+            "1.2.3.4/08",
+        ] {
+            assert_eq!(
+                IpRanges::new(&[text]),
+                Err(MatcherError::Range(text.into()))
+            );
+        }
+    }
+}

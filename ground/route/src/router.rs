@@ -1,0 +1,344 @@
+//! Picks the routes of a list that may match a host and path, at a cost that does not grow with the number of
+//! routes. Whether a picked route matches is left to its matchers: the index only leaves out routes that cannot.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::limits::{INDEX_ROUTES_MIN, PREFIX_COPIES_MAX};
+use crate::path::{Case, Slashes, normalize};
+use crate::table::Table;
+
+/// What an index needs to know of a route: alternatives, one of which has to match. Without alternatives the route
+/// matches always. [`crate::MatcherSets::key`] makes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteKey {
+    /// The alternatives.
+    pub any_of: Vec<SetKey>,
+}
+
+/// Hosts and paths of which one each has to match; `None` where any will do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetKey {
+    /// The hosts.
+    pub hosts: Option<Vec<HostKey>>,
+    /// The paths.
+    pub paths: Option<Vec<PathKey>>,
+}
+
+/// A host that an index can look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostKey {
+    /// That host, in lower case.
+    Exact(Box<[u8]>),
+    /// Any one label, a dot and that name.
+    Wildcard(Box<[u8]>),
+}
+
+/// A path that an index can look up, in the normal form of [`crate::path`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathKey {
+    /// That path.
+    Exact(Box<[u8]>),
+    /// Any path that begins so.
+    Prefix(Box<[u8]>),
+}
+
+/// The index of a list of routes.
+#[derive(Clone, Debug, Default)]
+pub struct RouteIndex {
+    count: usize,
+    hosts: Option<HostIndex>,
+    paths: Option<PathIndex>,
+}
+
+/// Sorted route numbers.
+type Routes = Vec<u32>;
+
+#[derive(Clone, Debug)]
+struct HostIndex {
+    exact: Table,
+    exact_routes: Vec<Routes>,
+    wildcard: Table,
+    wildcard_routes: Vec<Routes>,
+    /// Routes for any host.
+    any: Routes,
+}
+
+#[derive(Clone, Debug)]
+struct PathIndex {
+    exact: Table,
+    exact_routes: Vec<Routes>,
+    /// Prefixes in order, each with the routes of its own and of all prefixes of it.
+    prefixes: Vec<Prefix>,
+    /// Routes for any path.
+    any: Routes,
+}
+
+#[derive(Clone, Debug)]
+struct Prefix {
+    text: Box<[u8]>,
+    routes: Routes,
+    /// The longest other prefix that this one begins with.
+    parent: Option<u32>,
+}
+
+impl RouteIndex {
+    /// The index of the routes with these keys, in this order.
+    pub fn build(keys: &[RouteKey]) -> RouteIndex {
+        let keyed = |has: fn(&SetKey) -> bool| {
+            keys.iter()
+                .filter(|key| !key.any_of.is_empty() && key.any_of.iter().all(has))
+                .count()
+        };
+        let hosts = keyed(|set| set.hosts.is_some()) >= INDEX_ROUTES_MIN;
+        let paths = keyed(|set| set.paths.is_some()) >= INDEX_ROUTES_MIN;
+        RouteIndex {
+            count: keys.len(),
+            hosts: hosts.then(|| HostIndex::build(keys)),
+            paths: paths.then(|| PathIndex::build(keys)),
+        }
+    }
+
+    /// Looks up `host` (lower case, without port) and `path` (decoded). What comes back stays right while neither
+    /// changes: after a rewrite, look up again.
+    pub fn lookup(&self, host: &[u8], path: &[u8]) -> Candidates<'_> {
+        Candidates {
+            count: self.count,
+            hosts: self.hosts.as_ref().map(|index| index.lookup(host)),
+            paths: self.paths.as_ref().map(|index| index.lookup(path)),
+        }
+    }
+
+    /// The first route at or after `from` that may match.
+    pub fn candidate(&self, host: &[u8], path: &[u8], from: usize) -> Option<usize> {
+        self.lookup(host, path).next_from(from)
+    }
+
+    /// The number of routes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+/// The routes that may match one host and path, in order.
+#[derive(Clone, Debug)]
+pub struct Candidates<'a> {
+    count: usize,
+    hosts: Option<Union<'a>>,
+    paths: Option<Union<'a>>,
+}
+
+impl Candidates<'_> {
+    /// The first at or after `from`.
+    pub fn next_from(&mut self, from: usize) -> Option<usize> {
+        if from >= self.count {
+            return None;
+        }
+        match (&mut self.hosts, &mut self.paths) {
+            (None, None) => Some(from),
+            (Some(routes), None) | (None, Some(routes)) => routes.next_from(from),
+            (Some(hosts), Some(paths)) => {
+                // Each side leaps to where the other stands until they meet.
+                let mut at = from;
+                loop {
+                    let host = hosts.next_from(at)?;
+                    at = paths.next_from(host)?;
+                    if at == host {
+                        return Some(at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Up to three sorted lists read as one.
+#[derive(Clone, Debug)]
+struct Union<'a> {
+    lists: [&'a [u32]; 3],
+}
+
+impl Union<'_> {
+    fn next_from(&mut self, from: usize) -> Option<usize> {
+        let mut first = None;
+        for list in &mut self.lists {
+            if list.first().is_some_and(|&route| (route as usize) < from) {
+                *list = &list[list.partition_point(|&route| (route as usize) < from)..];
+            }
+            first = match (first, list.first()) {
+                (Some(a), Some(&b)) if a <= b => Some(a),
+                (_, Some(&b)) => Some(b),
+                (a, None) => a,
+            };
+        }
+        // Lists only move forward, so an earlier `from` needs a new lookup.
+        first.map(|route| route as usize)
+    }
+}
+
+impl HostIndex {
+    fn build(keys: &[RouteKey]) -> HostIndex {
+        let mut exact: BTreeMap<&[u8], Routes> = BTreeMap::new();
+        let mut wildcard: BTreeMap<&[u8], Routes> = BTreeMap::new();
+        let mut any = Routes::new();
+        for (route, key) in keys.iter().enumerate() {
+            let open = key.any_of.is_empty() || key.any_of.iter().any(|set| set.hosts.is_none());
+            if open {
+                any.push(route as u32);
+                continue;
+            }
+            for host in key.any_of.iter().flat_map(|set| set.hosts.iter().flatten()) {
+                match host {
+                    HostKey::Exact(name) => add(exact.entry(name).or_default(), route),
+                    HostKey::Wildcard(name) => add(wildcard.entry(name).or_default(), route),
+                }
+            }
+        }
+        let (exact, exact_routes) = table(exact);
+        let (wildcard, wildcard_routes) = table(wildcard);
+        HostIndex {
+            exact,
+            exact_routes,
+            wildcard,
+            wildcard_routes,
+            any,
+        }
+    }
+
+    fn lookup(&self, host: &[u8]) -> Union<'_> {
+        let exact = self
+            .exact
+            .find(host)
+            .map(|at| self.exact_routes[at].as_slice());
+        let rest = match self.wildcard.is_empty() {
+            true => None,
+            false => memchr::memchr(b'.', host).map(|dot| &host[dot + 1..]),
+        };
+        let wildcard = rest.and_then(|rest| self.wildcard.find(rest));
+        let wildcard = wildcard.map(|at| self.wildcard_routes[at].as_slice());
+        Union {
+            lists: [
+                exact.unwrap_or_default(),
+                wildcard.unwrap_or_default(),
+                &self.any,
+            ],
+        }
+    }
+}
+
+impl PathIndex {
+    fn build(keys: &[RouteKey]) -> PathIndex {
+        let mut exact: BTreeMap<&[u8], Routes> = BTreeMap::new();
+        let mut prefix: BTreeMap<&[u8], Routes> = BTreeMap::new();
+        let mut any = Routes::new();
+        for (route, key) in keys.iter().enumerate() {
+            let open = key.any_of.is_empty() || key.any_of.iter().any(|set| set.paths.is_none());
+            if open {
+                any.push(route as u32);
+                continue;
+            }
+            for path in key.any_of.iter().flat_map(|set| set.paths.iter().flatten()) {
+                match path {
+                    PathKey::Exact(path) => add(exact.entry(path).or_default(), route),
+                    PathKey::Prefix(path) => add(prefix.entry(path).or_default(), route),
+                }
+            }
+        }
+        let prefixes = inherit(prefix, keys.len() * PREFIX_COPIES_MAX, &mut any);
+        let (exact, exact_routes) = table(exact);
+        PathIndex {
+            exact,
+            exact_routes,
+            prefixes,
+            any,
+        }
+    }
+
+    fn lookup(&self, path: &[u8]) -> Union<'_> {
+        let mut buf = Vec::new();
+        let path = normalize(path, Slashes::Merge, Case::Fold, &mut buf);
+        let exact = self
+            .exact
+            .find(path)
+            .map(|at| self.exact_routes[at].as_slice());
+        let prefix = self
+            .longest_prefix(path)
+            .map(|prefix| prefix.routes.as_slice());
+        Union {
+            lists: [
+                exact.unwrap_or_default(),
+                prefix.unwrap_or_default(),
+                &self.any,
+            ],
+        }
+    }
+
+    /// Prefixes of `path` sort before it, and whatever stands between the longest of them and `path` begins with
+    /// that longest one too. So walking from the last prefix before `path` to its parents meets the longest first.
+    fn longest_prefix(&self, path: &[u8]) -> Option<&Prefix> {
+        let after = self
+            .prefixes
+            .partition_point(|prefix| prefix.text.as_ref() <= path);
+        let mut at = after.checked_sub(1)?;
+        loop {
+            let prefix = &self.prefixes[at];
+            if path.starts_with(&prefix.text) {
+                return Some(prefix);
+            }
+            at = prefix.parent? as usize;
+        }
+    }
+}
+
+/// Gives each prefix the routes of all prefixes that it begins with. Where that would copy more than `copies_max`
+/// routes, the routes go to `any` instead.
+fn inherit(own: BTreeMap<&[u8], Routes>, copies_max: usize, any: &mut Routes) -> Vec<Prefix> {
+    let mut prefixes: Vec<Prefix> = Vec::with_capacity(own.len());
+    let mut copies = 0;
+    for (text, mut routes) in own {
+        let mut parent = prefixes.len().checked_sub(1);
+        while let Some(at) = parent.filter(|&at| !text.starts_with(&prefixes[at].text)) {
+            parent = prefixes[at].parent.map(|at| at as usize);
+        }
+        if let Some(at) = parent {
+            let inherited = &prefixes[at].routes;
+            if copies + inherited.len() > copies_max {
+                any.extend_from_slice(&routes);
+                continue;
+            }
+            copies += inherited.len();
+            routes.extend_from_slice(inherited);
+            routes.sort_unstable();
+            routes.dedup();
+        }
+        prefixes.push(Prefix {
+            text: text.into(),
+            routes,
+            parent: parent.map(|at| at as u32),
+        });
+    }
+    any.sort_unstable();
+    any.dedup();
+    prefixes
+}
+
+/// Adds `route`, which is no smaller than those there, unless it is there.
+fn add(routes: &mut Routes, route: usize) {
+    if routes.last() != Some(&(route as u32)) {
+        routes.push(route as u32);
+    }
+}
+
+fn table(map: BTreeMap<&[u8], Routes>) -> (Table, Vec<Routes>) {
+    let (keys, routes): (Vec<Box<[u8]>>, Vec<Routes>) = map
+        .into_iter()
+        .map(|(key, routes)| (key.into(), routes))
+        .unzip();
+    (Table::new(keys), routes)
+}

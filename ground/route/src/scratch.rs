@@ -1,0 +1,153 @@
+//! What matching leaves behind in a request's memory: the groups of regular expressions, and room for texts on the
+//! way. Values that handlers set are left to `sluice-serve`.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::RefCell;
+
+use regex::bytes::CaptureLocations;
+
+use crate::matcher::NamedRegexp;
+use crate::placeholder::{FileKey, Found};
+
+/// One request's memory for matching. It is reused for the next request of a connection after
+/// [`Scratch::clear`], so that matching seldom allocates.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    captures: RefCell<Vec<Capture>>,
+    bufs: RefCell<Vec<Vec<u8>>>,
+    spare: RefCell<Vec<Capture>>,
+    found: RefCell<FoundFile>,
+    env: RefCell<Option<Rc<dyn Any>>>,
+}
+
+/// What the latest `file` matcher found, for `{http.matchers.file.*}`.
+#[derive(Clone, Debug, Default)]
+pub struct FoundFile {
+    /// Path below the root, as a URI path.
+    pub relative: Vec<u8>,
+    /// Path of the file itself.
+    pub absolute: Vec<u8>,
+    /// Whether it is a folder.
+    pub is_dir: bool,
+    /// What `split_path` cut off.
+    pub remainder: Vec<u8>,
+}
+
+/// The latest match of one expression.
+#[derive(Debug)]
+struct Capture {
+    regexp: Arc<NamedRegexp>,
+    locations: CaptureLocations,
+    text: Vec<u8>,
+}
+
+impl Scratch {
+    /// Empty memory.
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+
+    /// Forgets the request and keeps the memory.
+    pub fn clear(&mut self) {
+        *self.found.get_mut() = FoundFile::default();
+        let spare = self.spare.get_mut();
+        spare.append(self.captures.get_mut());
+        // Memory for a few expressions is enough; each holds on to its compiled form.
+        spare.truncate(4);
+    }
+
+    /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those of an earlier
+    /// match of the same expression.
+    pub(crate) fn capture(&self, regexp: &Arc<NamedRegexp>, text: &[u8]) -> bool {
+        if !regexp.is_match(text) {
+            return false;
+        }
+        let mut captures = self.captures.borrow_mut();
+        let earlier = captures
+            .iter()
+            .position(|capture| Arc::ptr_eq(&capture.regexp, regexp));
+        let mut capture = match earlier {
+            Some(at) => captures.remove(at),
+            None => self.spare_for(regexp),
+        };
+        regexp.read(text, &mut capture.locations);
+        capture.text.clear();
+        capture.text.extend_from_slice(text);
+        captures.push(capture);
+        true
+    }
+
+    /// Appends the group `group` of the latest match that has one, of the expression called `regexp` if a name is
+    /// given. A group that took no part in the match is known and empty.
+    pub fn captured(&self, regexp: Option<&str>, group: &str, out: &mut Vec<u8>) -> Found {
+        for capture in self.captures.borrow().iter().rev() {
+            let named = regexp.is_none_or(|name| capture.regexp.name() == name);
+            let Some(index) = named.then(|| capture.regexp.group(group)).flatten() else {
+                continue;
+            };
+            if let Some((start, end)) = capture.locations.get(index) {
+                out.extend_from_slice(&capture.text[start..end]);
+            }
+            return Found::Known;
+        }
+        Found::Unknown
+    }
+
+    /// Remembers what a `file` matcher found, in place of what an earlier one did.
+    pub fn found_file(&self, found: FoundFile) {
+        *self.found.borrow_mut() = found;
+    }
+
+    /// Appends what `{http.matchers.file.*}` stands for; unknown while no file was found.
+    pub fn file_value(&self, key: FileKey, out: &mut Vec<u8>) -> Found {
+        let found = self.found.borrow();
+        if found.absolute.is_empty() {
+            return Found::Unknown;
+        }
+        out.extend_from_slice(match key {
+            FileKey::Relative => &found.relative,
+            FileKey::Absolute => &found.absolute,
+            FileKey::Type if found.is_dir => b"directory",
+            FileKey::Type => b"file",
+            FileKey::Remainder => &found.remainder,
+        });
+        Found::Known
+    }
+
+    /// Gives hooks what they need of the world outside; opaque here. It stays over [`Scratch::clear`].
+    pub fn set_env(&self, env: Rc<dyn Any>) {
+        *self.env.borrow_mut() = Some(env);
+    }
+
+    /// What [`Scratch::set_env`] was given, if it is a `T`.
+    pub fn env<T: 'static>(&self) -> Option<Rc<T>> {
+        self.env.borrow().clone()?.downcast().ok()
+    }
+
+    /// Runs `f` with an empty buffer that keeps its memory between calls.
+    pub fn with_buf<T>(&self, f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut buf = self.bufs.borrow_mut().pop().unwrap_or_default();
+        buf.clear();
+        let result = f(&mut buf);
+        self.bufs.borrow_mut().push(buf);
+        result
+    }
+
+    fn spare_for(&self, regexp: &Arc<NamedRegexp>) -> Capture {
+        let mut spare = self.spare.borrow_mut();
+        match spare
+            .iter()
+            .position(|capture| Arc::ptr_eq(&capture.regexp, regexp))
+        {
+            Some(at) => spare.swap_remove(at),
+            None => Capture {
+                regexp: Arc::clone(regexp),
+                locations: regexp.locations(),
+                text: Vec::new(),
+            },
+        }
+    }
+}
