@@ -1,1 +1,10 @@
-//! Open files and their contents.
+//! What is kept between requests: open files and their contents. What is sent of them is left to `sluice-serve`.
+
+pub mod files;
+pub mod limits;
+
+mod facts;
+mod generations;
+
+pub use facts::{Facts, Kind, Missing, Time};
+pub use files::{Content, Found, OpenFile, OpenFiles, Reach};

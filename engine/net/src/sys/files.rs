@@ -1,0 +1,169 @@
+//! Opening files so that no link leads out of a folder. Which folder, and whether links may leave it, is left to
+//! the callers.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What to open a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reading its content. A FIFO without a writer does not block.
+    Read,
+    /// Asking about it only; no permission on the file itself is needed.
+    Stat,
+}
+
+/// Tries again when a folder on the way was renamed meanwhile; an attacker who renames faster gets an error.
+const RENAME_RETRIES_MAX: usize = 8;
+
+/// Opens `path`, which is relative, below the folder `root`. No `..`, absolute link or link of /proc leads out of
+/// it: `EXDEV` tells of the attempt.
+///
+/// The kernel's openat2 sees to it where there is one and it is allowed; else each folder on the way is opened by
+/// itself, and then no symbolic link is followed at all (`ELOOP`).
+pub fn open_beneath(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::Result<File> {
+    for _ in 0..RENAME_RETRIES_MAX {
+        match openat2(root, path, flags(purpose)) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+            // Old kernels lack the call, and containers often forbid it with EPERM.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                return walk(root, path, purpose);
+            }
+            done => return done,
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EAGAIN))
+}
+
+fn flags(purpose: Purpose) -> libc::c_int {
+    libc::O_CLOEXEC
+        | match purpose {
+            Purpose::Read => libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY,
+            Purpose::Stat => libc::O_PATH,
+        }
+}
+
+fn openat2(root: BorrowedFd<'_>, path: &CStr, flags: libc::c_int) -> io::Result<File> {
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = flags as u64;
+    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
+    let how_len = size_of::<libc::open_how>();
+    // SAFETY: the path ends with NUL, the structure has the given length, and both live through the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            root.as_raw_fd(),
+            path.as_ptr(),
+            &raw const how,
+            how_len,
+        )
+    };
+    adopt(fd as libc::c_int)
+}
+
+/// Opens one folder after the other, never following a link.
+fn walk(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::Result<File> {
+    let mut at: OwnedFd = root.try_clone_to_owned()?;
+    let mut segments = path
+        .to_bytes()
+        .split(|&b| b == b'/')
+        .filter(|segment| !matches!(*segment, b"" | b"."));
+    let mut next = segments.next();
+    while let Some(segment) = next {
+        if segment == b".." {
+            return Err(io::Error::from_raw_os_error(libc::EXDEV));
+        }
+        next = segments.next();
+        let flags = match next {
+            Some(_) => libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
+            None => flags(purpose),
+        };
+        let name = CString::new(segment).expect("a part of a C string holds no NUL");
+        let file = openat(at.as_fd(), &name, flags | libc::O_NOFOLLOW)?;
+        // With O_PATH and O_NOFOLLOW a link itself is opened, which must not pass for what it points at.
+        if next.is_none() && purpose == Purpose::Stat && file.metadata()?.is_symlink() {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        at = OwnedFd::from(file);
+    }
+    Ok(File::from(at))
+}
+
+fn openat(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<File> {
+    // SAFETY: the name ends with NUL and lives through the call; the descriptor is borrowed.
+    adopt(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) })
+}
+
+fn adopt(fd: libc::c_int) -> io::Result<File> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    type Open = fn(BorrowedFd<'_>, &CStr, Purpose) -> io::Result<File>;
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("root/sub")).unwrap();
+        std::fs::write(dir.join("secret"), "secret").unwrap();
+        std::fs::write(dir.join("root/sub/file"), "content").unwrap();
+        symlink("../../secret", dir.join("root/sub/out")).unwrap();
+        symlink(dir.join("secret"), dir.join("root/absolute")).unwrap();
+        symlink("..", dir.join("root/up")).unwrap();
+        symlink("/proc/self/root", dir.join("root/magic")).unwrap();
+        symlink("sub/file", dir.join("root/inside")).unwrap();
+        dir
+    }
+
+    fn nothing_leads_out(name: &str, open: Open) {
+        let dir = folder(name);
+        let root = File::open(dir.join("root")).unwrap();
+        let mut text = String::new();
+        open(root.as_fd(), c"sub/file", Purpose::Read)
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(text, "content");
+        for purpose in [Purpose::Read, Purpose::Stat] {
+            assert!(open(root.as_fd(), c"sub//./file", purpose).is_ok());
+            for path in [
+                c"../secret",
+                c"sub/../../secret",
+                c"sub/out",
+                c"absolute",
+                c"up/secret",
+                c"magic/etc/passwd",
+                c"none",
+                c"sub/file/x",
+            ] {
+                assert!(
+                    open(root.as_fd(), path, purpose).is_err(),
+                    "{path:?} {purpose:?}"
+                );
+            }
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_keeps_links_inside() {
+        nothing_leads_out("beneath", open_beneath);
+    }
+
+    #[test]
+    fn the_walk_keeps_links_inside() {
+        nothing_leads_out("walk", walk);
+    }
+}
