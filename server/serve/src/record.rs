@@ -1,1 +1,237 @@
-//! Exactly one log line and one count for each request, failed ones included.
+//! Exactly one log line and one count for each request, failed ones included. Which logs there are is left to `log`,
+//! showing the counts to the control interface.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use sluice_net::{Completion, Ending};
+
+use crate::context::Exchange;
+use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, add_request};
+
+/// Counts and logs requests. One for the whole process: it outlives configurations.
+#[derive(Debug)]
+pub struct Recorder {
+    log: Log,
+    workers: Box<[Counts]>,
+}
+
+/// The counts of one worker. Only that worker writes them, so an addition is a load and a store; each stands on its
+/// own cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counts {
+    started: AtomicU64,
+    /// Answers by the first digit of their status; 0 counts requests that got none.
+    ended: [AtomicU64; CLASSES],
+    failed: AtomicU64,
+    bytes_sent: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+/// First digits of statuses, 0 for none. Statuses from 600 up count as 5xx: no client knows them as anything else.
+const CLASSES: usize = 6;
+
+/// Counts of all workers, added up at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests that a service began to answer.
+    pub started: u64,
+    /// Requests that ended, by the first digit of the status; 0 counts those without an answer.
+    pub ended: [u64; CLASSES],
+    /// Of those, answers that did not reach the client whole.
+    pub failed: u64,
+    /// Bytes of answers' bodies.
+    pub bytes_sent: u64,
+    /// Bytes of requests' bodies.
+    pub bytes_read: u64,
+}
+
+impl Totals {
+    /// Requests being answered.
+    pub fn in_flight(&self) -> u64 {
+        self.started.saturating_sub(self.ended.iter().sum())
+    }
+}
+
+/// A worker's memory for the line it writes.
+#[derive(Default)]
+struct LineScratch(RefCell<Vec<u8>>);
+
+impl Recorder {
+    /// Counts of zero for so many workers.
+    pub fn new(log: Log, workers: usize) -> Recorder {
+        Recorder {
+            log,
+            workers: (0..workers).map(|_| Counts::default()).collect(),
+        }
+    }
+
+    /// Where entries go.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Counts the start of a request on the worker with this number.
+    pub fn begin(&self, worker: usize) {
+        if let Some(counts) = self.workers.get(worker) {
+            add(&counts.started, 1);
+        }
+    }
+
+    /// Counts and logs a request that has ended. To be called once for each [`Recorder::begin`].
+    pub fn end(&self, x: &mut Exchange, completion: &Completion, access: Option<&AccessLog>) {
+        let aborted = matches!(completion.ending, Ending::Aborted);
+        let status = if aborted { 0 } else { x.res.status.code() };
+        if let Some(counts) = self.workers.get(x.worker.index) {
+            counts.end(status, completion);
+        }
+        if x.context.log.error.is_some() {
+            self.log_error(x, completion, status, access);
+        }
+        if let Some(access) = access.filter(|_| !x.context.log.skip) {
+            let scratch = x.worker.local::<LineScratch>();
+            let line = &mut *scratch.0.borrow_mut();
+            let facts = facts(x, completion, status);
+            access.write(&facts, &x.context.log.names, || self.log.plan(), line);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counts in &self.workers {
+            // Ended ones are read first, so that no request seems to have ended before it began.
+            for (total, ended) in totals.ended.iter_mut().zip(&counts.ended) {
+                *total += ended.load(Ordering::Acquire);
+            }
+            totals.started += counts.started.load(Ordering::Acquire);
+            totals.failed += counts.failed.load(Ordering::Relaxed);
+            totals.bytes_sent += counts.bytes_sent.load(Ordering::Relaxed);
+            totals.bytes_read += counts.bytes_read.load(Ordering::Relaxed);
+        }
+        totals
+    }
+
+    /// The entry that says why a request failed; clients are never told.
+    fn log_error(
+        &self,
+        x: &Exchange,
+        completion: &Completion,
+        status: u16,
+        access: Option<&AccessLog>,
+    ) {
+        let level = if status >= 500 || status == 0 {
+            Level::Error
+        } else {
+            Level::Debug
+        };
+        let route = self.log.plan().route(ERRORS);
+        if !route.takes(level) {
+            return;
+        }
+        let facts = facts(x, completion, status);
+        let message = x.context.log.error.as_deref().unwrap_or_default();
+        let id = x.context.error.as_ref().map_or("", |error| &error.id);
+        let credentials = access.map_or(Credentials::Hidden, AccessLog::credentials);
+        let head = Head {
+            level,
+            logger: ERRORS,
+            message: "request failed",
+        };
+        let mut line = Vec::new();
+        route.write(&mut line, SystemTime::now(), &head, |fields| {
+            fields.text("error", message.as_bytes());
+            add_request(fields, &facts, credentials);
+            fields.duration("duration", facts.duration);
+            fields.integer("status", u64::from(status));
+            fields.text("err_id", id.as_bytes());
+        });
+    }
+}
+
+const ERRORS: &str = "http.log.error";
+
+impl Counts {
+    fn end(&self, status: u16, completion: &Completion) {
+        let class = (usize::from(status) / 100).min(CLASSES - 1);
+        if matches!(completion.ending, Ending::Failed(_)) {
+            add(&self.failed, 1);
+        }
+        add(&self.bytes_sent, completion.body_bytes_sent);
+        add(&self.bytes_read, completion.body_bytes_read);
+        add(&self.ended[class], 1);
+    }
+}
+
+fn add(count: &AtomicU64, more: u64) {
+    count.store(
+        count.load(Ordering::Relaxed).wrapping_add(more),
+        Ordering::Release,
+    );
+}
+
+fn facts<'a>(x: &'a Exchange, completion: &Completion, status: u16) -> RequestFacts<'a> {
+    RequestFacts {
+        remote: x.conn.remote,
+        client_ip: x.context.client_ip,
+        protocol: x.req.version.as_str(),
+        method: x
+            .context
+            .original_method
+            .as_ref()
+            .unwrap_or(&x.req.method)
+            .as_str(),
+        authority: &x.req.authority,
+        host: &x.req.host,
+        target: &x.req.target,
+        fields: &x.req.fields,
+        tls: x.conn.tls.as_deref(),
+        bytes_read: completion.body_bytes_read,
+        user: x.context.log.user.as_deref().unwrap_or_default(),
+        duration: completion.duration,
+        size: completion.body_bytes_sent,
+        status,
+        answer_fields: &x.res.fields,
+        extra: &x.context.log.fields,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn completion(ending: Ending) -> Completion {
+        Completion {
+            ending,
+            body_bytes_sent: 10,
+            body_bytes_read: 2,
+            duration: Duration::from_millis(1),
+        }
+    }
+
+    #[test]
+    fn counts_of_all_workers_are_added_up() {
+        let log = Log::start(Level::Error).expect("threads can be started");
+        let recorder = Recorder::new(log, 2);
+        recorder.begin(0);
+        recorder.begin(1);
+        recorder.begin(1);
+        recorder.begin(9);
+        recorder.workers[0].end(200, &completion(Ending::Complete));
+        recorder.workers[1].end(0, &completion(Ending::Aborted));
+        let totals = recorder.totals();
+        assert_eq!(totals.in_flight(), 1);
+        assert_eq!(totals.ended, [1, 0, 1, 0, 0, 0]);
+        assert_eq!((totals.bytes_sent, totals.bytes_read), (20, 4));
+    }
+
+    #[test]
+    fn the_counts_of_workers_share_no_cache_line() {
+        assert_eq!(align_of::<Counts>(), 128);
+        assert_eq!(size_of::<[Counts; 2]>() % 128, 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! The process itself: signals, its user, its terminal. What a signal means is left to the command line.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// A signal that the process waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGHUP
+    Hangup,
+    /// SIGINT
+    Interrupt,
+    /// SIGQUIT
+    Quit,
+    /// SIGTERM
+    Terminate,
+    /// SIGUSR1
+    User1,
+    /// SIGUSR2
+    User2,
+}
+
+impl Signal {
+    const ALL: [Signal; 6] = [
+        Signal::Hangup,
+        Signal::Interrupt,
+        Signal::Quit,
+        Signal::Terminate,
+        Signal::User1,
+        Signal::User2,
+    ];
+
+    /// The name as `kill -l` spells it, with `SIG`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Signal::Hangup => "SIGHUP",
+            Signal::Interrupt => "SIGINT",
+            Signal::Quit => "SIGQUIT",
+            Signal::Terminate => "SIGTERM",
+            Signal::User1 => "SIGUSR1",
+            Signal::User2 => "SIGUSR2",
+        }
+    }
+
+    const fn number(self) -> libc::c_int {
+        match self {
+            Signal::Hangup => libc::SIGHUP,
+            Signal::Interrupt => libc::SIGINT,
+            Signal::Quit => libc::SIGQUIT,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::User1 => libc::SIGUSR1,
+            Signal::User2 => libc::SIGUSR2,
+        }
+    }
+}
+
+/// The right to wait for signals. They are held back in all threads, so that none ends the process and nothing runs
+/// in a handler.
+#[derive(Debug)]
+pub struct Signals(());
+
+impl Signals {
+    /// Holds back all [`Signal`]s in this thread and in those started from now on: call it before the first one.
+    /// Programs that are started get a clear mask from the standard library.
+    pub fn hold() -> io::Result<Signals> {
+        let set = set_of_all();
+        // SAFETY: `set` is an initialised set; a null pointer means that the old mask is not wanted.
+        let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+        if code == 0 {
+            Ok(Signals(()))
+        } else {
+            Err(io::Error::from_raw_os_error(code))
+        }
+    }
+
+    /// Waits for the next signal.
+    pub fn wait(&self) -> Signal {
+        let set = set_of_all();
+        loop {
+            let mut number = 0;
+            // SAFETY: `set` is initialised and `number` is writable for the duration of the call.
+            let code = unsafe { libc::sigwait(&set, &mut number) };
+            let known = Signal::ALL
+                .into_iter()
+                .find(|signal| signal.number() == number);
+            if let (0, Some(signal)) = (code, known) {
+                return signal;
+            }
+        }
+    }
+}
+
+fn set_of_all() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set it is given before sigaddset reads it; the numbers are valid signals,
+    // so neither call can fail.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in Signal::ALL {
+            libc::sigaddset(set.as_mut_ptr(), signal.number());
+        }
+        set.assume_init()
+    }
+}
+
+/// Sends a signal to another process.
+pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    // 0 and negative numbers would mean groups of processes.
+    if pid < 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: kill takes numbers only.
+    result(unsafe { libc::kill(pid, signal.number()) })
+}
+
+/// The effective user.
+pub fn user_id() -> u32 {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Switches the echo of a terminal on standard input off while `read` runs, if standard input is a terminal.
+pub fn without_echo<T>(read: impl FnOnce() -> T) -> T {
+    let mut settings = MaybeUninit::<libc::termios>::uninit();
+    // SAFETY: tcgetattr fills `settings` if it returns 0.
+    if unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } != 0 {
+        return read();
+    }
+    // SAFETY: tcgetattr returned 0, so the settings are initialised.
+    let before = unsafe { settings.assume_init() };
+    let mut silent = before;
+    silent.c_lflag &= !libc::ECHO;
+    // SAFETY: both settings come from tcgetattr.
+    unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, &silent) };
+    let value = read();
+    // SAFETY: as above.
+    unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, &before) };
+    value
+}
+
+/// Starts a session of its own, so that the end of a terminal no longer matters to this process.
+pub fn leave_terminal() -> io::Result<()> {
+    // SAFETY: setsid takes nothing.
+    if unsafe { libc::setsid() } < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Ends the process at once, without running what is registered for a regular exit.
+pub fn exit_now(code: u8) -> ! {
+    // SAFETY: _exit takes a number and does not return.
+    unsafe { libc::_exit(i32::from(code)) }
+}
+
+fn result(code: libc::c_int) -> io::Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_signal_is_waited_for() {
+        // In a thread of its own, since the mask of the test's thread stays as it is.
+        let waiting = std::thread::spawn(|| {
+            let signals = Signals::hold().expect("signals can be held back");
+            // SAFETY: raises a signal in this very thread, where it is held back.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
+            signals.wait()
+        });
+        assert_eq!(waiting.join().expect("it ends"), Signal::User2);
+    }
+
+    #[test]
+    fn only_single_processes_can_be_sent_signals() {
+        assert!(send(0, Signal::User2).is_err());
+        assert!(send(u32::MAX, Signal::User2).is_err());
+    }
+}

@@ -1,0 +1,370 @@
+//! The log line of a request, with Caddy's field names. Collecting the facts is left to `record`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
+
+use sluice_message::{FieldId, Fields as FieldLines, Remote, TlsInfo};
+use sluice_model::http::ServerLogs;
+
+use super::Level;
+use super::encode::{Fields, Head};
+use super::json::JsonWriter;
+use super::plan::{Plan, Route};
+
+/// How one server logs its requests.
+#[derive(Debug)]
+pub struct AccessLog {
+    default: Logger,
+    hosts: HashMap<Box<[u8]>, Vec<Logger>>,
+    skipped: HashMap<Box<[u8]>, ()>,
+    /// Whether a host can match a wildcard among `hosts` or `skipped`; mostly there is none.
+    has_wildcards: bool,
+    skip_unmapped: bool,
+    credentials: Credentials,
+}
+
+/// Whether cookies and credentials are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Their values are replaced by `REDACTED`.
+    Hidden,
+    /// They are logged like all others.
+    Shown,
+}
+
+#[derive(Clone, Debug)]
+struct Logger {
+    name: Box<str>,
+    route: Route,
+}
+
+impl Logger {
+    fn new(name: &str, plan: &Plan) -> Logger {
+        let name = if name.is_empty() {
+            ACCESS.into()
+        } else {
+            format!("{ACCESS}.{name}")
+        };
+        Logger {
+            route: plan.route(&name),
+            name: name.into(),
+        }
+    }
+}
+
+const ACCESS: &str = "http.log.access";
+
+/// What is known of a request when it has ended.
+#[derive(Debug)]
+pub struct RequestFacts<'a> {
+    /// The peer of the connection.
+    pub remote: Remote,
+    /// The client, which a trusted proxy may name; the peer's address if `None`.
+    pub client_ip: Option<IpAddr>,
+    /// `HTTP/1.1`
+    pub protocol: &'static str,
+    /// The method as sent.
+    pub method: &'a str,
+    /// Host and port as sent.
+    pub authority: &'a [u8],
+    /// The host alone, lower case, which chooses the logger.
+    pub host: &'a [u8],
+    /// The request target as sent.
+    pub target: &'a [u8],
+    /// The fields of the request.
+    pub fields: &'a FieldLines,
+    /// The TLS session.
+    pub tls: Option<&'a TlsInfo>,
+    /// Bytes read of the body.
+    pub bytes_read: u64,
+    /// The user that was let in.
+    pub user: &'a str,
+    /// From the first byte of the request to the last of the answer.
+    pub duration: Duration,
+    /// Bytes of the answer's body that were sent.
+    pub size: u64,
+    /// The status of the answer; 0 where there was none.
+    pub status: u16,
+    /// The fields of the answer.
+    pub answer_fields: &'a FieldLines,
+    /// Fields that the configuration adds.
+    pub extra: &'a [(std::sync::Arc<str>, String)],
+}
+
+impl AccessLog {
+    /// What `logs` of a server says; `plan` has the outlets.
+    pub fn build(logs: &ServerLogs, plan: &Plan) -> AccessLog {
+        let mut hosts: HashMap<Box<[u8]>, Vec<Logger>> = HashMap::new();
+        for (host, names) in &logs.logger_names {
+            let loggers = names.0.iter().map(|name| Logger::new(name, plan)).collect();
+            hosts.insert(lower(host), loggers);
+        }
+        let skipped: HashMap<Box<[u8]>, ()> = logs
+            .skip_hosts
+            .iter()
+            .map(|host| (lower(host), ()))
+            .collect();
+        let has_wildcards = hosts
+            .keys()
+            .chain(skipped.keys())
+            .any(|host| host.contains(&b'*'));
+        let credentials = if logs.should_log_credentials {
+            Credentials::Shown
+        } else {
+            Credentials::Hidden
+        };
+        AccessLog {
+            default: Logger::new(&logs.default_logger_name, plan),
+            hosts,
+            skipped,
+            has_wildcards,
+            skip_unmapped: logs.skip_unmapped_hosts,
+            credentials,
+        }
+    }
+
+    /// Whether any request can make a line; if not, nothing has to be measured for it.
+    pub fn is_idle(&self) -> bool {
+        let routes = self.hosts.values().flatten().map(|logger| &logger.route);
+        self.default.route.is_empty() && routes.into_iter().all(Route::is_empty)
+    }
+
+    /// Whether cookies and credentials are shown.
+    pub fn credentials(&self) -> Credentials {
+        self.credentials
+    }
+
+    /// Writes the line of a request. `names` are loggers that the request chose instead of its host's.
+    pub fn write(
+        &self,
+        facts: &RequestFacts<'_>,
+        names: &[std::sync::Arc<str>],
+        plan: impl Fn() -> std::sync::Arc<Plan>,
+        line: &mut Vec<u8>,
+    ) {
+        if self.find(&self.skipped, facts.host).is_some() {
+            return;
+        }
+        if !names.is_empty() {
+            let plan = plan();
+            for name in names {
+                self.write_to(&Logger::new(name, &plan), facts, line);
+            }
+            return;
+        }
+        match self.find(&self.hosts, facts.host) {
+            Some(loggers) => loggers
+                .iter()
+                .for_each(|logger| self.write_to(logger, facts, line)),
+            None if self.skip_unmapped => {}
+            None => self.write_to(&self.default, facts, line),
+        }
+    }
+
+    fn write_to(&self, logger: &Logger, facts: &RequestFacts<'_>, line: &mut Vec<u8>) {
+        if logger.route.is_empty() {
+            return;
+        }
+        let level = if facts.status >= 500 {
+            Level::Error
+        } else {
+            Level::Info
+        };
+        let head = Head {
+            level,
+            logger: &logger.name,
+            message: "handled request",
+        };
+        logger
+            .route
+            .write(line, SystemTime::now(), &head, |fields| {
+                add_request(fields, facts, self.credentials);
+                fields.integer("bytes_read", facts.bytes_read);
+                fields.text("user_id", facts.user.as_bytes());
+                fields.duration("duration", facts.duration);
+                fields.integer("size", facts.size);
+                fields.integer("status", u64::from(facts.status));
+                fields.json.key(b"resp_headers");
+                push_fields(fields.json, facts.answer_fields, self.credentials);
+                for (key, value) in facts.extra {
+                    fields.text(key, value.as_bytes());
+                }
+            });
+    }
+
+    /// The entry for `host`: its own, else that of a wildcard. Each label may be the one that the star stands for.
+    fn find<'a, T>(&self, map: &'a HashMap<Box<[u8]>, T>, host: &[u8]) -> Option<&'a T> {
+        if map.is_empty() {
+            return None;
+        }
+        let exact = map.get(host);
+        if exact.is_some() || !self.has_wildcards {
+            return exact;
+        }
+        let mut from = 0;
+        loop {
+            let length = memchr::memchr(b'.', &host[from..]).unwrap_or(host.len() - from);
+            let pattern = [&host[..from], b"*", &host[from + length..]].concat();
+            if let Some(found) = map.get(&pattern[..]) {
+                return Some(found);
+            }
+            from += length + 1;
+            if from > host.len() {
+                return None;
+            }
+        }
+    }
+}
+
+fn lower(host: &str) -> Box<[u8]> {
+    host.to_ascii_lowercase().into_bytes().into()
+}
+
+/// Adds the `request` object.
+pub fn add_request(
+    fields: &mut Fields<'_, '_>,
+    facts: &RequestFacts<'_>,
+    credentials: Credentials,
+) {
+    let json = &mut *fields.json;
+    json.key(b"request");
+    json.begin_object();
+    let (peer, port) = match facts.remote {
+        Remote::Ip(address) => (Some(address.ip()), address.port()),
+        Remote::Unix => (None, 0),
+    };
+    push_ip(json, b"remote_ip", peer);
+    json.key(b"remote_port");
+    json.value(|out| {
+        out.push(b'"');
+        super::json::push_integer(out, u64::from(port));
+        out.push(b'"');
+    });
+    push_ip(json, b"client_ip", facts.client_ip.or(peer));
+    text(json, b"proto", facts.protocol.as_bytes());
+    text(json, b"method", facts.method.as_bytes());
+    text(json, b"host", facts.authority);
+    text(json, b"uri", facts.target);
+    json.key(b"headers");
+    push_fields(json, facts.fields, credentials);
+    if let Some(coding) = facts.fields.first(FieldId::TransferEncoding) {
+        json.key(b"transfer_encoding");
+        json.begin_array();
+        json.text(coding);
+        json.end_array();
+    }
+    if let Some(tls) = facts.tls {
+        json.key(b"tls");
+        push_tls(json, tls);
+    }
+    json.end_object();
+}
+
+fn text(json: &mut JsonWriter<'_>, key: &[u8], value: &[u8]) {
+    json.key(key);
+    json.text(value);
+}
+
+/// Adds an address as text; empty where there is none, as on a unix socket.
+fn push_ip(json: &mut JsonWriter<'_>, key: &[u8], ip: Option<IpAddr>) {
+    use std::io::Write;
+    json.key(key);
+    json.value(|out| {
+        out.push(b'"');
+        if let Some(ip) = ip {
+            write!(out, "{ip}").expect("writing to memory works");
+        }
+        out.push(b'"');
+    });
+}
+
+fn push_tls(json: &mut JsonWriter<'_>, tls: &TlsInfo) {
+    json.begin_object();
+    json.key(b"resumed");
+    json.boolean(tls.resumed);
+    json.key(b"version");
+    json.integer(match tls.version {
+        "tls1.2" => 0x0303,
+        "tls1.3" => 0x0304,
+        _ => 0,
+    });
+    json.key(b"cipher_suite");
+    json.integer(suite_number(tls.cipher));
+    text(json, b"proto", &tls.alpn);
+    text(json, b"server_name", tls.server_name.as_bytes());
+    json.end_object();
+}
+
+/// The number that IANA gave to a cipher suite, as Caddy logs it; 0 for one that this server does not offer.
+fn suite_number(name: &str) -> u64 {
+    match name {
+        "TLS_AES_128_GCM_SHA256" => 0x1301,
+        "TLS_AES_256_GCM_SHA384" => 0x1302,
+        "TLS_CHACHA20_POLY1305_SHA256" => 0x1303,
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => 0xc02b,
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => 0xc02c,
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => 0xc02f,
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => 0xc030,
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca8,
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => 0xcca9,
+        _ => 0,
+    }
+}
+
+/// Adds field lines as an object of lists. Lines of one name stand together at the place of the first; names are
+/// spelled as Go does, so that tools made for Caddy's logs find them. Host and Transfer-Encoding are told elsewhere.
+fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Credentials) {
+    json.begin_object();
+    let mut name = Vec::new();
+    for (at, field) in lines.iter().enumerate() {
+        let told = matches!(field.id, FieldId::Host | FieldId::TransferEncoding);
+        let repeated = lines
+            .iter()
+            .take(at)
+            .any(|earlier| same_name(&earlier, &field));
+        if told || repeated {
+            continue;
+        }
+        name.clear();
+        push_canonical(&mut name, field.name);
+        json.key(&name);
+        json.begin_array();
+        if credentials == Credentials::Hidden && is_secret(field.id) {
+            json.text(b"REDACTED");
+        } else {
+            for line in lines.iter().skip(at).filter(|line| same_name(line, &field)) {
+                json.text(line.value);
+            }
+        }
+        json.end_array();
+    }
+    json.end_object();
+}
+
+fn same_name(one: &sluice_message::Field<'_>, other: &sluice_message::Field<'_>) -> bool {
+    one.id == other.id && (one.id != FieldId::Other || one.name.eq_ignore_ascii_case(other.name))
+}
+
+fn is_secret(id: FieldId) -> bool {
+    matches!(
+        id,
+        FieldId::Cookie | FieldId::SetCookie | FieldId::Authorization | FieldId::ProxyAuthorization
+    )
+}
+
+/// `x-FOO-bar` becomes `X-Foo-Bar`.
+fn push_canonical(out: &mut Vec<u8>, name: &[u8]) {
+    let mut first = true;
+    for byte in name {
+        out.push(if first {
+            byte.to_ascii_uppercase()
+        } else {
+            byte.to_ascii_lowercase()
+        });
+        first = *byte == b'-';
+    }
+}
+
+#[cfg(test)]
+mod tests;

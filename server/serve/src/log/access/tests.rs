@@ -1,0 +1,235 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::file::tests::folder;
+use super::super::{Encoder, Outputs};
+use super::*;
+
+/// Writes the lines of some requests through a real file and reads them back.
+struct Bench {
+    outputs: Outputs,
+    plan: Arc<Plan>,
+    path: std::path::PathBuf,
+    _folder: super::super::file::tests::Folder,
+}
+
+impl Bench {
+    fn new(include: &str) -> Bench {
+        let folder = folder();
+        let path = folder.join("access.log");
+        let json = format!(
+            r#"{{"logging":{{"logs":{{
+                "default":{{"writer":{{"output":"discard"}}}},
+                "a":{{"writer":{{"output":"file","filename":{path:?}}},"include":[{include:?}]}}}}}}}}"#
+        );
+        let config = sluice_model::Config::from_json(&json).expect("it is a configuration");
+        let outputs = Outputs::start(Encoder::json()).expect("threads can be started");
+        let plan = Plan::build(config.logging.as_ref(), &outputs).expect("it opens");
+        Bench {
+            outputs,
+            plan: Arc::new(plan),
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn access(&self, json: &str) -> AccessLog {
+        let logs: ServerLogs = serde_json::from_str(json).expect("it is a server's logs");
+        AccessLog::build(&logs, &self.plan)
+    }
+
+    fn write(&self, access: &AccessLog, facts: &RequestFacts<'_>, names: &[Arc<str>]) {
+        access.write(facts, names, || self.plan.clone(), &mut Vec::new());
+    }
+
+    fn text(self) -> String {
+        self.outputs.finish(Duration::from_secs(10));
+        let bytes = std::fs::read(&self.path).expect("it was written");
+        String::from_utf8(bytes).expect("lines are UTF-8")
+    }
+
+    fn lines(self) -> Vec<Value> {
+        let text = self.text();
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .collect()
+    }
+}
+
+fn facts<'a>(request: &'a FieldLines, answer: &'a FieldLines) -> RequestFacts<'a> {
+    RequestFacts {
+        remote: Remote::Ip("127.0.0.1:57858".parse().expect("an address")),
+        client_ip: None,
+        protocol: "HTTP/1.1",
+        method: "POST",
+        authority: b"Localhost:18081",
+        host: b"localhost",
+        target: b"/q?x=1",
+        fields: request,
+        tls: None,
+        bytes_read: 3,
+        user: "",
+        duration: Duration::from_nanos(166_951),
+        size: 6,
+        status: 200,
+        answer_fields: answer,
+        extra: &[],
+    }
+}
+
+fn fields(lines: &[(&str, &[u8])]) -> FieldLines {
+    let mut fields = FieldLines::new();
+    for (name, value) in lines {
+        fields.push_raw(FieldId::of(name.as_bytes()), name.as_bytes(), value);
+    }
+    fields
+}
+
+#[test]
+fn a_line_has_caddys_fields() {
+    let bench = Bench::new("http.log.access.log0");
+    let access = bench.access(r#"{"logger_names":{"localhost":["log0"]}}"#);
+    let request = fields(&[
+        ("Host", b"localhost:18081"),
+        ("Accept", b"*/*"),
+        ("x-foo-BAR", b"1"),
+        ("Cookie", b"a=b"),
+        ("Transfer-Encoding", b"chunked"),
+        ("X-Foo-Bar", b"2"),
+    ]);
+    let answer = fields(&[
+        ("Server", b"sluice"),
+        ("Set-Cookie", b"s=1"),
+        ("Set-Cookie", b"t=2"),
+    ]);
+    let tls = TlsInfo {
+        version: "tls1.3",
+        cipher: "TLS_AES_128_GCM_SHA256",
+        server_name: "localhost".into(),
+        alpn: b"http/1.1".to_vec(),
+        ..TlsInfo::default()
+    };
+    let extra = [(Arc::from("tenant"), "blue".to_string())];
+    bench.write(
+        &access,
+        &RequestFacts {
+            tls: Some(&tls),
+            extra: &extra,
+            ..facts(&request, &answer)
+        },
+        &[],
+    );
+    let mut line = bench.lines().remove(0);
+    assert!(line["ts"].is_f64());
+    line.as_object_mut().expect("an object").remove("ts");
+    let expected: Value = serde_json::from_str(
+        r#"{"level":"info","logger":"http.log.access.log0","msg":"handled request","request":{
+            "remote_ip":"127.0.0.1","remote_port":"57858","client_ip":"127.0.0.1","proto":"HTTP/1.1",
+            "method":"POST","host":"Localhost:18081","uri":"/q?x=1",
+            "headers":{"Accept":["*/*"],"X-Foo-Bar":["1","2"],"Cookie":["REDACTED"]},
+            "transfer_encoding":["chunked"],
+            "tls":{"resumed":false,"version":772,"cipher_suite":4865,"proto":"http/1.1",
+                   "server_name":"localhost"}},
+            "bytes_read":3,"user_id":"","duration":0.000166951,"size":6,"status":200,
+            "resp_headers":{"Server":["sluice"],"Set-Cookie":["REDACTED"]},"tenant":"blue"}"#,
+    )
+    .expect("JSON");
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn every_byte_in_every_field_makes_one_valid_line() {
+    let bench = Bench::new("http.log.access");
+    let access = bench.access(r#"{"should_log_credentials":true}"#);
+    let all: Vec<u8> = (0..=255).collect();
+    let request = fields(&[("X-All", &all), ("Cookie", &all)]);
+    let mut odd_name = FieldLines::new();
+    odd_name.push_raw(FieldId::Other, &all, &all);
+    let tls = TlsInfo {
+        server_name: (0..=255u8).map(char::from).collect(),
+        alpn: all.clone(),
+        ..TlsInfo::default()
+    };
+    let user: String = (0..=255u8).map(char::from).collect();
+    let hostile = RequestFacts {
+        client_ip: Some("2001:db8::1".parse().expect("an address")),
+        authority: &all,
+        host: &all,
+        target: &all,
+        tls: Some(&tls),
+        user: &user,
+        ..facts(&request, &odd_name)
+    };
+    bench.write(&access, &hostile, &[]);
+    let text = bench.text();
+    let body = text.strip_suffix('\n').expect("a line ends");
+    let line: Value = serde_json::from_str(body).expect("a line is JSON");
+    assert!(line["request"]["headers"]["Cookie"][0].is_string());
+    assert!(
+        !body.chars().any(char::is_control),
+        "no control character is left as it is"
+    );
+}
+
+#[test]
+fn hosts_choose_their_logger() {
+    let bench = Bench::new("http.log.access");
+    let access = bench.access(
+        r#"{"default_logger_name":"rest","logger_names":{"a.test":["one","two"],"*.wild.test":["w"]},
+            "skip_hosts":["quiet.test","*.quiet.test"]}"#,
+    );
+    let none = FieldLines::new();
+    for host in [
+        "a.test",
+        "x.wild.test",
+        "other",
+        "quiet.test",
+        "b.quiet.test",
+        "",
+    ] {
+        bench.write(
+            &access,
+            &RequestFacts {
+                host: host.as_bytes(),
+                ..facts(&none, &none)
+            },
+            &[],
+        );
+    }
+    let chosen = [Arc::from("chosen")];
+    bench.write(
+        &access,
+        &RequestFacts {
+            status: 503,
+            ..facts(&none, &none)
+        },
+        &chosen,
+    );
+    let lines = bench.lines();
+    let loggers: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["logger"].as_str())
+        .collect();
+    let expected = ["one", "two", "w", "rest", "rest", "chosen"].map(|n| format!("{ACCESS}.{n}"));
+    assert_eq!(loggers, expected);
+    assert_eq!(lines[5]["level"], "error");
+}
+
+#[test]
+fn unmapped_hosts_can_be_left_out() {
+    let bench = Bench::new("http.log.access");
+    let access = bench.access(r#"{"logger_names":{"a.test":"one"},"skip_unmapped_hosts":true}"#);
+    let none = FieldLines::new();
+    for host in ["a.test", "b.test"] {
+        bench.write(
+            &access,
+            &RequestFacts {
+                host: host.as_bytes(),
+                ..facts(&none, &none)
+            },
+            &[],
+        );
+    }
+    assert_eq!(bench.lines().len(), 1);
+}

@@ -1,0 +1,364 @@
+//! The shape of a log line: JSON, or columns for people. Which fields a line has is left to the callers.
+
+use std::time::{Duration, SystemTime};
+
+use super::Level;
+use super::json::{JsonWriter, push_integer, push_seconds, push_string};
+use super::time_text::TimeFormat;
+
+/// Makes lines out of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoder {
+    /// The shape.
+    pub form: Form,
+    /// What the common fields are called.
+    pub keys: Keys,
+    /// How times are spelled.
+    pub time: TimeFormat,
+    /// How durations are spelled.
+    pub duration: DurationFormat,
+    /// How levels are spelled.
+    pub level: LevelFormat,
+    /// What ends a line.
+    pub line_ending: Box<str>,
+}
+
+/// The shape of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One JSON object.
+    Json,
+    /// Columns separated by tabs: time, level, logger, message, fields as JSON.
+    Console,
+}
+
+/// How durations are spelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DurationFormat {
+    /// Seconds as a decimal number.
+    #[default]
+    Seconds,
+    /// Whole milliseconds.
+    Millis,
+    /// Whole nanoseconds.
+    Nanos,
+    /// `1.5s`, `166.951µs`
+    Text,
+}
+
+/// How levels are spelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LevelFormat {
+    /// `info`
+    #[default]
+    Lower,
+    /// `INFO`
+    Upper,
+    /// `INFO` in colour.
+    Colour,
+}
+
+/// What the common fields of a JSON line are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The message; `msg`.
+    pub message: Box<str>,
+    /// The level; `level`.
+    pub level: Box<str>,
+    /// The time; `ts`.
+    pub time: Box<str>,
+    /// The logger; `logger`.
+    pub name: Box<str>,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Keys {
+            message: "msg".into(),
+            level: "level".into(),
+            time: "ts".into(),
+            name: "logger".into(),
+        }
+    }
+}
+
+impl DurationFormat {
+    /// The format that a configuration names.
+    pub fn from_name(name: &str) -> Option<DurationFormat> {
+        Some(match name {
+            "" | "s" | "second" | "seconds" => DurationFormat::Seconds,
+            "ms" | "milli" | "millis" => DurationFormat::Millis,
+            "ns" | "nano" | "nanos" => DurationFormat::Nanos,
+            "string" => DurationFormat::Text,
+            _ => return None,
+        })
+    }
+}
+
+impl LevelFormat {
+    /// The format that a configuration names.
+    pub fn from_name(name: &str) -> Option<LevelFormat> {
+        Some(match name {
+            "lower" => LevelFormat::Lower,
+            "upper" => LevelFormat::Upper,
+            "color" => LevelFormat::Colour,
+            _ => return None,
+        })
+    }
+}
+
+impl Encoder {
+    /// JSON lines as they are without options.
+    pub fn json() -> Self {
+        Encoder {
+            form: Form::Json,
+            keys: Keys::default(),
+            time: TimeFormat::UnixSeconds,
+            duration: DurationFormat::Seconds,
+            level: LevelFormat::Lower,
+            line_ending: "\n".into(),
+        }
+    }
+
+    /// Console lines as they are without options.
+    pub fn console(level: LevelFormat) -> Self {
+        Encoder {
+            form: Form::Console,
+            time: TimeFormat::WallMillis,
+            level,
+            ..Encoder::json()
+        }
+    }
+
+    /// Appends one line. `fields` adds the members that only this entry has.
+    pub fn line(
+        &self,
+        out: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
+        match self.form {
+            Form::Json => self.json_line(out, time, head, fields),
+            Form::Console => self.console_line(out, time, head, fields),
+        }
+        out.extend_from_slice(self.line_ending.as_bytes());
+    }
+
+    fn json_line(
+        &self,
+        out: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
+        let mut json = JsonWriter::new(out, false);
+        json.begin_object();
+        json.key(self.keys.level.as_bytes());
+        json.value(|out| {
+            out.push(b'"');
+            self.push_level(out, head.level);
+            out.push(b'"');
+        });
+        json.key(self.keys.time.as_bytes());
+        json.value(|out| self.push_time(out, time));
+        if !head.logger.is_empty() {
+            json.key(self.keys.name.as_bytes());
+            json.text(head.logger.as_bytes());
+        }
+        json.key(self.keys.message.as_bytes());
+        json.text(head.message.as_bytes());
+        fields(&mut Fields {
+            json: &mut json,
+            duration: self.duration,
+        });
+        json.end_object();
+    }
+
+    fn console_line(
+        &self,
+        out: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
+        self.time.push(out, time);
+        out.push(b'\t');
+        self.push_level(out, head.level);
+        out.push(b'\t');
+        if !head.logger.is_empty() {
+            push_column(out, head.logger);
+            out.push(b'\t');
+        }
+        push_column(out, head.message);
+        let before = out.len();
+        out.push(b'\t');
+        let mut json = JsonWriter::new(out, true);
+        json.begin_object();
+        fields(&mut Fields {
+            json: &mut json,
+            duration: self.duration,
+        });
+        json.end_object();
+        if out.len() == before + b"\t{}".len() {
+            out.truncate(before);
+        }
+    }
+
+    fn push_time(&self, out: &mut Vec<u8>, time: SystemTime) {
+        if self.time.is_number() {
+            return self.time.push(out, time);
+        }
+        out.push(b'"');
+        self.time.push(out, time);
+        out.push(b'"');
+    }
+
+    fn push_level(&self, out: &mut Vec<u8>, level: Level) {
+        let (upper, colour) = match level {
+            Level::Debug => ("DEBUG", "35"),
+            Level::Info => ("INFO", "34"),
+            Level::Warn => ("WARN", "33"),
+            Level::Error => ("ERROR", "31"),
+        };
+        match (self.level, self.form) {
+            (LevelFormat::Lower, _) => out.extend_from_slice(level.as_str().as_bytes()),
+            // An escape byte has no place in a JSON string, so colour is for the console form.
+            (LevelFormat::Upper, _) | (LevelFormat::Colour, Form::Json) => {
+                out.extend_from_slice(upper.as_bytes());
+            }
+            (LevelFormat::Colour, Form::Console) => {
+                for part in ["\x1b[", colour, "m", upper, "\x1b[0m"] {
+                    out.extend_from_slice(part.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Appends text for a column as it is, or quoted if it could break the columns or drive a terminal.
+fn push_column(out: &mut Vec<u8>, text: &str) {
+    if text.chars().any(char::is_control) {
+        push_string(out, text.as_bytes());
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// What every entry has besides its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// How much it matters.
+    pub level: Level,
+    /// Who says it; may be empty.
+    pub logger: &'a str,
+    /// What happened, constant text.
+    pub message: &'a str,
+}
+
+/// The members of one line that only its entry has.
+pub struct Fields<'a, 'b> {
+    /// For members of other kinds.
+    pub json: &'a mut JsonWriter<'b>,
+    duration: DurationFormat,
+}
+
+impl Fields<'_, '_> {
+    /// A member with text of any bytes.
+    pub fn text(&mut self, key: &str, value: &[u8]) {
+        self.json.key(key.as_bytes());
+        self.json.text(value);
+    }
+
+    /// A member with a whole number.
+    pub fn integer(&mut self, key: &str, value: u64) {
+        self.json.key(key.as_bytes());
+        self.json.integer(value);
+    }
+
+    /// A member that is true or false.
+    pub fn boolean(&mut self, key: &str, value: bool) {
+        self.json.key(key.as_bytes());
+        self.json.boolean(value);
+    }
+
+    /// A member with a duration, spelled as the encoder is told to.
+    pub fn duration(&mut self, key: &str, value: Duration) {
+        self.json.key(key.as_bytes());
+        let format = self.duration;
+        self.json.value(|out| push_duration(out, value, format));
+    }
+}
+
+fn push_duration(out: &mut Vec<u8>, value: Duration, format: DurationFormat) {
+    let clamp = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    match format {
+        DurationFormat::Seconds => push_seconds(out, value.as_nanos()),
+        DurationFormat::Millis => push_integer(out, clamp(value.as_millis())),
+        DurationFormat::Nanos => push_integer(out, clamp(value.as_nanos())),
+        DurationFormat::Text => push_string(out, format!("{value:?}").as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn line(encoder: &Encoder) -> String {
+        let mut out = Vec::new();
+        let head = Head {
+            level: Level::Warn,
+            logger: "admin",
+            message: "stopped",
+        };
+        let time = UNIX_EPOCH + Duration::new(1_795_295_096, 910_145_800);
+        encoder.line(&mut out, time, &head, |fields| {
+            fields.text("why", b"a\x1b[31m\nb");
+            fields.integer("count", 3);
+            fields.duration("took", Duration::from_micros(1_500));
+        });
+        String::from_utf8(out).expect("a line is UTF-8")
+    }
+
+    #[test]
+    fn a_json_line_has_the_common_fields_first() {
+        assert_eq!(
+            line(&Encoder::json()),
+            "{\"level\":\"warn\",\"ts\":1795295096.910145,\"logger\":\"admin\",\"msg\":\"stopped\",\
+             \"why\":\"a\\u001b[31m\\nb\",\"count\":3,\"took\":0.0015}\n"
+        );
+    }
+
+    #[test]
+    fn a_console_line_has_columns() {
+        assert_eq!(
+            line(&Encoder::console(LevelFormat::Colour)),
+            "2026/11/21 21:04:56.910\t\u{1b}[33mWARN\u{1b}[0m\tadmin\tstopped\t\
+             {\"why\": \"a\\u001b[31m\\nb\", \"count\": 3, \"took\": 0.0015}\n"
+        );
+        let mut out = Vec::new();
+        let head = Head {
+            level: Level::Info,
+            logger: "",
+            message: "no\nfields",
+        };
+        Encoder::console(LevelFormat::Upper).line(&mut out, UNIX_EPOCH, &head, |_| ());
+        assert_eq!(out, b"1970/01/01 00:00:00.000\tINFO\t\"no\\nfields\"\n");
+    }
+
+    #[test]
+    fn options_change_keys_and_spelling() {
+        let mut encoder = Encoder::json();
+        encoder.keys.message = "m".into();
+        encoder.level = LevelFormat::Upper;
+        encoder.time = TimeFormat::Rfc3339;
+        encoder.duration = DurationFormat::Text;
+        assert_eq!(
+            line(&encoder),
+            "{\"level\":\"WARN\",\"ts\":\"2026-11-21T21:04:56Z\",\"logger\":\"admin\",\"m\":\"stopped\",\
+             \"why\":\"a\\u001b[31m\\nb\",\"count\":3,\"took\":\"1.5ms\"}\n"
+        );
+    }
+}

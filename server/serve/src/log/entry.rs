@@ -1,0 +1,179 @@
+//! Entries about the process itself, and the handle that everybody writes them through. Lines for requests are left
+//! to `access`.
+
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime};
+
+use super::Level;
+use super::encode::{Fields, Head};
+use super::output::Outputs;
+use super::plan::{Plan, for_stream};
+
+/// The handle to all logs; clones write to the same.
+#[derive(Clone, Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    outputs: Outputs,
+    plan: RwLock<Arc<Plan>>,
+}
+
+impl Log {
+    /// Starts the writers with the default log, from `level` up.
+    pub fn start(level: Level) -> io::Result<Log> {
+        let outputs = Outputs::start(for_stream(io::stderr().is_terminal()))?;
+        let plan = RwLock::new(Arc::new(Plan::initial(level, &outputs)));
+        Ok(Log {
+            shared: Arc::new(Shared { outputs, plan }),
+        })
+    }
+
+    /// Where outputs are opened.
+    pub fn outputs(&self) -> &Outputs {
+        &self.shared.outputs
+    }
+
+    /// The logs that are in use.
+    pub fn plan(&self) -> Arc<Plan> {
+        self.shared.plan.read().expect(NEVER_POISONED).clone()
+    }
+
+    /// Makes `plan` the one in use.
+    pub fn replace(&self, plan: Arc<Plan>) {
+        *self.shared.plan.write().expect(NEVER_POISONED) = plan;
+    }
+
+    /// Writes what waits and stops, waiting at most `patience`.
+    pub fn finish(&self, patience: Duration) {
+        self.shared.outputs.finish(patience);
+    }
+
+    /// Begins an entry of `logger` (dotted names as in `http.log.error`; may be empty). The message is constant
+    /// text; what varies goes into fields.
+    pub fn entry<'a>(&'a self, level: Level, logger: &'a str, message: &'a str) -> Entry<'a> {
+        Entry {
+            log: self,
+            head: Head {
+                level,
+                logger,
+                message,
+            },
+            values: Vec::new(),
+        }
+    }
+
+    /// Begins a debug entry.
+    pub fn debug<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
+        self.entry(Level::Debug, logger, message)
+    }
+
+    /// Begins an entry about normal work.
+    pub fn info<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
+        self.entry(Level::Info, logger, message)
+    }
+
+    /// Begins an entry that somebody should look at.
+    pub fn warn<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
+        self.entry(Level::Warn, logger, message)
+    }
+
+    /// Begins an entry about something that did not work.
+    pub fn error<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
+        self.entry(Level::Error, logger, message)
+    }
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds the plan of the logs";
+
+/// An entry in the making; nothing is written before [`Entry::send`].
+#[must_use = "an entry is written by `send`"]
+#[derive(Debug)]
+pub struct Entry<'a> {
+    log: &'a Log,
+    head: Head<'a>,
+    values: Vec<(&'a str, Value)>,
+}
+
+#[derive(Debug)]
+enum Value {
+    Text(Vec<u8>),
+    Integer(u64),
+    Boolean(bool),
+    Duration(Duration),
+    Texts(Vec<String>),
+}
+
+impl<'a> Entry<'a> {
+    /// Adds text of any bytes.
+    pub fn text(self, key: &'a str, value: impl AsRef<[u8]>) -> Self {
+        self.with(key, Value::Text(value.as_ref().to_vec()))
+    }
+
+    /// Adds what a value displays as.
+    pub fn shown(self, key: &'a str, value: impl std::fmt::Display) -> Self {
+        self.with(key, Value::Text(value.to_string().into_bytes()))
+    }
+
+    /// Adds a whole number.
+    pub fn integer(self, key: &'a str, value: u64) -> Self {
+        self.with(key, Value::Integer(value))
+    }
+
+    /// Adds true or false.
+    pub fn boolean(self, key: &'a str, value: bool) -> Self {
+        self.with(key, Value::Boolean(value))
+    }
+
+    /// Adds a duration.
+    pub fn duration(self, key: &'a str, value: Duration) -> Self {
+        self.with(key, Value::Duration(value))
+    }
+
+    /// Adds a list of texts.
+    pub fn texts(self, key: &'a str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.with(
+            key,
+            Value::Texts(values.into_iter().map(Into::into).collect()),
+        )
+    }
+
+    fn with(mut self, key: &'a str, value: Value) -> Self {
+        self.values.push((key, value));
+        self
+    }
+
+    /// Writes the entry to all logs that take it. Never waits.
+    pub fn send(self) {
+        let route = self.log.plan().route(self.head.logger);
+        if !route.takes(self.head.level) {
+            return;
+        }
+        let mut line = Vec::new();
+        route.write(&mut line, SystemTime::now(), &self.head, |fields| {
+            for (key, value) in &self.values {
+                add(fields, key, value);
+            }
+        });
+    }
+}
+
+fn add(fields: &mut Fields<'_, '_>, key: &str, value: &Value) {
+    match value {
+        Value::Text(text) => fields.text(key, text),
+        Value::Integer(number) => fields.integer(key, *number),
+        Value::Boolean(truth) => fields.boolean(key, *truth),
+        Value::Duration(duration) => fields.duration(key, *duration),
+        Value::Texts(texts) => {
+            fields.json.key(key.as_bytes());
+            fields.json.begin_array();
+            for text in texts {
+                fields.json.text(text.as_bytes());
+            }
+            fields.json.end_array();
+        }
+    }
+}

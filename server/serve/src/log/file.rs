@@ -1,0 +1,350 @@
+//! A log file that is put aside for a new one when it has grown or aged. Compressing and removing old ones is left
+//! to `archive`, waiting for lines to `output`.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::archive::{self, Archive};
+use super::limits::{
+    LOG_FILE_BYTES_DEFAULT, LOG_FILE_CHECK, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT,
+};
+
+/// When a file is put aside, and what becomes of those that were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Size that it does not grow beyond.
+    pub bytes_max: Option<u64>,
+    /// Age at which it is put aside.
+    pub interval: Option<Duration>,
+    /// What becomes of those put aside.
+    pub archive: Archive,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Rotation {
+            bytes_max: Some(LOG_FILE_BYTES_DEFAULT),
+            interval: None,
+            archive: Archive {
+                files_max: Some(LOG_FILES_KEPT_DEFAULT),
+                age_max: Some(LOG_KEPT_DEFAULT),
+                compress: true,
+            },
+        }
+    }
+}
+
+impl Rotation {
+    /// The file grows for ever.
+    pub fn never() -> Self {
+        let archive = Archive {
+            files_max: None,
+            age_max: None,
+            compress: false,
+        };
+        Rotation {
+            bytes_max: None,
+            interval: None,
+            archive,
+        }
+    }
+}
+
+/// An open log file.
+#[derive(Debug)]
+pub struct RollingFile {
+    path: PathBuf,
+    mode: u32,
+    file: File,
+    size: u64,
+    identity: (u64, u64),
+    began: SystemTime,
+    checked: Instant,
+    /// A write ended inside a line, so the next one begins with a new line.
+    torn: bool,
+    archive: archive::Worker,
+}
+
+impl RollingFile {
+    /// Opens the file to append to it; makes it and its folders where they are missing.
+    pub fn open(path: &Path, mode: u32, dir_mode: u32) -> io::Result<RollingFile> {
+        if let Some(parent) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(dir_mode)
+                .create(parent)?;
+        }
+        let file = append_to(path, mode)?;
+        let facts = file.metadata()?;
+        Ok(RollingFile {
+            path: path.to_path_buf(),
+            mode,
+            size: facts.len(),
+            identity: (facts.dev(), facts.ino()),
+            began: facts.created().unwrap_or_else(|_| SystemTime::now()),
+            file,
+            checked: Instant::now(),
+            torn: false,
+            archive: archive::Worker::default(),
+        })
+    }
+
+    /// Writes whole lines. Those that cannot be written are lost; later ones are tried again.
+    pub fn write(&mut self, mut lines: &[u8], rotation: &Rotation) -> io::Result<()> {
+        let mut outcome = Ok(());
+        if self.checked.elapsed() >= LOG_FILE_CHECK {
+            self.checked = Instant::now();
+            outcome = self.reopen_if_moved();
+        }
+        if self.is_old(rotation) {
+            outcome = outcome.and(self.put_aside(rotation));
+        }
+        while !lines.is_empty() {
+            let fitting = self.fitting(lines, rotation);
+            if fitting == 0 {
+                outcome = outcome.and(self.put_aside(rotation));
+            }
+            let (now, later) = lines.split_at(fitting.max(first_line(lines)));
+            outcome = outcome.and(self.append(now));
+            lines = later;
+        }
+        outcome
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(count) => {
+                    self.size += count as u64;
+                    rest = &rest[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.torn = rest.len() < lines.len();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes of `lines`, in whole lines, the file has room for; at least one line if it is empty.
+    fn fitting(&self, lines: &[u8], rotation: &Rotation) -> usize {
+        let Some(max) = rotation.bytes_max else {
+            return lines.len();
+        };
+        let room = usize::try_from(max.saturating_sub(self.size)).unwrap_or(usize::MAX);
+        if lines.len() <= room {
+            return lines.len();
+        }
+        let whole = memchr::memrchr(b'\n', &lines[..room]).map_or(0, |at| at + 1);
+        if whole == 0 && self.size == 0 {
+            first_line(lines)
+        } else {
+            whole
+        }
+    }
+
+    fn is_old(&self, rotation: &Rotation) -> bool {
+        let age = SystemTime::now()
+            .duration_since(self.began)
+            .unwrap_or(Duration::ZERO);
+        self.size > 0 && rotation.interval.is_some_and(|interval| age >= interval)
+    }
+
+    fn put_aside(&mut self, rotation: &Rotation) -> io::Result<()> {
+        if !std::fs::symlink_metadata(&self.path)?.is_file() {
+            // A device such as /dev/full or a pipe cannot be put aside.
+            return Ok(());
+        }
+        std::fs::rename(
+            &self.path,
+            archive::free_name(&self.path, SystemTime::now()),
+        )?;
+        self.reopen()?;
+        self.archive.tidy(&self.path, rotation.archive)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let file = append_to(&self.path, self.mode)?;
+        let facts = file.metadata()?;
+        self.file = file;
+        self.size = facts.len();
+        self.identity = (facts.dev(), facts.ino());
+        self.began = SystemTime::now();
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Tools such as logrotate move the file away and expect that a new one appears.
+    fn reopen_if_moved(&mut self) -> io::Result<()> {
+        match std::fs::metadata(&self.path) {
+            Ok(facts) if (facts.dev(), facts.ino()) == self.identity => {
+                // Others may have emptied it (copytruncate).
+                self.size = facts.len();
+                Ok(())
+            }
+            Ok(_) => self.reopen(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.reopen(),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn append_to(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(mode)
+        .open(path)
+}
+
+fn first_line(lines: &[u8]) -> usize {
+    memchr::memchr(b'\n', lines).map_or(lines.len(), |at| at + 1)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A new folder that is removed when the test ends.
+    pub fn folder() -> Folder {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "sluice-log-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
+        Folder(path)
+    }
+
+    pub struct Folder(PathBuf);
+
+    impl std::ops::Deref for Folder {
+        type Target = Path;
+        fn deref(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .expect("the folder is there")
+            .map(|entry| entry.expect("readable").path())
+            .map(|path| {
+                let name = path
+                    .file_name()
+                    .expect("files have names")
+                    .to_string_lossy()
+                    .into();
+                (name, std::fs::read(&path).expect("readable"))
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_file_never_grows_beyond_its_size_and_lines_stay_whole() {
+        let folder = folder();
+        let path = folder.join("a.log");
+        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        let rotation = Rotation {
+            bytes_max: Some(10),
+            ..Rotation::never()
+        };
+        file.write(b"1234\n1234\n123\nlonger than ten\n1\n", &rotation)
+            .expect("it writes");
+        let mut contents: Vec<Vec<u8>> = files(&folder).into_iter().map(|(_, text)| text).collect();
+        contents.sort();
+        let expected: [&[u8]; 4] = [b"123\n", b"1234\n1234\n", b"1\n", b"longer than ten\n"];
+        let mut expected = expected.map(<[u8]>::to_vec);
+        expected.sort();
+        assert_eq!(contents, expected);
+        assert_eq!(std::fs::read(&path).expect("readable"), b"1\n");
+    }
+
+    #[test]
+    fn old_files_are_compressed_and_only_so_many_are_kept() {
+        let folder = folder();
+        let path = folder.join("a.log");
+        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        let archive = Archive {
+            files_max: Some(2),
+            age_max: None,
+            compress: true,
+        };
+        let rotation = Rotation {
+            bytes_max: Some(4),
+            interval: None,
+            archive,
+        };
+        for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
+            file.write(line.as_bytes(), &rotation).expect("it writes");
+            file.archive.wait();
+        }
+        let names: Vec<String> = files(&folder).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert_eq!(
+            names
+                .iter()
+                .filter(|name| name.ends_with(".log.gz"))
+                .count(),
+            2,
+            "{names:?}"
+        );
+        let newest = folder.join(&names[1]);
+        let mut text = String::new();
+        let packed = File::open(newest).expect("it is there");
+        io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed), &mut text)
+            .expect("it is gzip");
+        assert_eq!(text, "004\n");
+    }
+
+    #[test]
+    fn a_file_that_others_moved_away_is_made_again() {
+        let folder = folder();
+        let path = folder.join("a.log");
+        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        file.write(b"1\n", &Rotation::never()).expect("it writes");
+        std::fs::rename(&path, folder.join("moved")).expect("it is there");
+        file.checked -= LOG_FILE_CHECK;
+        file.write(b"2\n", &Rotation::never()).expect("it writes");
+        assert_eq!(std::fs::read(&path).expect("it was made"), b"2\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_nothing_more() {
+        let mut file = RollingFile::open(Path::new("/dev/full"), 0o600, 0o700).expect("it opens");
+        let rotation = Rotation {
+            bytes_max: Some(1),
+            ..Rotation::never()
+        };
+        for _ in 0..3 {
+            let error = file
+                .write(b"line\n", &rotation)
+                .expect_err("the disk is full");
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+    }
+}

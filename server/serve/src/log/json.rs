@@ -1,0 +1,281 @@
+//! JSON text made piece by piece, for log lines. Any bytes make a valid line; reading JSON is left to others.
+
+/// Writes members and elements into a buffer and places the commas.
+pub struct JsonWriter<'a> {
+    out: &'a mut Vec<u8>,
+    /// Whether a space follows each comma and colon, as readers of the console form like it.
+    spaced: bool,
+    /// Whether the next member or element needs a comma before it.
+    comma: bool,
+}
+
+impl<'a> JsonWriter<'a> {
+    /// Continues the text in `out`; the next piece is a first one.
+    pub fn new(out: &'a mut Vec<u8>, spaced: bool) -> Self {
+        JsonWriter {
+            out,
+            spaced,
+            comma: false,
+        }
+    }
+
+    /// Opens an object.
+    pub fn begin_object(&mut self) {
+        self.separate();
+        self.out.push(b'{');
+        self.comma = false;
+    }
+
+    /// Closes it.
+    pub fn end_object(&mut self) {
+        self.out.push(b'}');
+        self.comma = true;
+    }
+
+    /// Opens an array.
+    pub fn begin_array(&mut self) {
+        self.separate();
+        self.out.push(b'[');
+        self.comma = false;
+    }
+
+    /// Closes it.
+    pub fn end_array(&mut self) {
+        self.out.push(b']');
+        self.comma = true;
+    }
+
+    /// The name of the next member.
+    pub fn key(&mut self, name: &[u8]) {
+        self.separate();
+        push_string(self.out, name);
+        self.out
+            .extend_from_slice(if self.spaced { b": " } else { b":" });
+        self.comma = false;
+    }
+
+    /// A string of any bytes.
+    pub fn text(&mut self, value: &[u8]) {
+        self.separate();
+        push_string(self.out, value);
+    }
+
+    /// A whole number.
+    pub fn integer(&mut self, value: u64) {
+        self.separate();
+        push_integer(self.out, value);
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, value: bool) {
+        self.raw(if value { b"true" } else { b"false" });
+    }
+
+    /// Text that is JSON already.
+    pub fn raw(&mut self, json: &[u8]) {
+        self.separate();
+        self.out.extend_from_slice(json);
+    }
+
+    /// A value that `write` appends as JSON.
+    pub fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.separate();
+        write(self.out);
+    }
+
+    fn separate(&mut self) {
+        if self.comma {
+            self.out
+                .extend_from_slice(if self.spaced { b", " } else { b"," });
+        }
+        self.comma = true;
+    }
+}
+
+/// Appends `value` as decimal digits.
+pub fn push_integer(out: &mut Vec<u8>, value: u64) {
+    push_padded(out, value, 1);
+}
+
+/// Appends `value` with at least `width` digits.
+pub fn push_padded(out: &mut Vec<u8>, mut value: u64, width: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while value > 0 || digits.len() - at < width {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `nanos` as a decimal number of seconds without trailing zeros.
+pub fn push_seconds(out: &mut Vec<u8>, nanos: u128) {
+    let fraction = (nanos % 1_000_000_000) as u64;
+    push_integer(
+        out,
+        u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX),
+    );
+    if fraction > 0 {
+        out.push(b'.');
+        push_padded(out, fraction, 9);
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+}
+
+/// Appends a string with its quotes. Bytes that are not UTF-8 become U+FFFD; whatever could end the line, drive a
+/// terminal or end a JavaScript line is escaped (controls, DEL, C1, U+2028, U+2029).
+pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    let mut rest = value;
+    while !rest.is_empty() {
+        let plain = rest
+            .iter()
+            .take_while(|byte| PLAIN[**byte as usize])
+            .count();
+        out.extend_from_slice(&rest[..plain]);
+        rest = &rest[plain..];
+        if !rest.is_empty() {
+            rest = push_special(out, rest);
+        }
+    }
+    out.push(b'"');
+}
+
+/// Bytes that stand for themselves in a JSON string.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0x20;
+    while byte < 0x7f {
+        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
+        byte += 1;
+    }
+    plain
+};
+
+/// Appends the first character of `rest`, which is not a plain one, and gives what follows it.
+fn push_special<'a>(out: &mut Vec<u8>, rest: &'a [u8]) -> &'a [u8] {
+    match rest[0] {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        byte if byte < 0x80 => push_escape(out, u32::from(byte)),
+        _ => return push_wide(out, rest),
+    }
+    &rest[1..]
+}
+
+fn push_wide<'a>(out: &mut Vec<u8>, rest: &'a [u8]) -> &'a [u8] {
+    let longest = &rest[..rest.len().min(4)];
+    let valid = match std::str::from_utf8(longest) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&longest[..error.valid_up_to()])
+            .expect("UTF-8 is valid up to where it is said to be"),
+    };
+    let Some(character) = valid.chars().next() else {
+        out.extend_from_slice(b"\\ufffd");
+        return &rest[1..];
+    };
+    let length = character.len_utf8();
+    match character as u32 {
+        code @ (0x80..=0x9f | 0x2028 | 0x2029) => push_escape(out, code),
+        _ => out.extend_from_slice(&rest[..length]),
+    }
+    &rest[length..]
+}
+
+fn push_escape(out: &mut Vec<u8>, code: u32) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(b"\\u");
+    for shift in [12, 8, 4, 0] {
+        out.push(HEX[(code >> shift) as usize & 15]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(value: &[u8]) -> String {
+        let mut out = Vec::new();
+        push_string(&mut out, value);
+        String::from_utf8(out).expect("a JSON string is UTF-8")
+    }
+
+    #[test]
+    fn every_byte_makes_a_valid_string_on_one_line() {
+        for first in 0..=255u8 {
+            for second in [0u8, b'a', b'"', 0x80, 0xa8, 0xff] {
+                let text = string(&[first, second, 0xe2, 0x80, 0xa8]);
+                assert!(
+                    !text.contains(['\n', '\r', '\u{1b}', '\u{85}', '\u{2028}']),
+                    "{text:?}"
+                );
+                let read: String = serde_json::from_str(&text).expect("a reader takes it");
+                assert_eq!(
+                    read,
+                    String::from_utf8_lossy_like(&[first, second, 0xe2, 0x80, 0xa8])
+                );
+            }
+        }
+    }
+
+    trait LossyLike {
+        fn from_utf8_lossy_like(bytes: &[u8]) -> String;
+    }
+
+    impl LossyLike for String {
+        /// One replacement character for each byte that does not belong to a character, as Go does.
+        fn from_utf8_lossy_like(bytes: &[u8]) -> String {
+            let mut out = String::new();
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let length =
+                    (1..=rest.len().min(4)).find(|n| std::str::from_utf8(&rest[..*n]).is_ok());
+                match length {
+                    Some(n) => out.push_str(std::str::from_utf8(&rest[..n]).expect("just checked")),
+                    None => out.push('\u{fffd}'),
+                }
+                rest = &rest[length.unwrap_or(1)..];
+            }
+            out
+        }
+    }
+
+    #[test]
+    fn members_are_separated_and_nested() {
+        let mut out = Vec::new();
+        let mut json = JsonWriter::new(&mut out, false);
+        json.begin_object();
+        json.key(b"a");
+        json.integer(1);
+        json.key(b"b");
+        json.begin_array();
+        json.text(b"x");
+        json.boolean(true);
+        json.end_array();
+        json.key(b"c");
+        json.begin_object();
+        json.end_object();
+        json.end_object();
+        assert_eq!(out, br#"{"a":1,"b":["x",true],"c":{}}"#);
+    }
+
+    #[test]
+    fn seconds_carry_no_trailing_zeros() {
+        for (nanos, text) in [
+            (0, "0"),
+            (166_951, "0.000166951"),
+            (1_500_000_000, "1.5"),
+            (90_000_000_000, "90"),
+        ] {
+            let mut out = Vec::new();
+            push_seconds(&mut out, nanos);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+}

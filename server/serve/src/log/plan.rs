@@ -1,0 +1,230 @@
+//! Which outlets take the entries of a logger: the logs of one configuration, opened. Making entries is left to
+//! `entry` and `access`.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sluice_model::logging::Logging;
+
+use super::Level;
+use super::encode::{Encoder, Fields, Head, LevelFormat};
+use super::options::{LogOptions, OutputOptions, PlanError};
+use super::output::{Output, Outputs};
+use super::sampling::Sampler;
+
+/// The logs of one configuration.
+#[derive(Debug)]
+pub struct Plan {
+    outlets: Vec<Arc<Outlet>>,
+}
+
+/// One log with its output opened.
+#[derive(Debug)]
+pub struct Outlet {
+    options: LogOptions,
+    encoder: Encoder,
+    output: Option<Arc<Output>>,
+    sampler: Option<Sampler>,
+}
+
+/// The outlets that take the entries of one logger.
+#[derive(Clone, Debug, Default)]
+pub struct Route {
+    outlets: Box<[Arc<Outlet>]>,
+}
+
+impl Plan {
+    /// Opens what a configuration says about logs. On an error nothing is kept.
+    pub fn build(logging: Option<&Logging>, outputs: &Outputs) -> Result<Plan, Vec<PlanError>> {
+        let mut errors = Vec::new();
+        let mut outlets = Vec::new();
+        for options in LogOptions::all(logging)? {
+            match outputs.open(&options.output) {
+                Ok(output) => outlets.push(Arc::new(Outlet::new(options, output))),
+                Err(error) => errors.push(PlanError {
+                    place: format!("logging.logs.{}.writer", options.name),
+                    problem: match &options.output {
+                        OutputOptions::File { path, .. } => {
+                            format!("cannot open {}: {error}", path.display())
+                        }
+                        OutputOptions::Stderr | OutputOptions::Stdout | OutputOptions::Discard => {
+                            error.to_string()
+                        }
+                    },
+                }),
+            }
+        }
+        if errors.is_empty() {
+            Ok(Plan { outlets })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// The plan before any configuration: the default log, from `level` up.
+    pub fn initial(level: Level, outputs: &Outputs) -> Plan {
+        let options = LogOptions::default_log(level);
+        Plan {
+            outlets: vec![Arc::new(Outlet::new(
+                options,
+                Some(outputs.stderr().clone()),
+            ))],
+        }
+    }
+
+    /// The outlets that take entries of `logger`.
+    pub fn route(&self, logger: &str) -> Route {
+        let takes = |outlet: &&Arc<Outlet>| outlet.output.is_some() && outlet.options.takes(logger);
+        Route {
+            outlets: self.outlets.iter().filter(takes).cloned().collect(),
+        }
+    }
+}
+
+impl Outlet {
+    fn new(options: LogOptions, output: Option<Arc<Output>>) -> Outlet {
+        let encoder = options
+            .encoder
+            .clone()
+            .unwrap_or_else(|| match options.output {
+                OutputOptions::Stderr => for_stream(std::io::stderr().is_terminal()),
+                OutputOptions::Stdout => for_stream(std::io::stdout().is_terminal()),
+                OutputOptions::Discard | OutputOptions::File { .. } => Encoder::json(),
+            });
+        let sampler = options.sampling.map(Sampler::new);
+        Outlet {
+            options,
+            encoder,
+            output,
+            sampler,
+        }
+    }
+
+    fn takes(&self, level: Level, time: SystemTime) -> bool {
+        level >= self.options.level
+            && self
+                .sampler
+                .as_ref()
+                .is_none_or(|sampler| sampler.takes(level, time))
+    }
+}
+
+/// The shape of lines on a standard stream: columns for people, JSON for everything else.
+pub fn for_stream(is_terminal: bool) -> Encoder {
+    if !is_terminal {
+        return Encoder::json();
+    }
+    // https://no-color.org: any value but an empty one means no colour.
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    Encoder::console(if plain {
+        LevelFormat::Upper
+    } else {
+        LevelFormat::Colour
+    })
+}
+
+impl LogOptions {
+    /// Whether entries of `logger` are for this log. Of an included and an excluded name that both cover it the
+    /// longer decides.
+    fn takes(&self, logger: &str) -> bool {
+        let longest = |names: &[String]| {
+            names
+                .iter()
+                .filter(|name| covers(name, logger))
+                .map(String::len)
+                .max()
+        };
+        match (
+            self.include.is_empty(),
+            longest(&self.include),
+            longest(&self.exclude),
+        ) {
+            (false, None, _) => false,
+            (true, _, excluded) => excluded.is_none(),
+            (false, Some(included), excluded) => excluded.is_none_or(|length| included > length),
+        }
+    }
+}
+
+/// Whether `logger` is `name` or lies below it: `http.log` covers `http.log.access`, not `http.logs`.
+fn covers(name: &str, logger: &str) -> bool {
+    logger
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl Route {
+    /// Whether nothing takes the entries.
+    pub fn is_empty(&self) -> bool {
+        self.outlets.is_empty()
+    }
+
+    /// Whether an entry of `level` would be taken, sampling aside.
+    pub fn takes(&self, level: Level) -> bool {
+        self.outlets
+            .iter()
+            .any(|outlet| level >= outlet.options.level)
+    }
+
+    /// Writes one entry to all outlets that take it; `line` is scratch memory.
+    pub fn write(
+        &self,
+        line: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        fields: impl Fn(&mut Fields<'_, '_>),
+    ) {
+        for outlet in self
+            .outlets
+            .iter()
+            .filter(|outlet| outlet.takes(head.level, time))
+        {
+            line.clear();
+            outlet.encoder.line(line, time, head, &fields);
+            if let Some(output) = &outlet.output {
+                output.push(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(include: &[&str], exclude: &[&str]) -> LogOptions {
+        LogOptions {
+            include: include.iter().map(ToString::to_string).collect(),
+            exclude: exclude.iter().map(ToString::to_string).collect(),
+            ..LogOptions::default_log(Level::Info)
+        }
+    }
+
+    #[test]
+    fn a_log_takes_the_loggers_it_includes_and_not_those_it_excludes() {
+        for (include, exclude, logger, expected) in [
+            (&[][..], &[][..], "admin", true),
+            (&[], &[], "", true),
+            (&["http.log"], &[], "http.log.access.a", true),
+            (&["http.log"], &[], "http.logs", false),
+            (&["http.log"], &[], "admin", false),
+            (
+                &[],
+                &["http.log.access.log0"],
+                "http.log.access.log0",
+                false,
+            ),
+            (&[], &["http.log.access.log0"], "http.log.access.log1", true),
+            (&["http"], &["http.log"], "http.log.access", false),
+            (&["http.log"], &["http"], "http.log.access", true),
+        ] {
+            let options = log(include, exclude);
+            assert_eq!(
+                options.takes(logger),
+                expected,
+                "{include:?} {exclude:?} {logger}"
+            );
+        }
+    }
+}
