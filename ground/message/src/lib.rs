@@ -11,6 +11,7 @@ pub mod date;
 pub mod etag;
 pub mod fields;
 pub mod head;
+pub mod hop_by_hop;
 pub mod limits;
 pub mod media_type;
 pub mod method;

@@ -4,3 +4,7 @@
 /// for a few dozen at once, and each part costs about 200 bytes of head, so this bounds what a request for single
 /// bytes can make us send.
 pub const RANGES_MAX: usize = 64;
+
+/// Fields that the Connection fields of one message can name. Real ones name one or two; each costs a look at
+/// every field, and a head has room for thousands.
+pub const CONNECTION_NAMES_MAX: usize = 32;

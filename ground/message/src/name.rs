@@ -218,9 +218,10 @@ impl FieldId {
     /// The number of `name`, whatever its case.
     #[inline]
     pub fn of(name: &[u8]) -> FieldId {
-        let Some(known) = slot(name, MULTIPLIER).map(|slot| &SLOTS[slot]) else {
+        let Some(slot) = slot(name, MULTIPLIER) else {
             return FieldId::Other;
         };
+        let known = &KNOWN[SLOTS[slot] as usize];
         if known.text.len() == name.len() && known.is(name) {
             known.id
         } else {
@@ -420,29 +421,39 @@ struct Known {
     id: FieldId,
 }
 
-static SLOTS: [Known; 512] = {
-    let mut slots = [Known {
+/// All known names by their numbers; the first has no text, for names that are not known.
+static KNOWN: [Known; FieldId::ALL.len() + 1] = {
+    let none = Known {
         text: b"",
         first: 0,
         last: 0,
         id: FieldId::Other,
-    }; 512];
+    };
+    let mut known = [none; FieldId::ALL.len() + 1];
+    let mut i = 1;
+    while i < known.len() {
+        let id = FieldId::ALL[i - 1];
+        assert!(id as usize == i, "ALL follows the order of the variants");
+        let text = id.as_str().as_bytes();
+        let (first, last) = ends(text);
+        known[i] = Known {
+            text,
+            first,
+            last,
+            id,
+        };
+        i += 1;
+    }
+    known
+};
+
+/// The places of the known names in [`KNOWN`], by [`slot`].
+static SLOTS: [u8; 512] = {
+    let mut slots = [0; 512];
     let mut i = 0;
     while i < FieldId::ALL.len() {
-        let id = FieldId::ALL[i];
-        assert!(
-            id as usize == i + 1,
-            "ALL follows the order of the variants"
-        );
-        let text = id.as_str().as_bytes();
-        if let Some(at) = slot(text, MULTIPLIER) {
-            let (first, last) = ends(text);
-            slots[at] = Known {
-                text,
-                first,
-                last,
-                id,
-            };
+        if let Some(at) = slot(FieldId::ALL[i].as_str().as_bytes(), MULTIPLIER) {
+            slots[at] = i as u8 + 1;
         }
         i += 1;
     }
