@@ -12,6 +12,7 @@ pub mod path;
 pub mod placeholder;
 pub mod query;
 pub mod regexp;
+pub mod rewrite;
 
 pub mod router;
 pub mod scratch;
@@ -21,6 +22,7 @@ pub mod values;
 pub use matcher::{Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal};
 pub use placeholder::{Found, Key, Template, TemplateError, Unknown, Values};
 
+pub use rewrite::{QueryOps, Rewrite, RewriteError};
 pub use router::{RouteIndex, RouteKey};
 pub use scratch::Scratch;
 pub use values::RequestValues;

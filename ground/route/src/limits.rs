@@ -18,6 +18,10 @@ pub const PLACEHOLDERS_MAX: usize = 10_000;
 /// query malformed, as Go's limit of 10,000 does.
 pub const QUERY_PAIRS_MAX: usize = 10_000;
 
+/// Bytes of path and query after a rewrite. Clients may send 8 KiB; eight times that leaves room for every honest
+/// rewrite and none for replacements that multiply.
+pub const REWRITTEN_URI_BYTES_MAX: usize = 64 << 10;
+
 /// Nesting of `not` matchers, which recurse.
 pub const NOT_DEPTH_MAX: usize = 32;
 

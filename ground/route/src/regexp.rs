@@ -92,6 +92,16 @@ impl Regexp {
     pub fn replace_all(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
         self.regex.replace_all(text, replacement).into_owned()
     }
+
+    /// What `template` gives for each match in `text`, one after another, with groups as in
+    /// [`Regexp::replace_all`]; what stands between the matches is left out.
+    pub fn expand_matches(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for captures in self.regex.captures_iter(text) {
+            captures.expand(template, &mut out);
+        }
+        out
+    }
 }
 
 /// Makes every `$` in `text`, from `start` on, plain for [`Regexp::replace_all`].

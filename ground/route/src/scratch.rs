@@ -42,6 +42,16 @@ struct Capture {
     regexp: Arc<NamedRegexp>,
     locations: CaptureLocations,
     text: Vec<u8>,
+    origin: Origin,
+}
+
+/// What an expression was matched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The decoded path.
+    Path,
+    /// A field, variable or placeholder.
+    Value,
 }
 
 impl Scratch {
@@ -61,7 +71,7 @@ impl Scratch {
 
     /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those of an earlier
     /// match of the same expression.
-    pub(crate) fn capture(&self, regexp: &Arc<NamedRegexp>, text: &[u8]) -> bool {
+    pub(crate) fn capture(&self, regexp: &Arc<NamedRegexp>, text: &[u8], origin: Origin) -> bool {
         if !regexp.is_match(text) {
             return false;
         }
@@ -76,6 +86,7 @@ impl Scratch {
         regexp.read(text, &mut capture.locations);
         capture.text.clear();
         capture.text.extend_from_slice(text);
+        capture.origin = origin;
         captures.push(capture);
         true
     }
@@ -83,17 +94,17 @@ impl Scratch {
     /// Appends the group `group` of the latest match that has one, of the expression called `regexp` if a name is
     /// given. A group that took no part in the match is known and empty.
     pub fn captured(&self, regexp: Option<&str>, group: &str, out: &mut Vec<u8>) -> Found {
-        for capture in self.captures.borrow().iter().rev() {
-            let named = regexp.is_none_or(|name| capture.regexp.name() == name);
-            let Some(index) = named.then(|| capture.regexp.group(group)).flatten() else {
-                continue;
-            };
+        self.find(regexp, group, |capture, index| {
             if let Some((start, end)) = capture.locations.get(index) {
                 out.extend_from_slice(&capture.text[start..end]);
             }
-            return Found::Known;
-        }
-        Found::Unknown
+        })
+        .map_or(Found::Unknown, |()| Found::Known)
+    }
+
+    /// Whether that group was matched on a decoded path.
+    pub(crate) fn captured_from_path(&self, regexp: Option<&str>, group: &str) -> bool {
+        self.find(regexp, group, |capture, _| capture.origin) == Some(Origin::Path)
     }
 
     /// Remembers what a `file` matcher found, in place of what an earlier one did.
@@ -127,6 +138,20 @@ impl Scratch {
         self.env.borrow().clone()?.downcast().ok()
     }
 
+    fn find<T>(
+        &self,
+        regexp: Option<&str>,
+        group: &str,
+        read: impl FnOnce(&Capture, usize) -> T,
+    ) -> Option<T> {
+        let captures = self.captures.borrow();
+        let of_name = |capture: &&Capture| regexp.is_none_or(|name| capture.regexp.name() == name);
+        let mut latest = captures.iter().rev().filter(of_name);
+        let (capture, index) =
+            latest.find_map(|capture| Some((capture, capture.regexp.group(group)?)))?;
+        Some(read(capture, index))
+    }
+
     /// Runs `f` with an empty buffer that keeps its memory between calls.
     pub fn with_buf<T>(&self, f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut buf = self.bufs.borrow_mut().pop().unwrap_or_default();
@@ -147,6 +172,7 @@ impl Scratch {
                 regexp: Arc::clone(regexp),
                 locations: regexp.locations(),
                 text: Vec::new(),
+                origin: Origin::Value,
             },
         }
     }

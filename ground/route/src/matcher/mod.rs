@@ -30,7 +30,7 @@ use crate::path::{Case, Slashes, normalize};
 use crate::placeholder::{Found, Key, TemplateError, Values};
 use crate::regexp::{Regexp, RegexpError};
 use crate::router::{RouteKey, SetKey};
-use crate::scratch::Scratch;
+use crate::scratch::{Origin, Scratch};
 
 /// What matchers look at.
 #[derive(Clone, Copy)]
@@ -378,17 +378,17 @@ impl Matcher {
             Matcher::Query(matcher) => matcher.matches(input),
             Matcher::PathRegexp(regexp) => input.scratch.with_buf(|buf| {
                 let path = normalize(input.head.uri.path(), Slashes::Merge, Case::Keep, buf);
-                input.scratch.capture(regexp, path)
+                input.scratch.capture(regexp, path, Origin::Path)
             }),
             Matcher::HeaderRegexp(expressions) => expressions.iter().all(|(field, regexp)| {
                 fields::header_values(input.head, field.as_bytes())
-                    .any(|value| input.scratch.capture(regexp, value))
+                    .any(|value| input.scratch.capture(regexp, value, Origin::Value))
             }),
             Matcher::Vars(matcher) => matcher.matches(input),
             Matcher::VarsRegexp(expressions) => expressions.iter().any(|(key, regexp)| {
                 input.scratch.with_buf(|buf| {
                     let _: Found = input.values.value(key, buf);
-                    input.scratch.capture(regexp, buf)
+                    input.scratch.capture(regexp, buf, Origin::Value)
                 })
             }),
             Matcher::Not(sets) => {
