@@ -1,2 +1,53 @@
-//! Checks and chores of this repository.
-fn main() {}
+//! Checks and chores of this repository: `cargo xtask check` is what CI runs. What a rule means is left to
+//! CONTRIBUTING.md.
+
+mod check;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
+  tidy           the house rules that a program can check
+  peer           the tests that compare with Caddy and nginx
+  fuzz [secs]    each fuzz target for so many seconds (60)
+";
+
+fn main() -> ExitCode {
+    let root = root();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["check"] => check::check(&root),
+        ["tidy"] => tidy::print(&root),
+        ["peer"] => check::peer(&root),
+        ["fuzz"] => check::fuzz(&root, 60),
+        ["fuzz", seconds] => match seconds.parse() {
+            Ok(seconds) => check::fuzz(&root, seconds),
+            Err(_) => return usage(),
+        },
+        _ => return usage(),
+    };
+    if done {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    }
+}
+
+fn usage() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::from(2)
+}
+
+/// The folder of the repository: the parent of this package.
+fn root() -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("xtask/ lies in the repository")
+        .to_path_buf()
+}
