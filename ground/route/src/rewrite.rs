@@ -10,7 +10,7 @@ use sluice_message::uri::decode_percent;
 use sluice_message::{Method, RequestHead, Status, Uri};
 
 use crate::limits::REWRITTEN_URI_BYTES_MAX;
-use crate::matcher::{Input, Refusal};
+use crate::matcher::{Input, Refusal, parse_method};
 use crate::path::{Slashes, clean_into};
 use crate::placeholder::{Key, Template, TemplateError, Unknown};
 use crate::query::{encode_pairs, pairs};
@@ -189,7 +189,7 @@ fn expand(template: &Template, input: &Input<'_>) -> Vec<u8> {
 fn new_method(method: &Template, input: &Input<'_>) -> Option<Method> {
     let mut token = expand(method, input);
     token.make_ascii_uppercase();
-    Method::from_token(&token)
+    parse_method(&token)
 }
 
 impl Op {
