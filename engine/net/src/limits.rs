@@ -47,3 +47,14 @@ pub const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 /// Commands a worker can have waiting; a reload sends one and waits for the answer.
 pub const COMMANDS_MAX: usize = 16;
+
+/// Room for one read during a TLS handshake: a hello with a post-quantum key share fits, and a certificate chain
+/// takes two or three.
+pub const TLS_HANDSHAKE_READ_BYTES: usize = 4 * 1024;
+
+/// Plaintext encrypted ahead of the socket: five full records, so that a head and a [`BODY_BUFFER_BYTES`] of body
+/// leave by one system call.
+pub const TLS_OUTPUT_BYTES_MAX: usize = 5 * 16 * 1024;
+
+/// Sessions that a connector remembers for resumption, one or two for each server.
+pub const TLS_CLIENT_SESSIONS_MAX: usize = 256;

@@ -1,8 +1,16 @@
 //! TLS behind a small interface of our own, because the library's is changing: a session turns bytes into bytes
 //! and never sees a socket; [`TlsStream`] joins it to one. Which certificate is shown is left to `sluice-certs`.
 
+mod rustls_session;
 mod session;
 mod stream;
 
-pub use session::{Acceptor, Session};
-pub use stream::TlsStream;
+pub use rustls_session::{
+    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, RustlsAcceptor,
+    ServerTrust, certificates_from_pem,
+};
+pub use session::{Acceptor, Session, SessionError};
+pub use stream::{HandshakeError, TlsStream};
+
+#[cfg(test)]
+mod tests;

@@ -1,34 +1,390 @@
-//! A TLS session on a socket. Certificates and protocol versions are left to the session.
+//! A TLS session on a socket. Certificates, protocol versions and cryptography are left to the session.
+//!
+//! System calls are what costs, so ciphertext is received straight into the caller's buffer, where the plaintext
+//! then takes its place, and everything encrypted by one write leaves by one call. A quiet connection holds no
+//! buffer of its own here.
 
-use std::io::{self, IoSlice};
-use std::task::{Context, Poll};
+use std::error::Error;
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::TlsInfo;
+
+use super::session::{Session, SessionError};
+use crate::limits::TLS_HANDSHAKE_READ_BYTES;
+use crate::stream::Stream;
 
 /// A TLS session on a socket.
-pub struct TlsStream;
+pub struct TlsStream {
+    /// `None` once it was taken out.
+    socket: Option<Stream>,
+    session: Box<dyn Session>,
+    stage: Stage,
+    read_side: ReadSide,
+    /// Whether the output at hand may wait for more: session tickets travel with the first answer.
+    output_waits: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    Open,
+    /// Our close_notify was given to the session.
+    Closing,
+    Failed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadSide {
+    Open,
+    /// The socket has ended, whatever the session says of it.
+    Ended,
+}
+
+/// Why a handshake failed.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The client speaks plain HTTP; the socket can still answer in kind, see [`TlsStream::take_socket`].
+    PlainHttp,
+    /// The peer closed the connection before the end of the handshake.
+    Closed,
+    /// The peer took too long. The stream itself has no clock: this is for its users.
+    Timeout,
+    /// The handshake was refused by one side.
+    Refused(Box<dyn Error + Send + Sync>),
+    /// An operation of the operating system failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandshakeError::PlainHttp => f.write_str("plain HTTP where TLS was expected"),
+            HandshakeError::Closed => f.write_str("connection closed during the TLS handshake"),
+            HandshakeError::Timeout => f.write_str("TLS handshake took too long"),
+            HandshakeError::Refused(source) => write!(f, "TLS handshake refused: {source}"),
+            HandshakeError::Io(source) => write!(f, "TLS handshake: {source}"),
+        }
+    }
+}
+
+impl Error for HandshakeError {}
+
+impl From<SessionError> for HandshakeError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::PlainHttp => HandshakeError::PlainHttp,
+            SessionError::Tls(source) => HandshakeError::Refused(source),
+        }
+    }
+}
+
+impl From<HandshakeError> for io::Error {
+    fn from(error: HandshakeError) -> io::Error {
+        let kind = match error {
+            HandshakeError::Io(error) => return error,
+            HandshakeError::Closed => ErrorKind::UnexpectedEof,
+            HandshakeError::Timeout => ErrorKind::TimedOut,
+            HandshakeError::PlainHttp | HandshakeError::Refused(_) => ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
+}
 
 impl TlsStream {
-    /// As `Stream::poll_read`; finishes the handshake first.
-    pub fn poll_read(&mut self, _cx: &mut Context<'_>, _buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        unimplemented!("brief tls")
+    /// The server's end, on a connection just accepted.
+    pub fn server(socket: Stream, session: Box<dyn Session>) -> Self {
+        Self::new(socket, session)
     }
+
+    /// The client's end, on a connection just made. Nothing may have been read from `socket`, and there is no
+    /// way to hand over what was: whatever comes before the server's handshake ends the connection.
+    pub fn client(socket: Stream, session: Box<dyn Session>) -> Self {
+        Self::new(socket, session)
+    }
+
+    fn new(socket: Stream, session: Box<dyn Session>) -> Self {
+        TlsStream {
+            socket: Some(socket),
+            session,
+            stage: Stage::Handshake,
+            read_side: ReadSide::Open,
+            output_waits: false,
+        }
+    }
+
+    /// The socket below, without the session. After it the stream is of no more use.
+    ///
+    /// # Panics
+    /// If it was taken before.
+    pub fn take_socket(&mut self) -> Stream {
+        self.stage = Stage::Failed;
+        self.socket
+            .take()
+            .expect("the socket is taken once, by whoever gives the stream up")
+    }
+
+    /// The socket below, for its addresses and options; `None` once it was taken.
+    pub fn socket(&self) -> Option<&Stream> {
+        self.socket.as_ref()
+    }
+
+    /// Our own address on the socket below.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.as_ref().and_then(Stream::local_addr)
+    }
+
+    /// Carries the handshake on; ready with what it settled. Calling it again after that tells the same.
+    pub fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<TlsInfo, HandshakeError>> {
+        match self.stage {
+            Stage::Handshake => {}
+            Stage::Open | Stage::Closing => return Poll::Ready(Ok(self.session.info())),
+            Stage::Failed => return Poll::Ready(Err(HandshakeError::Io(not_connected()))),
+        }
+        let done = ready!(self.poll_handshake_steps(cx));
+        self.stage = if done.is_ok() {
+            Stage::Open
+        } else {
+            Stage::Failed
+        };
+        Poll::Ready(done.map(|()| self.session.info()))
+    }
+
+    fn poll_handshake_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
+        let mut input = Vec::new();
+        loop {
+            if !self.session.is_handshaking() && self.session.may_output_wait() {
+                self.output_waits = self.session.has_output();
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_transmit(cx)).map_err(HandshakeError::Io)?;
+            if !self.session.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            input.clear();
+            input.reserve(TLS_HANDSHAKE_READ_BYTES);
+            let socket = self
+                .socket
+                .as_mut()
+                .ok_or_else(|| HandshakeError::Io(not_connected()))?;
+            if ready!(socket.poll_read(cx, &mut input)).map_err(HandshakeError::Io)? == 0 {
+                self.read_side = ReadSide::Ended;
+                return Poll::Ready(Err(HandshakeError::Closed));
+            }
+            let mut rest = &input[..];
+            while !rest.is_empty() {
+                match self.session.receive(rest) {
+                    Ok(count) => rest = &rest[count..],
+                    Err(error) => {
+                        self.send_alert(cx);
+                        return Poll::Ready(Err(error.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// As `Stream::poll_read`; finishes the handshake first. An end of the socket without the peer's
+    /// close_notify is an error of kind `UnexpectedEof`.
+    ///
+    /// Each call receives at most the spare capacity: a small one makes for many system calls.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(cx))?;
+        let start = buf.len();
+        if self.session.has_plaintext() {
+            let room = buf.capacity() - start;
+            // Little is left over between calls, so zeroing all of a large buffer would be waste.
+            buf.resize(start + room.min(LEFTOVER_READ_BYTES), 0);
+            let count = self.session.read(&mut buf[start..]);
+            buf.truncate(start + count);
+            return Poll::Ready(Ok(count));
+        }
+        loop {
+            if self.session.has_peer_closed() {
+                return Poll::Ready(Ok(0));
+            }
+            if self.read_side == ReadSide::Ended {
+                return Poll::Ready(Err(truncated()));
+            }
+            let socket = self.socket.as_mut().ok_or_else(not_connected)?;
+            let received = ready!(socket.poll_read(cx, buf))?;
+            if received == 0 {
+                self.read_side = ReadSide::Ended;
+                continue;
+            }
+            let made = match open_in_place(&mut *self.session, &mut buf[start..]) {
+                Ok(made) => made,
+                Err(error) => {
+                    buf.truncate(start);
+                    self.stage = Stage::Failed;
+                    self.send_alert(cx);
+                    return Poll::Ready(Err(error.into()));
+                }
+            };
+            buf.truncate(start + made);
+            if self.session.has_output() && !self.output_waits {
+                // The protocol answered something, such as a key update. If the socket is full it leaves later.
+                let _ = self.poll_transmit(cx)?;
+            }
+            if made > 0 {
+                return Poll::Ready(Ok(made));
+            }
+        }
+    }
+
     /// As `Stream::poll_readable`.
-    pub fn poll_readable(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unimplemented!("brief tls")
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let known = self.session.has_plaintext()
+            || self.session.has_peer_closed()
+            || self.read_side == ReadSide::Ended;
+        if known {
+            return Poll::Ready(Ok(()));
+        }
+        self.socket
+            .as_mut()
+            .ok_or_else(not_connected)?
+            .poll_readable(cx)
     }
-    /// As `Stream::poll_writable`.
-    pub fn poll_writable(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unimplemented!("brief tls")
+
+    /// As `Stream::poll_writable`: ready when nothing encrypted is left to send.
+    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(cx))?;
+        if self.output_waits {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_transmit(cx)
     }
-    /// As `Stream::poll_write`.
-    pub fn poll_write(&mut self, _cx: &mut Context<'_>, _slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        unimplemented!("brief tls")
+
+    /// As `Stream::poll_write`. What is taken is encrypted at once and, as far as the socket takes it, sent;
+    /// more is taken only when all of it was sent.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(cx))?;
+        if !self.output_waits {
+            ready!(self.poll_transmit(cx))?;
+        }
+        let count = self.session.write(slices)?;
+        match self.poll_transmit(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            // What the socket does not take now leaves with the next call.
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(count)),
+        }
     }
+
     /// As `Stream::poll_flush`.
-    pub fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unimplemented!("brief tls")
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(cx))?;
+        self.poll_transmit(cx)
     }
-    /// As `Stream::poll_shutdown`.
-    pub fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        unimplemented!("brief tls")
+
+    /// As `Stream::poll_shutdown`: close_notify, then the end of the socket's own direction.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.stage {
+            Stage::Open => {
+                self.session.close();
+                self.stage = Stage::Closing;
+            }
+            // Without a session there is nobody to say goodbye to.
+            Stage::Handshake | Stage::Closing | Stage::Failed => {}
+        }
+        if self.stage == Stage::Closing {
+            ready!(self.poll_transmit(cx))?;
+        }
+        self.socket
+            .as_mut()
+            .ok_or_else(not_connected)?
+            .poll_shutdown(cx)
     }
+
+    /// Finishes the handshake.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.stage {
+            Stage::Open | Stage::Closing => Poll::Ready(Ok(())),
+            Stage::Handshake => self
+                .poll_handshake(cx)
+                .map(|done| done.map(|_| ()).map_err(Into::into)),
+            Stage::Failed => Poll::Ready(Err(not_connected())),
+        }
+    }
+
+    /// Sends what the session has to send.
+    fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.session.has_output() {
+            let socket = self.socket.as_mut().ok_or_else(not_connected)?;
+            match self.session.transmit(&mut Sink { socket, cx }) {
+                Ok(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.output_waits = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells the peer why the session ends, if the socket takes it at once.
+    fn send_alert(&mut self, cx: &mut Context<'_>) {
+        // The session's own error is what gets reported; one of sending the alert adds nothing.
+        let _ = self.poll_transmit(cx);
+    }
+}
+
+/// What is asked for at most when plaintext is left over from an earlier call: a full record.
+const LEFTOVER_READ_BYTES: usize = 16 * 1024;
+
+/// Turns the ciphertext in `bytes` into plaintext at its front and tells how much there is. Never more comes out
+/// at once than has gone in, so what has not gone in yet is not overwritten; the rest stays in the session.
+fn open_in_place(session: &mut dyn Session, bytes: &mut [u8]) -> Result<usize, SessionError> {
+    let (mut taken, mut made) = (0, 0);
+    while taken < bytes.len() {
+        taken += session.receive(&bytes[taken..])?;
+        made += session.read(&mut bytes[made..taken]);
+    }
+    Ok(made)
+}
+
+/// The socket as the session sees it while it transmits.
+struct Sink<'a, 'c, 'w> {
+    socket: &'a mut Stream,
+    cx: &'c mut Context<'w>,
+}
+
+impl Write for Sink<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.socket.poll_write(self.cx, slices) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn not_connected() -> io::Error {
+    ErrorKind::NotConnected.into()
+}
+
+fn truncated() -> io::Error {
+    io::Error::new(
+        ErrorKind::UnexpectedEof,
+        "the peer ended the connection without close_notify",
+    )
 }

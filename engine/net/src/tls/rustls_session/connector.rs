@@ -1,0 +1,246 @@
+//! The client's end, towards upstreams: whom to trust, what to show. Dialling is left to `upstream`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::Live;
+use crate::limits::TLS_CLIENT_SESSIONS_MAX;
+use crate::tls::session::Session;
+
+/// Makes client sessions. Sessions of one connector resume one another.
+#[derive(Clone)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+/// What a [`Connector`] is made of.
+pub struct ConnectorOptions {
+    /// Which servers are believed.
+    pub trust: ServerTrust,
+    /// The certificate shown to a server that asks.
+    pub identity: Option<ClientIdentity>,
+    /// The name asked for and verified, where it is not the host dialled.
+    pub server_name: Option<String>,
+    /// The protocols offered by ALPN, best first.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+impl Default for ConnectorOptions {
+    /// Believes what the system believes and speaks HTTP/1.1.
+    fn default() -> Self {
+        let alpn = vec![b"http/1.1".to_vec()];
+        ConnectorOptions {
+            trust: ServerTrust::System,
+            identity: None,
+            server_name: None,
+            alpn,
+        }
+    }
+}
+
+/// Which servers are believed.
+#[derive(Clone, Debug)]
+pub enum ServerTrust {
+    /// Those that the system's certificate store vouches for.
+    System,
+    /// Those that one of these certificates (DER) vouches for.
+    Pool(Vec<Vec<u8>>),
+    /// Every one: the connection is encrypted, but with whom is unknown.
+    Anyone,
+}
+
+/// A certificate chain with its key.
+pub struct ClientIdentity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl ClientIdentity {
+    /// Reads a chain, its own certificate first, and the key to it.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConnectorError> {
+        let chain = certificates_from_pem(chain)?
+            .into_iter()
+            .map(CertificateDer::from)
+            .collect();
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(ConnectorError::Pem)?;
+        Ok(ClientIdentity { chain, key })
+    }
+}
+
+/// The certificates (DER) in `text`; at least one.
+pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
+    let certs = CertificateDer::pem_slice_iter(text)
+        .map(|cert| cert.map(|cert| cert.to_vec()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(ConnectorError::Pem)?;
+    if certs.is_empty() {
+        Err(ConnectorError::Pem(pem::Error::NoItemsFound))
+    } else {
+        Ok(certs)
+    }
+}
+
+/// Why a connector or a session of it could not be made.
+#[derive(Debug)]
+pub enum ConnectorError {
+    /// The system's certificate store has no certificate; what looking for it ran into.
+    NoSystemRoots(Vec<String>),
+    /// PEM text could not be read.
+    Pem(pem::Error),
+    /// The name is neither a host name nor an address.
+    ServerName(String),
+    /// A certificate or key is not usable.
+    Unusable(rustls::Error),
+}
+
+impl fmt::Display for ConnectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectorError::NoSystemRoots(errors) => {
+                f.write_str("no trusted certificate found in the system's store")?;
+                errors.iter().try_for_each(|error| write!(f, "; {error}"))
+            }
+            ConnectorError::Pem(error) => write!(f, "unreadable PEM: {error}"),
+            ConnectorError::ServerName(name) => write!(f, "`{name}` is no server name"),
+            ConnectorError::Unusable(error) => write!(f, "unusable certificate or key: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectorError {}
+
+impl Connector {
+    /// Loads and checks everything that `options` name.
+    pub fn new(options: ConnectorOptions) -> Result<Self, ConnectorError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(ConnectorError::Unusable)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier(options.trust, provider)?);
+        let mut config = match options.identity {
+            Some(identity) => builder
+                .with_client_auth_cert(identity.chain, identity.key)
+                .map_err(ConnectorError::Unusable)?,
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = options.alpn;
+        let sessions: Arc<dyn ClientSessionStore> = Arc::new(
+            rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
+        );
+        config.resumption = Resumption::store(sessions);
+        let server_name = options.server_name.map(parse_server_name).transpose()?;
+        Ok(Connector {
+            config: Arc::new(config),
+            server_name,
+        })
+    }
+
+    /// A new session with `host`, a name or an address without brackets and port.
+    pub fn connect(&self, host: &str) -> Result<Box<dyn Session>, ConnectorError> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => parse_server_name(host.to_owned())?,
+        };
+        let conn =
+            ClientConnection::new(self.config.clone(), name).map_err(ConnectorError::Unusable)?;
+        Ok(Box::new(Live::new(conn.into())))
+    }
+}
+
+fn parse_server_name(name: String) -> Result<ServerName<'static>, ConnectorError> {
+    ServerName::try_from(name.clone()).map_err(|_| ConnectorError::ServerName(name))
+}
+
+fn verifier(
+    trust: ServerTrust,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
+    let mut roots = RootCertStore::empty();
+    match trust {
+        ServerTrust::Anyone => return Ok(Arc::new(BelieveAnyone { provider })),
+        ServerTrust::Pool(certs) => {
+            for cert in certs {
+                roots
+                    .add(CertificateDer::from(cert))
+                    .map_err(ConnectorError::Unusable)?;
+            }
+        }
+        ServerTrust::System => {
+            let found = rustls_native_certs::load_native_certs();
+            // Stores hold the odd certificate that cannot be parsed; it vouches for nobody.
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let errors = found.errors.iter().map(ToString::to_string).collect();
+                return Err(ConnectorError::NoSystemRoots(errors));
+            }
+        }
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| ConnectorError::Unusable(rustls::Error::General(error.to_string())))?;
+    Ok(verifier)
+}
+
+/// Takes every certificate, but still demands that the server holds the key to it.
+#[derive(Debug)]
+struct BelieveAnyone {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for BelieveAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

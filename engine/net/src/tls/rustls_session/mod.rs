@@ -1,0 +1,142 @@
+//! The sessions that rustls makes. No other folder of this package names that library. Certificates and the choice
+//! of a configuration are left to whoever implements [`ConfigChoice`].
+
+mod connector;
+mod server;
+
+use std::io::{self, IoSlice, Write};
+
+use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
+use sluice_message::TlsInfo;
+
+pub use connector::{
+    ClientIdentity, Connector, ConnectorError, ConnectorOptions, ServerTrust, certificates_from_pem,
+};
+pub use server::{ConfigChoice, RustlsAcceptor};
+
+use super::session::{Session, SessionError};
+use crate::limits::TLS_OUTPUT_BYTES_MAX;
+
+/// A session whose configuration is settled: the client's from the start, the server's after the hello.
+struct Live {
+    conn: Connection,
+    /// Decrypted bytes that `read` has not moved out yet.
+    plaintext_bytes: usize,
+    peer_closed: bool,
+}
+
+impl Live {
+    fn new(mut conn: Connection) -> Self {
+        conn.set_buffer_limit(Some(TLS_OUTPUT_BYTES_MAX));
+        Live {
+            conn,
+            plaintext_bytes: 0,
+            peer_closed: false,
+        }
+    }
+
+    /// Works through the records received so far.
+    fn process(&mut self) -> Result<(), SessionError> {
+        let state = self.conn.process_new_packets().map_err(tls_error)?;
+        self.plaintext_bytes = state.plaintext_bytes_to_read();
+        self.peer_closed = state.peer_has_closed();
+        Ok(())
+    }
+}
+
+impl Session for Live {
+    fn receive(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if self.peer_closed {
+            // RFC 8446, section 6.1: what comes after a closure alert is ignored.
+            return Ok(input.len());
+        }
+        let mut rest = input;
+        let taken = self.conn.read_tls(&mut rest).map_err(tls_error)?;
+        if taken == 0 && !input.is_empty() {
+            return Err(SessionError::Tls("TLS session takes no more input".into()));
+        }
+        self.process()?;
+        Ok(taken)
+    }
+
+    fn read(&mut self, out: &mut [u8]) -> usize {
+        if self.plaintext_bytes == 0 {
+            return 0;
+        }
+        // The only error is "would block": ends and truncations are told by `has_peer_closed`.
+        let count = io::Read::read(&mut self.conn.reader(), out).unwrap_or(0);
+        self.plaintext_bytes -= count;
+        count
+    }
+
+    fn has_plaintext(&self) -> bool {
+        self.plaintext_bytes > 0
+    }
+
+    fn has_peer_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, SessionError> {
+        self.conn.writer().write_vectored(slices).map_err(tls_error)
+    }
+
+    fn has_output(&self) -> bool {
+        self.conn.wants_write()
+    }
+
+    fn transmit(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
+        self.conn.write_tls(sink)
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.conn.is_handshaking()
+    }
+
+    fn may_output_wait(&self) -> bool {
+        // In TLS 1.3 only session tickets (server) or our Finished (client) are left then, and the peer cannot
+        // use either before the next message of ours. In TLS 1.2 the peer waits for our Finished.
+        self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+    }
+
+    fn info(&self) -> TlsInfo {
+        let server_name = match &self.conn {
+            Connection::Server(server) => server.server_name().unwrap_or_default().to_owned(),
+            Connection::Client(_) => String::new(),
+        };
+        let certs = self.conn.peer_certificates().unwrap_or_default();
+        TlsInfo {
+            version: match self.conn.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "tls1.3",
+                Some(ProtocolVersion::TLSv1_2) => "tls1.2",
+                Some(_) | None => "",
+            },
+            cipher: self
+                .conn
+                .negotiated_cipher_suite()
+                .map_or("", |suite| iana_name(suite.suite())),
+            server_name,
+            alpn: self.conn.alpn_protocol().unwrap_or_default().to_vec(),
+            resumed: self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
+            client_certs: certs.iter().map(|cert| cert.to_vec()).collect(),
+        }
+    }
+
+    fn close(&mut self) {
+        self.conn.send_close_notify();
+    }
+}
+
+/// The suite's name in the IANA registry, which rustls spells differently for TLS 1.3.
+fn iana_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        older => older.as_str().unwrap_or_default(),
+    }
+}
+
+fn tls_error(error: impl std::error::Error + Send + Sync + 'static) -> SessionError {
+    SessionError::Tls(Box::new(error))
+}

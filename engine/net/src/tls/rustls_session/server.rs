@@ -1,0 +1,236 @@
+//! The server's end: waits for the hello, lets the configuration be chosen by it, and goes on from there.
+
+use std::io::{self, IoSlice, Write};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{Accepted, AcceptedAlert, ClientHello};
+use sluice_message::TlsInfo;
+
+use super::{Live, tls_error};
+use crate::tls::session::{Acceptor, Session, SessionError};
+
+/// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
+pub trait ConfigChoice: Send + Sync {
+    /// The configuration to go on with.
+    fn choose(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig>;
+}
+
+/// Makes server sessions.
+pub struct RustlsAcceptor {
+    choice: Arc<dyn ConfigChoice>,
+}
+
+impl RustlsAcceptor {
+    /// An acceptor whose sessions are configured by `choice`.
+    pub fn new(choice: Arc<dyn ConfigChoice>) -> Self {
+        RustlsAcceptor { choice }
+    }
+}
+
+impl Acceptor for RustlsAcceptor {
+    fn accept(&self) -> Box<dyn Session> {
+        let stage = Stage::Sniff { held: Vec::new() };
+        Box::new(ServerSession {
+            choice: self.choice.clone(),
+            stage,
+        })
+    }
+}
+
+struct ServerSession {
+    choice: Arc<dyn ConfigChoice>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The first bytes may still turn out to be plain HTTP.
+    Sniff {
+        held: Vec<u8>,
+    },
+    AwaitHello(rustls::server::Acceptor),
+    Live(Live),
+    /// Refused; what is left of the alert to send.
+    Refused(Vec<u8>),
+}
+
+impl ServerSession {
+    fn accept(&mut self, mut acceptor: rustls::server::Acceptor) -> Result<Stage, SessionError> {
+        match acceptor.accept() {
+            Ok(None) => Ok(Stage::AwaitHello(acceptor)),
+            Ok(Some(accepted)) => self.go_on(accepted),
+            Err((error, alert)) => Err(self.refuse(error, alert)),
+        }
+    }
+
+    fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
+        let config = self.choice.choose(&accepted.client_hello());
+        match accepted.into_connection(config) {
+            Ok(conn) => {
+                let mut live = Live::new(conn.into());
+                let processed = live.process();
+                // The stage is kept even if this failed: it holds the alert to send.
+                self.stage = Stage::Live(live);
+                processed?;
+                Ok(std::mem::replace(
+                    &mut self.stage,
+                    Stage::Refused(Vec::new()),
+                ))
+            }
+            Err((error, alert)) => Err(self.refuse(error, alert)),
+        }
+    }
+
+    fn refuse(&mut self, error: rustls::Error, mut alert: AcceptedAlert) -> SessionError {
+        let mut bytes = Vec::new();
+        // Writing to memory does not fail, and an alert that is not sent changes nothing.
+        let _ = alert.write_all(&mut bytes);
+        self.stage = Stage::Refused(bytes);
+        tls_error(error)
+    }
+
+    /// Takes bytes until it is sure whether they are HTTP.
+    fn sniff(&mut self, mut held: Vec<u8>, input: &[u8]) -> Result<usize, SessionError> {
+        let taken = input.len().min(HTTP_START_BYTES - held.len());
+        held.extend_from_slice(&input[..taken]);
+        match looks_like_http(&held) {
+            Likeness::Http => Err(SessionError::PlainHttp),
+            Likeness::Unclear => {
+                self.stage = Stage::Sniff { held };
+                Ok(taken)
+            }
+            Likeness::Other => {
+                let mut acceptor = rustls::server::Acceptor::default();
+                // At most five bytes, which the empty buffer of a new acceptor takes at once.
+                acceptor.read_tls(&mut &held[..]).map_err(tls_error)?;
+                self.stage = self.accept(acceptor)?;
+                Ok(taken)
+            }
+        }
+    }
+}
+
+impl Session for ServerSession {
+    fn receive(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if let Stage::Live(live) = &mut self.stage {
+            return live.receive(input);
+        }
+        match std::mem::replace(&mut self.stage, Stage::Refused(Vec::new())) {
+            Stage::Sniff { held } => self.sniff(held, input),
+            Stage::AwaitHello(mut acceptor) => {
+                let mut rest = input;
+                let taken = acceptor.read_tls(&mut rest).map_err(tls_error)?;
+                if taken == 0 && !input.is_empty() {
+                    return Err(SessionError::Tls("TLS session takes no more input".into()));
+                }
+                self.stage = self.accept(acceptor)?;
+                Ok(taken)
+            }
+            Stage::Live(mut live) => {
+                let received = live.receive(input);
+                self.stage = Stage::Live(live);
+                received
+            }
+            Stage::Refused(alert) => {
+                self.stage = Stage::Refused(alert);
+                Err(SessionError::Tls("TLS session was refused".into()))
+            }
+        }
+    }
+
+    fn read(&mut self, out: &mut [u8]) -> usize {
+        self.live_mut().map_or(0, |live| live.read(out))
+    }
+
+    fn has_plaintext(&self) -> bool {
+        self.live().is_some_and(Live::has_plaintext)
+    }
+
+    fn has_peer_closed(&self) -> bool {
+        self.live().is_some_and(Live::has_peer_closed)
+    }
+
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, SessionError> {
+        match self.live_mut() {
+            Some(live) => live.write(slices),
+            None => Err(SessionError::Tls("TLS session is not open".into())),
+        }
+    }
+
+    fn has_output(&self) -> bool {
+        match &self.stage {
+            Stage::Sniff { .. } | Stage::AwaitHello(_) => false,
+            Stage::Live(live) => live.has_output(),
+            Stage::Refused(alert) => !alert.is_empty(),
+        }
+    }
+
+    fn transmit(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
+        match &mut self.stage {
+            Stage::Sniff { .. } | Stage::AwaitHello(_) => Ok(0),
+            Stage::Live(live) => live.transmit(sink),
+            Stage::Refused(alert) => {
+                let count = sink.write(alert)?;
+                alert.drain(..count);
+                Ok(count)
+            }
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.live().is_none_or(Live::is_handshaking)
+    }
+
+    fn may_output_wait(&self) -> bool {
+        self.live().is_some_and(Live::may_output_wait)
+    }
+
+    fn info(&self) -> TlsInfo {
+        self.live().map_or_else(TlsInfo::default, Live::info)
+    }
+
+    fn close(&mut self) {
+        if let Some(live) = self.live_mut() {
+            live.close();
+        }
+    }
+}
+
+impl ServerSession {
+    fn live(&self) -> Option<&Live> {
+        match &self.stage {
+            Stage::Live(live) => Some(live),
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Refused(_) => None,
+        }
+    }
+
+    fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.stage {
+            Stage::Live(live) => Some(live),
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Refused(_) => None,
+        }
+    }
+}
+
+const HTTP_START_BYTES: usize = 5;
+
+/// How plain HTTP requests begin. A TLS record begins with a byte below 32.
+const HTTP_STARTS: [&[u8; HTTP_START_BYTES]; 10] = [
+    b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"DELET", b"PATCH", b"CONNE", b"TRACE",
+    b"PRI *",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Likeness {
+    Http,
+    Unclear,
+    Other,
+}
+
+fn looks_like_http(start: &[u8]) -> Likeness {
+    match HTTP_STARTS.iter().any(|known| known.starts_with(start)) {
+        true if start.len() == HTTP_START_BYTES => Likeness::Http,
+        true => Likeness::Unclear,
+        false => Likeness::Other,
+    }
+}
