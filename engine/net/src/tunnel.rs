@@ -1,2 +1,183 @@
 //! Two connections joined after an upgrade: bytes go both ways until both have ended. Deciding that a request
 //! may become a tunnel is left to the handler.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::body::Tunnel;
+use crate::stream::Stream;
+use crate::timer::Timer;
+use crate::worker::Worker;
+
+/// How long a tunnel lives on without a byte after one side has ended its direction. The other side usually ends
+/// at once; one that is gone for good would otherwise hold the connection for ever.
+const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What went through a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes from the client to the upstream.
+    pub sent_up: u64,
+    /// Bytes from the upstream to the client.
+    pub sent_down: u64,
+}
+
+/// Joins `client` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's time
+/// is over. `received` are bytes that the client sent after its request.
+///
+/// Each direction holds one buffer, and only while its bytes cannot be passed on. An end of one direction is
+/// passed on and leaves the other open.
+pub async fn join(
+    client: &RefCell<Stream>,
+    received: Vec<u8>,
+    tunnel: Tunnel,
+    worker: &Rc<Worker>,
+) {
+    join_counted(client, received, tunnel, worker).await;
+}
+
+/// As [`join`], and tells what went through.
+pub async fn join_counted(
+    client: &RefCell<Stream>,
+    received: Vec<u8>,
+    tunnel: Tunnel,
+    worker: &Rc<Worker>,
+) -> Traffic {
+    let Tunnel {
+        mut stream,
+        received: answered,
+        lifetime,
+        lease: _lease,
+    } = tunnel;
+    let (mut up, mut down) = (Half::new(received), Half::new(answered));
+    let life = lifetime.map(|limit| timer(worker, limit));
+    let mut closing: Option<(Timer, u64)> = None;
+    poll_fn(|cx| {
+        let client = &mut *client.borrow_mut();
+        let upward = up.poll(client, &mut stream, worker, cx);
+        let downward = down.poll(&mut stream, client, worker, cx);
+        let half_closed = match (upward, downward) {
+            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
+            (Poll::Pending, Poll::Pending) => false,
+            (Poll::Ready(Ok(())), Poll::Pending) | (Poll::Pending, Poll::Ready(Ok(()))) => true,
+        };
+        if half_closed {
+            let moved = up.moved + down.moved;
+            let (limit, before) =
+                closing.get_or_insert_with(|| (timer(worker, HALF_CLOSED_TIMEOUT), moved));
+            if *before != moved {
+                limit.set(&worker.clock, HALF_CLOSED_TIMEOUT);
+                *before = moved;
+            }
+            if limit.poll_expired(cx).is_ready() {
+                return Poll::Ready(());
+            }
+        }
+        life.as_ref()
+            .map_or(Poll::Pending, |life| life.poll_expired(cx))
+    })
+    .await;
+    Traffic {
+        sent_up: up.moved,
+        sent_down: down.moved,
+    }
+}
+
+/// One direction of a tunnel.
+struct Half {
+    /// Bytes on their way; holds no memory while there are none.
+    buf: Vec<u8>,
+    sent: usize,
+    stage: Stage,
+    moved: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The source has ended; the sink is to be told.
+    Ending,
+    Ended,
+}
+
+impl Half {
+    fn new(received: Vec<u8>) -> Half {
+        Half {
+            buf: received,
+            sent: 0,
+            stage: Stage::Open,
+            moved: 0,
+        }
+    }
+
+    /// Passes bytes on. Ready when the direction has ended and the sink was told.
+    fn poll(
+        &mut self,
+        source: &mut Stream,
+        sink: &mut Stream,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            while self.sent < self.buf.len() {
+                let rest = IoSlice::new(&self.buf[self.sent..]);
+                match ready!(sink.poll_write(cx, &[rest]))? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    count => {
+                        self.sent += count;
+                        self.moved += count as u64;
+                    }
+                }
+            }
+            self.buf.clear();
+            self.sent = 0;
+            match self.stage {
+                Stage::Ended => return Poll::Ready(Ok(())),
+                Stage::Ending => {
+                    ready!(sink.poll_flush(cx))?;
+                    // A peer that is gone already does not need to be told.
+                    let _ = ready!(sink.poll_shutdown(cx));
+                    self.stage = Stage::Ended;
+                }
+                Stage::Open => ready!(self.poll_fill(source, sink, worker, cx))?,
+            }
+        }
+    }
+
+    fn poll_fill(
+        &mut self,
+        source: &mut Stream,
+        sink: &mut Stream,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.buf.capacity() == 0 {
+            self.buf = worker.buffers.small();
+        }
+        let polled = source.poll_read(cx, &mut self.buf);
+        if self.buf.is_empty() {
+            worker.buffers.give_back(std::mem::take(&mut self.buf));
+        }
+        if polled.is_pending() {
+            // Whatever the sink still holds back has to leave before we sleep.
+            if let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
+                return Poll::Ready(Err(error));
+            }
+        }
+        if ready!(polled)? == 0 {
+            self.stage = Stage::Ending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn timer(worker: &Worker, limit: Duration) -> Timer {
+    let timer = worker.timers.timer();
+    timer.set(&worker.clock, limit);
+    timer
+}

@@ -1,0 +1,190 @@
+//! The body of an upstream's answer, read at the pace of the client. Passing it on is left to the client's
+//! connection.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::Fields;
+use sluice_wire::h1::{BodyDecoder, KeepAlive, ResponseFraming};
+
+use crate::body::BodyStream;
+use crate::failure::{Failure, FailureKind, Side};
+use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::upstream::call::{Call, Silence, closed, garbage};
+use crate::worker::Worker;
+
+/// The body of an upstream's answer. When it has ended cleanly its connection is kept for the next request; when
+/// it is dropped before, the connection is closed.
+pub struct AnswerBody {
+    worker: Rc<Worker>,
+    /// The call, until the body has ended.
+    call: Option<Call>,
+    keep_alive: KeepAlive,
+    decoder: BodyDecoder,
+    /// What was received; holds no memory while nothing is there.
+    received: Vec<u8>,
+    /// The content in `received` that was not consumed.
+    content_at: usize,
+    content_end: usize,
+    /// The part of `received` that the decoder has seen.
+    decoded: usize,
+    bytes_read: u64,
+    silence: Silence,
+}
+
+impl AnswerBody {
+    pub(super) fn new(mut call: Call, framing: ResponseFraming, worker: Rc<Worker>) -> AnswerBody {
+        let received = std::mem::take(&mut call.received);
+        AnswerBody {
+            decoder: BodyDecoder::new(framing.body, &call.link.endpoint.options().h1),
+            content_at: call.taken,
+            content_end: call.taken,
+            decoded: call.taken,
+            silence: std::mem::take(&mut call.silence),
+            worker,
+            call: Some(call),
+            keep_alive: framing.keep_alive,
+            received,
+            bytes_read: 0,
+        }
+    }
+
+    /// Copies the whole body to `out` if it is here and short and has no trailer fields.
+    pub(super) fn take_short(&mut self, out: &mut Vec<u8>) -> Result<bool, Failure> {
+        self.decode()?;
+        let is_short = self.content_end - self.content_at <= COPY_BYTES_MAX;
+        if !is_short || !self.decoder.is_done() || self.decoder.trailers().is_some() {
+            return Ok(false);
+        }
+        out.extend_from_slice(&self.received[self.content_at..self.content_end]);
+        self.worker
+            .buffers
+            .give_back(std::mem::take(&mut self.received));
+        Ok(true)
+    }
+
+    /// Finds content in what was received and not looked at; ends the call where the body ends.
+    fn decode(&mut self) -> Result<(), Failure> {
+        let step = self
+            .decoder
+            .decode_merged(&mut self.received[self.decoded..])
+            .map_err(garbage)?;
+        if !step.content.is_empty() {
+            self.content_at = self.decoded + step.content.start;
+            self.content_end = self.decoded + step.content.end;
+        }
+        self.decoded += step.consumed;
+        if step.ended || self.decoder.is_done() {
+            self.end();
+        }
+        Ok(())
+    }
+
+    /// The body has ended: the connection is kept if both sides are done with it and nothing came uninvited.
+    fn end(&mut self) {
+        let Some(call) = self.call.take() else {
+            return;
+        };
+        let nothing_more = self.decoded == self.received.len();
+        if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
+            self.worker
+                .upstreams
+                .put(call.link, self.worker.clock.coarse());
+        }
+    }
+
+    /// Makes room for a read: everything received so far has been decoded and consumed.
+    fn make_room(&mut self) {
+        (self.content_at, self.content_end, self.decoded) = (0, 0, 0);
+        let small_max = READ_BUFFER_BYTES as u64;
+        let wants_large = self
+            .decoder
+            .remaining()
+            .is_none_or(|remaining| remaining > small_max);
+        let is_small = self.received.capacity() as u64 <= small_max;
+        let buffers = &self.worker.buffers;
+        if self.received.capacity() == 0 || (is_small && wants_large) {
+            let fresh = if wants_large {
+                buffers.large()
+            } else {
+                buffers.small()
+            };
+            buffers.give_back(std::mem::replace(&mut self.received, fresh));
+        } else {
+            self.received.clear();
+        }
+    }
+
+    /// Receives at least one byte, or learns that the body has ended.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.make_room();
+        let Some(call) = &mut self.call else {
+            return Poll::Ready(Ok(()));
+        };
+        let polled = call.link.stream.poll_read(cx, &mut self.received);
+        if polled.is_pending() {
+            self.worker
+                .buffers
+                .give_back(std::mem::take(&mut self.received));
+            let limit = call.link.endpoint.options().timeouts.read;
+            let failed = ready!(self.silence.poll(cx, &self.worker, limit, self.bytes_read));
+            return Poll::Ready(Err(failed));
+        }
+        match ready!(polled) {
+            Ok(0) => {
+                let complete = self.decoder.finish_at_eof();
+                complete.map_err(|error| {
+                    Failure::new(Side::Upstream, FailureKind::Closed).because(error)
+                })?;
+                self.call = None;
+                Poll::Ready(Ok(()))
+            }
+            Ok(count) => {
+                self.bytes_read += count as u64;
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(closed(error))),
+        }
+    }
+}
+
+impl BodyStream for AnswerBody {
+    fn len(&self) -> Option<u64> {
+        let here = (self.content_end - self.content_at) as u64;
+        self.decoder.remaining().map(|remaining| remaining + here)
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if let Some(call) = &mut self.call
+            && let Poll::Ready(Err(failure)) =
+                call.upload.poll(&mut call.link.stream, &self.worker, cx)
+        {
+            return Poll::Ready(Err(failure));
+        }
+        while self.content_at == self.content_end && self.call.is_some() {
+            if self.decoded == self.received.len() {
+                ready!(self.poll_receive(cx))?;
+            }
+            self.decode()?;
+        }
+        if self.content_at == self.content_end && self.received.capacity() > 0 {
+            self.worker
+                .buffers
+                .give_back(std::mem::take(&mut self.received));
+            (self.content_at, self.content_end, self.decoded) = (0, 0, 0);
+        }
+        Poll::Ready(Ok(&self.received[self.content_at..self.content_end]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.content_at += count;
+        debug_assert!(
+            self.content_at <= self.content_end,
+            "only what was shown is taken"
+        );
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.decoder.trailers().cloned()
+    }
+}

@@ -1,0 +1,196 @@
+//! New connections to upstreams: resolved, connected, handshaken, each within its time. Keeping them is left to
+//! `pool`.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::stream::Stream;
+use crate::tls::{HandshakeError, TlsStream};
+use crate::upstream::endpoint::{Address, Endpoint};
+use crate::upstream::link::Link;
+use crate::upstream::names;
+use crate::worker::Worker;
+
+/// Which connections will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// One that was kept, if there is one.
+    Any,
+    /// A new one: a kept one has just turned out to be closed, or each request needs its own.
+    Fresh,
+}
+
+/// A connection to `endpoint`. Waits while as many requests are in progress as the endpoint allows.
+///
+/// `preface`, if any, is sent on a new connection before anything else: a PROXY header. Every failure may be
+/// retried, as nothing of a request was sent.
+pub async fn obtain(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    wanted: Wanted,
+    preface: &[u8],
+) -> Result<Link, Failure> {
+    let permit = match endpoint.gate() {
+        None => None,
+        Some(gate) => Some(enter(worker, endpoint, gate).await?),
+    };
+    let kept = match wanted {
+        Wanted::Any => worker.upstreams.take(endpoint),
+        Wanted::Fresh => None,
+    };
+    let mut link = match kept {
+        Some(link) => link,
+        None => dial(worker, endpoint, preface).await?,
+    };
+    link.permit = permit;
+    Ok(link)
+}
+
+async fn enter(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    gate: &Arc<Semaphore>,
+) -> Result<OwnedSemaphorePermit, Failure> {
+    let waited = within(
+        worker,
+        endpoint.options().timeouts.dial,
+        gate.clone().acquire_owned(),
+    );
+    match waited.await {
+        Some(Ok(permit)) => Ok(permit),
+        Some(Err(_)) | None => Err(Failure::new(Side::Upstream, FailureKind::Limit)
+            .with_retry(Retry::Always)
+            .because("as many requests in progress as the upstream may have")),
+    }
+}
+
+/// Makes a new connection and sends `preface` on it.
+async fn dial(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    preface: &[u8],
+) -> Result<Link, Failure> {
+    let made = within(
+        worker,
+        endpoint.options().timeouts.dial,
+        connect(worker, endpoint, preface),
+    );
+    let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
+    Ok(Link::new(stream, endpoint.clone()))
+}
+
+async fn connect(
+    worker: &Rc<Worker>,
+    endpoint: &Endpoint,
+    preface: &[u8],
+) -> Result<Stream, Failure> {
+    let (mut stream, host) = match endpoint.address() {
+        Address::Ip(addr) => (connect_tcp(*addr).await?, addr.ip().to_string()),
+        Address::Name { host, port } => {
+            let addresses = names::look_up(worker, host, *port).await?;
+            (
+                connect_any(worker, endpoint, &addresses).await?,
+                host.to_string(),
+            )
+        }
+        Address::Unix(path) => {
+            let socket = UnixStream::connect(path).await.map_err(refused)?;
+            (Stream::Unix(socket), String::new())
+        }
+    };
+    send_all(&mut stream, preface).await.map_err(refused)?;
+    let Some(connector) = &endpoint.options().tls else {
+        return Ok(stream);
+    };
+    let session = connector.connect(&host).map_err(|error| {
+        Failure::new(Side::Upstream, FailureKind::Tls)
+            .with_retry(Retry::Always)
+            .because(error)
+    })?;
+    let mut tls = TlsStream::client(stream, session);
+    std::future::poll_fn(|cx| tls.poll_handshake(cx))
+        .await
+        .map_err(handshake_failed)?;
+    Ok(Stream::Tls(Box::new(tls)))
+}
+
+/// The first of `addresses` that accepts; each gets its share of the time, so that a dead one leaves some for the
+/// others.
+async fn connect_any(
+    worker: &Rc<Worker>,
+    endpoint: &Endpoint,
+    addresses: &[SocketAddr],
+) -> Result<Stream, Failure> {
+    let share = endpoint.options().timeouts.dial / addresses.len().max(1) as u32;
+    let mut last = timed_out();
+    for address in addresses {
+        match within(worker, share, connect_tcp(*address)).await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(failure)) => last = failure,
+            None => last = timed_out(),
+        }
+    }
+    Err(last)
+}
+
+async fn connect_tcp(address: SocketAddr) -> Result<Stream, Failure> {
+    let socket = TcpStream::connect(address).await.map_err(refused)?;
+    // Heads and bodies are handed over in as few pieces as there can be, so waiting for more only delays them.
+    socket.set_nodelay(true).map_err(refused)?;
+    Ok(Stream::Tcp(socket))
+}
+
+async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let slices = [IoSlice::new(bytes)];
+        let sent = std::future::poll_fn(|cx| stream.poll_write(cx, &slices)).await?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// The outcome of `work`, or `None` if it takes longer than `limit`.
+pub(super) async fn within<T>(
+    worker: &Worker,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let timer = worker.timers.timer();
+    timer.set(&worker.clock, limit);
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => timer.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+fn refused(error: io::Error) -> Failure {
+    Failure::new(Side::Upstream, FailureKind::Dial)
+        .with_retry(Retry::Always)
+        .because(error)
+}
+
+/// Caddy and Go call a dial that takes too long a gateway error like any other dial, not a gateway timeout.
+fn timed_out() -> Failure {
+    refused(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "no answer within the dial timeout",
+    ))
+}
+
+fn handshake_failed(error: HandshakeError) -> Failure {
+    Failure::new(Side::Upstream, FailureKind::Tls)
+        .with_retry(Retry::Always)
+        .because(error)
+}

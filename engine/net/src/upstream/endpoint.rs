@@ -1,0 +1,195 @@
+//! Where an upstream listens and how it is spoken to. Choosing one is left to the floor above.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::tls::Connector;
+use crate::upstream::limits::{CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT};
+
+/// Where an upstream listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An IP address and port; no name is ever looked up.
+    Ip(SocketAddr),
+    /// A name and port.
+    Name {
+        /// The name, as the resolver understands it.
+        host: Box<str>,
+        /// The port.
+        port: u16,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// The address of `host`, a name or an IP address without brackets, and `port`.
+    pub fn tcp(host: &str, port: u16) -> Address {
+        match host.parse::<IpAddr>() {
+            Ok(ip) => Address::Ip(SocketAddr::new(ip, port)),
+            Err(_) => Address::Name {
+                host: host.into(),
+                port,
+            },
+        }
+    }
+
+    /// The unix socket at `path`.
+    pub fn unix(path: impl AsRef<Path>) -> Address {
+        Address::Unix(path.as_ref().to_owned())
+    }
+}
+
+/// How unused connections to an upstream are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// Each request gets a connection of its own.
+    Off,
+    /// For the next request.
+    Keep {
+        /// How long one is kept.
+        idle_timeout: Duration,
+        /// How many a worker keeps.
+        idle_max: usize,
+    },
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        KeepAlive::Keep {
+            idle_timeout: IDLE_TIMEOUT,
+            idle_max: IDLE_MAX,
+        }
+    }
+}
+
+/// How long the steps of a call may take; `None` is for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Until a connection stands, TLS included.
+    pub dial: Duration,
+    /// From the whole request to the head of its answer.
+    pub answer: Option<Duration>,
+    /// Between two reads.
+    pub read: Option<Duration>,
+    /// Between two writes.
+    pub write: Option<Duration>,
+    /// How long a body waits for `100 Continue`.
+    pub expect_continue: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            dial: DIAL_TIMEOUT,
+            answer: None,
+            read: None,
+            write: None,
+            expect_continue: CONTINUE_TIMEOUT,
+        }
+    }
+}
+
+/// How an upstream is spoken to.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// TLS, if it is spoken.
+    pub tls: Option<Arc<Connector>>,
+    /// What happens to unused connections.
+    pub keep_alive: KeepAlive,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// Requests in progress at a time, all workers together; further ones wait.
+    pub busy_max: Option<usize>,
+    /// Limits of the codec.
+    pub h1: sluice_wire::h1::Limits,
+}
+
+/// An upstream: an address and how to speak to it. Shared by all workers.
+pub struct Endpoint {
+    address: Address,
+    options: Options,
+    hash: u64,
+    gate: Option<Arc<Semaphore>>,
+}
+
+impl Endpoint {
+    /// The upstream at `address`.
+    pub fn new(address: Address, options: Options) -> Endpoint {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&address);
+        let gate = options.busy_max.map(|max| Arc::new(Semaphore::new(max)));
+        Endpoint {
+            address,
+            options,
+            hash,
+            gate,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// How it is spoken to.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(super) fn gate(&self) -> Option<&Arc<Semaphore>> {
+        self.gate.as_ref()
+    }
+
+    /// Whether a connection made for the one serves the other: so connections outlive a configuration.
+    fn is_same(&self, other: &Endpoint) -> bool {
+        let same_tls = match (&self.options.tls, &other.options.tls) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        same_tls && self.address == other.address
+    }
+}
+
+/// An endpoint as the key of a table.
+#[derive(Clone)]
+pub(super) struct Key(pub Arc<Endpoint>);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.is_same(&other.0)
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}
+
+/// Takes the hash that a [`Key`] already has.
+#[derive(Default)]
+pub(super) struct Given(u64);
+
+impl Hasher for Given {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

@@ -1,0 +1,40 @@
+//! The limits of upstream connections, each with the reason for its number.
+
+use std::time::Duration;
+
+/// How long dialling may take where nobody sets another time; Caddy's number.
+pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long an unused connection is kept where nobody sets another time; Caddy's number. Servers that close
+/// earlier are noticed without it.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Unused connections that a worker keeps, all upstreams together. Ten thousand busy clients come and go in waves
+/// of a few thousand; each kept connection costs a file and about half a kilobyte.
+pub const IDLE_MAX: usize = 4096;
+
+/// Time between two looks for unused connections that the other end has closed.
+pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the addresses of a name are used before it is looked up again. Container platforms change them within
+/// seconds.
+pub const NAME_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a name without addresses stays so before it is looked up again.
+pub const NAME_FAILURE_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Addresses of one name that are tried; more would only make a dead name slower.
+pub const NAME_ADDRESSES_MAX: usize = 8;
+
+/// Interim answers (1xx) taken before the final one. Origins send one or two; beyond this somebody keeps us busy.
+pub const INTERIM_MAX: u32 = 16;
+
+/// How long a request body waits for `100 Continue` before it is sent anyway (RFC 9110, section 10.1.1 lets
+/// clients do so). Servers that know the expectation answer within a round trip.
+pub const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Heads kept for reuse by a worker. Each is held for the moment between reading and passing on only.
+pub const HEADS_KEPT_MAX: usize = 8;
+
+/// The memory a kept head may have; one grown by a giant answer is freed.
+pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;

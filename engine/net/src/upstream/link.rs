@@ -1,0 +1,95 @@
+//! One connection to an upstream and what is known of it. Speaking on it is left to `call`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use sluice_message::Moment;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::stream::Stream;
+use crate::upstream::endpoint::Endpoint;
+
+/// Whether a connection has carried a request before. One that has may have been closed by the other end while
+/// our request was on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Dialled for this request.
+    Fresh,
+    /// Kept from an earlier one.
+    Kept,
+}
+
+/// A connection to an upstream, in the hands of one request.
+pub struct Link {
+    pub(super) stream: Stream,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) origin: Origin,
+    /// When it was last given back.
+    pub(super) idle_since: Moment,
+    /// Its share of the upstream's limit on requests in progress; none while it is unused.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Link {
+    /// A connection that was just dialled.
+    pub fn new(stream: Stream, endpoint: Arc<Endpoint>) -> Link {
+        Link {
+            stream,
+            endpoint,
+            origin: Origin::Fresh,
+            idle_since: Moment::START,
+            permit: None,
+        }
+    }
+
+    /// Whether it has carried a request before.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Whether an unused connection can still be used: nothing may have arrived on it, neither an end nor bytes
+    /// nobody asked for. Asks the kernel only if something seems to have arrived.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        match self.stream.poll_readable(&mut cx) {
+            Poll::Pending => true,
+            Poll::Ready(Err(_)) => false,
+            // A false alarm, or a message of TLS itself: only reading tells.
+            Poll::Ready(Ok(())) => {
+                let mut probe = Vec::with_capacity(64);
+                self.stream.poll_read(&mut cx, &mut probe).is_pending()
+            }
+        }
+    }
+}
+
+/// How busy an upstream is, all workers together.
+#[derive(Debug, Default)]
+pub struct Load {
+    in_flight: AtomicUsize,
+}
+
+impl Load {
+    /// Requests in progress.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts one request in progress until it is dropped.
+pub struct Lease(Arc<Load>);
+
+impl Lease {
+    /// Counts a request to the upstream of `load`.
+    pub fn new(load: &Arc<Load>) -> Lease {
+        load.in_flight.fetch_add(1, Ordering::Relaxed);
+        Lease(load.clone())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

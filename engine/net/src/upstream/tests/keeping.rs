@@ -1,0 +1,155 @@
+//! Which connections are kept, for how long, and which are not used again.
+
+use super::*;
+use crate::failure::{FailureKind, Retry};
+
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+#[test]
+fn one_connection_serves_request_after_request() {
+    let fake = Fake::answering(HI);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        for _ in 0..20 {
+            assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
+        }
+        assert_eq!((fake.accepted(), worker.upstreams.idle()), (1, 1));
+        // An equal endpoint of a newer configuration finds it, too.
+        fetch(&worker, &fake.endpoint()).await.unwrap();
+        assert_eq!(fake.accepted(), 1);
+    });
+}
+
+#[test]
+fn a_connection_closed_while_unused_is_passed_over() {
+    let fake = Fake::closing(HI);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        for _ in 0..5 {
+            assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
+            settle().await;
+        }
+        assert_eq!(fake.accepted(), 5);
+    });
+}
+
+#[test]
+fn bytes_nobody_asked_for_make_an_unused_connection_unusable() {
+    let fake = Fake::new(|mut socket| {
+        while read_head(&mut socket).is_some() {
+            socket.write_all(HI.as_bytes()).unwrap();
+            thread::sleep(Duration::from_millis(20));
+            // A response-splitting origin: this must not become the answer to somebody else's request.
+            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen");
+        }
+    });
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        for _ in 0..3 {
+            assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
+            settle().await;
+        }
+        assert_eq!(fake.accepted(), 3);
+    });
+}
+
+#[test]
+fn a_kept_connection_that_dies_under_a_request_says_so() {
+    let fake = Fake::new(|mut socket| {
+        read_head(&mut socket);
+        socket.write_all(HI.as_bytes()).unwrap();
+        read_head(&mut socket);
+    });
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        fetch(&worker, &endpoint).await.unwrap();
+        let request = upload(GET, BodyFraming::None, RequestBody::None);
+        let failed = begin(&worker, &endpoint, Method::Get, request).await.err().unwrap();
+        assert_eq!(failed.origin, Origin::Kept);
+        assert_eq!(failed.failure.kind, FailureKind::Closed);
+        assert_eq!(failed.failure.retry, Retry::IfIdempotent);
+        assert!(failed.body.is_some_and(|body| body.is_none()));
+    });
+}
+
+#[test]
+fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
+    let fake = Fake::answering(HI);
+    on_worker(|worker| async move {
+        let keep_alive =
+            KeepAlive::Keep { idle_timeout: Duration::from_millis(200), idle_max: 2 };
+        let endpoint = fake.endpoint_with(Options { keep_alive, ..Options::default() });
+        let mut links = Vec::new();
+        for _ in 0..4 {
+            links.push(obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap());
+        }
+        for link in links {
+            worker.upstreams.put(link, worker.clock.coarse());
+        }
+        assert_eq!(worker.upstreams.idle(), 2);
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert_eq!(worker.upstreams.idle(), 0);
+
+        let options = Options { keep_alive: KeepAlive::Off, ..Options::default() };
+        fetch(&worker, &fake.endpoint_with(options)).await.unwrap();
+        assert_eq!(worker.upstreams.idle(), 0);
+    });
+}
+
+#[test]
+fn the_last_connection_given_back_is_taken_first() {
+    let fake = Fake::answering(HI);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        let a = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let b = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let local = |link: &Link| match &link.stream {
+            crate::Stream::Tcp(socket) => socket.local_addr().unwrap(),
+            crate::Stream::Unix(_) | crate::Stream::Tls(_) => unreachable!("dialled by TCP"),
+        };
+        let last = local(&b);
+        worker.upstreams.put(a, worker.clock.coarse());
+        worker.upstreams.put(b, worker.clock.coarse());
+        let taken = worker.upstreams.take(&endpoint).unwrap();
+        assert_eq!((local(&taken), taken.origin()), (last, Origin::Kept));
+    });
+}
+
+#[test]
+fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
+    let fake = Fake::answering(HI);
+    on_worker(|worker| async move {
+        let timeouts = Timeouts { dial: Duration::from_millis(200), ..Timeouts::default() };
+        let options = Options { busy_max: Some(1), timeouts, ..Options::default() };
+        let endpoint = fake.endpoint_with(options);
+        let first = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let refused = obtain(&worker, &endpoint, Wanted::Any, b"").await.err().unwrap();
+        assert_eq!((refused.kind, refused.retry), (FailureKind::Limit, Retry::Always));
+        let pool = worker.clone();
+        tokio::task::spawn_local(async move {
+            settle().await;
+            pool.upstreams.put(first, pool.clock.coarse());
+        });
+        assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
+        assert_eq!(fake.accepted(), 1);
+    });
+}
+
+#[test]
+fn giving_a_call_up_closes_its_connection() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = ended.clone();
+    let fake = Fake::new(move |mut socket| {
+        read_head(&mut socket);
+        assert_eq!(socket.read(&mut [0]).unwrap_or(0), 0);
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        let gone = tokio::time::timeout(Duration::from_millis(50), fetch(&worker, &endpoint)).await;
+        assert!(gone.is_err());
+        settle().await;
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        assert_eq!(worker.upstreams.idle(), 0);
+    });
+}

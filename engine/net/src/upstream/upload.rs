@@ -1,0 +1,272 @@
+//! The sending half of a call: head, then body as it arrives, at the pace of the upstream. Reading the answer is
+//! left to `call` and may begin before this has ended.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_wire::h1::{self, BodyFraming};
+
+use crate::body::{BodyStream, RequestBody};
+use crate::failure::Failure;
+use crate::stream::Stream;
+use crate::timer::Timer;
+use crate::worker::Worker;
+
+/// A request to be sent: the encoded head and the body.
+pub struct Upload {
+    /// What goes before further content: the head, chunk lines.
+    framing: Vec<u8>,
+    framing_sent: usize,
+    body: Option<Box<dyn BodyStream>>,
+    chunks: Chunks,
+    /// Content that a chunk line announced and that was not sent yet.
+    announced: usize,
+    stage: Stage,
+    /// Bytes of the request that were handed over.
+    sent: u64,
+    /// Whether content was taken out of the body, so that it could not be sent again.
+    touched: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chunks {
+    Plain,
+    Chunked,
+}
+
+enum Stage {
+    /// The body waits until the upstream wants it (RFC 9110, section 10.1.1).
+    AwaitContinue(Timer),
+    SendBody,
+    /// Only framing is left.
+    SendRest,
+    Flush,
+    Done,
+    /// The upstream takes no more. It may have answered before, so the reading side finds out what that means.
+    Broken,
+}
+
+impl Upload {
+    /// A request whose head is `head`, encoded with `framing` for `body`.
+    pub fn new(head: Vec<u8>, framing: BodyFraming, body: RequestBody) -> Upload {
+        let (body, stage) = match body {
+            RequestBody::None => (None, Stage::SendRest),
+            RequestBody::Stream(body) => (Some(body), Stage::SendBody),
+        };
+        let is_chunked = framing == BodyFraming::Chunked;
+        Upload {
+            framing: head,
+            framing_sent: 0,
+            body,
+            chunks: if is_chunked {
+                Chunks::Chunked
+            } else {
+                Chunks::Plain
+            },
+            announced: 0,
+            stage,
+            sent: 0,
+            touched: false,
+        }
+    }
+
+    /// Holds the body back until the upstream has said `100 Continue`, or for `limit`.
+    pub fn expect_continue(mut self, worker: &Worker, limit: Duration) -> Upload {
+        if matches!(self.stage, Stage::SendBody) {
+            let timer = worker.timers.timer();
+            timer.set(&worker.clock, limit);
+            self.stage = Stage::AwaitContinue(timer);
+        }
+        self
+    }
+
+    /// The upstream wants the body.
+    pub(super) fn go_on(&mut self) {
+        if matches!(self.stage, Stage::AwaitContinue(_)) {
+            self.stage = Stage::SendBody;
+        }
+    }
+
+    /// Whether the whole request was handed over.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// Bytes handed over so far, framing included: it grows while there is progress.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The body, if it is as complete as it was given.
+    pub(super) fn take_body(&mut self) -> Option<RequestBody> {
+        if self.touched {
+            return None;
+        }
+        Some(
+            self.body
+                .take()
+                .map_or(RequestBody::None, RequestBody::Stream),
+        )
+    }
+
+    /// Sends what there is. Ready when all is sent or the upstream takes no more; an error is the body's.
+    pub(super) fn poll(
+        &mut self,
+        stream: &mut Stream,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            let step = match &self.stage {
+                Stage::Done | Stage::Broken => return Poll::Ready(Ok(())),
+                Stage::AwaitContinue(timer) => {
+                    if timer.poll_expired(cx).is_ready() {
+                        self.stage = Stage::SendBody;
+                        continue;
+                    }
+                    match ready!(self.poll_framing(stream, cx)) {
+                        Ok(()) => match ready!(stream.poll_flush(cx)) {
+                            Ok(()) => return Poll::Pending,
+                            Err(error) => Err(error),
+                        },
+                        Err(error) => Err(error),
+                    }
+                }
+                Stage::SendBody => ready!(self.poll_body(stream, worker, cx))?,
+                Stage::SendRest => {
+                    let sent = ready!(self.poll_framing(stream, cx));
+                    worker.buffers.give_back(std::mem::take(&mut self.framing));
+                    self.framing_sent = 0;
+                    sent.map(|()| self.stage = Stage::Flush)
+                }
+                Stage::Flush => ready!(stream.poll_flush(cx)).map(|()| self.stage = Stage::Done),
+            };
+            if step.is_err() {
+                self.stage = Stage::Broken;
+            }
+        }
+    }
+
+    /// Sends all framing there is.
+    fn poll_framing(&mut self, stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.framing_sent < self.framing.len() {
+            let slice = IoSlice::new(&self.framing[self.framing_sent..]);
+            let count = ready!(stream.poll_write(cx, &[slice]))?;
+            self.framing_sent += at_least_one(count)?;
+            self.sent += count as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends one round: framing and as much content as is at hand, in one write. The outer error is the body's,
+    /// the inner one the upstream's.
+    fn poll_body(
+        &mut self,
+        stream: &mut Stream,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<io::Result<()>, Failure>> {
+        if self.framing_sent == self.framing.len() {
+            // The head's buffer is not held as long as the body lasts.
+            worker.buffers.give_back(std::mem::take(&mut self.framing));
+            self.framing_sent = 0;
+        }
+        let body = self
+            .body
+            .as_mut()
+            .expect("the body is there until its end was seen");
+        let content: &[u8] = match body.poll_data(cx) {
+            Poll::Ready(content) => content?,
+            Poll::Pending if self.framing_sent < self.framing.len() => {
+                return self.poll_framing(stream, cx).map(Ok);
+            }
+            Poll::Pending => {
+                // TLS may hold back what was written last.
+                return match stream.poll_flush(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Ok(Err(error))),
+                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                };
+            }
+        };
+        if content.is_empty() {
+            self.end_body();
+            return Poll::Ready(Ok(Ok(())));
+        }
+        if self.announced == 0 {
+            self.announced = content.len();
+            if self.chunks == Chunks::Chunked {
+                h1::encode_chunk_head(content.len(), &mut self.framing);
+            }
+        }
+        let content = &content[..content.len().min(self.announced)];
+        let is_chunk_end = self.chunks == Chunks::Chunked && content.len() == self.announced;
+        let end = if is_chunk_end { h1::CHUNK_END } else { &[] };
+        let framing = &self.framing[self.framing_sent..];
+        let parts = [framing.len(), content.len(), end.len()];
+        let written = ready!(write_parts(stream, cx, framing, content, end));
+        Poll::Ready(Ok(written
+            .and_then(at_least_one)
+            .map(|count| self.note(count, parts, end))))
+    }
+
+    /// Notes that `count` bytes of the parts framing, content and chunk end were taken.
+    fn note(&mut self, count: usize, parts: [usize; 3], end: &[u8]) {
+        self.sent += count as u64;
+        self.framing_sent += count.min(parts[0]);
+        let content_sent = count.saturating_sub(parts[0]).min(parts[1]);
+        if content_sent == 0 {
+            return;
+        }
+        self.touched = true;
+        self.announced -= content_sent;
+        if let Some(body) = &mut self.body {
+            body.consume(content_sent);
+        }
+        if content_sent == parts[1] {
+            // What was not taken of the chunk's end goes before the next chunk.
+            let end_sent = count - parts[0] - parts[1];
+            self.framing.clear();
+            self.framing_sent = 0;
+            self.framing.extend_from_slice(&end[end_sent..]);
+        }
+    }
+
+    /// The body has ended: what is left is the last chunk, with trailer fields if the client sent some.
+    fn end_body(&mut self) {
+        let body = self.body.take();
+        self.stage = Stage::SendRest;
+        if self.chunks == Chunks::Plain {
+            return;
+        }
+        match body.and_then(|mut body| body.trailers()) {
+            Some(trailers) => h1::encode_last_chunk_with_trailers(&trailers, &mut self.framing),
+            None => self.framing.extend_from_slice(h1::LAST_CHUNK),
+        }
+    }
+}
+
+fn write_parts(
+    stream: &mut Stream,
+    cx: &mut Context<'_>,
+    framing: &[u8],
+    content: &[u8],
+    end: &[u8],
+) -> Poll<io::Result<usize>> {
+    let parts = [
+        IoSlice::new(framing),
+        IoSlice::new(content),
+        IoSlice::new(end),
+    ];
+    let first = usize::from(framing.is_empty());
+    let last = if end.is_empty() { 2 } else { 3 };
+    stream.poll_write(cx, &parts[first..last])
+}
+
+fn at_least_one(count: usize) -> io::Result<usize> {
+    if count == 0 {
+        Err(io::ErrorKind::WriteZero.into())
+    } else {
+        Ok(count)
+    }
+}
