@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sluice_message::Fields;
 
 use crate::failure::Failure;
 use crate::stream::Stream;
+use crate::upstream::Lease;
 
 /// The body of an answer.
 pub enum Body {
@@ -84,6 +86,10 @@ pub struct Tunnel {
     pub stream: Stream,
     /// What was already received from it after its head.
     pub received: Vec<u8>,
+    /// The longest it may last, if there is a limit.
+    pub lifetime: Option<Duration>,
+    /// Counts it as a request in progress as long as it lasts.
+    pub lease: Option<Lease>,
 }
 
 /// Bytes that arrive over time, read without copying: `poll_data` shows what is there, `consume` takes it.
