@@ -4,8 +4,10 @@
 pub mod body;
 pub mod buffers;
 pub mod clock;
+mod connection;
 pub mod failure;
 pub mod limits;
+pub mod listener;
 pub mod service;
 pub mod stream;
 pub mod sys;
@@ -14,9 +16,12 @@ pub mod tls;
 pub mod tunnel;
 pub mod upstream;
 pub mod worker;
+pub mod workers;
 
 pub use body::{Body, BodyStream, FileSlice, RequestBody};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use service::{Answer, Completion, Ending, Exchange, Service, Settings};
 pub use stream::Stream;
-pub use worker::Worker;
+pub use listener::ListenAddr;
+pub use worker::{ConnectionLimit, Worker};
+pub use workers::{BindError, Listen, Workers};

@@ -26,6 +26,8 @@ struct Slot {
 enum State {
     Unset,
     Until(Moment),
+    /// As `Until`, and what waits is worth less than a new connection.
+    IdleUntil(Moment),
     Expired,
 }
 
@@ -39,8 +41,37 @@ impl Timers {
     /// Marks what is due at `now` and wakes whoever waits for it.
     pub fn sweep(&self, now: Moment) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
-            let due = matches!(slot.state, State::Until(deadline) if deadline <= now);
+            let due = matches!(slot.state, State::Until(at) | State::IdleUntil(at) if at <= now);
             if due {
+                slot.state = State::Expired;
+                if let Some(waker) = &slot.waker {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+    }
+}
+
+impl Timers {
+    /// Lets the idle timeout that is due first act now, to make room; tells whether there was one.
+    pub fn expire_oldest_idle(&self) -> bool {
+        let mut slots = self.slots.borrow_mut();
+        let idle = slots.iter_mut().filter_map(|(_, slot)| match slot.state {
+            State::IdleUntil(at) => Some((at, slot)),
+            State::Unset | State::Until(_) | State::Expired => None,
+        });
+        let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else { return false };
+        oldest.state = State::Expired;
+        if let Some(waker) = &oldest.waker {
+            waker.wake_by_ref();
+        }
+        true
+    }
+
+    /// Lets all idle timeouts act now.
+    pub fn expire_all_idle(&self) {
+        for (_, slot) in self.slots.borrow_mut().iter_mut() {
+            if matches!(slot.state, State::IdleUntil(_)) {
                 slot.state = State::Expired;
                 if let Some(waker) = &slot.waker {
                     waker.wake_by_ref();
@@ -60,6 +91,17 @@ impl Timer {
     /// Acts `after` the coarse time of `clock`, at the next sweep then. Replaces what was set before.
     pub fn set(&self, clock: &Clock, after: Duration) {
         self.timers.slots.borrow_mut()[self.key].state = State::Until(clock.coarse() + after);
+    }
+
+    /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed.
+    pub fn set_idle(&self, clock: &Clock, after: Duration) {
+        self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(clock.coarse() + after);
+    }
+
+    /// Whether it is set and has not acted.
+    pub fn is_set(&self) -> bool {
+        let state = self.timers.slots.borrow()[self.key].state;
+        matches!(state, State::Until(_) | State::IdleUntil(_))
     }
 
     /// Does not act any more.

@@ -4,10 +4,14 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
 
@@ -16,6 +20,8 @@ use crate::upstream;
 pub struct Worker {
     /// Its number, from 0.
     pub index: usize,
+    /// How many workers there are.
+    pub count: usize,
     /// Its time.
     pub clock: Clock,
     /// Its timeouts.
@@ -24,14 +30,34 @@ pub struct Worker {
     pub buffers: Buffers,
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
-    /// Client connections open now.
-    pub connections: Cell<usize>,
+    /// What it has counted.
+    pub counters: Counters,
     /// Whether the process is ending: connections close after the request they serve.
     pub draining: Cell<bool>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 
+/// Counts of one worker since its start.
+#[derive(Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub accepted: Cell<u64>,
+    /// Connections open now.
+    pub open: Cell<u64>,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: Cell<u64>,
+    /// Requests whose handler panicked.
+    pub panics: Cell<u64>,
+    /// Times that accepting had to wait because a limit was reached.
+    pub accept_pauses: Cell<u64>,
+}
+
 impl Worker {
+    /// Worker `index` of `count`.
+    pub fn new(index: usize, count: usize) -> Rc<Self> {
+        Rc::new(Worker { index, count, ..Worker::default() })
+    }
+
     /// The worker's own instance of `T`, made at first use: what the floor above keeps per worker, such as
     /// opened files. It outlives configurations.
     pub fn local<T: Default + 'static>(&self) -> Rc<T> {
@@ -43,4 +69,76 @@ impl Worker {
         });
         any.downcast().expect("an entry is stored under its own type")
     }
+}
+
+/// The limit on client connections, which all workers share.
+#[derive(Debug)]
+pub struct ConnectionLimit {
+    open: AtomicUsize,
+    max: usize,
+}
+
+impl ConnectionLimit {
+    /// At most `max` connections at once.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(ConnectionLimit { open: AtomicUsize::new(0), max })
+    }
+
+    /// The limit that `files` open files allow: each client may need a second file for its upstream or for what
+    /// it is sent, and [`crate::limits::FILES_RESERVED`] stay free.
+    pub fn for_open_files(files: u64) -> usize {
+        usize::try_from(files.saturating_sub(crate::limits::FILES_RESERVED) / 2)
+            .unwrap_or(usize::MAX)
+            .max(8)
+    }
+
+    /// Counts one connection in, if there is room.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
+        if self.open.fetch_add(1, Ordering::Relaxed) < self.max {
+            return Some(Entered(self.clone()));
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection that was counted in; dropping it counts it out.
+pub(crate) struct Entered(Arc<ConnectionLimit>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the connections of a worker share for one kind of service.
+pub(crate) struct Shared<S: Service> {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) limit: Arc<ConnectionLimit>,
+    pub(crate) exchanges: RefCell<Vec<Box<Exchange<S::Context>>>>,
+}
+
+impl<S: Service> Shared<S> {
+    /// Keeps a used exchange for the next request.
+    pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
+        let mut kept = self.exchanges.borrow_mut();
+        if kept.len() < crate::limits::BUFFERS_KEPT_MAX {
+            x.req.clear();
+            x.res.clear();
+            if x.inline.capacity() > crate::limits::READ_BUFFER_BYTES {
+                x.inline = Vec::new();
+            }
+            kept.push(x);
+        }
+    }
+}
+
+/// The open files this process may have.
+pub fn open_files_max() -> io::Result<u64> {
+    crate::sys::limits::open_files()
 }

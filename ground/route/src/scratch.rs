@@ -133,6 +133,11 @@ impl Scratch {
         *self.env.borrow_mut() = Some(env);
     }
 
+    /// Whether [`Scratch::set_env`] was called.
+    pub fn has_env(&self) -> bool {
+        self.env.borrow().is_some()
+    }
+
     /// What [`Scratch::set_env`] was given, if it is a `T`.
     pub fn env<T: 'static>(&self) -> Option<Rc<T>> {
         self.env.borrow().clone()?.downcast().ok()

@@ -1,1 +1,152 @@
-//! From the model to a running server: everything is opened, bound and loaded, or nothing is changed.
+//! From the model to a running server: everything is opened, bound and loaded, or nothing is changed. What each
+//! handler needs is left to its own file.
+
+mod matchers;
+mod routes;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use sluice_model as model;
+use sluice_route::Template;
+
+use crate::pipeline::{List, Program};
+
+/// Why a configuration cannot run. The message stands alone and names the thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Where in the configuration, as Caddy's JSON path: `apps.http.servers.srv0.routes[2].handle[0]`.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do instead; empty where that is plain.
+    pub help: String,
+}
+
+impl Refusal {
+    /// A refusal whose place is filled in by the [`Builder`].
+    pub fn new(message: impl Into<String>) -> Self {
+        Refusal { place: String::new(), message: message.into(), help: String::new() }
+    }
+
+    /// A setting that is known but not built yet.
+    pub fn not_yet(what: &str, instead: &str) -> Self {
+        Refusal::new(format!("{what} is known but not supported yet")).with_help(instead)
+    }
+
+    /// Adds what to do instead.
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        if !self.place.is_empty() {
+            write!(f, " (at {})", self.place)?;
+        }
+        if !self.help.is_empty() {
+            write!(f, "; {}", self.help)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Builds the routes of one server, collecting all refusals.
+pub struct Builder<'m> {
+    /// The server that is being built.
+    pub server: &'m model::Server,
+    /// Paths of configuration files, which file servers hide.
+    pub config_files: &'m [String],
+    lists: Vec<List>,
+    groups: HashMap<&'m str, u32>,
+    named: HashMap<&'m str, usize>,
+    /// Where in the configuration we are.
+    place: String,
+    refusals: Vec<Refusal>,
+}
+
+impl<'m> Builder<'m> {
+    /// Builds the routes of `server`, found at `place` of the configuration.
+    pub fn program(
+        server: &'m model::Server,
+        place: &str,
+        config_files: &'m [String],
+    ) -> Result<Program, Vec<Refusal>> {
+        let mut builder = Builder {
+            server,
+            config_files,
+            lists: vec![List::default()],
+            groups: HashMap::new(),
+            named: HashMap::new(),
+            place: place.to_owned(),
+            refusals: Vec::new(),
+        };
+        // Named routes get their numbers first: they may call each other.
+        for name in server.named_routes.keys() {
+            builder.named.insert(name, builder.lists.len());
+            builder.lists.push(List::default());
+        }
+        builder.within(".routes", |b| b.lists[0] = b.list(&server.routes));
+        for (name, route) in &server.named_routes {
+            let number = builder.named[name.as_str()];
+            builder.within(&format!(".named_routes.{name}"), |b| {
+                b.lists[number] = b.list(std::slice::from_ref(route));
+            });
+        }
+        let errors = server.errors.as_ref().map(|errors| {
+            builder.within(".errors.routes", |b| b.add_list(&errors.routes))
+        });
+        if builder.refusals.is_empty() {
+            Ok(Program { lists: builder.lists, errors })
+        } else {
+            Err(builder.refusals)
+        }
+    }
+
+    /// Builds a list of routes and gives its number.
+    pub fn add_list(&mut self, routes: &'m [model::Route]) -> usize {
+        let number = self.lists.len();
+        self.lists.push(List::default());
+        self.lists[number] = self.list(routes);
+        number
+    }
+
+    /// The number of the route called `name`.
+    pub fn named_route(&self, name: &str) -> Option<usize> {
+        self.named.get(name).copied()
+    }
+
+    /// Parses a text with placeholders.
+    pub fn template(&self, text: &str) -> Result<Template, Refusal> {
+        Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
+    }
+
+    /// Notes a refusal at the place where the builder is.
+    pub fn refuse(&mut self, mut refusal: Refusal) {
+        if refusal.place.is_empty() {
+            refusal.place = self.place.clone();
+        }
+        self.refusals.push(refusal);
+    }
+
+    fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.place.len();
+        self.place.push_str(step);
+        let done = f(self);
+        self.place.truncate(before);
+        done
+    }
+
+    fn group(&mut self, name: &'m str) -> Option<u32> {
+        if name.is_empty() {
+            return None;
+        }
+        let next = self.groups.len() as u32;
+        Some(*self.groups.entry(name).or_insert(next))
+    }
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sluice_message::Status;
 
 use crate::handler::Filter;
-use crate::pipeline::Frame;
+use crate::pipeline::{Frame, Scope};
+use sluice_route::Scratch;
 
 /// A request on its way through this server.
 pub type Exchange = sluice_net::Exchange<Context>;
@@ -15,20 +16,59 @@ pub type Exchange = sluice_net::Exchange<Context>;
 pub struct Context {
     /// Where the walk is; the innermost list of routes last.
     pub frames: Vec<Frame>,
+    /// Lists with routes for errors that were entered, innermost last.
+    pub scopes: Vec<Scope>,
+    /// Groups of routes of which one was taken.
+    pub groups: Groups,
     /// What changes the answer, applied last to first.
     pub filters: Vec<Arc<dyn Filter>>,
     /// Variables (`vars`, `map`, `root`), by name.
     pub vars: Vars,
-    /// Captures of regular expressions and of the `file` matcher, by placeholder name.
-    pub captures: Vars,
+    /// Captures of regular expressions.
+    pub scratch: Scratch,
+    /// The client's address as trusted proxies name it; `None` until asked for, or where the peer is meant.
+    pub client_ip: Option<std::net::IpAddr>,
+    /// Whether the peer is a trusted proxy.
+    pub from_trusted_proxy: bool,
     /// What `{http.error.*}` shows, once a handler failed.
     pub error: Option<ErrorInfo>,
-    /// Method and target before the first rewrite, where there was one.
-    pub original: Option<Box<Original>>,
+    /// The method before it was rewritten; `None` while it was not.
+    pub original_method: Option<sluice_message::Method>,
+    /// Placeholders that `map` set, by their names.
+    pub mapped: Vars,
     /// What reverse proxying tells to logs and placeholders (`{http.reverse_proxy.*}`).
     pub upstream: UpstreamInfo,
+    /// What `{http.request.uuid}` shows; 0 until it is asked for.
+    pub uuid: std::cell::Cell<u128>,
     /// What the access log is told.
     pub log: LogInfo,
+}
+
+/// A set of small numbers.
+#[derive(Default)]
+pub struct Groups {
+    words: Vec<u64>,
+}
+
+impl Groups {
+    /// Whether `group` is in it.
+    pub fn contains(&self, group: u32) -> bool {
+        self.words.get(group as usize / 64).is_some_and(|word| word & (1 << (group % 64)) != 0)
+    }
+
+    /// Adds `group`.
+    pub fn insert(&mut self, group: u32) {
+        let at = group as usize / 64;
+        if self.words.len() <= at {
+            self.words.resize(at + 1, 0);
+        }
+        self.words[at] |= 1 << (group % 64);
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.words.clear();
+    }
 }
 
 /// Small named values. Few enough per request that looking through them beats hashing.
@@ -82,15 +122,6 @@ pub struct ErrorInfo {
     pub id: String,
 }
 
-/// A request line before it was rewritten.
-#[derive(Debug, Default)]
-pub struct Original {
-    /// The method.
-    pub method: sluice_message::Method,
-    /// Path and query.
-    pub uri: sluice_message::Uri,
-}
-
 /// What is known of the upstream of a request.
 #[derive(Debug, Default)]
 pub struct UpstreamInfo {
@@ -125,9 +156,15 @@ impl Context {
         self.frames.clear();
         self.filters.clear();
         self.vars.clear();
-        self.captures.clear();
+        self.scopes.clear();
+        self.groups.clear();
+        self.scratch.clear();
+        self.uuid.set(0);
+        self.client_ip = None;
+        self.from_trusted_proxy = false;
         self.error = None;
-        self.original = None;
+        self.original_method = None;
+        self.mapped.clear();
         self.upstream.address.clear();
         self.upstream.attempts = 0;
         self.upstream.latency = None;

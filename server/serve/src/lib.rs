@@ -2,15 +2,24 @@
 //! Sockets are left to `sluice-net`, choosing to `sluice-route`, the language to `config/`.
 
 pub mod build;
+pub mod client_ip;
 pub mod context;
 pub mod failure;
 pub mod filters;
 pub mod handler;
 pub mod handlers;
+mod https;
 pub mod limits;
+mod listen;
 pub mod log;
 pub mod pipeline;
+pub mod process;
+pub mod random;
 pub mod record;
+mod settings;
+pub mod site;
+pub mod status;
+pub mod text;
 pub mod values;
 
 pub use context::{Context, Exchange};

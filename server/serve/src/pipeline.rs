@@ -1,10 +1,232 @@
-//! The walk of a request through the routes of its server.
+//! The walk of a request through the routes of its server. What each handler does is left to the handlers; here
+//! is only the order: which route is next, what a group or a terminal route skips, and where errors go.
+
+use sluice_message::Status;
+use sluice_net::{Answer, Body, FailureKind, Side};
+use sluice_route::{MatcherSets, RouteIndex};
+
+use crate::context::{ErrorInfo, Exchange};
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::limits::FRAMES_MAX;
+use crate::values;
+
+/// All lists of routes of one server, by number. The first is where requests begin.
+pub struct Program {
+    pub(crate) lists: Vec<List>,
+    /// The list that handles errors nothing else handled.
+    pub(crate) errors: Option<usize>,
+}
+
+/// Routes that are tried in order.
+#[derive(Default)]
+pub struct List {
+    pub(crate) routes: Vec<Route>,
+    /// Which routes can match a host and path at all; skips the others at no cost.
+    pub(crate) index: RouteIndex,
+    /// The list that handles errors from here.
+    pub(crate) errors: Option<usize>,
+}
+
+/// Handlers and when they run.
+pub struct Route {
+    pub(crate) matchers: MatcherSets,
+    pub(crate) handlers: Vec<Box<dyn Handler>>,
+    /// Of the routes with one number only the first that matches runs.
+    pub(crate) group: Option<u32>,
+    pub(crate) terminal: bool,
+}
 
 /// A place in a list of routes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The number of the list.
-    pub list: usize,
-    /// The next route in it.
-    pub next: usize,
+    list: usize,
+    /// The route whose handlers run, or the first that was not looked at.
+    route: usize,
+    /// The next handler of that route; `None` while the route is still to be chosen.
+    handler: Option<usize>,
+}
+
+impl Frame {
+    fn at(list: usize) -> Self {
+        Frame { list, route: 0, handler: None }
+    }
+}
+
+/// A list with routes for errors that was entered, and where to go on after those.
+#[derive(Debug)]
+pub struct Scope {
+    errors: usize,
+    outer: Vec<Frame>,
+}
+
+impl Program {
+    /// Starts the walk.
+    pub fn start<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
+        x.context.frames.push(Frame::at(0));
+        self.walk(x)
+    }
+
+    /// Goes on with what a handler decided after waiting.
+    pub fn go_on<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+        match self.apply(x, step) {
+            Some(Applied::Answer(body)) => Answer::Ready(body),
+            Some(Applied::Later(handler)) => Answer::Later(handler.wait(x)),
+            None => self.walk(x),
+        }
+    }
+
+    fn walk<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
+        loop {
+            let applied = match self.next_handler(x) {
+                Ok(Some(handler)) => match handler.serve(x) {
+                    Step::Later => Some(Applied::Later(handler)),
+                    step => self.apply(x, step),
+                },
+                Ok(None) => Some(Applied::Answer(self.fall_through(x))),
+                Err(fault) => self.fail(x, fault).map(Applied::Answer),
+            };
+            match applied {
+                None => {}
+                Some(Applied::Answer(body)) => return Answer::Ready(body),
+                Some(Applied::Later(handler)) => return Answer::Later(handler.wait(x)),
+            }
+        }
+    }
+
+    fn apply<'a>(&'a self, x: &mut Exchange, step: Step) -> Option<Applied<'a>> {
+        match step {
+            Step::Next => None,
+            Step::Done(body) => Some(Applied::Answer(finish(x, body))),
+            Step::Fail(fault) => self.fail(x, fault).map(Applied::Answer),
+            Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
+                let fault = Fault::new(Status::LOOP_DETECTED, "routes call each other without end");
+                self.fail(x, fault).map(Applied::Answer)
+            }
+            Step::Enter(list) => {
+                self.enter(x, list);
+                None
+            }
+            // Only reached after waiting: the same handler waits on.
+            Step::Later => self.current_handler(x).map(Applied::Later),
+        }
+    }
+
+    fn enter(&self, x: &mut Exchange, list: usize) {
+        if let Some(errors) = self.lists[list].errors {
+            x.context.scopes.push(Scope { errors, outer: x.context.frames.clone() });
+        }
+        x.context.frames.push(Frame::at(list));
+    }
+
+    /// The handler that gave the last step.
+    fn current_handler(&self, x: &Exchange) -> Option<&dyn Handler> {
+        let frame = x.context.frames.last()?;
+        let route = self.lists[frame.list].routes.get(frame.route)?;
+        Some(&**route.handlers.get(frame.handler?.checked_sub(1)?)?)
+    }
+
+    /// The handler that is next on the walk, `None` at its end.
+    fn next_handler(&self, x: &mut Exchange) -> Result<Option<&dyn Handler>, Fault> {
+        loop {
+            let Some(frame) = x.context.frames.last_mut() else { return Ok(None) };
+            let list = &self.lists[frame.list];
+            if let Some(handler) = frame.handler {
+                let route = &list.routes[frame.route];
+                if let Some(found) = route.handlers.get(handler) {
+                    frame.handler = Some(handler + 1);
+                    return Ok(Some(&**found));
+                }
+                if route.terminal {
+                    // A terminal route ends the walk, also that through the lists around it.
+                    x.context.frames.clear();
+                    return Ok(None);
+                }
+                *frame = Frame { list: frame.list, route: frame.route + 1, handler: None };
+            }
+            let from = *frame;
+            let chosen = self.choose(x, list, from.route)?;
+            x.context.frames.pop();
+            if let Some(route) = chosen {
+                x.context.frames.push(Frame { list: from.list, route, handler: Some(0) });
+            }
+        }
+    }
+
+    /// The first route from `from` on that matches.
+    fn choose(
+        &self,
+        x: &mut Exchange,
+        list: &List,
+        mut from: usize,
+    ) -> Result<Option<usize>, Fault> {
+        loop {
+            let found = list.index.candidate(&x.req.host, x.req.uri.path(), from);
+            let Some(index) = found else { return Ok(None) };
+            let route = &list.routes[index];
+            let taken = route.group.is_some_and(|group| x.context.groups.contains(group));
+            if !taken && values::matches(&route.matchers, x)? {
+                if let Some(group) = route.group {
+                    x.context.groups.insert(group);
+                }
+                return Ok(Some(index));
+            }
+            from = index + 1;
+        }
+    }
+
+    /// The answer where no handler gave one: empty, with the status of the error if one is being handled.
+    fn fall_through(&self, x: &mut Exchange) -> Body {
+        if let Some(error) = &x.context.error {
+            x.res.status = error.status;
+        }
+        finish(x, Body::Empty)
+    }
+
+    /// Sends the walk to the routes for errors; where there are none gives the plain answer.
+    fn fail(&self, x: &mut Exchange, fault: Fault) -> Option<Body> {
+        let gone = fault.failure.as_ref().is_some_and(|failure| {
+            failure.side == Side::Client && failure.kind == FailureKind::Closed
+        });
+        x.context.log.error = Some(fault.message.to_string());
+        x.res.status = fault.status;
+        let handled_before = x.context.error.is_some();
+        x.context.error = Some(ErrorInfo {
+            status: fault.status,
+            message: fault.message.into_owned(),
+            id: values::error_id(x),
+        });
+        // Filters belong to answers of the handlers that were left behind.
+        x.context.filters.clear();
+        if gone {
+            return Some(Body::Abort);
+        }
+        if let Some(scope) = x.context.scopes.pop() {
+            x.context.frames = scope.outer;
+            x.context.frames.push(Frame::at(scope.errors));
+            return None;
+        }
+        match self.errors {
+            Some(errors) if !handled_before => {
+                x.context.frames.clear();
+                x.context.frames.push(Frame::at(errors));
+                x.context.groups.clear();
+                None
+            }
+            Some(_) | None => Some(finish(x, Body::Empty)),
+        }
+    }
+}
+
+enum Applied<'a> {
+    Answer(Body),
+    Later(&'a dyn Handler),
+}
+
+/// Lets the filters change an answer, the last one added first.
+fn finish(x: &mut Exchange, mut body: Body) -> Body {
+    while let Some(filter) = x.context.filters.pop() {
+        body = filter.apply(x, body);
+    }
+    body
 }

@@ -1,1 +1,292 @@
-//! The values of placeholders for a request.
+//! The values of placeholders for a request: those that follow from the head come from `sluice-route`, and here
+//! are the ones that need the rest of the exchange, the clock or the system.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use sluice_message::{ConnInfo, Remote, Status};
+use sluice_net::clock;
+use sluice_route::placeholder::{ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, Unknown};
+use sluice_route::{Found, Input, Key, MatcherSets, RequestValues, Template, Values};
+
+use crate::context::{Exchange, Vars};
+use crate::failure::Fault;
+
+/// The values of placeholders at this point of an exchange.
+pub struct At<'a>(pub &'a Exchange);
+
+/// Whether the request meets one of the sets of conditions. A condition may fail the request instead.
+pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
+    let values = At(x);
+    let input = Input {
+        head: &x.req,
+        conn: &x.conn,
+        client_ip: x.context.client_ip,
+        values: &values,
+        scratch: &x.context.scratch,
+    };
+    matchers.matches(&input).map_err(|refusal| Fault::new(refusal.status, "a matcher refused"))
+}
+
+/// Expands a template for an exchange; unknown placeholders vanish.
+pub fn expand(template: &Template, x: &Exchange, out: &mut Vec<u8>) {
+    match template.literal() {
+        Some(text) => out.extend_from_slice(text),
+        None => template.expand(&At(x), Unknown::Empty, out),
+    }
+}
+
+/// As [`expand`], for texts that are few per request.
+pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
+    let mut out = Vec::new();
+    expand(template, x, &mut out);
+    out
+}
+
+/// The address of the client, as trusted proxies name it.
+pub fn client_ip(x: &Exchange) -> Option<IpAddr> {
+    x.context.client_ip.or_else(|| remote_ip(&x.conn))
+}
+
+/// The address of the peer.
+pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
+    match conn.remote {
+        Remote::Ip(addr) => Some(addr.ip()),
+        Remote::Unix => None,
+    }
+}
+
+/// Nine characters that tell errors apart, in the log and in answers.
+pub fn error_id(x: &Exchange) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let seed = clock::now().since_start().as_nanos() as u64 ^ std::ptr::from_ref(x) as u64;
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let letter = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        LETTERS[(state % 32) as usize] as char
+    };
+    (0..9).map(letter).collect()
+}
+
+impl Values for At<'_> {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        let x = self.0;
+        match key {
+            Key::Var(name) if &**name != "client_ip" => known(x.context.vars.find(name), out),
+            Key::Other(name) => maybe(x.context.mapped.find(name), out),
+            Key::Error(key) => self.error(*key, out),
+            Key::File(key) => self.file(*key, out),
+            Key::Proxy(key) => self.proxy(key, out),
+            Key::ResponseHeader(key) => self.response_header(key, out),
+            Key::User(field) if &**field == "id" => {
+                maybe(x.context.log.user.as_deref().map(str::as_bytes), out)
+            }
+            Key::Env(name) => {
+                if let Some(value) = std::env::var_os(&**name) {
+                    out.extend_from_slice(value.as_encoded_bytes());
+                }
+                Found::Known
+            }
+            Key::System(key) => system(*key, out),
+            Key::Time(key) => self.time(*key, out),
+            Key::FileText(path) => file_text(path, out),
+            Key::Duration => self.duration(out),
+            Key::DurationMs => push(out, self.elapsed().as_secs_f64() * 1e3),
+            Key::Uuid => self.uuid(out),
+            Key::ShuttingDown => push(out, x.worker.draining.get()),
+            _ => self.of_request().value(key, out),
+        }
+    }
+}
+
+impl At<'_> {
+    fn of_request(&self) -> RequestValues<'_> {
+        RequestValues {
+            head: &self.0.req,
+            conn: &self.0.conn,
+            client_ip: self.0.context.client_ip,
+            original_method: self.0.context.original_method.as_ref(),
+            scratch: &self.0.context.scratch,
+        }
+    }
+
+    fn elapsed(&self) -> std::time::Duration {
+        clock::now().since(self.0.started)
+    }
+
+    fn duration(&self, out: &mut Vec<u8>) -> Found {
+        push(out, format_args!("{:?}", self.elapsed()))
+    }
+
+    fn error(&self, key: ErrorKey, out: &mut Vec<u8>) -> Found {
+        let Some(error) = &self.0.context.error else { return Found::Unknown };
+        match key {
+            ErrorKey::StatusCode => push(out, error.status.code()),
+            ErrorKey::StatusText => push(out, error.status.reason()),
+            ErrorKey::Message => push(out, &error.message),
+            ErrorKey::Whole => push(out, format_args!("HTTP {}: {}", error.status.code(), error.message)),
+            ErrorKey::Id => push(out, &error.id),
+            ErrorKey::Trace => Found::Known,
+        }
+    }
+
+    fn file(&self, key: FileKey, out: &mut Vec<u8>) -> Found {
+        self.0.context.scratch.file_value(key, out)
+    }
+
+    fn response_header(&self, key: &HeaderKey, out: &mut Vec<u8>) -> Found {
+        let mut first = true;
+        for value in self.0.res.fields.find(key.name().as_bytes()) {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
+            }
+            out.extend_from_slice(value);
+        }
+        Found::Known
+    }
+
+    fn proxy(&self, key: &ProxyKey, out: &mut Vec<u8>) -> Found {
+        let upstream = &self.0.context.upstream;
+        if upstream.address.is_empty() {
+            return Found::Unknown;
+        }
+        let address = upstream.address.as_str();
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        let status = upstream.status.map(Status::code);
+        match key {
+            ProxyKey::UpstreamAddress | ProxyKey::UpstreamHostPort => push(out, address),
+            ProxyKey::UpstreamHost => push(out, host),
+            ProxyKey::UpstreamPort => push(out, port),
+            ProxyKey::UpstreamLatency => {
+                push(out, format_args!("{:?}", upstream.latency.unwrap_or_default()))
+            }
+            ProxyKey::UpstreamLatencyMs => {
+                push(out, upstream.latency.unwrap_or_default().as_secs_f64() * 1e3)
+            }
+            ProxyKey::Retries => push(out, upstream.attempts.saturating_sub(1)),
+            ProxyKey::StatusCode => status.map_or(Found::Unknown, |code| push(out, code)),
+            ProxyKey::StatusText => {
+                upstream.status.map_or(Found::Unknown, |status| push(out, status.reason()))
+            }
+            ProxyKey::Header(name) => self.response_header(name, out),
+            ProxyKey::UpstreamRequests
+            | ProxyKey::UpstreamMaxRequests
+            | ProxyKey::UpstreamFails
+            | ProxyKey::UpstreamDuration
+            | ProxyKey::UpstreamDurationMs
+            | ProxyKey::Duration
+            | ProxyKey::DurationMs
+            | ProxyKey::TransportError
+            | ProxyKey::ActiveTarget => Found::Unknown,
+        }
+    }
+
+    fn time(&self, key: TimeKey, out: &mut Vec<u8>) -> Found {
+        let seconds = self.0.worker.clock.unix_seconds();
+        let (year, month, day) = sluice_message::date::civil(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        match key {
+            TimeKey::Http => push(out, String::from_utf8_lossy(&self.0.worker.clock.date())),
+            TimeKey::Year => push(out, year),
+            TimeKey::Unix => push(out, seconds),
+            TimeKey::UnixMs => {
+                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                push(out, now.unwrap_or_default().as_millis())
+            }
+            TimeKey::Now => push(
+                out,
+                format_args!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"),
+            ),
+            TimeKey::CommonLog => {
+                let date = self.0.worker.clock.date();
+                let name = String::from_utf8_lossy(&date[8..11]).into_owned();
+                push(
+                    out,
+                    format_args!("{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"),
+                )
+            }
+        }
+    }
+
+    /// A random identifier (RFC 9562, version 4) that stays the same for one request.
+    fn uuid(&self, out: &mut Vec<u8>) -> Found {
+        let mut uuid = self.0.context.uuid.get();
+        if uuid == 0 {
+            uuid = crate::random::bits();
+            uuid = uuid & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
+            self.0.context.uuid.set(uuid);
+        }
+        let hex = format!("{uuid:032x}");
+        push(
+            out,
+            format_args!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]),
+        )
+    }
+}
+
+/// The value of `vars` called `name`, for handlers.
+pub fn var<'a>(vars: &'a Vars, name: &str) -> &'a [u8] {
+    vars.find(name).unwrap_or_default()
+}
+
+fn known(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
+    out.extend_from_slice(value.unwrap_or_default());
+    Found::Known
+}
+
+fn maybe(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
+    match value {
+        Some(value) => known(Some(value), out),
+        None => Found::Unknown,
+    }
+}
+
+fn push(out: &mut Vec<u8>, value: impl std::fmt::Display) -> Found {
+    write!(out, "{value}").expect("writing to memory does not fail");
+    Found::Known
+}
+
+fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
+    match key {
+        SystemKey::Hostname => {
+            static NAME: OnceLock<String> = OnceLock::new();
+            let read = || {
+                let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                text.trim_end().to_owned()
+            };
+            push(out, NAME.get_or_init(read))
+        }
+        SystemKey::Slash => push(out, std::path::MAIN_SEPARATOR),
+        SystemKey::Os => push(out, std::env::consts::OS),
+        SystemKey::Arch => match std::env::consts::ARCH {
+            // The names that Go gave these, which configurations expect.
+            "x86_64" => push(out, "amd64"),
+            "aarch64" => push(out, "arm64"),
+            other => push(out, other),
+        },
+        SystemKey::WorkingDir => match std::env::current_dir() {
+            Ok(dir) => push(out, dir.display()),
+            Err(_) => Found::Known,
+        },
+    }
+}
+
+/// The text of a file that the configuration names, without the newline at its end.
+fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
+    use std::io::Read;
+    let start = out.len();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(crate::limits::FILE_TEXT_BYTES_MAX + 1).read_to_end(out));
+    match read {
+        Ok(count) if count as u64 <= crate::limits::FILE_TEXT_BYTES_MAX => {
+            if out.ends_with(b"\n") {
+                out.pop();
+            }
+        }
+        Ok(_) | Err(_) => out.truncate(start),
+    }
+    Found::Known
+}

@@ -1,0 +1,229 @@
+//! The body of a request, read from the connection by whoever handles the request. It reads straight into a
+//! buffer of its own, decodes there, and gives back what belongs to the next request.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::Fields;
+use sluice_wire::h1::{BodyDecoder, BodyFraming, BodyStep};
+
+use super::{BodyState, Link, client_failure};
+use crate::body::BodyStream;
+use crate::failure::{Failure, FailureKind, Side};
+use crate::stream::Stream;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The body of the current request.
+pub(crate) struct H1Body {
+    link: Rc<Link>,
+    unread: Unread,
+    /// Content in `unread.buf`, shown and not yet consumed.
+    data: (usize, usize),
+    ended: bool,
+    idle_timeout: Duration,
+}
+
+/// A body that is not read to its end.
+pub(crate) struct Unread {
+    buf: Vec<u8>,
+    /// Everything before this offset of `buf` is done with.
+    done: usize,
+    decoder: BodyDecoder,
+    /// Content still to come, where its length is known.
+    left: Option<u64>,
+    expects: Expects,
+}
+
+/// Whether the client waits for a go-ahead before it sends the body (RFC 9110, section 10.1.1).
+#[derive(Clone, Copy, PartialEq)]
+enum Expects {
+    Nothing,
+    /// So many bytes of the interim answer were sent.
+    Continue(usize),
+}
+
+impl Unread {
+    /// Whether the client still waits to be asked for its body, so that none of it will come.
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.expects != Expects::Nothing
+    }
+
+    /// Content still to come, where its length is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.left
+    }
+}
+
+impl H1Body {
+    /// Takes over the connection's input for a body framed so.
+    pub(super) fn new(
+        link: &Rc<Link>,
+        framing: BodyFraming,
+        limits: &sluice_wire::h1::Limits,
+        awaits_continue: bool,
+        idle_timeout: Duration,
+    ) -> Self {
+        let buf = std::mem::take(&mut *link.input.borrow_mut());
+        *link.body.borrow_mut() = BodyState::Lent;
+        let left = match framing {
+            BodyFraming::Length(length) => Some(length),
+            BodyFraming::None => Some(0),
+            BodyFraming::Chunked | BodyFraming::UntilClose => None,
+        };
+        // Content that is already here shows that the client does not wait.
+        let expects =
+            if awaits_continue && buf.is_empty() { Expects::Continue(0) } else { Expects::Nothing };
+        let decoder = BodyDecoder::new(framing, limits);
+        let unread = Unread { buf, done: 0, decoder, left, expects };
+        H1Body { link: link.clone(), unread, data: (0, 0), ended: false, idle_timeout }
+    }
+
+    /// Goes on with what an earlier reader left.
+    pub(super) fn resume(link: &Rc<Link>, unread: Unread, idle_timeout: Duration) -> Self {
+        *link.body.borrow_mut() = BodyState::Lent;
+        H1Body { link: link.clone(), unread, data: (0, 0), ended: false, idle_timeout }
+    }
+
+    fn break_off(&mut self, failure: Failure) -> Failure {
+        *self.link.body.borrow_mut() = BodyState::Broken;
+        failure
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        let Unread { buf, done, .. } = &mut self.unread;
+        buf.drain(..*done);
+        *self.link.input.borrow_mut() = std::mem::take(buf);
+        *done = 0;
+        *self.link.body.borrow_mut() = BodyState::Finished;
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let mut stream = self.link.stream.borrow_mut();
+        let unread = &mut self.unread;
+        while let Expects::Continue(sent) = unread.expects {
+            let count = ready!(poll_send(&mut stream, cx, &CONTINUE[sent..]))?;
+            let whole = sent + count == CONTINUE.len();
+            unread.expects = if whole { Expects::Nothing } else { Expects::Continue(sent + count) };
+        }
+        let Unread { buf, done, .. } = unread;
+        buf.drain(..*done);
+        *done = 0;
+        // A first large read pays off where much is still to come; the small buffer was for the head.
+        if buf.is_empty() && buf.capacity() < crate::limits::BODY_BUFFER_BYTES {
+            let large = self.link.worker.buffers.large();
+            self.link.worker.buffers.give_back(std::mem::replace(buf, large));
+        }
+        if buf.len() == buf.capacity() {
+            buf.reserve(crate::limits::READ_BUFFER_BYTES);
+        }
+        match stream.poll_read(cx, buf) {
+            Poll::Ready(Ok(0)) => {
+                drop(stream);
+                let failure = Failure::new(Side::Client, FailureKind::Closed);
+                Poll::Ready(Err(self.break_off(failure)))
+            }
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => {
+                drop(stream);
+                Poll::Ready(Err(self.break_off(client_failure(error))))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_more_in_time(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if let Poll::Ready(more) = self.poll_more(cx) {
+            self.link.timer.clear();
+            return Poll::Ready(more);
+        }
+        let link = self.link.clone();
+        if !link.timer.is_set() {
+            link.timer.set(&link.worker.clock, self.idle_timeout);
+        }
+        ready!(link.timer.poll_expired(cx));
+        Poll::Ready(Err(self.break_off(Failure::new(Side::Client, FailureKind::Timeout))))
+    }
+}
+
+fn poll_send(
+    stream: &mut Stream,
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+) -> Poll<Result<usize, Failure>> {
+    let count = ready!(stream.poll_write(cx, &[std::io::IoSlice::new(bytes)]));
+    let count = count.map_err(client_failure)?;
+    ready!(stream.poll_flush(cx)).map_err(client_failure)?;
+    Poll::Ready(Ok(count))
+}
+
+impl BodyStream for H1Body {
+    fn len(&self) -> Option<u64> {
+        self.unread.left
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        while self.data.0 == self.data.1 && !self.ended {
+            let unread = &mut self.unread;
+            match unread.decoder.decode(&unread.buf[unread.done..]) {
+                Ok(BodyStep::Data { start, end }) => {
+                    self.data = (unread.done + start, unread.done + end);
+                    unread.done += end;
+                }
+                Ok(BodyStep::NeedMore { consumed }) => {
+                    unread.done += consumed;
+                    ready!(self.poll_more_in_time(cx))?;
+                }
+                Ok(BodyStep::End { consumed }) => {
+                    unread.done += consumed;
+                    self.end();
+                }
+                Err(error) => {
+                    let failure = Failure::new(Side::Client, FailureKind::Protocol);
+                    return Poll::Ready(Err(self.break_off(failure.because(error.to_string()))));
+                }
+            }
+        }
+        if self.ended {
+            return Poll::Ready(Ok(&[]));
+        }
+        Poll::Ready(Ok(&self.unread.buf[self.data.0..self.data.1]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        assert!(count <= self.data.1 - self.data.0, "only what was shown is consumed");
+        self.data.0 += count;
+        self.link.body_bytes.set(self.link.body_bytes.get() + count as u64);
+        if let Some(left) = &mut self.unread.left {
+            *left -= count as u64;
+            if *left == 0 && !self.ended {
+                self.end();
+            }
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.unread.decoder.take_trailers()
+    }
+}
+
+impl Drop for H1Body {
+    fn drop(&mut self) {
+        if self.ended || !self.link.is_lent() {
+            let buf = std::mem::take(&mut self.unread.buf);
+            self.link.worker.buffers.give_back(buf);
+            return;
+        }
+        let shown = self.data.1 - self.data.0;
+        if let Some(left) = &mut self.unread.left {
+            *left -= shown as u64;
+        }
+        let decoder = BodyDecoder::new(BodyFraming::None, &Default::default());
+        let hollow =
+            Unread { buf: Vec::new(), done: 0, decoder, left: None, expects: Expects::Nothing };
+        let unread = std::mem::replace(&mut self.unread, hollow);
+        *self.link.body.borrow_mut() = BodyState::Unread(unread);
+    }
+}

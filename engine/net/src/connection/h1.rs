@@ -1,0 +1,291 @@
+//! The life of an HTTP/1 connection: head, answer, next head. Its parts are in the modules beside.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::Status;
+use sluice_wire::h1::{BodyFraming, Expectation, KeepAlive, RequestError, RequestFraming};
+
+use super::body::H1Body;
+use super::head::{Awaited, start_of};
+use super::send::Sender;
+use super::{BodyState, Connection, Next, client_failure, linger, take_exchange};
+use crate::body::{Body, BodyStream, RequestBody};
+use crate::clock;
+use crate::failure::{Failure, FailureKind, Side};
+use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
+use crate::service::{Answer, Binding, Completion, Ending, Exchange, Service};
+use crate::tunnel;
+
+impl<S: Service> Connection<S> {
+    /// Serves request after request.
+    pub(super) async fn run(&mut self) {
+        self.link.timer.set(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
+        loop {
+            match self.serve_next().await {
+                Next::Reuse => {
+                    let timeout = self.slot.binding().service.settings().keep_alive_timeout;
+                    self.link.timer.set_idle(&self.link.worker.clock, timeout);
+                    self.burst += 1;
+                    if self.burst > PIPELINE_BURST_MAX && !self.link.input.borrow().is_empty() {
+                        self.burst = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Next::Linger => return linger::close(&self.link).await,
+                Next::Drop => return,
+                Next::Tunnel(peer) => {
+                    let received = std::mem::take(&mut *self.link.input.borrow_mut());
+                    return tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_next(&mut self) -> Next {
+        // While nothing has come a connection holds no exchange: that is most of its memory.
+        if self.link.input.borrow().is_empty() {
+            self.link.rest();
+            if poll_fn(|cx| self.poll_first_byte(cx)).await.is_err() {
+                return Next::Drop;
+            }
+        }
+        let binding = self.slot.binding();
+        let mut x = take_exchange(&self.shared, &self.info);
+        let settings = binding.service.settings();
+        let awaited = poll_fn(|cx| self.poll_head(cx, &mut x.req, settings)).await;
+        let next = match awaited {
+            Awaited::Closed => Next::Drop,
+            Awaited::Head(framing) => self.exchange(&binding, &mut x, framing).await,
+            Awaited::Refused(error) => self.refuse(&binding, &mut x, Some(error)).await,
+            Awaited::TimedOut => self.refuse(&binding, &mut x, None).await,
+        };
+        binding.service.reset(&mut x.context);
+        x.body = RequestBody::None;
+        self.shared.give_back(x);
+        next
+    }
+
+    /// Waits for the first byte of a head without holding a buffer or an exchange.
+    fn poll_first_byte(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        let link = &self.link;
+        if link.timer.has_expired() || link.worker.draining.get() {
+            return Poll::Ready(Err(()));
+        }
+        match link.poll_fill(cx) {
+            Poll::Ready(Ok(count)) if count > 0 => {
+                self.burst = 0;
+                let timeout = self.slot.binding().service.settings().head_timeout;
+                link.timer.set(&link.worker.clock, timeout);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(_) => Poll::Ready(Err(())),
+            Poll::Pending => link.timer.poll_expired(cx).map(|()| Err(())),
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        binding: &Rc<Binding<S>>,
+        x: &mut Exchange<S::Context>,
+        framing: RequestFraming,
+    ) -> Next {
+        let settings = binding.service.settings();
+        self.link.timer.clear();
+        self.link.body_bytes.set(0);
+        *self.link.body.borrow_mut() = BodyState::Finished;
+        x.started = start_of(settings, &self.link.worker.clock);
+        x.close = framing.keep_alive == KeepAlive::Close || self.link.worker.draining.get();
+        x.res.clear();
+        x.inline.clear();
+        if framing.body != BodyFraming::None {
+            let awaits = framing.expectation == Expectation::Continue;
+            let timeout = settings.body_idle_timeout;
+            let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, timeout);
+            x.body = RequestBody::Stream(Box::new(body));
+        }
+        let answered = self.answer(&binding.service, x).await;
+        let (next, ending, sent) = match answered {
+            Err(failure) => (Next::Drop, Ending::Failed(failure), 0),
+            Ok(Body::Abort) => (Next::Drop, Ending::Aborted, 0),
+            Ok(body) => self.send(x, body, settings.write_idle_timeout).await,
+        };
+        // What a handler took and forgot is given back before the rest of it is looked at.
+        x.body = RequestBody::None;
+        let completion = Completion {
+            ending,
+            body_bytes_sent: sent,
+            body_bytes_read: self.link.body_bytes.get(),
+            duration: self.duration_of(x.started, settings.exact_times),
+        };
+        binding.service.record(x, &completion);
+        match next {
+            Next::Reuse => self.clear_body(settings.body_idle_timeout).await,
+            Next::Linger | Next::Drop | Next::Tunnel(_) => next,
+        }
+    }
+
+    fn duration_of(&self, started: sluice_message::Moment, exact: bool) -> Duration {
+        let now = if exact { clock::now() } else { self.link.worker.clock.coarse() };
+        now.since(started)
+    }
+
+    /// Lets the service answer. A panic in it ends this request with 500 and this connection after it.
+    async fn answer(
+        &mut self,
+        service: &S,
+        x: &mut Exchange<S::Context>,
+    ) -> Result<Body, Failure> {
+        let mut outcome = None;
+        loop {
+            // Borrowed anew for each step: a step keeps the exchange until it is over.
+            let y = &mut *x;
+            let step = guarded(move || match outcome {
+                None => service.serve(y),
+                Some(outcome) => service.resume(y, outcome),
+            });
+            outcome = match step {
+                Some(Answer::Ready(body)) => return Ok(body),
+                Some(Answer::Later(mut future)) => {
+                    poll_fn(|cx| self.poll_step(cx, future.as_mut())).await?
+                }
+                None => None,
+            };
+            if outcome.is_none() {
+                break;
+            }
+        }
+        let panics = &self.link.worker.counters.panics;
+        panics.set(panics.get() + 1);
+        x.res.clear();
+        x.res.status = Status::INTERNAL_SERVER_ERROR;
+        x.close = true;
+        Ok(Body::Empty)
+    }
+
+    /// Polls a step of the answer, and meanwhile notices a client that goes away. `None` is a panic.
+    fn poll_step<T>(
+        &self,
+        cx: &mut Context<'_>,
+        future: Pin<&mut (dyn Future<Output = T> + '_)>,
+    ) -> Poll<Result<Option<T>, Failure>> {
+        match guarded(|| future.poll(cx)) {
+            Some(Poll::Ready(outcome)) => return Poll::Ready(Ok(Some(outcome))),
+            Some(Poll::Pending) => {}
+            None => return Poll::Ready(Ok(None)),
+        }
+        if self.link.is_lent() || self.link.input.borrow().len() >= PIPELINE_BYTES_MAX {
+            return Poll::Pending;
+        }
+        match ready!(self.link.poll_fill(cx)) {
+            Ok(0) => Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Closed))),
+            Ok(_) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(client_failure(error))),
+        }
+    }
+
+    /// Sends an answer; tells what becomes of the connection, how it ended, and how much content was sent.
+    async fn send(
+        &mut self,
+        x: &mut Exchange<S::Context>,
+        body: Body,
+        write_idle_timeout: Duration,
+    ) -> (Next, Ending, u64) {
+        if !matches!(*self.link.body.borrow(), BodyState::Finished) && !self.body_can_end(x) {
+            x.close = true;
+        }
+        let mut sender = Sender::new(&self.link, write_idle_timeout);
+        let result = sender.send(x, body).await;
+        let sent = sender.content_sent();
+        match result {
+            Ok(Some(peer)) => (Next::Tunnel(peer), Ending::Complete, sent),
+            Ok(None) if x.close => (Next::Linger, Ending::Complete, sent),
+            Ok(None) => (Next::Reuse, Ending::Complete, sent),
+            Err(failure) => (Next::Drop, Ending::Failed(failure), sent),
+        }
+    }
+
+    /// Whether what is unread of the request is worth reading to keep the connection.
+    fn body_can_end(&self, x: &Exchange<S::Context>) -> bool {
+        match &*self.link.body.borrow() {
+            BodyState::Finished => true,
+            // Still in the exchange, or with the body of the answer, which may read it to its end.
+            BodyState::Lent => x.body.len().is_none_or(|left| left <= DRAIN_BYTES_MAX),
+            BodyState::Unread(unread) => {
+                !unread.awaits_continue() && unread.left().is_none_or(|left| left <= DRAIN_BYTES_MAX)
+            }
+            BodyState::Broken => false,
+        }
+    }
+
+    /// Reads what the handler left of the request, within limits, so that it is not taken for the next one.
+    async fn clear_body(&mut self, idle_timeout: Duration) -> Next {
+        let state = std::mem::replace(&mut *self.link.body.borrow_mut(), BodyState::Finished);
+        let unread = match state {
+            BodyState::Finished => return Next::Reuse,
+            BodyState::Lent | BodyState::Broken => return Next::Linger,
+            BodyState::Unread(unread) => unread,
+        };
+        if unread.awaits_continue() {
+            return Next::Linger;
+        }
+        let mut body = H1Body::resume(&self.link, unread, idle_timeout);
+        let mut drained = 0;
+        loop {
+            let shown = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::len)).await;
+            match shown {
+                Ok(0) => return Next::Reuse,
+                Ok(count) if drained + count as u64 <= DRAIN_BYTES_MAX => {
+                    drained += count as u64;
+                    body.consume(count);
+                }
+                Ok(_) | Err(_) => return Next::Linger,
+            }
+        }
+    }
+
+    async fn refuse(
+        &mut self,
+        binding: &Rc<Binding<S>>,
+        x: &mut Exchange<S::Context>,
+        error: Option<RequestError>,
+    ) -> Next {
+        let settings = binding.service.settings();
+        x.res.clear();
+        x.inline.clear();
+        x.close = true;
+        x.started = start_of(settings, &self.link.worker.clock);
+        self.link.timer.clear();
+        let body = match error {
+            Some(error) => binding.service.refuse(x, &error),
+            None => binding.service.time_out(x),
+        };
+        x.close = true;
+        let (next, ending, sent) = self.send(x, body, settings.write_idle_timeout).await;
+        let completion = Completion {
+            ending,
+            body_bytes_sent: sent,
+            body_bytes_read: 0,
+            duration: self.duration_of(x.started, settings.exact_times),
+        };
+        binding.service.record(x, &completion);
+        next
+    }
+}
+
+/// Runs a step of the service; `None` if it panicked. The exchange is thrown away then, or only its head is
+/// used again, so a half-made change cannot be seen.
+fn guarded<T>(step: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(step)).ok()
+}
+
+/// A new connection gets no longer than this for its first byte, whatever the keep-alive timeout is: it has
+/// shown no reason to be kept.
+const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,0 +1,77 @@
+//! Waiting for the head of the next request. What a head means is left to the codec.
+
+use std::task::{Context, Poll, ready};
+
+use sluice_message::RequestHead;
+use sluice_wire::h1::{Progress, RequestError, RequestFraming};
+
+use super::Connection;
+use crate::clock;
+use crate::service::{Service, Settings};
+
+/// What came of waiting.
+pub(super) enum Awaited {
+    /// A request; its head is in the exchange and no longer in the input.
+    Head(RequestFraming),
+    /// Bytes that are no request.
+    Refused(RequestError),
+    /// A head began and did not end in time.
+    TimedOut,
+    /// The connection is over, and nothing has to be said.
+    Closed,
+}
+
+impl<S: Service> Connection<S> {
+    /// Waits for the next head. The timer runs: idle until the first byte, then for the whole head.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut RequestHead,
+        settings: &Settings,
+    ) -> Poll<Awaited> {
+        loop {
+            if let Some(awaited) = self.decode_head(head) {
+                return Poll::Ready(awaited);
+            }
+            let idle = self.link.input.borrow().is_empty();
+            if self.link.timer.has_expired() {
+                return Poll::Ready(if idle { Awaited::Closed } else { Awaited::TimedOut });
+            }
+            if idle && self.link.worker.draining.get() {
+                return Poll::Ready(Awaited::Closed);
+            }
+            let Poll::Ready(filled) = self.link.poll_fill(cx) else {
+                // Registers this task with the timer.
+                ready!(self.link.timer.poll_expired(cx));
+                continue;
+            };
+            match filled {
+                Ok(0) | Err(_) => return Poll::Ready(Awaited::Closed),
+                Ok(_) if idle => self.link.timer.set(&self.link.worker.clock, settings.head_timeout),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn decode_head(&mut self, head: &mut RequestHead) -> Option<Awaited> {
+        let input = self.link.input.borrow();
+        if input.is_empty() {
+            return None;
+        }
+        match self.decoder.decode(&input, head) {
+            Ok(Progress::Incomplete) => None,
+            Ok(Progress::Complete { consumed, value }) => {
+                drop(input);
+                self.decoder.reset();
+                self.link.consume(consumed);
+                Some(Awaited::Head(value))
+            }
+            Err(error) => Some(Awaited::Refused(error)),
+        }
+    }
+}
+
+/// When a request began: exact where its duration is logged, else the time of the last sweep.
+pub(super) fn start_of(settings: &Settings, clock: &clock::Clock) -> sluice_message::Moment {
+    if settings.exact_times { clock::now() } else { clock.coarse() }
+}

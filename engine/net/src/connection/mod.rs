@@ -1,0 +1,196 @@
+//! One client connection: it owns socket and timers and moves bytes between them and the codec. Which answer is
+//! given is left to the [`Service`].
+
+mod body;
+mod head;
+mod h1;
+mod linger;
+mod send;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use sluice_message::{ConnInfo, Moment, Remote};
+use sluice_wire::h1::RequestDecoder;
+
+use crate::failure::Failure;
+use crate::listener::Slot;
+use crate::service::{Exchange, Service};
+use crate::stream::Stream;
+use crate::timer::Timer;
+use crate::tls::{HandshakeError, TlsStream};
+use crate::worker::{Shared, Worker};
+
+pub(crate) use body::Unread;
+
+/// The socket of a connection and what was received from it, shared with whoever reads a request body.
+pub(crate) struct Link {
+    pub(crate) stream: RefCell<Stream>,
+    /// Received and not yet consumed. Holds no memory while the connection is idle.
+    pub(crate) input: RefCell<Vec<u8>>,
+    /// Where the current request body is.
+    pub(crate) body: RefCell<BodyState>,
+    pub(crate) body_bytes: Cell<u64>,
+    pub(crate) timer: Timer,
+    pub(crate) worker: Rc<Worker>,
+}
+
+/// Who has the current request body.
+pub(crate) enum BodyState {
+    /// Read to its end, or there was none: what follows is the next request.
+    Finished,
+    /// A handler reads it.
+    Lent,
+    /// Given up before its end.
+    Unread(Unread),
+    /// Its framing broke, or the client went away inside it.
+    Broken,
+}
+
+impl Link {
+    fn is_lent(&self) -> bool {
+        matches!(*self.body.borrow(), BodyState::Lent)
+    }
+
+    /// Reads once into the input. 0 is the end of the stream. A buffer is taken only when there is something.
+    fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+        let (mut stream, mut input) = (self.stream.borrow_mut(), self.input.borrow_mut());
+        loop {
+            if input.capacity() == 0 {
+                std::task::ready!(stream.poll_readable(cx))?;
+                *input = self.worker.buffers.small();
+            }
+            if input.capacity() == input.len() {
+                let more = input.capacity();
+                input.reserve(more);
+            }
+            let read = stream.poll_read(cx, &mut input);
+            if read.is_pending() && input.is_empty() {
+                self.worker.buffers.give_back(std::mem::take(&mut *input));
+            }
+            return read;
+        }
+    }
+
+    /// Takes `count` bytes off the input.
+    fn consume(&self, count: usize) {
+        let mut input = self.input.borrow_mut();
+        if count == input.len() {
+            input.clear();
+        } else {
+            input.drain(..count);
+        }
+    }
+
+    /// Gives the input's memory back while nothing is in it.
+    fn rest(&self) {
+        let mut input = self.input.borrow_mut();
+        if input.is_empty() && input.capacity() > 0 {
+            self.worker.buffers.give_back(std::mem::take(&mut *input));
+        }
+    }
+}
+
+/// A client connection at work.
+pub(crate) struct Connection<S: Service> {
+    link: Rc<Link>,
+    slot: Rc<Slot<S>>,
+    shared: Rc<Shared<S>>,
+    info: Rc<ConnInfo>,
+    decoder: RequestDecoder,
+    /// Requests answered without letting other connections have a turn.
+    burst: u32,
+}
+
+/// Serves a connection from its acceptance to its end.
+pub(crate) async fn serve<S: Service>(
+    stream: Stream,
+    remote: Remote,
+    slot: Rc<Slot<S>>,
+    shared: Rc<Shared<S>>,
+) {
+    let binding = slot.binding();
+    let worker = shared.worker.clone();
+    let local = stream.local_addr();
+    let stream = match &binding.tls {
+        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(stream, acceptor.accept()))),
+        None => stream,
+    };
+    let timer = worker.timers.timer();
+    let link = Rc::new(Link {
+        stream: RefCell::new(stream),
+        input: RefCell::new(Vec::new()),
+        body: RefCell::new(BodyState::Finished),
+        body_bytes: Cell::new(0),
+        timer,
+        worker,
+    });
+    let mut info = ConnInfo { remote, local, tls: None };
+    if binding.tls.is_some() {
+        link.timer.set(&link.worker.clock, binding.service.settings().handshake_timeout);
+        match shake_hands(&link).await {
+            Ok(tls) => info.tls = Some(Box::new(tls)),
+            Err(HandshakeError::PlainHttp) => return linger::refuse_plain_http(&link).await,
+            Err(_) => {
+                shared.worker.counters.handshakes_failed.set(
+                    shared.worker.counters.handshakes_failed.get() + 1,
+                );
+                return;
+            }
+        }
+    }
+    let decoder = RequestDecoder::new(binding.service.settings().h1.clone());
+    drop(binding);
+    let mut connection =
+        Connection { link, slot, shared, info: Rc::new(info), decoder, burst: 0 };
+    connection.run().await;
+}
+
+async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeError> {
+    std::future::poll_fn(|cx| {
+        if let Stream::Tls(tls) = &mut *link.stream.borrow_mut()
+            && let Poll::Ready(done) = tls.poll_handshake(cx)
+        {
+            return Poll::Ready(done);
+        }
+        link.timer.poll_expired(cx).map(|()| Err(HandshakeError::Timeout))
+    })
+    .await
+}
+
+/// A used or new exchange for the next request of a connection.
+fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exchange<S::Context>> {
+    if let Some(mut x) = shared.exchanges.borrow_mut().pop() {
+        x.conn = info.clone();
+        return x;
+    }
+    Box::new(Exchange {
+        req: Default::default(),
+        body: Default::default(),
+        res: Default::default(),
+        inline: Vec::new(),
+        conn: info.clone(),
+        worker: shared.worker.clone(),
+        started: Moment::START,
+        close: false,
+        context: S::Context::default(),
+    })
+}
+
+/// How serving one request ended for its connection.
+enum Next {
+    /// The next request.
+    Reuse,
+    /// Close; the client may still be sending.
+    Linger,
+    /// Close at once.
+    Drop,
+    /// It became a tunnel.
+    Tunnel(Box<crate::body::Tunnel>),
+}
+
+/// A failure on the client's side of a connection.
+fn client_failure(error: std::io::Error) -> Failure {
+    Failure::from_io(crate::failure::Side::Client, error)
+}

@@ -1,0 +1,388 @@
+//! Sending an answer: framing it, and getting its bytes into the socket in as few system calls as its kind of
+//! body allows.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::{Method, Version};
+use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
+
+use super::{Link, client_failure};
+use crate::body::{Body, BodyStream, FileSlice, Tunnel};
+use crate::failure::{Failure, FailureKind, Side};
+use crate::limits::COPY_BYTES_MAX;
+use crate::service::Exchange;
+use crate::stream::Stream;
+use crate::sys;
+
+/// Sends one answer on a connection.
+pub(super) struct Sender<'a> {
+    link: &'a Link,
+    idle_timeout: Duration,
+    /// Encoded and not yet sent.
+    out: Vec<u8>,
+    content_sent: u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(link: &'a Link, idle_timeout: Duration) -> Self {
+        Sender { link, idle_timeout, out: link.worker.buffers.small(), content_sent: 0 }
+    }
+
+    /// Content handed to the kernel so far.
+    pub(super) fn content_sent(&self) -> u64 {
+        self.content_sent
+    }
+
+    /// Sends head and body. `x.close` may be set by what the framing demands. Gives the other side of a tunnel.
+    pub(super) async fn send<C>(
+        &mut self,
+        x: &mut Exchange<C>,
+        body: Body,
+    ) -> Result<Option<Box<Tunnel>>, Failure> {
+        if let Body::Tunnel(peer) = body {
+            self.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
+            self.flush().await?;
+            return Ok(Some(peer));
+        }
+        let framing = self.frame(x, &body);
+        let silent = x.req.method == Method::Head || x.res.status.is_bodiless();
+        match body {
+            _ if silent => self.flush().await?,
+            Body::Empty | Body::Abort | Body::Tunnel(_) => self.flush().await?,
+            Body::Inline => self.send_bytes(&x.inline).await?,
+            Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await?,
+            Body::File(file) => self.send_file(file).await?,
+            Body::Stream(stream) => self.send_stream(stream, framing == BodyFraming::Chunked).await?,
+        }
+        Ok(None)
+    }
+
+    /// Decides the framing and encodes the head.
+    fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body) -> BodyFraming {
+        let framing = match body.len(x.inline.len()) {
+            _ if x.res.status.is_bodiless() => BodyFraming::None,
+            Some(length) => BodyFraming::Length(length),
+            None if x.req.version == Version::Http10 => BodyFraming::UntilClose,
+            None => BodyFraming::Chunked,
+        };
+        x.close |= framing == BodyFraming::UntilClose && x.req.method != Method::Head;
+        let connection = match (x.close, x.req.version) {
+            (true, _) => ConnectionHeader::Close,
+            (false, Version::Http10) => ConnectionHeader::KeepAlive,
+            (false, Version::Http11 | Version::Http2 | Version::Http3) => ConnectionHeader::None,
+        };
+        self.encode_head(x, framing, connection);
+        framing
+    }
+
+    fn encode_head<C>(&mut self, x: &Exchange<C>, framing: BodyFraming, conn: ConnectionHeader) {
+        let date = self.link.worker.clock.date();
+        let res = &x.res;
+        h1::encode_response_head(
+            res.status,
+            &res.fields,
+            framing,
+            conn,
+            &date,
+            x.req.version,
+            &mut self.out,
+        );
+    }
+
+    /// Sends what is in `out`, then `content`; together if it is small.
+    async fn send_bytes(&mut self, content: &[u8]) -> Result<(), Failure> {
+        self.content_sent += content.len() as u64;
+        if content.len() <= COPY_BYTES_MAX {
+            self.out.extend_from_slice(content);
+            return self.flush().await;
+        }
+        self.flush_with(&[content]).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Failure> {
+        self.flush_with(&[]).await
+    }
+
+    /// Sends what is in `out`, then the parts.
+    async fn flush_with(&mut self, parts: &[&[u8]]) -> Result<(), Failure> {
+        let mut done = 0;
+        poll_fn(|cx| self.poll_flush_with(cx, parts, &mut done)).await
+    }
+
+    fn poll_flush_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[&[u8]],
+        done: &mut usize,
+    ) -> Poll<Result<(), Failure>> {
+        let total = self.out.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+        while *done < total {
+            let mut slices = [IoSlice::new(&[]); 4];
+            let count = remaining(&self.out, parts, *done, &mut slices);
+            let written = self.link.stream.borrow_mut().poll_write(cx, &slices[..count]);
+            match written {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(closed())),
+                Poll::Ready(Ok(count)) => {
+                    *done += count;
+                    self.link.timer.clear();
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(client_failure(error))),
+                Poll::Pending => return self.poll_stalled(cx),
+            }
+        }
+        match self.link.stream.borrow_mut().poll_flush(cx) {
+            Poll::Ready(flushed) => {
+                self.out.clear();
+                self.link.timer.clear();
+                Poll::Ready(flushed.map_err(client_failure))
+            }
+            Poll::Pending => self.poll_stalled(cx),
+        }
+    }
+
+    /// The client takes nothing at the moment: it has `idle_timeout` to take something.
+    fn poll_stalled(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if !self.link.timer.is_set() {
+            self.link.timer.set(&self.link.worker.clock, self.idle_timeout);
+        }
+        ready!(self.link.timer.poll_expired(cx));
+        Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Timeout)))
+    }
+
+    async fn send_file(&mut self, file: FileSlice) -> Result<(), Failure> {
+        let plain = matches!(*self.link.stream.borrow(), Stream::Tcp(_));
+        if plain { self.send_file_plain(file).await } else { self.send_file_copied(file).await }
+    }
+
+    /// Head and file share segments, and the file does not pass through this process.
+    async fn send_file_plain(&mut self, file: FileSlice) -> Result<(), Failure> {
+        let (mut head_done, mut done) = (0, 0);
+        poll_fn(|cx| {
+            while head_done < self.out.len() || done < file.len {
+                let stream = self.link.stream.borrow_mut();
+                let Stream::Tcp(socket) = &*stream else { unreachable!("checked by send_file") };
+                let out = &self.out[head_done..];
+                let sent = poll_socket(cx, socket, || match out {
+                    [] => {
+                        sys::send::send_file(socket.as_fd(), &file.file, file.start + done, file.len - done)
+                    }
+                    out if file.len > 0 => sys::send::send_more(socket.as_fd(), out),
+                    out => socket.try_write(out),
+                });
+                drop(stream);
+                match sent {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(shrunk())),
+                    Poll::Ready(Ok(count)) => {
+                        self.link.timer.clear();
+                        if head_done < self.out.len() {
+                            head_done += count;
+                        } else {
+                            done += count as u64;
+                        }
+                    }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(client_failure(error))),
+                    Poll::Pending => return self.poll_stalled(cx),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.out.clear();
+        self.content_sent += file.len;
+        Ok(())
+    }
+
+    /// Through memory, for TLS and unix sockets.
+    async fn send_file_copied(&mut self, file: FileSlice) -> Result<(), Failure> {
+        use std::os::unix::fs::FileExt;
+        let mut buf = self.link.worker.buffers.large();
+        let mut done = 0;
+        let result = loop {
+            if done == file.len {
+                break Ok(());
+            }
+            let want = (file.len - done).min(buf.capacity() as u64) as usize;
+            buf.resize(want, 0);
+            match file.file.read_at(&mut buf, file.start + done) {
+                Ok(0) => break Err(shrunk()),
+                Ok(count) => {
+                    if let Err(failure) = self.flush_with(&[&buf[..count]]).await {
+                        break Err(failure);
+                    }
+                    done += count as u64;
+                    self.content_sent += count as u64;
+                }
+                Err(error) => break Err(Failure::from_io(Side::Internal, error)),
+            }
+        };
+        self.link.worker.buffers.give_back(buf);
+        match result {
+            Ok(()) => self.flush().await,
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Passes a stream on as it comes. What is there at once goes out together, also the end.
+    async fn send_stream(
+        &mut self,
+        mut stream: Box<dyn BodyStream>,
+        chunked: bool,
+    ) -> Result<(), Failure> {
+        let mut expected = stream.len();
+        loop {
+            let step = poll_fn(|cx| self.poll_stream(cx, &mut *stream, chunked, expected)).await?;
+            match step {
+                Streamed::Pause => self.flush().await?,
+                Streamed::Large(count) => {
+                    // The slice is asked for again: it could not be kept over the wait above.
+                    let mut done = 0;
+                    poll_fn(|cx| self.poll_large(cx, &mut *stream, chunked, &mut done, count)).await?;
+                    stream.consume(count);
+                    self.note_content(count, &mut expected)?;
+                }
+                Streamed::Small(count) => self.note_content(count, &mut expected)?,
+                Streamed::End => {
+                    if expected.is_some_and(|left| left > 0) {
+                        return Err(shrunk());
+                    }
+                    if chunked {
+                        let trailers = stream.trailers().unwrap_or_default();
+                        h1::encode_last_chunk_with_trailers(&trailers, &mut self.out);
+                    }
+                    return self.flush().await;
+                }
+            }
+        }
+    }
+
+    fn note_content(&mut self, count: usize, expected: &mut Option<u64>) -> Result<(), Failure> {
+        self.content_sent += count as u64;
+        match expected {
+            Some(left) if *left < count as u64 => Err(shrunk()),
+            Some(left) => {
+                *left -= count as u64;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn poll_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut dyn BodyStream,
+        chunked: bool,
+        expected: Option<u64>,
+    ) -> Poll<Result<Streamed, Failure>> {
+        if expected == Some(0) {
+            return Poll::Ready(Ok(Streamed::End));
+        }
+        let data = match stream.poll_data(cx) {
+            Poll::Ready(data) => data?,
+            Poll::Pending if self.out.is_empty() => return Poll::Pending,
+            Poll::Pending => return Poll::Ready(Ok(Streamed::Pause)),
+        };
+        let count = data.len();
+        if count == 0 {
+            return Poll::Ready(Ok(Streamed::End));
+        }
+        if self.out.len() + count > COPY_BYTES_MAX {
+            return Poll::Ready(Ok(Streamed::Large(count)));
+        }
+        if chunked {
+            h1::encode_chunk_head(count, &mut self.out);
+        }
+        self.out.extend_from_slice(data);
+        if chunked {
+            self.out.extend_from_slice(h1::CHUNK_END);
+        }
+        stream.consume(count);
+        Poll::Ready(Ok(Streamed::Small(count)))
+    }
+
+    fn poll_large(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut dyn BodyStream,
+        chunked: bool,
+        done: &mut usize,
+        count: usize,
+    ) -> Poll<Result<(), Failure>> {
+        let data = &ready!(stream.poll_data(cx))?[..count];
+        if !chunked {
+            return self.poll_flush_with(cx, &[data], done);
+        }
+        let mut size = Vec::with_capacity(CHUNK_HEAD_BYTES_MAX);
+        h1::encode_chunk_head(count, &mut size);
+        self.poll_flush_with(cx, &[&size, data, h1::CHUNK_END], done)
+    }
+}
+
+/// Sixteen hexadecimal digits and CR LF.
+const CHUNK_HEAD_BYTES_MAX: usize = 18;
+
+impl Drop for Sender<'_> {
+    fn drop(&mut self) {
+        self.link.worker.buffers.give_back(std::mem::take(&mut self.out));
+    }
+}
+
+/// What one look at a stream gave.
+enum Streamed {
+    /// Nothing more now: send what there is.
+    Pause,
+    /// So many bytes are in `out`.
+    Small(usize),
+    /// So many bytes are to be sent from where they are.
+    Large(usize),
+    /// The stream has ended.
+    End,
+}
+
+/// Runs an operation on a socket once it is ready for writing.
+fn poll_socket(
+    cx: &mut Context<'_>,
+    socket: &tokio::net::TcpStream,
+    mut operation: impl FnMut() -> std::io::Result<usize>,
+) -> Poll<std::io::Result<usize>> {
+    loop {
+        ready!(socket.poll_write_ready(cx))?;
+        match socket.try_io(tokio::io::Interest::WRITABLE, &mut operation) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+/// Collects what follows the first `done` bytes of `out` and `parts`; gives the number of slices.
+fn remaining<'s>(
+    out: &'s [u8],
+    parts: &[&'s [u8]],
+    mut done: usize,
+    slices: &mut [IoSlice<'s>; 4],
+) -> usize {
+    let mut count = 0;
+    for part in std::iter::once(&out).chain(parts) {
+        if done >= part.len() {
+            done -= part.len();
+            continue;
+        }
+        slices[count] = IoSlice::new(&part[done..]);
+        done = 0;
+        count += 1;
+    }
+    count
+}
+
+fn closed() -> Failure {
+    Failure::new(Side::Client, FailureKind::Closed)
+}
+
+/// A body turned out shorter or longer than it was declared.
+fn shrunk() -> Failure {
+    Failure::new(Side::Internal, FailureKind::Protocol).because("body differs from its declared length")
+}

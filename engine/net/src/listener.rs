@@ -1,0 +1,234 @@
+//! Listening sockets: binding them and accepting from them. What is served on one is left to its [`Service`].
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use sluice_message::Remote;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::limits::LISTEN_BACKLOG;
+use crate::service::{Binding, Service};
+use crate::stream::Stream;
+
+/// An address to listen on. Equal addresses share their sockets over a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListenAddr {
+    /// All addresses of the machine, IPv6 and IPv4, on this TCP port.
+    AnyTcp(u16),
+    /// One TCP address.
+    Tcp(SocketAddr),
+    /// A unix socket with optional permission bits.
+    Unix {
+        /// Its path.
+        path: PathBuf,
+        /// Permission bits such as `0o220`; `None` leaves them to the umask.
+        mode: Option<u32>,
+    },
+}
+
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddr::AnyTcp(port) => write!(f, ":{port}"),
+            ListenAddr::Tcp(addr) => write!(f, "{addr}"),
+            ListenAddr::Unix { path, .. } => write!(f, "unix/{}", path.display()),
+        }
+    }
+}
+
+/// Bound sockets for one address, one for each worker.
+pub struct Bound {
+    sockets: Vec<Socket>,
+}
+
+impl Bound {
+    /// Binds `addr` for `workers` workers. TCP gets one socket each, among which the kernel spreads the
+    /// connections, so no worker wakes for another's.
+    pub fn bind(addr: &ListenAddr, workers: usize) -> io::Result<Bound> {
+        let sockets = match addr {
+            ListenAddr::AnyTcp(port) => {
+                let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
+                match bind_tcp(v6, workers) {
+                    // A machine without IPv6 refuses the family, not the port.
+                    Err(error) if is_family_missing(&error) => {
+                        bind_tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)), workers)?
+                    }
+                    other => other?,
+                }
+            }
+            ListenAddr::Tcp(addr) => bind_tcp(*addr, workers)?,
+            ListenAddr::Unix { path, mode } => bind_unix(path, *mode, workers)?,
+        };
+        Ok(Bound { sockets })
+    }
+
+    /// Takes the sockets, one for each worker.
+    pub fn into_sockets(self) -> Vec<Socket> {
+        self.sockets
+    }
+}
+
+fn is_family_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+fn bind_tcp(addr: SocketAddr, workers: usize) -> io::Result<Vec<Socket>> {
+    // With SO_REUSEPORT a second process of the same user would share the port in silence. This first socket
+    // asks without it, so that "address in use" is said.
+    drop(tcp_socket(addr, SharePort::No)?);
+    (0..workers)
+        .map(|_| {
+            let socket = tcp_socket(addr, SharePort::Yes)?;
+            socket.listen(LISTEN_BACKLOG)?;
+            Ok(socket)
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum SharePort {
+    Yes,
+    No,
+}
+
+fn tcp_socket(addr: SocketAddr, share: SharePort) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    if share == SharePort::Yes {
+        socket.set_reuse_port(true)?;
+    }
+    if addr.is_ipv6() {
+        socket.set_only_v6(!addr.ip().is_unspecified())?;
+    }
+    // Inherited by accepted sockets, which saves a system call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&addr.into())?;
+    Ok(socket)
+}
+
+fn bind_unix(path: &PathBuf, mode: Option<u32>, workers: usize) -> io::Result<Vec<Socket>> {
+    let address = socket2::SockAddr::unix(path)?;
+    remove_dead_socket(path, &address)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address)?;
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    socket.listen(LISTEN_BACKLOG)?;
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 1..workers {
+        sockets.push(socket.try_clone()?);
+    }
+    sockets.push(socket);
+    Ok(sockets)
+}
+
+/// A socket file left by a process that is gone would block the address for ever. One that still answers is in use.
+fn remove_dead_socket(path: &PathBuf, address: &socket2::SockAddr) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    match probe.connect(address) {
+        Ok(()) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(_) => std::fs::remove_file(path),
+    }
+}
+
+/// A listening socket of one worker.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Joins a bound socket to the runtime of the current worker.
+    pub(crate) fn new(socket: Socket, addr: &ListenAddr) -> io::Result<Listener> {
+        Ok(match addr {
+            ListenAddr::AnyTcp(_) | ListenAddr::Tcp(_) => {
+                Listener::Tcp(TcpListener::from_std(socket.into())?)
+            }
+            ListenAddr::Unix { .. } => Listener::Unix(UnixListener::from_std(socket.into())?),
+        })
+    }
+
+    /// The next connection.
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Remote)>> {
+        match self {
+            Listener::Tcp(listener) => listener.poll_accept(cx).map_ok(|(socket, remote)| {
+                (Stream::Tcp(socket), Remote::Ip(canonical(remote)))
+            }),
+            Listener::Unix(listener) => {
+                listener.poll_accept(cx).map_ok(|(socket, _)| (Stream::Unix(socket), Remote::Unix))
+            }
+        }
+    }
+}
+
+/// An IPv4 peer of an IPv6 socket is an IPv4 peer to everybody who matches or logs addresses.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// What a listener of a worker serves now; a reload replaces it and running requests keep what they began with.
+pub(crate) struct Slot<S: Service> {
+    binding: RefCell<Rc<Binding<S>>>,
+}
+
+impl<S: Service> Slot<S> {
+    pub(crate) fn new(binding: Binding<S>) -> Self {
+        Slot { binding: RefCell::new(Rc::new(binding)) }
+    }
+
+    pub(crate) fn binding(&self) -> Rc<Binding<S>> {
+        self.binding.borrow().clone()
+    }
+
+    pub(crate) fn replace(&self, binding: Binding<S>) {
+        *self.binding.borrow_mut() = Rc::new(binding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free_port() -> u16 {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn a_port_in_use_is_refused_even_by_our_own_shared_sockets() {
+        let addr = ListenAddr::Tcp(SocketAddr::from(([127, 0, 0, 1], free_port())));
+        let first = Bound::bind(&addr, 2).unwrap();
+        let second = Bound::bind(&addr, 2).map(|_| ()).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(Bound::bind(&addr, 2).is_ok());
+    }
+
+    #[test]
+    fn a_dead_unix_socket_is_replaced_and_a_live_one_is_in_use() {
+        let dir = std::env::temp_dir().join(format!("sluice-listen-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let addr = ListenAddr::Unix { path: dir.join("s"), mode: Some(0o600) };
+        let first = Bound::bind(&addr, 2).unwrap();
+        let second = Bound::bind(&addr, 2).map(|_| ()).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(Bound::bind(&addr, 1).is_ok());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,317 @@
+//! The workers as a group: starting them, giving them what to listen on, and ending them. What a worker does in
+//! between is left to `worker` and `connection`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc as std_mpsc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::Socket;
+use tokio::runtime::LocalOptions;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::connection;
+use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
+use crate::listener::{Bound, ListenAddr, Listener, Slot};
+use crate::service::{Binding, Service};
+use crate::worker::{ConnectionLimit, Shared, Worker};
+
+/// The running workers of a process.
+pub struct Workers<S: Service> {
+    handles: Vec<Handle<S>>,
+    listening: HashMap<ListenAddr, ()>,
+    limit: Arc<ConnectionLimit>,
+}
+
+struct Handle<S: Service> {
+    commands: mpsc::Sender<Command<S>>,
+    thread: JoinHandle<()>,
+}
+
+/// What to listen on, and what to serve there.
+pub struct Listen<S: Service> {
+    /// The address.
+    pub addr: ListenAddr,
+    /// Answers requests there.
+    pub service: Arc<S>,
+    /// Makes TLS sessions; `None` on a plain listener.
+    pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
+}
+
+/// An address that could not be bound.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address.
+    pub addr: ListenAddr,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot listen on {}: {}", self.addr, self.source)
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+enum Command<S: Service> {
+    /// Listen on exactly these; sockets come with those that are new.
+    Apply(Vec<(Listen<S>, Option<Socket>)>, std_mpsc::SyncSender<()>),
+    /// Stop accepting, let requests end, close what is idle; answers when nothing is left or time is up.
+    Drain(Duration, oneshot::Sender<u64>),
+}
+
+impl<S: Service> Workers<S> {
+    /// Starts `count` workers that listen on nothing yet.
+    pub fn start(count: usize, limit: Arc<ConnectionLimit>) -> io::Result<Self> {
+        let handles = (0..count)
+            .map(|index| {
+                let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
+                let limit = limit.clone();
+                let thread = std::thread::Builder::new()
+                    .name(format!("worker-{index}"))
+                    .spawn(move || run_thread(index, count, limit, inbox))?;
+                Ok(Handle { commands, thread })
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(Workers { handles, listening: HashMap::new(), limit })
+    }
+
+    /// Client connections open now.
+    pub fn connections(&self) -> usize {
+        self.limit.open()
+    }
+
+    /// Makes the workers listen on exactly `wanted`. Addresses that stay keep their sockets, so no connection in
+    /// the kernel's queue is lost. If one cannot be bound nothing changes.
+    pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
+        let mut sockets: HashMap<ListenAddr, Vec<Socket>> = HashMap::new();
+        for listen in wanted.iter().filter(|l| !self.listening.contains_key(&l.addr)) {
+            let bound = Bound::bind(&listen.addr, self.handles.len())
+                .map_err(|source| BindError { addr: listen.addr.clone(), source })?;
+            sockets.insert(listen.addr.clone(), bound.into_sockets());
+        }
+        self.listening = wanted.iter().map(|l| (l.addr.clone(), ())).collect();
+        for handle in &self.handles {
+            let plan = wanted
+                .iter()
+                .map(|l| {
+                    let listen =
+                        Listen { addr: l.addr.clone(), service: l.service.clone(), tls: l.tls.clone() };
+                    let socket = sockets.get_mut(&l.addr).and_then(Vec::pop);
+                    (listen, socket)
+                })
+                .collect();
+            let (done, wait) = std_mpsc::sync_channel(1);
+            // A worker that is gone has nothing to apply; its thread's panic shows when it is joined.
+            if handle.commands.blocking_send(Command::Apply(plan, done)).is_ok() {
+                let _ = wait.recv();
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops accepting, waits for running requests at most `grace`, and ends the workers. Gives the number of
+    /// connections that were cut off.
+    pub fn drain(self, grace: Duration) -> u64 {
+        let waiting: Vec<_> = self
+            .handles
+            .iter()
+            .filter_map(|handle| {
+                let (done, wait) = oneshot::channel();
+                handle.commands.blocking_send(Command::Drain(grace, done)).ok().map(|()| wait)
+            })
+            .collect();
+        let cut_off = waiting.into_iter().map(|wait| wait.blocking_recv().unwrap_or(0)).sum();
+        for handle in self.handles {
+            drop(handle.commands);
+            let _ = handle.thread.join();
+        }
+        cut_off
+    }
+}
+
+fn run_thread<S: Service>(
+    index: usize,
+    count: usize,
+    limit: Arc<ConnectionLimit>,
+    inbox: mpsc::Receiver<Command<S>>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        // Fewer looks at the outside between polls: under load a look finds many sockets at once.
+        .event_interval(61)
+        .max_io_events_per_tick(1024)
+        .build_local(LocalOptions::default())
+        .expect("the process may open an epoll descriptor at its start");
+    runtime.block_on(run(index, count, limit, inbox));
+}
+
+struct Running<S: Service> {
+    shared: Rc<Shared<S>>,
+    slots: RefCell<HashMap<ListenAddr, (Rc<Slot<S>>, AbortHandle)>>,
+}
+
+async fn run<S: Service>(
+    index: usize,
+    count: usize,
+    limit: Arc<ConnectionLimit>,
+    mut inbox: mpsc::Receiver<Command<S>>,
+) {
+    let worker = Worker::new(index, count);
+    let sweeper = tokio::task::spawn_local(sweep(worker.clone()));
+    let shared = Rc::new(Shared { worker, limit, exchanges: RefCell::new(Vec::new()) });
+    let running = Running { shared, slots: RefCell::new(HashMap::new()) };
+    while let Some(command) = inbox.recv().await {
+        match command {
+            Command::Apply(plan, done) => {
+                running.apply(plan);
+                let _ = done.send(());
+            }
+            Command::Drain(grace, done) => {
+                let cut_off = running.drain(grace).await;
+                let _ = done.send(cut_off);
+                break;
+            }
+        }
+    }
+    sweeper.abort();
+}
+
+/// Moves the clock on and lets timeouts act.
+async fn sweep(worker: Rc<Worker>) {
+    let mut ticks = tokio::time::interval(TIMER_TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        worker.clock.tick();
+        worker.timers.sweep(worker.clock.coarse());
+        worker.upstreams.sweep(worker.clock.coarse());
+    }
+}
+
+impl<S: Service> Running<S> {
+    fn apply(&self, plan: Vec<(Listen<S>, Option<Socket>)>) {
+        let mut before = std::mem::take(&mut *self.slots.borrow_mut());
+        let mut slots = self.slots.borrow_mut();
+        for (listen, socket) in plan {
+            let binding = Binding { service: listen.service, tls: listen.tls };
+            if let Some((slot, task)) = before.remove(&listen.addr) {
+                slot.replace(binding);
+                slots.insert(listen.addr, (slot, task));
+            } else if let Some(socket) = socket
+                && let Ok(listener) = Listener::new(socket, &listen.addr)
+            {
+                let slot = Rc::new(Slot::new(binding));
+                let task =
+                    tokio::task::spawn_local(accept(listener, slot.clone(), self.shared.clone()));
+                slots.insert(listen.addr, (slot, task.abort_handle()));
+            }
+        }
+        for (_, (_, task)) in before {
+            task.abort();
+        }
+    }
+
+    async fn drain(&self, grace: Duration) -> u64 {
+        let worker = &self.shared.worker;
+        worker.draining.set(true);
+        for (_, (_, task)) in self.slots.borrow_mut().drain() {
+            task.abort();
+        }
+        worker.timers.expire_all_idle();
+        let deadline = tokio::time::Instant::now() + grace;
+        while worker.counters.open.get() > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            worker.timers.expire_all_idle();
+        }
+        worker.counters.open.get()
+    }
+}
+
+/// Accepts for one listener, for ever.
+async fn accept<S: Service>(listener: Listener, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
+    let mut burst = 0;
+    loop {
+        let Some(entered) = shared.limit.enter() else {
+            make_room(&shared).await;
+            continue;
+        };
+        let (stream, remote) = match poll_fn(|cx| listener.poll_accept(cx)).await {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_connection(&error) => continue,
+            Err(_) => {
+                drop(entered);
+                make_room(&shared).await;
+                continue;
+            }
+        };
+        let counters = &shared.worker.counters;
+        counters.accepted.set(counters.accepted.get() + 1);
+        counters.open.set(counters.open.get() + 1);
+        let open = Open(shared.worker.clone());
+        let serving = connection::serve(stream, remote, slot.clone(), shared.clone());
+        tokio::task::spawn_local(async move {
+            serving.await;
+            drop((open, entered));
+        });
+        burst += 1;
+        if burst == ACCEPT_BURST_MAX {
+            burst = 0;
+            yield_once().await;
+        }
+    }
+}
+
+/// No more connections or files are to be had: what is idle longest goes, and accepting rests a moment.
+async fn make_room<S: Service>(shared: &Shared<S>) {
+    let pauses = &shared.worker.counters.accept_pauses;
+    pauses.set(pauses.get() + 1);
+    for _ in 0..ACCEPT_BURST_MAX {
+        if !shared.worker.timers.expire_oldest_idle() {
+            break;
+        }
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Whether accepting failed because of the one connection, which went away again.
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::ConnectionAborted | E::ConnectionReset | E::Interrupted)
+}
+
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// An open connection of a worker; dropping it, also by a panic, counts it out.
+struct Open(Rc<Worker>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counters.open.set(self.0.counters.open.get() - 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! Routes and their handlers. Conditions are left to `matchers`, each handler to its own file.
+
+use sluice_model::Handler as Config;
+use sluice_route::{MatcherSets, RouteIndex};
+
+use super::{Builder, Refusal, matchers};
+use crate::handler::Handler;
+use crate::handlers;
+use crate::pipeline::{List, Route};
+
+type Built = Result<Box<dyn Handler>, Refusal>;
+
+impl<'m> Builder<'m> {
+    pub(super) fn list(&mut self, routes: &'m [sluice_model::Route]) -> List {
+        let mut built = Vec::with_capacity(routes.len());
+        for (index, route) in routes.iter().enumerate() {
+            let route = self.within(&format!("[{index}]"), |b| b.route(route));
+            built.push(route);
+        }
+        let keys: Vec<_> = built.iter().map(|route| route.matchers.key()).collect();
+        List { routes: built, index: RouteIndex::build(&keys), errors: None }
+    }
+
+    fn route(&mut self, config: &'m sluice_model::Route) -> Route {
+        let mut sets = Vec::with_capacity(config.r#match.len());
+        for (index, set) in config.r#match.iter().enumerate() {
+            let built = self.within(&format!(".match[{index}]"), |b| {
+                matchers::set(set).map_err(|refusal| b.refuse(refusal)).ok()
+            });
+            sets.extend(built);
+        }
+        let mut built = Vec::with_capacity(config.handle.len());
+        for (index, handler) in config.handle.iter().enumerate() {
+            let handler = self.within(&format!(".handle[{index}]"), |b| {
+                b.handler(handler).map_err(|refusal| b.refuse(refusal)).ok()
+            });
+            built.extend(handler);
+        }
+        Route {
+            matchers: MatcherSets::new(sets),
+            handlers: built,
+            group: self.group(&config.group),
+            terminal: config.terminal,
+        }
+    }
+
+    fn handler(&mut self, config: &'m Config) -> Built {
+        match config {
+            Config::Authentication(config) => Err(Refusal::new(format!("WIP authentication {config:?}"))),
+            Config::Encode(config) => Err(Refusal::new(format!("WIP encode {config:?}"))),
+            Config::Error(config) => handlers::error::build(config, self),
+            Config::FileServer(config) => Err(Refusal::new(format!("WIP file_server {config:?}"))),
+            Config::Headers(config) => handlers::headers::build(config, self),
+            Config::Invoke(config) => handlers::subroute::build_invoke(config, self),
+            Config::LogAppend(config) => handlers::log_append::build(config, self),
+            Config::Map(config) => handlers::map::build(config, self),
+            Config::RequestBody(config) => handlers::request_body::build(config, self),
+            Config::ReverseProxy(config) => Err(Refusal::new(format!("WIP reverse_proxy {config:?}"))),
+            Config::Rewrite(config) => handlers::rewrite::build(config, self),
+            Config::StaticResponse(config) => handlers::static_response::build(config, self),
+            Config::Subroute(config) => Ok(handlers::subroute::build(config, self)),
+            Config::Vars(config) => handlers::vars::build(config, self),
+            Config::AcmeServer(_) => Err(not_yet("acme_server")),
+            Config::CopyResponse(_) => Err(not_yet("copy_response")),
+            Config::CopyResponseHeaders(_) => Err(not_yet("copy_response_headers")),
+            Config::Intercept(_) => Err(not_yet("intercept")),
+            Config::Metrics(_) => Err(not_yet("metrics")),
+            Config::Push(_) => Err(not_yet("push")),
+            Config::Templates(_) => Err(not_yet("templates")),
+            Config::Tracing(_) => Err(not_yet("tracing")),
+            Config::Other(_) => Err(Refusal::new(format!("unknown handler `{}`", config.module()))
+                .with_help("remove it, or serve this site with the server that has it")),
+        }
+    }
+
+    /// Builds a list whose errors go to another one.
+    pub(crate) fn add_list_with_errors(
+        &mut self,
+        routes: &'m [sluice_model::Route],
+        errors: &'m [sluice_model::Route],
+    ) -> usize {
+        let number = self.within(".routes", |b| b.add_list(routes));
+        let errors = self.within(".errors.routes", |b| b.add_list(errors));
+        self.lists[number].errors = Some(errors);
+        number
+    }
+}
+
+fn not_yet(name: &str) -> Refusal {
+    Refusal::not_yet(&format!("handler `{name}`"), "remove it for now; a later version will run it")
+}

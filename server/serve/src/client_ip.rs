@@ -1,0 +1,151 @@
+//! The address of the client behind trusted proxies. Without trusted proxies it is the peer, whatever fields it
+//! sends.
+
+use std::net::IpAddr;
+
+use sluice_message::{ConnInfo, FieldName, Fields, Remote};
+use sluice_model::Server;
+use sluice_model::http::IpSource;
+use sluice_route::matcher::IpRanges;
+
+use crate::build::Refusal;
+use crate::values::remote_ip;
+
+/// Who may say for whom a request is, and by which fields.
+pub struct TrustedProxies {
+    ranges: IpRanges,
+    fields: Vec<FieldName>,
+    order: Order,
+    unix: Unix,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    /// The first address named is the client.
+    Leftmost,
+    /// The first one from the right that is no trusted proxy is.
+    RightmostUntrusted,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unix {
+    Trusted,
+    Untrusted,
+}
+
+impl TrustedProxies {
+    /// Reads the settings of a server; `None` where nobody is trusted.
+    pub fn build(server: &Server) -> Result<Option<TrustedProxies>, Refusal> {
+        let ranges: &[String] = match &server.trusted_proxies {
+            Some(IpSource::Static(ranges)) => &ranges.ranges,
+            Some(source @ IpSource::Other(_)) => {
+                let name = source.module();
+                return Err(Refusal::new(format!("unknown source of trusted proxies `{name}`"))
+                    .with_help("list the addresses with `trusted_proxies static …`"));
+            }
+            None => &[],
+        };
+        if ranges.is_empty() && !server.trusted_proxies_unix {
+            return Ok(None);
+        }
+        let names: Vec<&str> = match server.client_ip_headers.as_slice() {
+            [] => vec!["X-Forwarded-For"],
+            names => names.iter().map(String::as_str).collect(),
+        };
+        let name = |text: &&str| {
+            FieldName::new(text).ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
+        };
+        let strict = server.trusted_proxies_strict != 0;
+        Ok(Some(TrustedProxies {
+            ranges: IpRanges::new(ranges).map_err(|error| Refusal::new(error.to_string()))?,
+            fields: names.iter().map(name).collect::<Result<_, _>>()?,
+            order: if strict { Order::RightmostUntrusted } else { Order::Leftmost },
+            unix: if server.trusted_proxies_unix { Unix::Trusted } else { Unix::Untrusted },
+        }))
+    }
+
+    /// Whether the peer is one of them.
+    pub fn trusts(&self, conn: &ConnInfo) -> bool {
+        match conn.remote {
+            Remote::Unix => self.unix == Unix::Trusted,
+            Remote::Ip(addr) => self.ranges.contains(addr.ip()),
+        }
+    }
+
+    /// The client's address; `None` if it is the peer's.
+    pub fn client_ip(&self, conn: &ConnInfo, fields: &Fields) -> Option<IpAddr> {
+        if !self.trusts(conn) {
+            return None;
+        }
+        let found = self.fields.iter().find_map(|name| {
+            let mut named = fields.find(name.as_str().as_bytes()).flat_map(addresses);
+            match self.order {
+                Order::Leftmost => named.find_map(|ip| ip),
+                Order::RightmostUntrusted => self.rightmost(named.collect()),
+            }
+        });
+        found.or_else(|| remote_ip(conn))
+    }
+
+    /// From the right, the first that is no trusted proxy. Text that is no address ends the search: whatever
+    /// stands left of it may be made up.
+    fn rightmost(&self, named: Vec<Option<IpAddr>>) -> Option<IpAddr> {
+        let mut last = None;
+        for ip in named.into_iter().rev() {
+            let Some(ip) = ip else { break };
+            last = Some(ip);
+            if !self.ranges.contains(ip) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// The addresses in a list; `None` for an element that is none.
+fn addresses(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
+    value.split(|byte| *byte == b',').map(|part| {
+        let text = std::str::from_utf8(part).ok()?.trim();
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Some(ip.to_canonical());
+        }
+        let (host, _) = sluice_message::head::split_port(text.as_bytes());
+        std::str::from_utf8(host).ok()?.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(strict: i64) -> TrustedProxies {
+        let ranges = sluice_model::matcher::IpRanges { ranges: vec!["10.0.0.0/8".to_owned()] };
+        let server = Server {
+            trusted_proxies: Some(IpSource::Static(ranges)),
+            trusted_proxies_strict: strict,
+            ..Server::default()
+        };
+        TrustedProxies::build(&server).unwrap().unwrap()
+    }
+
+    fn client(strict: i64, peer: &str, forwarded: &str) -> Option<String> {
+        let remote = Remote::Ip(format!("{peer}:1").parse().unwrap());
+        let conn = ConnInfo { remote, local: None, tls: None };
+        let mut fields = Fields::new();
+        fields.push(sluice_message::FieldId::XForwardedFor, forwarded.as_bytes());
+        proxies(strict).client_ip(&conn, &fields).map(|ip| ip.to_string())
+    }
+
+    #[test]
+    fn only_trusted_peers_are_believed() {
+        assert_eq!(client(0, "1.2.3.4", "9.9.9.9"), None);
+        assert_eq!(client(0, "10.0.0.1", "9.9.9.9, 8.8.8.8").as_deref(), Some("9.9.9.9"));
+    }
+
+    #[test]
+    fn strictly_the_first_untrusted_from_the_right_is_the_client() {
+        assert_eq!(client(1, "10.0.0.1", "9.9.9.9, 8.8.8.8, 10.0.0.2").as_deref(), Some("8.8.8.8"));
+        assert_eq!(client(1, "10.0.0.1", "9.9.9.9, junk, 10.0.0.2").as_deref(), Some("10.0.0.2"));
+        assert_eq!(client(1, "10.0.0.1", "").as_deref(), Some("10.0.0.1"));
+    }
+}

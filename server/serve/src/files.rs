@@ -1,0 +1,131 @@
+//! The way from a request to files: the opened files of each worker, roots, and the `file` matcher. Sending a
+//! file is left to `handlers::file_server`.
+
+use std::cell::RefCell;
+use std::os::unix::ffi::OsStrExt;
+
+use sluice_cache::{Facts, Found, Missing, OpenFiles, Reach};
+use sluice_message::{Moment, path};
+use sluice_route::placeholder::Unknown;
+use sluice_route::{Template, Values};
+
+use crate::build::Refusal;
+
+pub use matcher::FileHook;
+
+pub mod limits;
+mod matcher;
+
+thread_local! {
+    /// A worker is one thread, and matchers know nothing of workers: so the files belong to the thread.
+    static FILES: OpenFiles = OpenFiles::default();
+    static PATHS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Opens what `path` leads to, from this worker's files.
+pub fn open(path: &[u8], reach: Reach, now: Moment) -> Found {
+    FILES.with(|files| files.open(path, reach, now))
+}
+
+/// What `path` leads to, from this worker's files.
+pub fn facts(path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
+    FILES.with(|files| files.facts(path, reach, now))
+}
+
+/// Runs `f` with an empty buffer for a path, whose memory is kept.
+pub fn with_path<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut path = PATHS.with_borrow_mut(Vec::pop).unwrap_or_default();
+    path.clear();
+    let result = f(&mut path);
+    PATHS.with_borrow_mut(|paths| paths.push(path));
+    result
+}
+
+/// The folder that a site's files are in.
+#[derive(Debug)]
+pub struct Root {
+    template: Template,
+    /// The root itself, where it needs no request to know it.
+    fixed: Option<Vec<u8>>,
+    /// What a relative root is relative to: the folder the process was started in.
+    working_dir: Vec<u8>,
+}
+
+impl Root {
+    /// The root that a configuration gives; an empty text stands for what the `root` directive set.
+    pub fn build(text: &str) -> Result<Root, Refusal> {
+        let text = if text.is_empty() { "{http.vars.root}" } else { text };
+        let template = Template::parse(text).map_err(|error| Refusal::new(format!("root `{text}`: {error}")))?;
+        let dir = std::env::current_dir()
+            .map_err(|error| Refusal::new(format!("the working folder is unknown: {error}")))?;
+        let mut root = Root { template, fixed: None, working_dir: dir.as_os_str().as_bytes().into() };
+        if let Some(literal) = root.template.literal() {
+            let mut fixed = Vec::new();
+            root.resolve(literal, &mut fixed);
+            root.fixed = Some(fixed);
+        }
+        Ok(root)
+    }
+
+    /// Appends the root to `out`: absolute, clean and without a slash at its end, so empty for `/` itself.
+    pub fn write(&self, values: &dyn Values, out: &mut Vec<u8>) {
+        match &self.fixed {
+            Some(fixed) => out.extend_from_slice(fixed),
+            None => with_path(|text| {
+                self.template.expand(values, Unknown::Empty, text);
+                self.resolve(text, out);
+            }),
+        }
+    }
+
+    fn resolve(&self, text: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        if text.starts_with(b"/") {
+            path::clean(text, out);
+        } else {
+            with_path(|whole| {
+                whole.extend_from_slice(&self.working_dir);
+                whole.push(b'/');
+                whole.extend_from_slice(text);
+                path::clean(whole, out);
+            });
+        }
+        if out.len() > start && out.ends_with(b"/") {
+            out.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_route::placeholder::{Found, Key};
+
+    struct Root0(&'static str);
+
+    impl Values for Root0 {
+        fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+            assert!(matches!(key, Key::Var(name) if &**name == "root"));
+            out.extend_from_slice(self.0.as_bytes());
+            Found::Known
+        }
+    }
+
+    fn written(text: &str, variable: &'static str) -> String {
+        let mut out = Vec::new();
+        Root::build(text).unwrap().write(&Root0(variable), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn roots_are_absolute_and_clean() {
+        let here = std::env::current_dir().unwrap().display().to_string();
+        assert_eq!(written("/srv/www/", ""), "/srv/www");
+        assert_eq!(written("/srv//a/../www", ""), "/srv/www");
+        assert_eq!(written("/", ""), "");
+        assert_eq!(written("www", ""), format!("{here}/www"));
+        assert_eq!(written("", "/srv/x/"), "/srv/x");
+        assert_eq!(written("", "."), here);
+        assert_eq!(written("", ""), here);
+    }
+}

@@ -1,0 +1,31 @@
+//! The limits of handlers and filters around files, each with the reason for its number.
+
+/// Names that one wildcard of a `file` matcher looks at. Folders with more are served, but not searched at each
+/// request.
+pub const GLOB_ENTRIES_MAX: usize = 10_000;
+
+/// Entries of a folder that are read for its listing, where the configuration gives no number; Caddy's default.
+pub const LISTING_ENTRIES_MAX: usize = 10_000;
+
+/// Bytes of one folder listing as text. Ten thousand long names stay below it; whatever is larger is cut.
+pub const LISTING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Streams that one worker compresses at the same time; further ones are sent as they are. Each encoder holds up
+/// to a megabyte, so this bounds them to about 256 MB however many clients there are.
+pub const ENCODERS_MAX: usize = 256;
+
+/// A body up to this size is compressed in one go, so that its length is known.
+pub const ENCODE_AT_ONCE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Passwords being checked at the same time in the whole process: each takes a core for a tenth of a second.
+pub const PASSWORD_THREADS_MAX: usize = 4;
+
+/// Checks that wait for a thread; beyond it a client is asked to come back. At a tenth of a second each the last
+/// one waits a few seconds.
+pub const PASSWORD_QUEUE_MAX: usize = 64;
+
+/// Successful checks that one worker remembers for each `basic_auth`.
+pub const PASSWORDS_REMEMBERED_MAX: usize = 1_000;
+
+/// The longest user name with password that is looked at; bcrypt itself ignores what follows 72 bytes.
+pub const CREDENTIALS_BYTES_MAX: usize = 4 * 1024;

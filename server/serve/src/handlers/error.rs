@@ -1,0 +1,32 @@
+//! `error`: fails the request with a status and a message, for `handle_errors` to answer.
+
+use sluice_message::Status;
+use sluice_model::handler::StaticError as Config;
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::status::StatusText;
+use crate::values;
+
+struct StaticError {
+    message: Template,
+    status: Option<StatusText>,
+}
+
+impl Handler for StaticError {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let default = Status::INTERNAL_SERVER_ERROR;
+        let status = self.status.as_ref().map_or(Some(default), |status| status.resolve(x));
+        let message = String::from_utf8_lossy(&values::expanded(&self.message, x)).into_owned();
+        Step::Fail(Fault::new(status.unwrap_or(default), message))
+    }
+}
+
+/// Builds `error`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let message = cx.template(&config.error)?;
+    Ok(Box::new(StaticError { message, status: StatusText::build(config.status_code.as_str(), cx)? }))
+}

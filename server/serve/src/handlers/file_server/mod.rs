@@ -1,0 +1,187 @@
+//! `file_server`: answers with files and folders. Which bytes of a file are sent is left to `send`, lists of
+//! folders to `browse`.
+
+mod browse;
+mod hide;
+mod multipart;
+mod redirect;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use sluice_cache::{Facts, Found, Missing, Reach};
+use sluice_message::{FieldId, Method, Moment, Status, path};
+use sluice_model::handler::FileServer as Config;
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files::{self, Root};
+use crate::handler::{Handler, Step};
+use crate::status::StatusText;
+use crate::values::At;
+
+use browse::Browse;
+use hide::Hidden;
+use send::Sidecar;
+
+/// Serves the files below a root.
+///
+/// Links are followed wherever they point, as in Caddy: whoever may write below the root decides what is served.
+/// A request cannot lead out of it: its path is cleaned after it was decoded, so no `..` is left, and NUL ends in
+/// 400. A backslash is a letter like any other.
+pub(crate) struct FileServer {
+    root: Root,
+    index: Vec<Template>,
+    hidden: Hidden,
+    browse: Option<Browse>,
+    canonical: bool,
+    status: Option<StatusText>,
+    pass_thru: bool,
+    sidecars: Vec<Sidecar>,
+    etag_extensions: Vec<String>,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(FileServer::build(config, cx)?))
+}
+
+impl FileServer {
+    fn build(config: &Config, cx: &Builder<'_>) -> Result<FileServer, Refusal> {
+        if !config.fs.is_empty() {
+            return Err(Refusal::not_yet(&format!("file system `{}`", config.fs), "use the local disk"));
+        }
+        let index = match config.index_names.as_slice() {
+            [] => ["index.html", "index.txt"].map(Template::from_literal).into(),
+            names => names.iter().map(|name| cx.template(name)).collect::<Result<_, _>>()?,
+        };
+        Ok(FileServer {
+            root: Root::build(&config.root)?,
+            index,
+            hidden: Hidden::build(&config.hide, cx)?,
+            browse: config.browse.as_ref().map(Browse::build).transpose()?,
+            canonical: config.canonical_uris.unwrap_or(true),
+            status: StatusText::build(config.status_code.as_str(), cx)?,
+            pass_thru: config.pass_thru,
+            sidecars: Sidecar::build(config)?,
+            etag_extensions: config.etag_file_extensions.clone(),
+        })
+    }
+
+    fn locate(&self, x: &mut Exchange, full: &mut Vec<u8>) -> Step {
+        let now = x.worker.clock.coarse();
+        self.root.write(&At(x), full);
+        let root_len = full.len();
+        path::clean(x.req.uri.path(), full);
+        match files::open(full, Reach::Anywhere, now) {
+            Found::Missing(missing) => self.missing(x, missing),
+            Found::Special => refused(),
+            Found::Directory(facts) => self.directory(x, full, root_len, facts, now),
+            Found::File(file) => {
+                if self.hidden.hides(x, trimmed(full)) {
+                    return self.not_found();
+                }
+                if self.canonical
+                    && let Some(step) = redirect::without_slash(x)
+                {
+                    return step;
+                }
+                self.send(x, trimmed(full), file, now)
+            }
+        }
+    }
+
+    fn directory(
+        &self,
+        x: &mut Exchange,
+        full: &mut Vec<u8>,
+        root_len: usize,
+        facts: Facts,
+        now: Moment,
+    ) -> Step {
+        if full.ends_with(b"/") {
+            full.pop();
+        }
+        let dir_len = full.len();
+        for name in &self.index {
+            full.truncate(dir_len);
+            files::with_path(|text| path::clean(name.resolve(&At(x), text), full));
+            let Found::File(file) = files::open(full, Reach::Anywhere, now) else { continue };
+            if self.hidden.hides(x, full) {
+                continue;
+            }
+            if self.canonical
+                && let Some(step) = redirect::with_slash(x)
+            {
+                return step;
+            }
+            return self.send(x, full, file, now);
+        }
+        full.truncate(dir_len);
+        let hidden = self.hidden.hides(x, full);
+        let Some(browse) = self.browse.as_ref().filter(|_| !hidden) else {
+            return self.not_found();
+        };
+        if self.canonical
+            && let Some(step) = redirect::with_slash(x)
+        {
+            return step;
+        }
+        if let Some(step) = self.refuse_method(x) {
+            return step;
+        }
+        let folder = browse::Folder { path: full, is_root: dir_len == root_len, facts };
+        browse.list(x, &self.hidden, folder)
+    }
+
+    fn missing(&self, x: &mut Exchange, missing: Missing) -> Step {
+        match missing {
+            Missing::NotFound => self.not_found(),
+            Missing::Denied => refused(),
+            Missing::Impossible => {
+                Step::Fail(Fault::new(Status::BAD_REQUEST, "the path names no possible file"))
+            }
+            Missing::Exhausted => {
+                x.res.fields.set(FieldId::RetryAfter, b"5");
+                Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, "too many open files"))
+            }
+            Missing::Failed => {
+                Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, "opening the file failed"))
+            }
+        }
+    }
+
+    fn not_found(&self) -> Step {
+        if self.pass_thru {
+            return Step::Next;
+        }
+        Step::Fail(Fault::new(Status::NOT_FOUND, "Not Found"))
+    }
+
+    /// 405 for methods that read nothing (RFC 9110, section 15.5.6). While an error is answered the method is that
+    /// of the request that failed and does not count.
+    fn refuse_method(&self, x: &mut Exchange) -> Option<Step> {
+        let reads = matches!(x.req.method, Method::Get | Method::Head);
+        if reads || x.context.error.is_some() {
+            return None;
+        }
+        x.res.fields.set(FieldId::Allow, b"GET, HEAD");
+        Some(Step::Fail(Fault::new(Status::METHOD_NOT_ALLOWED, "Method Not Allowed")))
+    }
+}
+
+impl Handler for FileServer {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        files::with_path(|full| self.locate(x, full))
+    }
+}
+
+fn refused() -> Step {
+    Step::Fail(Fault::new(Status::FORBIDDEN, "Forbidden"))
+}
+
+fn trimmed(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}

@@ -1,0 +1,106 @@
+//! Redirects to the one right spelling of a path: folders end with a slash, files do not, so that relative links
+//! on a page lead where they should.
+
+use std::borrow::Cow;
+
+use sluice_message::uri::{decode_percent, encode_path};
+use sluice_message::{FieldId, Status, path};
+use sluice_net::Body;
+
+use crate::context::Exchange;
+use crate::handler::Step;
+
+/// Redirects to the path with a slash at its end, if it has none.
+pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {
+    let original = original_path(x);
+    let needed = !original.ends_with(b"/") && names_the_same(x, &original);
+    needed.then(|| to(x, &original, End::Slash))
+}
+
+/// Redirects to the path without the slash at its end, if it has one.
+pub(super) fn without_slash(x: &mut Exchange) -> Option<Step> {
+    // The common case first: neither the path now nor the one sent can end with a slash unseen.
+    if !x.req.uri.path().ends_with(b"/") && x.req.uri.as_bytes() == &x.req.target[..] {
+        return None;
+    }
+    let original = original_path(x);
+    let needed = original.ends_with(b"/") && names_the_same(x, &original);
+    needed.then(|| to(x, &original, End::Name))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Slash,
+    Name,
+}
+
+/// Whether rewrites left the last segment alone: a client knows nothing of others.
+fn names_the_same(x: &Exchange, original: &[u8]) -> bool {
+    path::base_name(original) == path::base_name(x.req.uri.path())
+}
+
+/// The path as the client sent it, decoded.
+fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
+    let (sent, _) = split(&x.req.target);
+    if !sent.contains(&b'%') {
+        return Cow::Borrowed(sent);
+    }
+    let mut decoded = Vec::new();
+    decode_percent(sent, &mut decoded);
+    Cow::Owned(decoded)
+}
+
+/// Path and query of a request target in origin or absolute form (RFC 9112, section 3.2).
+fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let query_at = memchr::memchr(b'?', target);
+    let (before, query) = match query_at {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    };
+    if before.starts_with(b"/") {
+        return (before, query);
+    }
+    let authority_at = memchr::memmem::find(before, b"://").map_or(0, |at| at + 3);
+    let path_at = memchr::memchr(b'/', &before[authority_at..]);
+    (path_at.map_or(&b"/"[..], |at| &before[authority_at + at..]), query)
+}
+
+fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
+    // Cleaning leaves one slash at the front and encoding no backslash, so the target cannot be another host:
+    // browsers read `//host` and `/\host` as one.
+    let (mut clean, mut location) = (Vec::new(), Vec::new());
+    path::clean(original, &mut clean);
+    match end {
+        End::Slash if !clean.ends_with(b"/") => clean.push(b'/'),
+        End::Name if clean.len() > 1 && clean.ends_with(b"/") => {
+            clean.pop();
+        }
+        End::Slash | End::Name => {}
+    }
+    encode_path(&clean, &mut location);
+    if let (_, Some(query)) = split(&x.req.target) {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    x.res.status = Status::PERMANENT_REDIRECT;
+    x.res.fields.set(FieldId::Location, &location);
+    x.res.fields.set(FieldId::ContentType, b"text/html; charset=utf-8");
+    x.inline.clear();
+    x.inline.extend_from_slice(b"<a href=\"");
+    super::browse::escape_html(&location, &mut x.inline);
+    x.inline.extend_from_slice(b"\">Permanent Redirect</a>.\n\n");
+    Step::Done(Body::Inline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_split_into_path_and_query() {
+        assert_eq!(split(b"/a?b?c"), (&b"/a"[..], Some(&b"b?c"[..])));
+        assert_eq!(split(b"http://h/a/?"), (&b"/a/"[..], Some(&b""[..])));
+        assert_eq!(split(b"http://h"), (&b"/"[..], None));
+        assert_eq!(split(b"*"), (&b"/"[..], None));
+    }
+}

@@ -1,0 +1,339 @@
+//! `header` and `request_header`: changes to the fields of requests and answers.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, FieldName, Fields};
+use sluice_model::handler::{HeaderOps, Headers as Config, Replacement};
+use sluice_net::Body;
+use sluice_route::matcher::ResponseMatcher;
+use sluice_route::placeholder::Unknown;
+use sluice_route::regexp::{Regexp, escape_replacement};
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::handler::{Filter, Handler, Step};
+use crate::text::{clean_value, push_value};
+use crate::values::{self, At};
+
+/// Changes to a list of fields, in the order: remove all, add, set, remove, replace.
+#[derive(Default)]
+pub struct Ops {
+    delete_all: bool,
+    add: Vec<(FieldName, Vec<Template>)>,
+    set: Vec<(FieldName, Vec<Template>)>,
+    delete: Vec<Pattern>,
+    replace: Vec<Replace>,
+}
+
+/// A name, possibly with a `*` at an end.
+struct Pattern {
+    text: Box<[u8]>,
+    kind: PatternKind,
+}
+
+#[derive(Clone, Copy)]
+enum PatternKind {
+    Exact,
+    Prefix,
+    Suffix,
+    Contains,
+}
+
+struct Replace {
+    /// `None` for all fields.
+    name: Option<FieldName>,
+    find: Find,
+    with: Template,
+}
+
+enum Find {
+    Text(Template),
+    Pattern(Regexp),
+}
+
+/// Which list of fields of an exchange is changed.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Of {
+    /// The request's.
+    Request,
+    /// The answer's.
+    Answer,
+}
+
+impl Ops {
+    /// Reads the changes.
+    pub fn build(config: &HeaderOps, cx: &Builder<'_>) -> Result<Ops, Refusal> {
+        let mut replace = Vec::new();
+        for (name, replacements) in &config.replace {
+            let field = if name == "*" { None } else { Some(field_name(name)?) };
+            for replacement in replacements {
+                replace.push(Replace::build(field.clone(), replacement, cx)?);
+            }
+        }
+        Ok(Ops {
+            delete_all: config.delete.iter().any(|name| name == "*"),
+            add: templates(&config.add, cx)?,
+            set: templates(&config.set, cx)?,
+            delete: config.delete.iter().filter(|n| *n != "*").map(|n| Pattern::new(n)).collect(),
+            replace,
+        })
+    }
+
+    /// Applies them.
+    pub fn apply(&self, x: &mut Exchange, of: Of) {
+        if self.delete_all {
+            fields(x, of).clear();
+        }
+        for (name, values) in &self.add {
+            for value in values {
+                with_value(value, x, |x, text| fields(x, of).push_name(name, text));
+            }
+        }
+        for (name, values) in &self.set {
+            self.apply_set(x, of, name, values);
+        }
+        for pattern in &self.delete {
+            fields(x, of).retain(|field| !pattern.matches(field.name));
+        }
+        for replace in &self.replace {
+            replace.apply(x, of);
+        }
+    }
+
+    fn apply_set(&self, x: &mut Exchange, of: Of, name: &FieldName, values: &[Template]) {
+        let mut first = true;
+        for value in values {
+            with_value(value, x, |x, text| match (std::mem::take(&mut first), of) {
+                // The host of a request is its authority, wherever it was sent (RFC 9110, section 7.2).
+                (_, Of::Request) if name.id() == FieldId::Host => {
+                    x.req.set_authority(text);
+                    x.req.fields.set(FieldId::Host, text);
+                }
+                (true, _) => fields(x, of).set_name(name, text),
+                (false, _) => fields(x, of).push_name(name, text),
+            });
+        }
+    }
+}
+
+fn fields(x: &mut Exchange, of: Of) -> &mut Fields {
+    match of {
+        Of::Request => &mut x.req.fields,
+        Of::Answer => &mut x.res.fields,
+    }
+}
+
+/// Gives `f` the value; one without placeholders is not copied.
+fn with_value(value: &Template, x: &mut Exchange, f: impl FnOnce(&mut Exchange, &[u8])) {
+    match value.literal() {
+        Some(text) => f(x, text),
+        None => {
+            let mut text = Vec::new();
+            push_value(value, x, &mut text);
+            f(x, &text);
+        }
+    }
+}
+
+impl Pattern {
+    fn new(text: &str) -> Pattern {
+        let inner = text.trim_matches('*').to_ascii_lowercase();
+        let kind = match (text.starts_with('*'), text.ends_with('*')) {
+            (false, false) => PatternKind::Exact,
+            (false, true) => PatternKind::Prefix,
+            (true, false) => PatternKind::Suffix,
+            (true, true) => PatternKind::Contains,
+        };
+        Pattern { text: inner.into_bytes().into(), kind }
+    }
+
+    fn matches(&self, name: &[u8]) -> bool {
+        let text = &*self.text;
+        let at = |part: Option<&[u8]>| part.is_some_and(|part| part.eq_ignore_ascii_case(text));
+        match self.kind {
+            PatternKind::Exact => name.eq_ignore_ascii_case(text),
+            PatternKind::Prefix => at(name.get(..text.len())),
+            PatternKind::Suffix => at(name.len().checked_sub(text.len()).map(|from| &name[from..])),
+            PatternKind::Contains => {
+                text.is_empty() || name.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text))
+            }
+        }
+    }
+}
+
+impl Replace {
+    fn build(
+        name: Option<FieldName>,
+        config: &Replacement,
+        cx: &Builder<'_>,
+    ) -> Result<Replace, Refusal> {
+        let find = if config.search_regexp.is_empty() {
+            Find::Text(cx.template(&config.search)?)
+        } else {
+            let regexp = Regexp::new(&config.search_regexp).map_err(|error| {
+                Refusal::new(format!("regular expression `{}`: {error}", config.search_regexp))
+            })?;
+            Find::Pattern(regexp)
+        };
+        Ok(Replace { name, find, with: cx.template(&config.replace)? })
+    }
+
+    fn apply(&self, x: &mut Exchange, of: Of) {
+        for index in 0..fields(x, of).len() {
+            let field = fields(x, of).at(index).expect("the index is below the length");
+            if self.name.as_ref().is_some_and(|name| !name.is(field.name)) {
+                continue;
+            }
+            let value = field.value.to_vec();
+            let mut changed = match &self.find {
+                Find::Text(find) => {
+                    let find = values::expanded(find, x);
+                    replace_text(&value, &find, &values::expanded(&self.with, x))
+                }
+                Find::Pattern(regexp) => {
+                    let mut with = Vec::new();
+                    self.with.expand_each(&At(x), Unknown::Empty, &mut with, |_, out, start| {
+                        escape_replacement(out, start);
+                    });
+                    regexp.replace_all(&value, &with)
+                }
+            };
+            if changed != value {
+                clean_value(&mut changed);
+                fields(x, of).replace_at(index, &changed);
+            }
+        }
+    }
+}
+
+fn replace_text(value: &[u8], find: &[u8], with: &[u8]) -> Vec<u8> {
+    if find.is_empty() {
+        return value.to_vec();
+    }
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = rest.windows(find.len()).position(|window| window == find) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(with);
+        rest = &rest[at + find.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+fn field_name(text: &str) -> Result<FieldName, Refusal> {
+    FieldName::new(text).ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
+}
+
+fn templates(
+    config: &sluice_model::handler::FieldValues,
+    cx: &Builder<'_>,
+) -> Result<Vec<(FieldName, Vec<Template>)>, Refusal> {
+    let mut built = Vec::with_capacity(config.len());
+    for (name, values) in config {
+        let values = values.iter().map(|v| cx.template(v)).collect::<Result<Vec<_>, _>>()?;
+        built.push((field_name(name)?, values));
+    }
+    Ok(built)
+}
+
+struct Headers {
+    request: Option<Ops>,
+    response: Option<Arc<ResponseOps>>,
+}
+
+struct ResponseOps {
+    ops: Ops,
+    require: Option<ResponseMatcher>,
+    when: When,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    /// Before the next handler runs; that one may still change the fields.
+    Now,
+    /// When the answer is there.
+    AtEnd,
+}
+
+impl Handler for Headers {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if let Some(request) = &self.request {
+            request.apply(x, Of::Request);
+        }
+        match &self.response {
+            Some(response) if response.when == When::Now => response.ops.apply(x, Of::Answer),
+            Some(response) => x.context.filters.push(response.clone()),
+            None => {}
+        }
+        Step::Next
+    }
+}
+
+impl Filter for ResponseOps {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        let required = self.require.as_ref();
+        if required.is_none_or(|require| require.matches(&x.res, &x.context.scratch)) {
+            self.ops.apply(x, Of::Answer);
+        }
+        body
+    }
+}
+
+/// Builds `header` and `request_header`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let request = config.request.as_ref().map(|ops| Ops::build(ops, cx)).transpose()?;
+    let response = match &config.response {
+        None => None,
+        Some(response) => {
+            let ops = HeaderOps {
+                add: response.add.clone(),
+                set: response.set.clone(),
+                delete: response.delete.clone(),
+                replace: response.replace.clone(),
+            };
+            let require = response.require.as_ref().map(response_matcher).transpose()?;
+            let now = !response.deferred && require.is_none();
+            let when = if now { When::Now } else { When::AtEnd };
+            Some(Arc::new(ResponseOps { ops: Ops::build(&ops, cx)?, require, when }))
+        }
+    };
+    Ok(Box::new(Headers { request, response }))
+}
+
+/// Compiles a condition on answers.
+pub fn response_matcher(
+    config: &sluice_model::matcher::ResponseMatcher,
+) -> Result<ResponseMatcher, Refusal> {
+    let fields = config.headers.iter().map(|(name, values)| (name.as_str(), values.as_deref()));
+    ResponseMatcher::new(&config.status_code, fields).map_err(|error| Refusal::new(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_with_wildcards_at_their_ends() {
+        for (pattern, name, expected) in [
+            ("X-A", "x-a", true),
+            ("X-A", "x-ab", false),
+            ("X-*", "x-ab", true),
+            ("X-*", "y-ab", false),
+            ("*-Id", "Request-ID", true),
+            ("*-Id", "id", false),
+            ("*ques*", "Request-ID", true),
+            ("*nope*", "Request-ID", false),
+        ] {
+            let matches = Pattern::new(pattern).matches(name.as_bytes());
+            assert_eq!(matches, expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn text_is_replaced_everywhere() {
+        assert_eq!(replace_text(b"a-b-c", b"-", b"++"), b"a++b++c");
+        assert_eq!(replace_text(b"abc", b"", b"x"), b"abc");
+    }
+}

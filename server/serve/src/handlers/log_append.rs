@@ -1,0 +1,70 @@
+//! `log_append`: one more field in the access log of this request.
+
+use std::sync::Arc;
+
+use sluice_model::handler::LogAppend as Config;
+use sluice_net::Body;
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::handler::{Filter, Handler, Step};
+use crate::values;
+
+struct LogAppend {
+    append: Arc<Append>,
+    when: When,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    /// With what is known before the request is handled.
+    Now,
+    /// With what is known of the answer.
+    AtEnd,
+}
+
+struct Append {
+    key: Arc<str>,
+    value: Template,
+    /// The value where it is the name of a variable.
+    var: Option<String>,
+}
+
+impl Append {
+    fn append(&self, x: &mut Exchange) {
+        let var = self.var.as_deref().and_then(|name| x.context.vars.find(name));
+        let value = match var {
+            Some(value) => value.to_vec(),
+            None => values::expanded(&self.value, x),
+        };
+        let text = String::from_utf8_lossy(&value).into_owned();
+        x.context.log.fields.push((self.key.clone(), text));
+    }
+}
+
+impl Handler for LogAppend {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        match self.when {
+            When::Now => self.append.append(x),
+            When::AtEnd => x.context.filters.push(self.append.clone()),
+        }
+        Step::Next
+    }
+}
+
+impl Filter for Append {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        self.append(x);
+        body
+    }
+}
+
+/// Builds `log_append`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let value = cx.template(&config.value)?;
+    let var = (!config.value.contains('{')).then(|| config.value.clone());
+    let append = Arc::new(Append { key: config.key.as_str().into(), value, var });
+    let when = if config.early { When::Now } else { When::AtEnd };
+    Ok(Box::new(LogAppend { append, when }))
+}

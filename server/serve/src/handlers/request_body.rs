@@ -1,0 +1,104 @@
+//! `request_body`: a limit on what a client may send, or a text in place of it.
+
+use std::task::{Context, Poll, ready};
+
+use sluice_message::{Fields, Status};
+use sluice_model::handler::RequestBody as Config;
+use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side};
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::values;
+
+struct Limit {
+    max: Option<u64>,
+    set: Option<Template>,
+}
+
+impl Handler for Limit {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if let Some(max) = self.max {
+            if x.body.len().is_some_and(|len| len > max) {
+                let reason = "the declared length is above the limit";
+                return Step::Fail(Fault::new(Status::CONTENT_TOO_LARGE, reason));
+            }
+            if let RequestBody::Stream(inner) = x.body.take() {
+                let limited = Limited { inner, left: max, over: false };
+                x.body = RequestBody::Stream(Box::new(limited));
+            }
+        }
+        if let Some(set) = &self.set {
+            let bytes = values::expanded(set, x);
+            x.body = RequestBody::Stream(Box::new(Fixed { bytes, done: 0 }));
+        }
+        Step::Next
+    }
+}
+
+/// A body that fails beyond a number of bytes.
+struct Limited {
+    inner: Box<dyn BodyStream>,
+    left: u64,
+    over: bool,
+}
+
+impl BodyStream for Limited {
+    fn len(&self) -> Option<u64> {
+        self.inner.len()
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        let data = ready!(self.inner.poll_data(cx))?;
+        self.over |= data.len() as u64 > self.left;
+        if self.over {
+            let failure = Failure::new(Side::Client, FailureKind::Limit);
+            return Poll::Ready(Err(failure.because("request body is larger than max_size")));
+        }
+        Poll::Ready(Ok(data))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.left -= count as u64;
+        self.inner.consume(count);
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.inner.trailers()
+    }
+}
+
+/// A body made here.
+struct Fixed {
+    bytes: Vec<u8>,
+    done: usize,
+}
+
+impl BodyStream for Fixed {
+    fn len(&self) -> Option<u64> {
+        Some((self.bytes.len() - self.done) as u64)
+    }
+
+    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        Poll::Ready(Ok(&self.bytes[self.done..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.done += count;
+    }
+}
+
+/// Builds `request_body`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    if config.read_timeout.0 != 0 || config.write_timeout.0 != 0 {
+        return Err(Refusal::not_yet(
+            "`request_body` with timeouts",
+            "set the timeouts of the whole server in the global option `servers`",
+        ));
+    }
+    let max = u64::try_from(config.max_size).ok().filter(|max| *max > 0);
+    let set = if config.set.is_empty() { None } else { Some(cx.template(&config.set)?) };
+    Ok(Box::new(Limit { max, set }))
+}

@@ -1,0 +1,116 @@
+//! `respond`: a fixed answer. Which status an error gets by itself is left to `failure`.
+
+use sluice_message::{FieldId, FieldName, Status};
+use sluice_model::handler::StaticResponse as Config;
+use sluice_net::Body;
+use sluice_route::Template;
+use sluice_route::placeholder::Unknown;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::status::StatusText;
+use crate::text::push_value;
+use crate::values::At;
+
+struct StaticResponse {
+    status: Option<StatusText>,
+    headers: Vec<(FieldName, Vec<Template>)>,
+    body: Template,
+    /// What is said of the body where no field says it; `None` has to look at each body.
+    content_type: Option<&'static [u8]>,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Ending {
+    /// The connection goes on.
+    Reuse,
+    /// It is closed after the answer.
+    Close,
+    /// It is closed without an answer.
+    Abort,
+}
+
+impl Handler for StaticResponse {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if self.ending == Ending::Abort {
+            return Step::Done(Body::Abort);
+        }
+        x.close |= self.ending == Ending::Close;
+        let status = match &self.status {
+            Some(status) => status.resolve(x),
+            None => Some(x.context.error.as_ref().map_or(Status::OK, |error| error.status)),
+        };
+        let Some(status) = status else {
+            return Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, "status is no number"));
+        };
+        x.res.status = status;
+        self.set_headers(x);
+        self.write_body(x);
+        if x.inline.is_empty() {
+            return Step::Done(Body::Empty);
+        }
+        if !x.res.fields.has(FieldId::ContentType) {
+            let said = self.content_type.unwrap_or_else(|| content_type_of(&x.inline));
+            x.res.fields.push(FieldId::ContentType, said);
+        }
+        Step::Done(Body::Inline)
+    }
+}
+
+impl StaticResponse {
+    fn set_headers(&self, x: &mut Exchange) {
+        for (name, values) in &self.headers {
+            x.res.fields.remove_name(name.as_str().as_bytes());
+            for value in values {
+                let mut text = Vec::new();
+                push_value(value, x, &mut text);
+                x.res.fields.push_name(name, &text);
+            }
+        }
+    }
+
+    fn write_body(&self, x: &mut Exchange) {
+        // Taken out while the rest of the exchange is read for the placeholders.
+        let mut body = std::mem::take(&mut x.inline);
+        body.clear();
+        match self.body.literal() {
+            Some(text) => body.extend_from_slice(text),
+            None => self.body.expand(&At(x), Unknown::Keep, &mut body),
+        }
+        x.inline = body;
+    }
+}
+
+/// Text, unless it is JSON: browsers and API clients then need not guess.
+fn content_type_of(body: &[u8]) -> &'static [u8] {
+    let looks_like_json = matches!(body.first(), Some(b'{' | b'[' | b'"'));
+    let json = looks_like_json && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+    if json { b"application/json" } else { b"text/plain; charset=utf-8" }
+}
+
+/// Builds `respond`, `abort` and the fixed answers of other directives.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let body = cx.template(&config.body)?;
+    let mut headers = Vec::with_capacity(config.headers.len());
+    for (name, values) in &config.headers {
+        let name = FieldName::new(name)
+            .ok_or_else(|| Refusal::new(format!("`{name}` is no header field name")))?;
+        let values = values.iter().map(|v| cx.template(v)).collect::<Result<Vec<_>, _>>()?;
+        headers.push((name, values));
+    }
+    let ending = match (config.abort, config.close) {
+        (true, _) => Ending::Abort,
+        (false, true) => Ending::Close,
+        (false, false) => Ending::Reuse,
+    };
+    Ok(Box::new(StaticResponse {
+        status: StatusText::build(config.status_code.as_str(), cx)?,
+        headers,
+        content_type: body.literal().map(content_type_of),
+        body,
+        ending,
+    }))
+}

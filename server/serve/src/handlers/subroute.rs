@@ -1,0 +1,36 @@
+//! `subroute` and `invoke`: routes within a route.
+
+use sluice_model::handler::{Invoke, Subroute};
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::handler::{Handler, Step};
+
+/// Enters another list of routes.
+struct Enter {
+    list: usize,
+}
+
+impl Handler for Enter {
+    fn serve(&self, _x: &mut Exchange) -> Step {
+        Step::Enter(self.list)
+    }
+}
+
+/// Builds `subroute`.
+pub fn build<'m>(config: &'m Subroute, cx: &mut Builder<'m>) -> Box<dyn Handler> {
+    let list = match &config.errors {
+        Some(errors) => cx.add_list_with_errors(&config.routes, &errors.routes),
+        None => cx.add_list(&config.routes),
+    };
+    Box::new(Enter { list })
+}
+
+/// Builds `invoke`.
+pub fn build_invoke(config: &Invoke, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let list = cx.named_route(&config.name).ok_or_else(|| {
+        Refusal::new(format!("no route is named `{}`", config.name))
+            .with_help("define it at the top of the file as `&(name) { … }`")
+    })?;
+    Ok(Box::new(Enter { list }))
+}

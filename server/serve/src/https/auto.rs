@@ -1,0 +1,223 @@
+//! Automatic HTTPS: which servers speak TLS because they name hosts, which names need certificates, and where
+//! plain HTTP is redirected from. A configuration goes in and the one that runs comes out; making certificates
+//! is left to `sluice-certs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_model::handler::StaticResponse;
+use sluice_model::matcher::Matcher;
+use sluice_model::tls::{ConnectionPolicy, Issuer};
+use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server};
+
+/// What automatic HTTPS made of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Auto {
+    /// The configuration that runs.
+    pub(crate) config: Config,
+    /// Names that need a certificate of ours.
+    pub(crate) names: BTreeSet<String>,
+    /// Of those, names for which a public authority was meant.
+    pub(crate) public: BTreeSet<String>,
+}
+
+/// The name of the server that only redirects.
+const REDIRECTS: &str = "remaining_auto_https_redirects";
+
+/// Applies automatic HTTPS as Caddy documents it. `loaded` are the names of certificates from files.
+pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
+    let mut auto = Auto { config: config.clone(), ..Auto::default() };
+    let Some(http) = &mut auto.config.apps.http else { return auto };
+    let http_port = nonzero(http.http_port, sluice_model::http::HTTP_PORT);
+    let https_port = nonzero(http.https_port, sluice_model::http::HTTPS_PORT);
+    let mut redirects: BTreeMap<(String, u16), BTreeSet<String>> = BTreeMap::new();
+    for server in http.servers.values_mut() {
+        let settings = server.automatic_https.clone().unwrap_or_default();
+        let ports = listen_ports(server);
+        if settings.disable || ports.iter().all(|(_, port)| *port == http_port) {
+            continue;
+        }
+        let names = named_hosts(server, &settings.skip);
+        if names.is_empty() && server.tls_connection_policies.is_empty() {
+            continue;
+        }
+        if server.tls_connection_policies.is_empty() {
+            server.tls_connection_policies.push(ConnectionPolicy::default());
+        }
+        for name in names.iter().filter(|name| qualifies(name)) {
+            let skipped = settings.disable_certificates || settings.skip_certificates.contains(name);
+            if skipped || !settings.ignore_loaded_certificates && covers(loaded, name) {
+                continue;
+            }
+            if wants_public(config, name) {
+                auto.public.insert(name.clone());
+            }
+            auto.names.insert(name.clone());
+        }
+        if !settings.disable_redirects {
+            for (host, port) in ports.iter().filter(|(_, port)| *port != http_port) {
+                redirects.entry((host.clone(), *port)).or_default().extend(names.iter().cloned());
+            }
+        }
+    }
+    add_redirects(http, http_port, https_port, redirects);
+    auto
+}
+
+fn nonzero(port: u16, default: u16) -> u16 {
+    if port == 0 { default } else { port }
+}
+
+fn listen_ports(server: &Server) -> Vec<(String, u16)> {
+    let parsed = server.listen.iter().filter_map(|text| Address::parse(text).ok());
+    let ports = |address: Address| {
+        let PortRange { first, last } = address.ports?;
+        Some((first..=last).map(move |port| (address.host.clone(), port)))
+    };
+    parsed.filter_map(ports).flatten().collect()
+}
+
+/// The hosts that routes of a server ask for.
+fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
+    let sets = server.routes.iter().flat_map(|route| &route.r#match);
+    let hosts = sets.flat_map(|set| &set.0).filter_map(|matcher| match matcher {
+        Matcher::Host(hosts) => Some(hosts),
+        _ => None,
+    });
+    hosts.flatten().filter(|host| !host.contains('{') && !skip.contains(host)).cloned().collect()
+}
+
+/// Whether a certificate can be made for a name at all: at most its first label is a wildcard.
+fn qualifies(name: &str) -> bool {
+    let rest = name.strip_prefix("*.").unwrap_or(name);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
+    !rest.is_empty() && !rest.starts_with('.') && !rest.ends_with('.') && rest.bytes().all(plain)
+}
+
+/// Whether one of the loaded certificates is for `name`.
+fn covers(loaded: &BTreeSet<String>, name: &str) -> bool {
+    let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+    loaded.contains(name) || wildcard.is_some_and(|wildcard| loaded.contains(&wildcard))
+}
+
+/// Whether a public authority would be asked for `name`: the first policy that covers it decides, and without
+/// one the kind of name.
+fn wants_public(config: &Config, name: &str) -> bool {
+    let policies = config.apps.tls.iter().filter_map(|tls| tls.automation.as_ref());
+    let policy = policies
+        .flat_map(|automation| &automation.policies)
+        .find(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
+    match policy.and_then(|policy| policy.issuers.first()) {
+        Some(Issuer::Internal(_)) => false,
+        Some(_) => true,
+        None => !is_local(name),
+    }
+}
+
+/// Names that no public authority gives certificates for: addresses, `localhost` and names of home networks.
+pub(crate) fn is_local(name: &str) -> bool {
+    const ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+    name.parse::<std::net::IpAddr>().is_ok()
+        || !name.contains('.')
+        || ENDS.iter().any(|end| name.ends_with(end))
+}
+
+fn add_redirects(
+    http: &mut sluice_model::HttpApp,
+    http_port: u16,
+    https_port: u16,
+    redirects: BTreeMap<(String, u16), BTreeSet<String>>,
+) {
+    let mut routes: BTreeMap<String, Vec<Route>> = BTreeMap::new();
+    for ((host, port), names) in redirects {
+        if names.is_empty() {
+            continue;
+        }
+        let route = redirect(names, (port != https_port).then_some(port));
+        routes.entry(listen_text(&host, http_port)).or_default().push(route);
+    }
+    for (listen, routes) in routes {
+        let there = http.servers.values_mut().find(|server| server.listen.contains(&listen));
+        match there {
+            // What the configuration says itself of a host comes first; its catch-all does not.
+            Some(server) => {
+                let catch_all = server.routes.iter().position(|route| route.r#match.is_empty());
+                let at = catch_all.unwrap_or(server.routes.len());
+                server.routes.splice(at..at, routes);
+            }
+            None => {
+                let server = http.servers.entry(REDIRECTS.to_owned()).or_default();
+                server.listen.push(listen);
+                server.routes.extend(routes);
+            }
+        }
+    }
+}
+
+fn listen_text(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
+    let mut answer = StaticResponse { status_code: 308.into(), close: true, ..Default::default() };
+    answer.headers.insert("Location".to_owned(), vec![location]);
+    let hosts = Matcher::Host(names.into_iter().collect());
+    Route {
+        r#match: vec![MatcherSet(vec![hosts, Matcher::Protocol("http".to_owned())])],
+        handle: vec![Handler::StaticResponse(answer)],
+        terminal: true,
+        ..Route::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> Config {
+        Config::from_json(json).unwrap()
+    }
+
+    fn site(listen: &str, host: &str) -> String {
+        format!(
+            r#"{{"apps":{{"http":{{"servers":{{"srv0":{{"listen":["{listen}"],
+            "routes":[{{"match":[{{"host":["{host}"]}}]}}]}}}}}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_named_site_gets_tls_a_certificate_and_a_redirect() {
+        let auto = expand(&config(&site(":443", "localhost")), &BTreeSet::new());
+        let servers = &auto.config.apps.http.unwrap().servers;
+        assert_eq!(servers["srv0"].tls_connection_policies.len(), 1);
+        assert_eq!(servers[REDIRECTS].listen, [":80"]);
+        assert!(auto.names.contains("localhost") && auto.public.is_empty());
+    }
+
+    #[test]
+    fn a_redirect_names_a_port_that_is_not_the_usual_one() {
+        let auto = expand(&config(&site(":8443", "a.example")), &BTreeSet::new());
+        assert!(auto.public.contains("a.example"));
+        let text = auto.config.to_json();
+        assert!(text.contains("https://{http.request.host}:8443{http.request.uri}"), "{text}");
+    }
+
+    #[test]
+    fn plain_ports_and_sites_without_names_stay_plain() {
+        for text in [site(":80", "localhost"), site(":8080", "{env.HOST}")] {
+            let before = config(&text);
+            let auto = expand(&before, &BTreeSet::new());
+            assert_eq!(auto.config, before);
+            assert!(auto.names.is_empty());
+        }
+    }
+
+    #[test]
+    fn loaded_certificates_cover_their_names() {
+        let loaded = BTreeSet::from(["*.example.com".to_owned()]);
+        let auto = expand(&config(&site(":443", "a.example.com")), &loaded);
+        assert!(auto.names.is_empty());
+        assert_eq!(auto.config.servers().next().unwrap().1.tls_connection_policies.len(), 1);
+    }
+}

@@ -1,0 +1,81 @@
+//! The addresses of a configuration, as sockets know them.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use sluice_model::Address;
+use sluice_net::ListenAddr;
+
+use crate::build::Refusal;
+
+/// The addresses that one `listen` entry stands for; a range of ports gives several.
+pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
+    let address = Address::parse(text)
+        .map_err(|error| Refusal::new(format!("listen address `{text}`: {error}")))?;
+    if address.is_unix() {
+        return unix(&address).map(|addr| vec![addr]);
+    }
+    if address.is_fd() || !matches!(address.network.as_str(), "" | "tcp" | "tcp4" | "tcp6") {
+        let what = format!("listening on network `{}`", address.network);
+        return Err(Refusal::not_yet(&what, "use a TCP address or `unix//path`"));
+    }
+    let Some(ports) = address.ports else {
+        return Err(Refusal::new(format!("listen address `{text}` has no port")));
+    };
+    let mut found = Vec::new();
+    for port in ports.first..=ports.last {
+        if address.host.is_empty() {
+            found.push(match address.network.as_str() {
+                "tcp4" => ListenAddr::Tcp(SocketAddr::from(([0, 0, 0, 0], port))),
+                _ => ListenAddr::AnyTcp(port),
+            });
+        } else {
+            found.extend(ips(&address.host, text)?.map(|ip| ListenAddr::Tcp((ip, port).into())));
+        }
+    }
+    Ok(found)
+}
+
+fn unix(address: &Address) -> Result<ListenAddr, Refusal> {
+    let (path, mode) = match address.host.split_once('|') {
+        None => (address.host.as_str(), None),
+        Some((path, mode)) => {
+            let bits = u32::from_str_radix(mode, 8).map_err(|_| {
+                Refusal::new(format!("`{mode}` is no mode of a unix socket"))
+                    .with_help("write octal permission bits such as `0222`")
+            })?;
+            (path, Some(bits))
+        }
+    };
+    Ok(ListenAddr::Unix { path: path.into(), mode })
+}
+
+/// A name stands for all its addresses at the time the configuration is built.
+fn ips(host: &str, text: &str) -> Result<impl Iterator<Item = IpAddr>, Refusal> {
+    let mut ips: Vec<IpAddr> = match host.parse() {
+        Ok(ip) => vec![ip],
+        Err(_) => (host, 0)
+            .to_socket_addrs()
+            .map_err(|error| Refusal::new(format!("listen address `{text}`: {error}")))?
+            .map(|addr| addr.ip())
+            .collect(),
+    };
+    ips.sort_unstable();
+    ips.dedup();
+    Ok(ips.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(addresses(":80").unwrap(), [ListenAddr::AnyTcp(80)]);
+        let both = ["127.0.0.1:80", "127.0.0.1:81"].map(|a| ListenAddr::Tcp(a.parse().unwrap()));
+        assert_eq!(addresses("127.0.0.1:80-81").unwrap(), both);
+        let socket = ListenAddr::Unix { path: "/run/x.sock".into(), mode: Some(0o222) };
+        assert_eq!(addresses("unix//run/x.sock|0222").unwrap(), [socket]);
+        assert!(addresses("udp/:80").is_err());
+        assert!(addresses("localhost").is_err());
+    }
+}

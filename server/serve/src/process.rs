@@ -1,0 +1,236 @@
+//! A configuration at work: starting it, replacing it, ending it. All roads to a running server lead through
+//! here, whatever the configuration was read from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_model::Config;
+use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
+
+use crate::build::{Builder, Refusal};
+use crate::client_ip::TrustedProxies;
+use crate::https::{self, Https};
+use crate::listen;
+use crate::log::{AccessLog, Log, Plan};
+use crate::record::Recorder;
+use crate::settings::{Times, given, settings};
+use crate::site::{HostCheck, Site};
+
+/// What a process decides once, before it has a configuration.
+pub struct Options {
+    /// Worker threads.
+    pub workers: usize,
+    /// The most client connections at once.
+    pub connections_max: usize,
+    /// Where certificates and keys are kept.
+    pub data_dir: std::path::PathBuf,
+    /// Where entries go.
+    pub log: Log,
+}
+
+/// A running server.
+pub struct Server {
+    workers: Workers<Site>,
+    options: Options,
+    recorder: Arc<Recorder>,
+    https: Https,
+    config: Arc<Config>,
+}
+
+/// How long requests may go on after a stop where the configuration does not say: Caddy would wait without end,
+/// which leaves a stop hanging on one forgotten download.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
+
+impl Server {
+    /// Starts workers that serve `config`. `config_files` are hidden from file servers.
+    pub fn start(
+        config: Config,
+        config_files: &[String],
+        options: Options,
+    ) -> Result<Server, Vec<Refusal>> {
+        let recorder = Arc::new(Recorder::new(options.log.clone(), options.workers));
+        let mut https = Https::new(&options.data_dir, options.log.clone());
+        let built = build(&config, config_files, &recorder, &mut https, &options)?;
+        let limit = ConnectionLimit::new(options.connections_max);
+        let workers = Workers::start(options.workers, limit)
+            .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
+        let mut server = Server { workers, options, recorder, https, config: Arc::default() };
+        match server.apply(built, config) {
+            Ok(()) => Ok(server),
+            Err(refusals) => {
+                server.workers.drain(Duration::ZERO);
+                Err(refusals)
+            }
+        }
+    }
+
+    /// Serves `config` from now on; requests end on the configuration they began with. On an error nothing has
+    /// changed.
+    pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
+        let built = build(&config, config_files, &self.recorder, &mut self.https, &self.options)?;
+        self.apply(built, config)
+    }
+
+    fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
+        let applied = self.workers.apply(built.listens);
+        applied.map_err(|error| {
+            vec![
+                Refusal::new(error.to_string())
+                    .with_help("stop what listens there, or choose another address"),
+            ]
+        })?;
+        self.options.log.replace(built.plan);
+        self.https.commit(built.https);
+        self.config = Arc::new(config);
+        Ok(())
+    }
+
+    /// The configuration being served, before automatic HTTPS changed it.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.clone()
+    }
+
+    /// What was counted since the start.
+    pub fn recorder(&self) -> Arc<Recorder> {
+        self.recorder.clone()
+    }
+
+    /// Client connections open now.
+    pub fn connections(&self) -> usize {
+        self.workers.connections()
+    }
+
+    /// Renews certificates that are due. To be called from time to time.
+    pub fn maintain(&mut self) {
+        self.https.maintain();
+    }
+
+    /// How long running requests get at the end.
+    pub fn grace_period(&self) -> Duration {
+        let http = self.config.apps.http.as_ref();
+        http.and_then(|http| given(http.grace_period)).unwrap_or(GRACE_PERIOD)
+    }
+
+    /// Stops accepting, lets requests end for at most `grace`, and ends the workers. Gives the number of
+    /// connections that were cut off.
+    pub fn drain(self, grace: Duration) -> u64 {
+        self.workers.drain(grace)
+    }
+}
+
+/// A configuration whose parts are all ready, and that changes nothing yet.
+struct Built {
+    listens: Vec<Listen<Site>>,
+    plan: Arc<Plan>,
+    https: https::Prepared,
+}
+
+/// Checks whether `config` could run, without opening a socket.
+pub fn validate(
+    config: &Config,
+    config_files: &[String],
+    options: &Options,
+) -> Result<(), Vec<Refusal>> {
+    let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
+    let mut https = Https::new(&options.data_dir, options.log.clone());
+    build(config, config_files, &recorder, &mut https, options).map(|_| ())
+}
+
+fn build(
+    config: &Config,
+    config_files: &[String],
+    recorder: &Arc<Recorder>,
+    https: &mut Https,
+    options: &Options,
+) -> Result<Built, Vec<Refusal>> {
+    let mut refusals = Vec::new();
+    let plan = Plan::build(config.logging.as_ref(), options.log.outputs())
+        .map(Arc::new)
+        .map_err(|errors| {
+            refusals.extend(errors.into_iter().map(|error| Refusal::new(error.to_string())));
+        });
+    let (config, prepared) = https.prepare(config, &mut refusals);
+    let mut listens: Vec<Listen<Site>> = Vec::new();
+    let mut owners: HashMap<ListenAddr, String> = HashMap::new();
+    for (name, server) in config.servers() {
+        let place = format!("apps.http.servers.{name}");
+        let site = match &plan {
+            Ok(plan) => build_site(server, &place, config_files, recorder, plan),
+            Err(()) => continue,
+        };
+        let tls = prepared.acceptor(name);
+        match site {
+            Err(found) => refusals.extend(found),
+            Ok(site) => {
+                let site = Arc::new(site);
+                for (addr, index) in listen_addrs(server, &place, &mut refusals) {
+                    if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
+                        let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
+                        refusals.push(at(&format!("{place}.listen[{index}]"), Refusal::new(message)));
+                    }
+                    listens.push(Listen { addr, service: site.clone(), tls: tls.clone() });
+                }
+            }
+        }
+    }
+    match plan {
+        Ok(plan) if refusals.is_empty() => Ok(Built { listens, plan, https: prepared }),
+        Ok(_) | Err(()) => Err(refusals),
+    }
+}
+
+fn listen_addrs(
+    server: &sluice_model::Server,
+    place: &str,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<(ListenAddr, usize)> {
+    let mut found = Vec::new();
+    for (index, text) in server.listen.iter().enumerate() {
+        match listen::addresses(text) {
+            Ok(addrs) => found.extend(addrs.into_iter().map(|addr| (addr, index))),
+            Err(refusal) => refusals.push(at(&format!("{place}.listen[{index}]"), refusal)),
+        }
+    }
+    found.dedup_by(|a, b| a.0 == b.0);
+    found
+}
+
+fn build_site(
+    server: &sluice_model::Server,
+    place: &str,
+    config_files: &[String],
+    recorder: &Arc<Recorder>,
+    plan: &Plan,
+) -> Result<Site, Vec<Refusal>> {
+    let program = Builder::program(server, place, config_files);
+    let proxies = TrustedProxies::build(server).map_err(|refusal| vec![at(place, refusal)]);
+    let access = server.logs.as_ref().map(|logs| AccessLog::build(logs, plan));
+    let access = access.filter(|access| !access.is_idle());
+    let times = if access.is_some() { Times::Exact } else { Times::Coarse };
+    let (program, trusted_proxies) = match (program, proxies) {
+        (Ok(program), Ok(proxies)) => (program, proxies),
+        (program, proxies) => {
+            let found = program.err().into_iter().chain(proxies.err()).flatten();
+            return Err(found.collect());
+        }
+    };
+    let strict = server.strict_sni_host.unwrap_or_else(|| {
+        server.tls_connection_policies.iter().any(|p| p.client_authentication.is_some())
+    });
+    Ok(Site {
+        program,
+        settings: settings(server, times),
+        access,
+        trusted_proxies,
+        host_check: if strict { HostCheck::Strict } else { HostCheck::Off },
+        recorder: recorder.clone(),
+    })
+}
+
+fn at(place: &str, mut refusal: Refusal) -> Refusal {
+    if refusal.place.is_empty() {
+        refusal.place = place.to_owned();
+    }
+    refusal
+}

@@ -1,0 +1,57 @@
+//! The limits of a server's connections: the model's settings, or our own numbers with their reasons.
+
+use std::time::Duration;
+
+use sluice_model::Server;
+use sluice_net::Settings;
+use sluice_wire::h1;
+
+/// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
+/// ten thousand connections is gone in a minute.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pause a client may make while sending a body.
+const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pause a client may make while taking an answer.
+const WRITE_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Caddy's idle timeout. Idle connections hold little here, and go first when room is needed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// A TLS handshake takes at most two round trips and the client's signature.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whether something needs the exact time of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// An access log shows durations.
+    Exact,
+    /// Nothing shows them.
+    Coarse,
+}
+
+/// The limits for a server.
+pub(crate) fn settings(server: &Server, times: Times) -> Settings {
+    let mut limits = h1::Limits::default();
+    if let Ok(max) = usize::try_from(server.max_header_bytes)
+        && max > 0
+    {
+        limits.head_bytes_max = max;
+        limits.target_bytes_max = limits.target_bytes_max.min(max);
+    }
+    Settings {
+        h1: limits,
+        head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
+        body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
+        write_idle_timeout: given(server.write_timeout).unwrap_or(WRITE_IDLE_TIMEOUT),
+        keep_alive_timeout: given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT),
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        exact_times: times == Times::Exact,
+    }
+}
+
+/// A duration of the model, if it is set.
+pub(crate) fn given(duration: sluice_model::Duration) -> Option<Duration> {
+    u64::try_from(duration.0).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+}

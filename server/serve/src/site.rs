@@ -1,0 +1,108 @@
+//! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
+//! left to `pipeline`, limits of connections to `sluice-net`.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Status};
+use sluice_net::{Answer, Body, Completion, Service, Settings};
+use sluice_wire::h1;
+
+use crate::client_ip::TrustedProxies;
+use crate::context::{Context, Exchange};
+use crate::handler::Step;
+use crate::log::AccessLog;
+use crate::pipeline::Program;
+use crate::record::Recorder;
+
+/// The value of the Server field. Caddy and nginx name themselves here, too; a `header -Server` removes it.
+pub const SERVER: &[u8] = b"sluice";
+
+/// One server of the configuration.
+pub struct Site {
+    pub(crate) program: Program,
+    pub(crate) settings: Settings,
+    pub(crate) access: Option<AccessLog>,
+    pub(crate) trusted_proxies: Option<TrustedProxies>,
+    /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
+    pub(crate) host_check: HostCheck,
+    pub(crate) recorder: Arc<Recorder>,
+}
+
+/// Whether Host must agree with the name of the TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostCheck {
+    /// It must: another site's rules for client certificates could be got round otherwise.
+    Strict,
+    /// It need not.
+    Off,
+}
+
+impl Site {
+    fn begin(&self, x: &mut Exchange) {
+        self.recorder.begin(x.worker.index);
+        if !x.context.scratch.has_env() {
+            let worker = x.worker.clone();
+            x.context.scratch.set_env(worker);
+        }
+        x.res.fields.push(FieldId::Server, SERVER);
+    }
+
+    /// Whether the request names another host than its handshake did.
+    fn is_misdirected(&self, x: &Exchange) -> bool {
+        let Some(tls) = x.conn.tls.as_deref().filter(|_| self.host_check == HostCheck::Strict) else {
+            return false;
+        };
+        tls.server_name.as_bytes() != &*x.req.host
+    }
+}
+
+impl Service for Site {
+    type Context = Context;
+    type Outcome = Step;
+
+    fn reset(&self, context: &mut Context) {
+        context.reset();
+    }
+
+    fn serve<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
+        self.begin(x);
+        if let Some(trusted) = &self.trusted_proxies {
+            x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
+            x.context.from_trusted_proxy = trusted.trusts(&x.conn);
+        }
+        if self.is_misdirected(x) {
+            x.res.status = Status::MISDIRECTED_REQUEST;
+            return Answer::Ready(Body::Empty);
+        }
+        self.program.start(x)
+    }
+
+    fn resume<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+        self.program.go_on(x, step)
+    }
+
+    fn refuse(&self, x: &mut Exchange, error: &h1::RequestError) -> Body {
+        self.begin(x);
+        x.res.status = error.status();
+        x.context.log.error = Some(format!("malformed request: {error}"));
+        let text = format!("{} {}\n", x.res.status.code(), x.res.status.reason());
+        x.inline.extend_from_slice(text.as_bytes());
+        x.res.fields.push(FieldId::ContentType, b"text/plain; charset=utf-8");
+        Body::Inline
+    }
+
+    fn time_out(&self, x: &mut Exchange) -> Body {
+        self.begin(x);
+        x.res.status = Status::REQUEST_TIMEOUT;
+        x.context.log.error = Some("request head took too long".to_owned());
+        Body::Empty
+    }
+
+    fn record(&self, x: &mut Exchange, completion: &Completion) {
+        self.recorder.end(x, completion, self.access.as_ref());
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}

@@ -1,0 +1,47 @@
+//! Statuses that a configuration gives as a number or as a placeholder.
+
+use sluice_message::Status;
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::values;
+
+/// A status that may be known only with the request.
+pub enum StatusText {
+    /// A number.
+    Fixed(Status),
+    /// A placeholder.
+    Later(Template),
+}
+
+impl StatusText {
+    /// Reads the text; an empty one is none.
+    pub fn build(text: &str, cx: &Builder<'_>) -> Result<Option<StatusText>, Refusal> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if let Ok(code) = text.parse::<u16>() {
+            let status = Status::new(code).ok_or_else(|| {
+                Refusal::new(format!("status {code} does not have three digits"))
+            })?;
+            return Ok(Some(StatusText::Fixed(status)));
+        }
+        if !text.contains('{') {
+            return Err(Refusal::new(format!("`{text}` is no status code"))
+                .with_help("write a number of three digits or a placeholder"));
+        }
+        cx.template(text).map(|template| Some(StatusText::Later(template)))
+    }
+
+    /// The status for a request; `None` if the placeholder gave no number of three digits.
+    pub fn resolve(&self, x: &Exchange) -> Option<Status> {
+        match self {
+            StatusText::Fixed(status) => Some(*status),
+            StatusText::Later(template) => {
+                let text = values::expanded(template, x);
+                Status::new(std::str::from_utf8(&text).ok()?.parse().ok()?)
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Texts of a configuration that become part of messages.
+
+use sluice_message::name::is_value_byte;
+use sluice_route::Template;
+
+use crate::context::Exchange;
+use crate::values;
+
+/// Expands a template as a field value. Bytes that must not stand in one, which only a client can have brought
+/// in, become spaces: nothing a client sends can start a new line (RFC 9110, section 5.5).
+pub fn push_value(template: &Template, x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(text) = template.literal() {
+        out.extend_from_slice(text);
+        return;
+    }
+    let start = out.len();
+    values::expand(template, x, out);
+    clean_value(&mut out[start..]);
+}
+
+/// Replaces what must not stand in a field value by spaces.
+pub fn clean_value(value: &mut [u8]) {
+    for byte in value.iter_mut().filter(|byte| !is_value_byte(**byte)) {
+        *byte = b' ';
+    }
+}
