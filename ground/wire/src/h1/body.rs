@@ -215,32 +215,15 @@ impl BodyDecoder {
 
     /// Tells what `buf`, the bytes that follow those already consumed, starts with.
     pub fn decode(&mut self, buf: &[u8]) -> Result<BodyStep, BodyError> {
-        let mut at = 0;
-        loop {
-            match self.state {
-                State::Done => return Ok(BodyStep::End { consumed: at }),
-                State::Counted(left) | State::Chunk { left } if at < buf.len() => {
-                    let count = left.min((buf.len() - at) as u64);
-                    self.take_content(left - count);
-                    return Ok(BodyStep::Data {
-                        start: at,
-                        end: at + count as usize,
-                    });
-                }
-                State::UntilClose if at < buf.len() => {
-                    return Ok(BodyStep::Data {
-                        start: at,
-                        end: buf.len(),
-                    });
-                }
-                _ if at == buf.len() => return Ok(BodyStep::NeedMore { consumed: at }),
-                State::Trailer { line_at } => at += self.take_trailer(&buf[at..], line_at)?,
-                state => {
-                    self.state = self.after_byte(state, buf[at])?;
-                    at += 1;
-                }
-            }
+        let start = self.skip_framing(buf)?;
+        if self.state == State::Done {
+            return Ok(BodyStep::End { consumed: start });
         }
+        let end = start + self.take_content(buf.len() - start);
+        if start == end {
+            return Ok(BodyStep::NeedMore { consumed: start });
+        }
+        Ok(BodyStep::Data { start, end })
     }
 
     /// As [`BodyDecoder::decode`], but moves the content of small chunks together within `buf`, so that a peer
@@ -252,33 +235,23 @@ impl BodyDecoder {
             ended: false,
         };
         loop {
-            if !step.content.is_empty()
-                && matches!(self.state, State::Chunk { left } if left > MERGE_BYTES_MAX)
-            {
+            step.consumed += self.skip_framing(&buf[step.consumed..])?;
+            step.ended = self.state == State::Done;
+            let is_large = matches!(self.state, State::Chunk { left } if left > MERGE_BYTES_MAX);
+            if step.ended || is_large && !step.content.is_empty() {
                 return Ok(step);
             }
-            let base = step.consumed;
-            match self.decode(&buf[base..])? {
-                BodyStep::Data { start, end } => {
-                    let found = base + start..base + end;
-                    step.consumed = found.end;
-                    if step.content.is_empty() {
-                        step.content = found;
-                    } else {
-                        let length = found.len();
-                        buf.copy_within(found, step.content.end);
-                        step.content.end += length;
-                    }
-                }
-                BodyStep::NeedMore { consumed } => {
-                    step.consumed += consumed;
-                    return Ok(step);
-                }
-                BodyStep::End { consumed } => {
-                    step.consumed += consumed;
-                    step.ended = true;
-                    return Ok(step);
-                }
+            let start = step.consumed;
+            let length = self.take_content(buf.len() - start);
+            if length == 0 {
+                return Ok(step);
+            }
+            step.consumed += length;
+            if step.content.is_empty() {
+                step.content = start..start + length;
+            } else {
+                buf.copy_within(start..start + length, step.content.end);
+                step.content.end += length;
             }
         }
     }
@@ -338,25 +311,73 @@ impl BodyDecoder {
         self.trailers.take().map(|trailers| trailers.fields)
     }
 
-    /// Notes that content was taken and `left` bytes of it are to come.
-    fn take_content(&mut self, left: u64) {
-        self.state = match (self.state, left) {
-            (State::Counted(_), 0) => State::Done,
-            (State::Counted(_), left) => State::Counted(left),
-            (_, 0) => State::ChunkCr,
-            (_, left) => State::Chunk { left },
-        };
+    /// Takes framing from the start of `buf` up to the next content, the end of the body or that of `buf`, and
+    /// tells how many bytes that was.
+    fn skip_framing(&mut self, buf: &[u8]) -> Result<usize, BodyError> {
+        let mut at = 0;
+        while let Some(byte) = buf.get(at) {
+            match self.state {
+                State::Counted(_) | State::Chunk { .. } | State::UntilClose | State::Done => break,
+                State::Trailer { line_at } => at += self.take_trailer(&buf[at..], line_at)?,
+                State::Size { .. }
+                | State::Extension { .. }
+                | State::SizeLf { .. }
+                | State::ChunkCr
+                | State::ChunkLf
+                | State::TrailerStart
+                | State::TrailerlessLf => {
+                    self.state = self.after_byte(*byte)?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Takes up to `available` bytes of content, and tells how many; none where framing comes next.
+    fn take_content(&mut self, available: usize) -> usize {
+        let taken = |left: u64| left.min(available as u64);
+        match self.state {
+            State::Counted(left) => {
+                let count = taken(left);
+                self.state = if count == left {
+                    State::Done
+                } else {
+                    State::Counted(left - count)
+                };
+                count as usize
+            }
+            State::Chunk { left } => {
+                let count = taken(left);
+                self.state = if count == left {
+                    State::ChunkCr
+                } else {
+                    State::Chunk { left: left - count }
+                };
+                count as usize
+            }
+            State::UntilClose => available,
+            State::Done
+            | State::Size { .. }
+            | State::Extension { .. }
+            | State::SizeLf { .. }
+            | State::ChunkCr
+            | State::ChunkLf
+            | State::TrailerStart
+            | State::TrailerlessLf
+            | State::Trailer { .. } => 0,
+        }
     }
 
     /// The state after one byte of framing.
-    fn after_byte(&mut self, state: State, byte: u8) -> Result<State, BodyError> {
-        if let State::Size { .. } | State::Extension { .. } | State::SizeLf { .. } = state {
+    fn after_byte(&mut self, byte: u8) -> Result<State, BodyError> {
+        if let State::Size { .. } | State::Extension { .. } | State::SizeLf { .. } = self.state {
             self.line_bytes += 1;
             if self.line_bytes > self.limits.line_bytes_max {
                 return Err(BodyError::ChunkLineTooLong);
             }
         }
-        match state {
+        match self.state {
             State::Size { size, digits } => after_size_byte(size, digits, byte),
             State::Extension { size, part } => after_extension_byte(size, part, byte),
             State::SizeLf { size } if byte == b'\n' => self.start_chunk(size),

@@ -1,0 +1,265 @@
+//! Hands the same bytes to a decoder in one piece, cut in two at every place, and one by one. What the outcome
+//! must be is left to the tests.
+
+#![allow(dead_code)]
+
+use sluice_message::{Fields, Method, RequestHead, ResponseHead};
+use sluice_wire::h1::{
+    BodyDecoder, BodyError, BodyFraming, BodyStep, Limits, Progress, RequestDecoder,
+    ResponseDecoder,
+};
+
+/// Bytes as readable text.
+pub fn text(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+/// Fields as readable text, one line each.
+pub fn fields_text(fields: &Fields) -> String {
+    fields
+        .iter()
+        .map(|f| format!("{}: {}\n", text(f.name), text(f.value)))
+        .collect()
+}
+
+fn decode_request(
+    decoder: &mut RequestDecoder,
+    bytes: &[u8],
+    head: &mut RequestHead,
+) -> Option<String> {
+    match decoder.decode(bytes, head) {
+        Ok(Progress::Incomplete) => {
+            assert!(
+                head.fields.is_empty() && head.target.is_empty(),
+                "an incomplete head is empty"
+            );
+            None
+        }
+        Ok(Progress::Complete { consumed, value }) => Some(format!(
+            "{consumed} {} {} {:?} uri={} authority={} host={} port={:?} {value:?}\n{}",
+            head.method,
+            text(&head.target),
+            head.version,
+            text(head.uri.as_bytes()),
+            text(&head.authority),
+            text(&head.host),
+            head.port,
+            fields_text(&head.fields),
+        )),
+        Err(error) => {
+            assert!(head.fields.is_empty(), "a refused head is empty");
+            Some(format!(
+                "{} {error} {:?}",
+                error.status().code(),
+                error.fault
+            ))
+        }
+    }
+}
+
+/// The outcome for a request given in one piece, after checking that every other way of cutting it has the same.
+pub fn request(bytes: &[u8], limits: &Limits) -> String {
+    let mut head = RequestHead::default();
+    let unfinished = || "incomplete".to_string();
+    let mut whole = RequestDecoder::new(limits.clone());
+    let expected = decode_request(&mut whole, bytes, &mut head).unwrap_or_else(unfinished);
+    let mut one_by_one = RequestDecoder::new(limits.clone());
+    let outcome =
+        (0..=bytes.len()).find_map(|end| decode_request(&mut one_by_one, &bytes[..end], &mut head));
+    assert_eq!(
+        outcome.unwrap_or_else(unfinished),
+        expected,
+        "byte by byte: {}",
+        text(bytes)
+    );
+    // Cutting long inputs at every place would take quadratic time; a stride that is no power of two will do.
+    for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+        let mut halves = RequestDecoder::new(limits.clone());
+        let outcome = decode_request(&mut halves, &bytes[..cut], &mut head)
+            .or_else(|| decode_request(&mut halves, bytes, &mut head));
+        assert_eq!(
+            outcome.unwrap_or_else(unfinished),
+            expected,
+            "cut at {cut}: {}",
+            text(bytes)
+        );
+    }
+    expected
+}
+
+fn decode_response(
+    decoder: &mut ResponseDecoder,
+    method: &Method,
+    bytes: &[u8],
+    head: &mut ResponseHead,
+) -> Option<String> {
+    match decoder.decode(bytes, method, head) {
+        Ok(Progress::Incomplete) => {
+            assert!(head.fields.is_empty(), "an incomplete head is empty");
+            None
+        }
+        Ok(Progress::Complete { consumed, value }) => Some(format!(
+            "{consumed} {} {:?} {:?} {:?} {:?}\n{}",
+            head.status.code(),
+            head.version,
+            value.kind,
+            value.body,
+            value.keep_alive,
+            fields_text(&head.fields),
+        )),
+        Err(error) => Some(format!("refused: {error} {:?}", error.fault)),
+    }
+}
+
+/// As [`request`] for a response to a request with `method`.
+pub fn response(bytes: &[u8], method: &Method, limits: &Limits) -> String {
+    let mut head = ResponseHead::default();
+    let unfinished = || "incomplete".to_string();
+    let mut whole = ResponseDecoder::new(limits.clone());
+    let expected = decode_response(&mut whole, method, bytes, &mut head).unwrap_or_else(unfinished);
+    let mut one_by_one = ResponseDecoder::new(limits.clone());
+    let outcome = (0..=bytes.len())
+        .find_map(|end| decode_response(&mut one_by_one, method, &bytes[..end], &mut head));
+    assert_eq!(
+        outcome.unwrap_or_else(unfinished),
+        expected,
+        "byte by byte: {}",
+        text(bytes)
+    );
+    for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+        let mut halves = ResponseDecoder::new(limits.clone());
+        let outcome = decode_response(&mut halves, method, &bytes[..cut], &mut head)
+            .or_else(|| decode_response(&mut halves, method, bytes, &mut head));
+        assert_eq!(
+            outcome.unwrap_or_else(unfinished),
+            expected,
+            "cut at {cut}: {}",
+            text(bytes)
+        );
+    }
+    expected
+}
+
+/// What came out of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyOutcome {
+    /// The content before the end, the fault or the lack of bytes.
+    pub content: Vec<u8>,
+    /// `end`, `more`, or the fault.
+    pub state: String,
+    /// Bytes that belong to what follows.
+    pub rest: usize,
+    /// Trailer fields.
+    pub trailers: String,
+}
+
+/// Takes one step of `piece`: the content found, the bytes taken, and whether the body ended.
+fn body_step(
+    decoder: &mut BodyDecoder,
+    piece: &mut [u8],
+    merged: bool,
+) -> Result<(Vec<u8>, usize, bool), BodyError> {
+    if merged {
+        let step = decoder.decode_merged(piece)?;
+        return Ok((piece[step.content].to_vec(), step.consumed, step.ended));
+    }
+    Ok(match decoder.decode(piece)? {
+        BodyStep::Data { start, end } => {
+            assert!(start < end, "data is never empty");
+            (piece[start..end].to_vec(), end, false)
+        }
+        BodyStep::NeedMore { consumed } => {
+            assert_eq!(consumed, piece.len(), "all framing is consumed");
+            (Vec::new(), consumed, false)
+        }
+        BodyStep::End { consumed } => (Vec::new(), consumed, true),
+    })
+}
+
+/// Feeds `pieces` one after the other.
+fn decode_body<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    framing: BodyFraming,
+    limits: &Limits,
+    merged: bool,
+) -> BodyOutcome {
+    let mut decoder = BodyDecoder::new(framing, limits);
+    let (mut content, mut ended, mut rest) = (Vec::new(), false, 0);
+    for piece in pieces {
+        let mut piece = piece.to_vec();
+        let mut at = 0;
+        // Also with nothing to give: a body may end without another byte.
+        while !ended {
+            match body_step(&mut decoder, &mut piece[at..], merged) {
+                Err(error) => {
+                    let state = format!("{error:?}");
+                    return BodyOutcome {
+                        content,
+                        state,
+                        rest: 0,
+                        trailers: String::new(),
+                    };
+                }
+                Ok((found, consumed, end)) => {
+                    content.extend_from_slice(&found);
+                    at += consumed;
+                    ended = end;
+                }
+            }
+            if at == piece.len() {
+                break;
+            }
+        }
+        rest += piece.len() - at;
+    }
+    let ended = decoder.is_done();
+    let complete = ended || framing == BodyFraming::UntilClose;
+    assert_eq!(
+        decoder.finish_at_eof().is_ok(),
+        complete,
+        "only whole bodies may end here"
+    );
+    let trailers = decoder
+        .take_trailers()
+        .map_or_else(String::new, |fields| fields_text(&fields));
+    let state = if ended { "end" } else { "more" };
+    BodyOutcome {
+        content,
+        state: state.into(),
+        rest,
+        trailers,
+    }
+}
+
+/// As [`request`] for a body.
+pub fn body(bytes: &[u8], framing: BodyFraming, limits: &Limits) -> BodyOutcome {
+    let whole = decode_body([bytes], framing, limits, false);
+    let same = |other: BodyOutcome, how: &str| {
+        // Content that stood before a fault may or may not have been handed out yet.
+        let (mut other, mut whole) = (other, whole.clone());
+        if whole.state != "end" && whole.state != "more" {
+            other.content.clear();
+            whole.content.clear();
+        }
+        assert_eq!(other, whole, "{how}: {}", text(bytes));
+    };
+    for merged in [false, true] {
+        same(
+            decode_body(bytes.chunks(1), framing, limits, merged),
+            "byte by byte",
+        );
+        same(
+            decode_body(bytes.chunks(7), framing, limits, merged),
+            "seven bytes at a time",
+        );
+        for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+            let (start, end) = bytes.split_at(cut);
+            same(
+                decode_body([start, end], framing, limits, merged),
+                "cut in two",
+            );
+        }
+    }
+    same(decode_body([bytes], framing, limits, true), "merged");
+    whole
+}
