@@ -1,5 +1,7 @@
 //! Rewrites beside those of Caddy 2.11.4: each row was answered by it with `{uri}|{path}|{query}`.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use sluice_message::Status;

@@ -99,7 +99,7 @@ impl Template {
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
         let mut parts = Parts::default();
         let bytes = text.as_bytes();
-        let mut at = 0;
+        let (mut at, mut close) = (0, closing_brace(bytes, 0));
         while at < bytes.len() {
             let escaped = bytes[at] == b'\\' && matches!(bytes.get(at + 1), Some(b'{' | b'}'));
             if escaped {
@@ -107,10 +107,11 @@ impl Template {
                 at += 2;
                 continue;
             }
-            match (bytes[at] == b'{')
-                .then(|| closing_brace(bytes, at))
-                .flatten()
-            {
+            // Looked for only once it is passed, so that braces which nothing closes cost no search each.
+            if close.is_some_and(|close| close < at) {
+                close = closing_brace(bytes, at);
+            }
+            match close.filter(|_| bytes[at] == b'{') {
                 Some(end) => {
                     parts.push_placeholder(&text[at..=end])?;
                     at = end + 1;
@@ -260,16 +261,12 @@ impl Placeholder {
     }
 }
 
-/// The first closing brace after `open` that no backslash stands before.
-fn closing_brace(bytes: &[u8], open: usize) -> Option<usize> {
-    let mut from = open;
-    loop {
-        let end = from + memchr::memchr(b'}', &bytes[from..])?;
-        if bytes[end - 1] != b'\\' {
-            return Some(end);
-        }
-        from = end + 1;
-    }
+/// The first closing brace from `from` on that no backslash stands before.
+fn closing_brace(bytes: &[u8], from: usize) -> Option<usize> {
+    let unescaped = |&at: &usize| at == 0 || bytes[at - 1] != b'\\';
+    memchr::memchr_iter(b'}', &bytes[from..])
+        .map(|at| from + at)
+        .find(unescaped)
 }
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! Requests to test with, and seeded randomness. Expectations are left to the tests.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use sluice_message::{ConnInfo, FieldId, Method, Remote, RequestHead};
 use sluice_route::{Found, Input, Key, RequestValues, Scratch, Values};
@@ -18,8 +18,10 @@ pub struct Request {
 
 /// A GET request for `target` of `host`.
 pub fn get(host: &str, target: &str) -> Request {
-    let mut head = RequestHead::default();
-    head.target = target.into();
+    let mut head = RequestHead {
+        target: target.into(),
+        ..RequestHead::default()
+    };
     head.uri.set(target.as_bytes());
     head.set_authority(host.as_bytes());
     let conn = ConnInfo {
