@@ -502,7 +502,7 @@ fn finish(
     Ok(RequestFraming {
         body,
         keep_alive: options.keep_alive(head.version),
-        expectation: expectation(&head.fields, seen, head.version, body)?,
+        expectation: expectation(&mut head.fields, seen, head.version, body)?,
         upgrade: if wants_upgrade {
             UpgradeWish::Asked
         } else {
@@ -563,14 +563,19 @@ fn take_target(
     Ok(())
 }
 
-/// RFC 9110, section 10.1.1. In HTTP/1.0 an expectation is ignored.
+/// RFC 9110, section 10.1.1. In HTTP/1.0 an expectation is ignored, and removed, since passed on in a newer
+/// version it would count.
 fn expectation(
-    fields: &Fields,
+    fields: &mut Fields,
     seen: Seen,
     version: Version,
     body: BodyFraming,
 ) -> Result<Expectation, RequestFault> {
-    if !seen.has(Seen::EXPECT) || version == Version::Http10 {
+    if !seen.has(Seen::EXPECT) {
+        return Ok(Expectation::None);
+    }
+    if version == Version::Http10 {
+        fields.remove(FieldId::Expect);
         return Ok(Expectation::None);
     }
     for value in fields.all(FieldId::Expect) {

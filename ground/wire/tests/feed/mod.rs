@@ -3,10 +3,11 @@
 
 #![allow(dead_code)]
 
-use sluice_message::{Fields, Method, RequestHead, ResponseHead};
+use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Version};
 use sluice_wire::h1::{
-    BodyDecoder, BodyError, BodyFraming, BodyStep, Limits, Progress, RequestDecoder,
-    ResponseDecoder,
+    BodyDecoder, BodyError, BodyFraming, BodyStep, CHUNK_END, ConnectionHeader, LAST_CHUNK, Limits,
+    Progress, RequestDecoder, ResponseDecoder, ResponseKind, encode_chunk_head,
+    encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 
 /// Bytes as readable text.
@@ -59,6 +60,11 @@ fn decode_request(
 
 /// The outcome for a request given in one piece, after checking that every other way of cutting it has the same.
 pub fn request(bytes: &[u8], limits: &Limits) -> String {
+    // Cutting long inputs at every place would take quadratic time; a stride that is no power of two will do.
+    request_cut(bytes, limits, 1 + bytes.len() / 700)
+}
+
+fn request_cut(bytes: &[u8], limits: &Limits, stride: usize) -> String {
     let mut head = RequestHead::default();
     let unfinished = || "incomplete".to_string();
     let mut whole = RequestDecoder::new(limits.clone());
@@ -72,8 +78,7 @@ pub fn request(bytes: &[u8], limits: &Limits) -> String {
         "byte by byte: {}",
         text(bytes)
     );
-    // Cutting long inputs at every place would take quadratic time; a stride that is no power of two will do.
-    for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+    for cut in (0..bytes.len()).step_by(stride) {
         let mut halves = RequestDecoder::new(limits.clone());
         let outcome = decode_request(&mut halves, &bytes[..cut], &mut head)
             .or_else(|| decode_request(&mut halves, bytes, &mut head));
@@ -113,6 +118,10 @@ fn decode_response(
 
 /// As [`request`] for a response to a request with `method`.
 pub fn response(bytes: &[u8], method: &Method, limits: &Limits) -> String {
+    response_cut(bytes, method, limits, 1 + bytes.len() / 700)
+}
+
+fn response_cut(bytes: &[u8], method: &Method, limits: &Limits, stride: usize) -> String {
     let mut head = ResponseHead::default();
     let unfinished = || "incomplete".to_string();
     let mut whole = ResponseDecoder::new(limits.clone());
@@ -126,7 +135,7 @@ pub fn response(bytes: &[u8], method: &Method, limits: &Limits) -> String {
         "byte by byte: {}",
         text(bytes)
     );
-    for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+    for cut in (0..bytes.len()).step_by(stride) {
         let mut halves = ResponseDecoder::new(limits.clone());
         let outcome = decode_response(&mut halves, method, &bytes[..cut], &mut head)
             .or_else(|| decode_response(&mut halves, method, bytes, &mut head));
@@ -233,6 +242,10 @@ fn decode_body<'a>(
 
 /// As [`request`] for a body.
 pub fn body(bytes: &[u8], framing: BodyFraming, limits: &Limits) -> BodyOutcome {
+    body_cut(bytes, framing, limits, 1 + bytes.len() / 700)
+}
+
+fn body_cut(bytes: &[u8], framing: BodyFraming, limits: &Limits, stride: usize) -> BodyOutcome {
     let whole = decode_body([bytes], framing, limits, false);
     let same = |other: BodyOutcome, how: &str| {
         // Content that stood before a fault may or may not have been handed out yet.
@@ -252,7 +265,7 @@ pub fn body(bytes: &[u8], framing: BodyFraming, limits: &Limits) -> BodyOutcome 
             decode_body(bytes.chunks(7), framing, limits, merged),
             "seven bytes at a time",
         );
-        for cut in (0..bytes.len()).step_by(1 + bytes.len() / 700) {
+        for cut in (0..bytes.len()).step_by(stride) {
             let (start, end) = bytes.split_at(cut);
             same(
                 decode_body([start, end], framing, limits, merged),
@@ -262,4 +275,149 @@ pub fn body(bytes: &[u8], framing: BodyFraming, limits: &Limits) -> BodyOutcome 
     }
     same(decode_body([bytes], framing, limits, true), "merged");
     whole
+}
+
+/// Limits small enough that short inputs reach them.
+fn tight() -> Limits {
+    Limits {
+        head_bytes_max: 160,
+        fields_max: 4,
+        target_bytes_max: 24,
+        method_bytes_max: 8,
+        name_bytes_max: 20,
+        empty_lines_max: 1,
+        chunk_line_bytes_max: 24,
+        chunk_surplus_bytes_max: 30,
+        trailer_bytes_max: 60,
+    }
+}
+
+/// For any bytes: one outcome however they are cut, and a request that is accepted goes out as the same request.
+pub fn check_request(bytes: &[u8]) {
+    for limits in [Limits::DEFAULT, tight()] {
+        request_cut(bytes, &limits, 1 + bytes.len() / 5);
+    }
+    let mut head = RequestHead::default();
+    let decoded = RequestDecoder::new(Limits::DEFAULT).decode(bytes, &mut head);
+    let Ok(Progress::Complete { value, .. }) = decoded else {
+        return;
+    };
+    if head.authority.is_empty() {
+        // HTTP/1.0 without Host: whoever forwards it says which host it means.
+        head.set_authority(b"upstream");
+    }
+    let mut out = Vec::new();
+    encode_request_head(&head, value.body, &mut out);
+    let mut again = RequestHead::default();
+    // Expanding a compact line may take it over the limits, which are not the point here.
+    let roomy = Limits {
+        head_bytes_max: 1 << 20,
+        fields_max: 1000,
+        ..Limits::DEFAULT
+    };
+    let (consumed, framing) = match RequestDecoder::new(roomy).decode(&out, &mut again) {
+        Ok(Progress::Complete { consumed, value }) => (consumed, value),
+        other => panic!("{} went out as {}: {other:?}", text(bytes), text(&out)),
+    };
+    assert_eq!((consumed, framing.body), (out.len(), value.body));
+    assert_eq!(
+        (&head.method, &head.authority),
+        (&again.method, &again.authority)
+    );
+    assert_eq!(head.uri.as_bytes(), again.uri.as_bytes());
+    assert_eq!(end_to_end(&head.fields), end_to_end(&again.fields));
+}
+
+/// As [`check_request`] for responses; the first byte chooses the method of the request.
+pub fn check_response(bytes: &[u8]) {
+    let Some((first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let method = [Method::Get, Method::Head, Method::Connect][*first as usize % 3].clone();
+    for limits in [Limits::DEFAULT, tight()] {
+        response_cut(bytes, &method, &limits, 1 + bytes.len() / 5);
+    }
+    let mut head = ResponseHead::default();
+    let decoded = ResponseDecoder::new(Limits::DEFAULT).decode(bytes, &Method::Get, &mut head);
+    let Ok(Progress::Complete { value, .. }) = decoded else {
+        return;
+    };
+    let conn = match value.kind {
+        ResponseKind::Switched => ConnectionHeader::Upgrade,
+        ResponseKind::Final | ResponseKind::Interim => ConnectionHeader::None,
+    };
+    let (date, mut out) = (b"Sat, 21 Nov 2026 21:00:00 GMT", Vec::new());
+    let (status, fields) = (head.status, &head.fields);
+    encode_response_head(
+        status,
+        fields,
+        value.body,
+        conn,
+        date,
+        Version::Http11,
+        &mut out,
+    );
+    let mut again = ResponseHead::default();
+    let roomy = Limits {
+        head_bytes_max: 1 << 20,
+        fields_max: 1000,
+        ..Limits::DEFAULT
+    };
+    let (consumed, framing) =
+        match ResponseDecoder::new(roomy).decode(&out, &Method::Get, &mut again) {
+            Ok(Progress::Complete { consumed, value }) => (consumed, value),
+            other => panic!("{} went out as {}: {other:?}", text(bytes), text(&out)),
+        };
+    assert_eq!((consumed, framing.kind), (out.len(), value.kind));
+    assert_eq!((framing.body, again.status), (value.body, head.status));
+    assert_eq!(end_to_end(&head.fields), end_to_end(&again.fields));
+}
+
+/// As [`check_request`] for chunked bodies.
+pub fn check_chunked(bytes: &[u8]) {
+    body_cut(bytes, BodyFraming::Chunked, &tight(), 1 + bytes.len() / 5);
+    let outcome = body_cut(
+        bytes,
+        BodyFraming::Chunked,
+        &Limits::DEFAULT,
+        1 + bytes.len() / 5,
+    );
+    if outcome.state != "end" {
+        return;
+    }
+    let mut decoder = BodyDecoder::new(BodyFraming::Chunked, &Limits::DEFAULT);
+    let (mut out, mut at) = (Vec::new(), 0);
+    while let Ok(BodyStep::Data { start, end }) = decoder.decode(&bytes[at..]) {
+        encode_chunk_head(end - start, &mut out);
+        out.extend_from_slice(&bytes[at + start..at + end]);
+        out.extend_from_slice(CHUNK_END);
+        at += end;
+    }
+    match decoder.take_trailers() {
+        Some(trailers) => encode_last_chunk_with_trailers(&trailers, &mut out),
+        None => out.extend_from_slice(LAST_CHUNK),
+    }
+    let roomy = Limits {
+        trailer_bytes_max: 1 << 20,
+        ..Limits::DEFAULT
+    };
+    let again = body_cut(&out, BodyFraming::Chunked, &roomy, out.len().max(1));
+    assert_eq!(again, BodyOutcome { rest: 0, ..outcome });
+}
+
+/// All fields but those that the encoder answers for.
+fn end_to_end(fields: &Fields) -> String {
+    let written = [
+        FieldId::Connection,
+        FieldId::ContentLength,
+        FieldId::TransferEncoding,
+        FieldId::KeepAlive,
+        FieldId::ProxyConnection,
+        FieldId::Upgrade,
+        FieldId::Date,
+        FieldId::Host,
+    ];
+    let mut kept = fields.clone();
+    kept.retain(|field| !written.contains(&field.id));
+    fields_text(&kept)
 }

@@ -1,0 +1,8 @@
+//! Responses: the outcome does not depend on how the bytes are cut, and what is accepted survives being encoded
+//! and decoded again.
+#![no_main]
+
+#[path = "../../ground/wire/tests/feed/mod.rs"]
+mod feed;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feed::check_response(bytes));

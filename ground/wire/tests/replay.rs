@@ -1,0 +1,36 @@
+//! Replays the inputs under `fuzz/seeds`, among them every find of the fuzzer, against what its targets assert.
+
+mod feed;
+
+use std::fs;
+use std::path::Path;
+
+/// Runs `check` on every file of one target.
+fn replay(target: &str, check: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/seeds")
+        .join(target);
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("the target has seeds") {
+        let path = entry.expect("the folder can be read").path();
+        println!("{}", path.display());
+        check(&fs::read(&path).expect("the seed can be read"));
+        count += 1;
+    }
+    assert!(count >= 5, "{target} has {count} seeds");
+}
+
+#[test]
+fn requests() {
+    replay("h1_request", feed::check_request);
+}
+
+#[test]
+fn responses() {
+    replay("h1_response", feed::check_response);
+}
+
+#[test]
+fn chunked_bodies() {
+    replay("h1_chunked", feed::check_chunked);
+}
