@@ -1,1 +1,46 @@
-//! Tests beside Caddy.
+//! The same file and the same requests for sluice and for an installed Caddy, compared field by field. Accepted
+//! differences are listed with their reasons; one that has gone away fails the run, so the list stays true.
+
+mod cases;
+mod http;
+mod peers;
+mod upstream;
+
+use cases::{CASES, Difference};
+
+#[test]
+fn answers_equal_those_of_caddy() {
+    let Some(caddy) = peers::find_caddy() else {
+        println!("skipped: no program `caddy` in PATH or CADDY_BIN; Debian has it as package caddy");
+        return;
+    };
+    let site = peers::Site::new();
+    let (mut requests, mut failures) = (0, Vec::new());
+    let mut seen = std::collections::BTreeSet::new();
+    for case in CASES {
+        let theirs = site.start(&caddy, case, "caddy");
+        let ours = site.start(&peers::sluice(), case, "sluice");
+        for request in case.requests {
+            requests += 1;
+            let (expected, found) = (theirs.ask(request), ours.ask(request));
+            for difference in http::differences(&expected, &found) {
+                let accepted = case.accepted.iter().position(|a| a.covers(request, &difference));
+                match accepted {
+                    Some(index) => _ = seen.insert((case.name, index)),
+                    None => failures.push(format!("{}: {request}\n    {difference}", case.name)),
+                }
+            }
+        }
+    }
+    let stale = |d: &Difference, key: &(&str, usize)| !d.depends_on_version && !seen.contains(key);
+    for case in CASES {
+        for (index, difference) in case.accepted.iter().enumerate() {
+            if stale(difference, &(case.name, index)) {
+                failures.push(format!("{}: accepted difference {index} has gone away", case.name));
+            }
+        }
+    }
+    println!("{requests} requests in {} files compared with {}", CASES.len(), caddy.display());
+    assert!(requests >= 60, "the yardstick got shorter");
+    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+}

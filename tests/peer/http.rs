@@ -1,0 +1,117 @@
+//! One raw HTTP/1.1 exchange, and what differs between two answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// An answer as it came.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub status: String,
+    pub fields: BTreeMap<String, Vec<String>>,
+    pub body: Vec<u8>,
+}
+
+/// One way in which an answer of ours is not theirs.
+#[derive(Debug)]
+pub struct Differs {
+    /// `status`, `body`, or the name of a field in lower case.
+    pub what: String,
+    pub theirs: String,
+    pub ours: String,
+}
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: caddy {:?}, sluice {:?}", self.what, self.theirs, self.ours)
+    }
+}
+
+/// Sends `line` (`METHOD target` and fields after `|`) and reads the answer.
+pub fn ask(port: u16, line: &str) -> Answer {
+    let mut parts = line.split('|').map(str::trim);
+    let start = parts.next().unwrap_or_default();
+    let mut request = format!("{start} HTTP/1.1\r\n");
+    let (mut host, mut body) = (false, String::new());
+    for part in parts {
+        match part.strip_prefix("body=") {
+            Some(text) => body = text.to_owned(),
+            None => {
+                host |= part.to_ascii_lowercase().starts_with("host:");
+                request.push_str(&format!("{part}\r\n"));
+            }
+        }
+    }
+    if !host {
+        request.push_str("Host: site.test\r\n");
+    }
+    if !body.is_empty() {
+        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    request.push_str(&format!("Connection: close\r\n\r\n{body}"));
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut raw = Vec::new();
+    // A reset after the answer is how some refusals end; what came before it counts.
+    let _ = socket.read_to_end(&mut raw);
+    parse(&raw)
+}
+
+fn parse(raw: &[u8]) -> Answer {
+    let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else { return Answer::default() };
+    let head = String::from_utf8_lossy(&raw[..end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap_or_default().split(' ').nth(1).unwrap_or_default();
+    let mut answer = Answer { status: status.to_owned(), ..Answer::default() };
+    for line in lines {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let values = answer.fields.entry(name.to_ascii_lowercase()).or_default();
+        values.push(value.trim().to_owned());
+    }
+    let chunked = answer.fields.get("transfer-encoding").is_some_and(|v| v[0] == "chunked");
+    answer.body = if chunked { unchunk(&raw[end + 4..]) } else { raw[end + 4..].to_vec() };
+    answer
+}
+
+fn unchunk(mut raw: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(line) = raw.windows(2).position(|w| w == b"\r\n") {
+        let size = usize::from_str_radix(&String::from_utf8_lossy(&raw[..line]), 16).unwrap_or(0);
+        if size == 0 || raw.len() < line + 2 + size {
+            break;
+        }
+        body.extend_from_slice(&raw[line + 2..line + 2 + size]);
+        raw = &raw[(line + 4 + size).min(raw.len())..];
+    }
+    body
+}
+
+/// Fields that name the moment or the program: they differ by nature.
+const BY_NATURE: [&str; 2] = ["date", "server"];
+
+pub fn differences(theirs: &Answer, ours: &Answer) -> Vec<Differs> {
+    let mut found = Vec::new();
+    let mut note = |what: &str, theirs: String, ours: String| {
+        if theirs != ours {
+            found.push(Differs { what: what.to_owned(), theirs, ours });
+        }
+    };
+    note("status", theirs.status.clone(), ours.status.clone());
+    let names = theirs.fields.keys().chain(ours.fields.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        let text = |answer: &Answer| {
+            let values = answer.fields.get(name).cloned().unwrap_or_default();
+            if BY_NATURE.contains(&name.as_str()) {
+                return (!values.is_empty()).to_string();
+            }
+            values.join(" | ").replace("Caddy", "sluice")
+        };
+        note(name, text(theirs), text(ours));
+    }
+    let text = |body: &[u8]| String::from_utf8_lossy(body).replace("Caddy", "sluice");
+    note("body", text(&theirs.body), text(&ours.body));
+    found
+}

@@ -1,0 +1,147 @@
+//! The two programs on free ports, with the same files behind them.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use crate::cases::Case;
+use crate::http::{self, Answer};
+use crate::upstream;
+
+/// What both serve from. Removed at the end.
+pub struct Site {
+    dir: PathBuf,
+    upstream: u16,
+}
+
+/// A running program.
+pub struct Peer {
+    child: Child,
+    port: u16,
+}
+
+pub fn sluice() -> PathBuf {
+    env!("CARGO_BIN_EXE_sluice").into()
+}
+
+pub fn find_caddy() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("CADDY_BIN") {
+        return Some(path.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join("caddy")).find(|file| file.is_file())
+}
+
+impl Site {
+    pub fn new() -> Site {
+        let dir = std::env::temp_dir().join(format!("sluice-peer-{}", std::process::id()));
+        let root = dir.join("www");
+        for folder in ["sub", "noindex", "hidden", "sp ace"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let long = "<p>hot dogs are tasty</p>\n".repeat(200);
+        let files: [(&str, &[u8]); 14] = [
+            ("index.html", b"<h1>home</h1>\n"),
+            ("sub/index.html", b"<h1>sub</h1>\n"),
+            ("page.html", long.as_bytes()),
+            ("style.css", b"body { color: red }\n"),
+            ("script.js", b"alert(1)\n"),
+            ("data.json", b"{\"a\": 1}\n"),
+            ("pic.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+            ("note.txt", b"0123456789abcdefghijklmnopqrstuvwxyz"),
+            ("blob.bin", b"\x00\x01\x02\x03"),
+            ("empty.txt", b""),
+            ("sp ace/f.txt", b"space"),
+            ("hidden/secret.txt", b"secret"),
+            ("unknown.qqq", b"plain text of an unknown kind"),
+            ("noindex/a.txt", b"a"),
+        ];
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        for (name, content) in files {
+            std::fs::write(root.join(name), content).unwrap();
+            let file = std::fs::File::options().write(true).open(root.join(name)).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        Site { dir, upstream: upstream::start() }
+    }
+
+    /// Starts `program` with the file of `case` and waits until it answers.
+    pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
+        let port = free_port();
+        let home = self.dir.join(format!("home-{name}"));
+        std::fs::create_dir_all(&home).unwrap();
+        let text = case
+            .caddyfile
+            .replace("PORT", &port.to_string())
+            .replace("ROOT", &self.dir.join("www").display().to_string())
+            .replace("UPSTREAM", &format!("127.0.0.1:{}", self.upstream))
+            .replace("DEAD", &format!("127.0.0.1:{}", free_port()));
+        let file = self.dir.join(format!("{}.Caddyfile", case.name));
+        std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}")).unwrap();
+        let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).unwrap();
+        let child = Command::new(program)
+            .args(["run", "--adapter", "caddyfile", "--config"])
+            .arg(&file)
+            .env("HOME", &home)
+            .env("XDG_DATA_HOME", &home)
+            .env("XDG_CONFIG_HOME", &home)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut peer = Peer { child, port };
+        peer.wait(&self.dir.join(format!("{name}.log")), case.name);
+        peer
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Peer {
+    fn wait(&mut self, log: &Path, case: &str) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let ended = self.child.try_wait().unwrap().is_some();
+            if ended || std::time::Instant::now() > deadline {
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                panic!("{case}: a server did not start:\n{said}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Asks, and takes the port out of the answer: it differs between the two.
+    pub fn ask(&self, request: &str) -> Answer {
+        let mut answer = http::ask(self.port, &request.replace("PORT", &self.port.to_string()));
+        let port = self.port.to_string();
+        for value in answer.fields.values_mut().flatten() {
+            *value = value.replace(&port, "PORT");
+        }
+        let lengths = answer.fields.get("content-length").cloned();
+        let text = String::from_utf8(answer.body.clone());
+        if let (Ok(text), Some(_)) = (text, lengths)
+            && text.contains(&port)
+        {
+            answer.body = text.replace(&port, "PORT").into_bytes();
+            let length = answer.body.len().to_string();
+            answer.fields.insert("content-length".to_owned(), vec![length]);
+        }
+        answer
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
