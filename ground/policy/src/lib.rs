@@ -1,5 +1,19 @@
-//! Decisions over time: balance, health, retry, limits.
+//! Decisions over time: which upstream, whether it is healthy, whether to try again and when. Dialling, timers and
+//! everything else that does what was decided is left to `sluice-net` and `sluice-serve`.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+pub mod backoff;
+pub mod balance;
+pub mod health;
+pub mod limits;
+pub mod random;
+pub mod retry;
+mod xxh64;
+
+pub use backoff::Backoff;
+pub use balance::{Choice, HashBy, Policy, Turn, Upstreams};
+pub use health::{ActiveCheck, ActivePolicy, PassiveHealth, PassivePolicy};
+pub use retry::{RetryBudget, RetryPolicy};

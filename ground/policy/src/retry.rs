@@ -1,0 +1,262 @@
+//! Whether a failed attempt at an upstream may be made again, and when. Which upstream comes next is `balance`'s
+//! to say; doing it is left to `sluice-serve`.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use sluice_message::{Method, Moment};
+
+use crate::limits::{RETRIES_AT_START, RETRIES_SAVED_MAX, RETRY_EARNED_TENTHS};
+
+/// How often and how long a request is tried (`lb_retries`, `lb_try_duration`, `lb_try_interval`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts after the first; zero leaves it to `try_duration`.
+    pub retries: u32,
+    /// How long new attempts are begun; zero leaves it to `retries`. Both zero: one attempt.
+    pub try_duration: Duration,
+    /// The wait before a new attempt.
+    pub try_interval: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        RetryPolicy {
+            retries: 0,
+            try_duration: Duration::ZERO,
+            try_interval: Duration::from_millis(250),
+        }
+    }
+}
+
+/// How far an attempt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// No upstream was available, so nobody was asked.
+    NoUpstream,
+    /// No connection came about, so nobody saw the request.
+    NotSent,
+    /// The upstream may have seen some of the request, or all.
+    Sent,
+    /// The answer began to reach the client.
+    Answered,
+}
+
+/// Whether the request's body can be sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none, or none of it was taken yet, or it is kept.
+    Replayable,
+    /// Some of it is gone.
+    Consumed,
+}
+
+/// A failed attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    /// How far it came.
+    pub progress: Progress,
+    /// The method of the request.
+    pub method: &'a Method,
+    /// Its body.
+    pub body: Body,
+    /// What `lb_retry_match` says of the request, where it is set.
+    pub matched: Option<bool>,
+    /// Attempts made so far, this one included.
+    pub attempts: u32,
+    /// When the first attempt began.
+    pub since: Moment,
+}
+
+impl RetryPolicy {
+    /// When to try again; `None` gives up. A request of which an upstream may have seen something is only sent again
+    /// if doing it twice is harmless (RFC 9110, section 9.2.2) or `lb_retry_match` says so, and only while `budget`
+    /// lasts.
+    pub fn next_attempt(
+        &self,
+        failed: &Failed<'_>,
+        budget: &RetryBudget,
+        now: Moment,
+    ) -> Option<Moment> {
+        if self.is_over(failed, now) {
+            return None;
+        }
+        let allowed = match (failed.progress, failed.body) {
+            (Progress::NoUpstream | Progress::NotSent, Body::Replayable) => true,
+            (Progress::Sent, Body::Replayable) => {
+                failed.matched.unwrap_or(failed.method.is_idempotent()) && budget.spend()
+            }
+            (Progress::Answered, _) | (_, Body::Consumed) => false,
+        };
+        allowed.then(|| now + self.try_interval)
+    }
+
+    fn is_over(&self, failed: &Failed<'_>, now: Moment) -> bool {
+        let none = self.retries == 0 && self.try_duration.is_zero();
+        let late = !self.try_duration.is_zero() && now.since(failed.since) >= self.try_duration;
+        let often = self.retries > 0 && failed.attempts > self.retries;
+        none || late || often
+    }
+}
+
+/// Bounds the requests sent twice to a tenth of all, so that upstreams in trouble are not buried in repetitions.
+/// All workers of a server share one per proxy. Attempts of which no upstream saw anything are free.
+#[derive(Debug)]
+pub struct RetryBudget {
+    /// Tenths of a retry.
+    saved: AtomicU32,
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        RetryBudget::new()
+    }
+}
+
+impl RetryBudget {
+    /// A budget with what it has at the start.
+    pub const fn new() -> RetryBudget {
+        RetryBudget {
+            saved: AtomicU32::new(RETRIES_AT_START * 10),
+        }
+    }
+
+    /// Counts a request.
+    pub fn earn(&self) {
+        let earn = |saved: u32| {
+            let full = saved >= RETRIES_SAVED_MAX * 10;
+            if full {
+                None
+            } else {
+                Some(saved + RETRY_EARNED_TENTHS)
+            }
+        };
+        // A full budget stays as it is.
+        let _: Result<u32, u32> =
+            self.saved
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, earn);
+    }
+
+    /// Takes one retry and tells whether there was one.
+    pub fn spend(&self) -> bool {
+        let spend = |saved: u32| saved.checked_sub(10);
+        self.saved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend)
+            .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::START + Duration::from_millis(millis)
+    }
+
+    fn policy(retries: u32, try_duration: u64) -> RetryPolicy {
+        let try_duration = Duration::from_millis(try_duration);
+        RetryPolicy {
+            retries,
+            try_duration,
+            ..RetryPolicy::default()
+        }
+    }
+
+    fn failed(progress: Progress, method: &Method) -> Failed<'_> {
+        Failed {
+            progress,
+            method,
+            body: Body::Replayable,
+            matched: None,
+            attempts: 1,
+            since: at(0),
+        }
+    }
+
+    #[test]
+    fn by_default_nothing_is_tried_twice() {
+        let failed = failed(Progress::NotSent, &Method::Get);
+        let policy = RetryPolicy::default();
+        assert_eq!(
+            policy.next_attempt(&failed, &RetryBudget::new(), at(0)),
+            None
+        );
+    }
+
+    #[test]
+    fn attempts_end_by_count_or_time() {
+        let budget = RetryBudget::new();
+        let mut failed = failed(Progress::NotSent, &Method::Post);
+        let next = |policy: RetryPolicy, failed: &Failed<'_>, now| {
+            policy.next_attempt(failed, &budget, at(now))
+        };
+        assert_eq!(next(policy(2, 0), &failed, 7), Some(at(257)));
+        failed.attempts = 2;
+        assert_eq!(next(policy(2, 0), &failed, 7), Some(at(257)));
+        failed.attempts = 3;
+        assert_eq!(next(policy(2, 0), &failed, 7), None);
+        assert_eq!(next(policy(0, 1_000), &failed, 999), Some(at(1_249)));
+        assert_eq!(next(policy(0, 1_000), &failed, 1_000), None);
+        assert_eq!(
+            next(policy(2, 1_000), &failed, 1),
+            None,
+            "whichever comes first"
+        );
+    }
+
+    #[test]
+    fn what_an_upstream_may_have_seen_is_repeated_only_if_harmless() {
+        use Progress::{Answered, NoUpstream, NotSent, Sent};
+        let (get, post) = (Method::Get, Method::Post);
+        for (progress, method, body, matched, expected) in [
+            (NoUpstream, &post, Body::Replayable, None, true),
+            (NotSent, &post, Body::Replayable, None, true),
+            (NotSent, &post, Body::Replayable, Some(false), true),
+            (NotSent, &post, Body::Consumed, None, false),
+            (Sent, &get, Body::Replayable, None, true),
+            (Sent, &get, Body::Consumed, None, false),
+            (Sent, &get, Body::Replayable, Some(false), false),
+            (Sent, &post, Body::Replayable, None, false),
+            (Sent, &post, Body::Replayable, Some(true), true),
+            (Sent, &post, Body::Consumed, Some(true), false),
+            (Answered, &get, Body::Replayable, Some(true), false),
+        ] {
+            let failed = Failed {
+                body,
+                matched,
+                ..failed(progress, method)
+            };
+            let next = policy(5, 0).next_attempt(&failed, &RetryBudget::new(), at(0));
+            assert_eq!(next.is_some(), expected, "{failed:?}");
+        }
+    }
+
+    #[test]
+    fn repetitions_stay_at_a_tenth_of_the_requests() {
+        let (budget, get) = (RetryBudget::new(), Method::Get);
+        let failed = failed(Progress::Sent, &get);
+        let mut repeated = 0;
+        for _ in 0..10_000 {
+            budget.earn();
+            repeated += usize::from(policy(1, 0).next_attempt(&failed, &budget, at(0)).is_some());
+        }
+        assert_eq!(repeated, 10_000 / 10 + RETRIES_AT_START as usize);
+    }
+
+    #[test]
+    fn calm_times_save_only_so_much() {
+        let budget = RetryBudget::new();
+        (0..1_000_000).for_each(|_| budget.earn());
+        let burst = (0..10_000).filter(|_| budget.spend()).count();
+        assert_eq!(burst, RETRIES_SAVED_MAX as usize);
+    }
+
+    #[test]
+    fn attempts_that_nobody_saw_are_free() {
+        let (budget, post) = (RetryBudget::new(), Method::Post);
+        while budget.spend() {}
+        let failed = failed(Progress::NotSent, &post);
+        assert!(policy(1, 0).next_attempt(&failed, &budget, at(0)).is_some());
+    }
+}
