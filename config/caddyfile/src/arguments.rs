@@ -249,7 +249,7 @@ fn content(line: &Line) -> Vec<Line> {
         ([], Some(body)) => body.lines.clone(),
         ([], None) => Vec::new(),
         (words, block) => {
-            let start = Start::LineStart;
+            let start = Start::OfLine;
             vec![Line {
                 words: words.to_vec(),
                 block: block.clone(),
@@ -271,7 +271,7 @@ fn empty_line() -> Line {
     Line {
         words: Vec::new(),
         block: None,
-        start: Start::LineStart,
+        start: Start::OfLine,
     }
 }
 

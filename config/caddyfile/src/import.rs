@@ -5,7 +5,7 @@
 use std::io;
 use std::rc::Rc;
 
-use sluice_diag::{ImportStep, closest, shown};
+use sluice_diag::{ImportId, ImportStep, closest, shown};
 
 use crate::arguments::{Arguments, TooManyWords};
 use crate::limits::{FILE_BYTES_MAX, IMPORT_DEPTH_MAX, WORDS_MAX};
@@ -13,55 +13,67 @@ use crate::lines::{Line, Start};
 use crate::parse::Parser;
 use crate::tree::Token;
 
-/// What an import brings, before its arguments are put in.
-struct Target {
-    /// As messages name it; also its identity when looking for cycles.
-    what: String,
-    lines: Rc<Vec<Line>>,
+/// What an import names.
+enum Target {
+    /// The lines of a snippet.
+    Snippet(Rc<Vec<Line>>),
+    /// A file.
+    File(String),
 }
 
 impl Parser<'_> {
     /// The lines that an `import` line stands for. Mistakes are reported and bring nothing.
     pub(crate) fn import(&mut self, line: &Line) -> Vec<Line> {
-        let [keyword, name, arguments @ ..] = line.words.as_slice() else {
+        let [keyword, name, words @ ..] = line.words.as_slice() else {
             let word = &line.words[0];
-            let found = word.error(
-                "import-without-name",
-                "import of nothing",
-                "no name follows",
-            );
+            let title = "`import` without a name";
+            let found = word.error("import-without-name", title, "no name follows");
             let help = "write `import <snippet>`, `import <file>` or `import <folder>/*`";
             self.report.push(found.help(help));
             return Vec::new();
         };
+        if self.exhausted {
+            return Vec::new();
+        }
         let mut block = line
             .block
             .as_ref()
             .map_or(Vec::new(), |body| body.lines.clone());
         if let Some(first) = block.first_mut() {
             // `import a { b }` on one line is customary.
-            first.start = Start::LineStart;
+            first.start = Start::OfLine;
         }
         let mut out = Vec::new();
         for target in self.targets(name) {
-            if self.refuses_depth(name, &target) {
+            // The description is also the identity by which cycles are found.
+            let what = match &target {
+                Target::Snippet(_) => format!("snippet `{}`", shown(&name.text)),
+                Target::File(path) => format!("file `{}`", shown(path)),
+            };
+            if self.refuses_depth(name, &what) {
                 continue;
             }
-            let at = keyword.span.to(name.span);
             let step = ImportStep {
-                at,
-                what: target.what,
+                at: keyword.span.to(name.span),
+                what,
                 parent: keyword.import,
             };
             let import = self.report.sources.add_import(step);
+            let lines = match target {
+                Target::Snippet(lines) => lines,
+                Target::File(path) => self.file_lines(name, path, import),
+            };
             let arguments = Arguments {
-                words: arguments,
+                words,
                 block: &block,
                 import,
             };
-            match arguments.instantiate(&target.lines, &mut self.words_left, &mut self.report) {
+            match arguments.instantiate(&lines, &mut self.words_left, &mut self.report) {
                 Ok(lines) => out.extend(lines),
                 Err(TooManyWords) => self.report_too_many_words(name),
+            }
+            if self.exhausted {
+                break;
             }
         }
         out
@@ -70,23 +82,22 @@ impl Parser<'_> {
     /// A snippet goes before files of the same name.
     fn targets(&mut self, name: &Token) -> Vec<Target> {
         if let Some(snippet) = self.snippets.get(&name.text) {
-            let what = format!("snippet `{}`", shown(&name.text));
-            return vec![Target {
-                what,
-                lines: snippet.lines.clone(),
-            }];
+            return vec![Target::Snippet(snippet.lines.clone())];
         }
         let base = folder(self.report.sources.source(name.span.source).name());
         let pattern = join(base, &name.text);
         let wild = |c: char| name.text.matches(c).count();
-        if wild('*') > 1 || wild('?') > 1 || (wild('[') > 0 && wild(']') > 0) {
-            let title = format!(
-                "import pattern `{}` has several wildcards",
-                shown(&name.text)
-            );
-            let found = name.error("import-pattern", title, "one `*` and one `?` are allowed");
-            self.report
-                .push(found.help("import each folder on a line of its own"));
+        let has_class = wild('[') > 0 && wild(']') > 0;
+        if has_class || wild('*') > 1 || wild('?') > 1 {
+            let title = format!("import pattern `{}` cannot be used", shown(&name.text));
+            let label = if has_class {
+                "`[…]` is not understood in imports"
+            } else {
+                "more than one `*` or `?`"
+            };
+            let found = name.error("import-pattern", title, label);
+            let help = "use at most one `*` and one `?`, on several lines if need be";
+            self.report.push(found.help(help));
             return Vec::new();
         }
         let found = match self.loader.glob(&pattern) {
@@ -97,59 +108,51 @@ impl Parser<'_> {
             }
         };
         // As a shell has it, `*` does not stand for hidden files.
-        let hidden = |path: &String| base_name(path).starts_with('.');
         let shows_hidden = base_name(&pattern).starts_with('.');
-        let paths: Vec<String> = found
+        let is_meant = |path: &String| shows_hidden || !base_name(path).starts_with('.');
+        let targets: Vec<Target> = found
             .into_iter()
-            .filter(|path| shows_hidden || !hidden(path))
+            .filter(is_meant)
+            .map(Target::File)
             .collect();
-        if paths.is_empty() {
-            self.report_missing(name, wild('*') + wild('?') > 0);
+        if targets.is_empty() {
+            self.report_missing(name, &pattern);
         }
-        paths
-            .into_iter()
-            .filter_map(|path| self.file_target(name, path))
-            .collect()
+        targets
     }
 
-    fn file_target(&mut self, name: &Token, path: String) -> Option<Target> {
-        let what = format!("file `{}`", shown(&path));
+    /// The lines of a file, which is read once however often it is imported.
+    fn file_lines(&mut self, name: &Token, path: String, import: ImportId) -> Rc<Vec<Line>> {
         if let Some(lines) = self.files.get(&path) {
-            return Some(Target {
-                what,
-                lines: lines.clone(),
-            });
+            return lines.clone();
         }
-        let bytes = match self.loader.read(&path) {
+        let lines = match self.loader.read(&path) {
             Ok(bytes) if bytes.len() > FILE_BYTES_MAX => {
-                Err(io::Error::from(io::ErrorKind::FileTooLarge))
+                self.report_unreadable(name, &path, &io::ErrorKind::FileTooLarge.into());
+                Vec::new()
             }
-            read => read,
-        };
-        match bytes {
-            Ok(bytes) => {
-                let lines = Rc::new(self.read_lines(&path, &bytes));
-                self.files.insert(path, lines.clone());
-                Some(Target { what, lines })
-            }
+            Ok(bytes) => self.read_lines(&path, &bytes, Some(import)),
             Err(error) => {
                 self.report_unreadable(name, &path, &error);
-                None
+                Vec::new()
             }
-        }
+        };
+        let lines = Rc::new(lines);
+        self.files.insert(path, lines.clone());
+        lines
     }
 
     /// Reports an import of what is being imported already, or one too deep.
-    fn refuses_depth(&mut self, name: &Token, target: &Target) -> bool {
+    fn refuses_depth(&mut self, name: &Token, what: &str) -> bool {
         let sources = &self.report.sources;
         let chain: Vec<_> = sources.import_chain(name.import).collect();
-        let is_main = target.what == format!("file `{}`", shown(&self.main));
+        let is_main = what == format!("file `{}`", shown(&self.main));
         let earlier = chain
             .iter()
-            .find(|step| step.what == target.what)
+            .find(|step| step.what == what)
             .map(|step| step.at);
         if is_main || earlier.is_some() {
-            let title = format!("{} imports itself", target.what);
+            let title = format!("{what} imports itself");
             let mut found = name.error("import-cycle", title, "imported from inside it");
             if let Some(at) = earlier.filter(|at| *at != name.span) {
                 found = found.also(at, "imported here before");
@@ -167,9 +170,9 @@ impl Parser<'_> {
         false
     }
 
-    fn report_missing(&mut self, name: &Token, is_pattern: bool) {
+    fn report_missing(&mut self, name: &Token, pattern: &str) {
         let shown_name = shown(&name.text);
-        if is_pattern {
+        if name.text.contains(['*', '?']) {
             let title = format!("no file matches the import pattern `{shown_name}`");
             let found = name.warning("import-matches-nothing", title, "brings nothing");
             return self.report.push(found);
@@ -182,6 +185,9 @@ impl Parser<'_> {
         } else {
             let names = self.snippets.keys().map(String::as_str);
             found = found.did_you_mean(closest(&name.text, names));
+        }
+        if pattern != name.text {
+            found = found.note(format!("looked for the file `{}`", shown(pattern)));
         }
         self.report.push(found);
     }
@@ -199,6 +205,7 @@ impl Parser<'_> {
     }
 
     fn report_too_many_words(&mut self, name: &Token) {
+        self.exhausted = true;
         let title = format!("imports bring more than {WORDS_MAX} words");
         let found = name.error(
             "too-many-words",

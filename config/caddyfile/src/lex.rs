@@ -6,7 +6,7 @@ mod heredoc;
 
 use std::ops::Range;
 
-use sluice_diag::{Diagnostic, Report, Span, shown};
+use sluice_diag::{Diagnostic, ImportId, Report, Span, shown};
 
 use crate::substitute::{FindingKind, Substituted};
 use crate::tree::{Quote, Token};
@@ -22,12 +22,15 @@ pub(crate) struct Lexeme {
 #[derive(Debug)]
 pub(crate) struct Lexed {
     pub lexemes: Vec<Lexeme>,
+    /// Where the comments stand in the text, without their line ends.
+    pub comments: Vec<Range<usize>>,
     /// False if a part without an end was left out, and perhaps closing braces with it.
     pub complete: bool,
 }
 
-/// Splits a text into words. What cannot be read is reported and left out.
-pub(crate) fn lex(text: &Substituted, report: &mut Report) -> Lexed {
+/// Splits a text into words. What cannot be read is reported; a word stands in its place, so that
+/// nothing seems to be missing there. `import` is what brought the text in.
+pub(crate) fn lex(text: &Substituted, import: Option<ImportId>, report: &mut Report) -> Lexed {
     let mut lexer = Lexer {
         text,
         at: if text.text.starts_with('\u{feff}') {
@@ -40,6 +43,7 @@ pub(crate) fn lex(text: &Substituted, report: &mut Report) -> Lexed {
         comments: Vec::new(),
         first_wrapped_quote: None,
         complete: true,
+        import,
         report,
     };
     while lexer.skip_blank() {
@@ -48,6 +52,7 @@ pub(crate) fn lex(text: &Substituted, report: &mut Report) -> Lexed {
     lexer.report_variables();
     Lexed {
         lexemes: lexer.lexemes,
+        comments: lexer.comments,
         complete: lexer.complete,
     }
 }
@@ -63,6 +68,7 @@ struct Lexer<'a> {
     /// later quote has no partner.
     first_wrapped_quote: Option<Span>,
     complete: bool,
+    import: Option<ImportId>,
     report: &'a mut Report,
 }
 
@@ -74,7 +80,7 @@ impl Lexer<'_> {
             match c {
                 '\n' if continued => continued = false,
                 '\n' => self.starts_line = true,
-                '\\' if self.continues_line() => continued = true,
+                '\\' if ends_word(&self.rest()[1..]) => continued |= self.continues_line(),
                 '#' => {
                     self.comment();
                     continue;
@@ -91,8 +97,12 @@ impl Lexer<'_> {
     /// between them.
     fn continues_line(&self) -> bool {
         let rest = &self.text.text[self.at + 1..];
-        let blank = |c: char| c != '\n' && c.is_whitespace();
-        rest.trim_start_matches(blank).starts_with(['\n', '#']) && !rest.starts_with('#')
+        let behind = rest.trim_start_matches(|c: char| c != '\n' && c.is_whitespace());
+        match behind.chars().next() {
+            None | Some('\n') => true,
+            Some('#') => behind.len() < rest.len(),
+            Some(_) => false,
+        }
     }
 
     fn comment(&mut self) {
@@ -122,7 +132,8 @@ impl Lexer<'_> {
                         let opening = self.text.span(start..start + 1);
                         self.first_wrapped_quote.get_or_insert(opening);
                     }
-                    return self.push(value, start, quote);
+                    self.push(value, start, quote);
+                    return self.check_space(start);
                 }
                 '\\' if quote == Quote::Double => match self.peek() {
                     Some('"') => value.extend(self.next()),
@@ -135,76 +146,92 @@ impl Lexer<'_> {
                 c => value.push(c),
             }
         }
-        self.unterminated(start, end);
+        self.unterminated(start, quote);
+    }
+
+    /// Warns of a word right behind a closing quote: it is a word of its own, and the quote was
+    /// often meant to close another text.
+    fn check_space(&mut self, start: usize) {
+        let Some(c) = self.peek().filter(|c| !c.is_whitespace()) else {
+            return;
+        };
+        let closing = self.text.span(self.at - 1..self.at + c.len_utf8());
+        let found = Diagnostic::warning("quote-needs-space", "a word touches a closing quote")
+            .at(closing, "read as two words")
+            .help("put a space behind the closing quote, or write \\\" for a quote in the text");
+        let opening = self.text.span(start..start + 1);
+        let found = match self.first_wrapped_quote {
+            Some(wrapped) if wrapped == opening => {
+                found.also(opening, "the quoted text starts here")
+            }
+            _ => found,
+        };
+        self.say(found);
     }
 
     /// Reports a quote without its partner, and goes on behind its line.
-    fn unterminated(&mut self, start: usize, end: char) {
-        let title = format!("the text that starts with `{end}` has no end");
-        let span = self.text.span(start..start + 1);
-        let mut found = Diagnostic::error("unterminated-quote", title)
-            .at(
-                span,
-                format!("no second {end} follows up to the end of the file"),
-            )
-            .help(format!("add the closing {end}"));
-        if let Some(suspect) = self.first_wrapped_quote.filter(|suspect| *suspect != span) {
-            found = found.also(suspect, "or this one, which runs over the end of its line");
+    fn unterminated(&mut self, start: usize, quote: Quote) {
+        let (kind, end) = match quote {
+            Quote::Backtick => ("backticks", '`'),
+            Quote::None | Quote::Double | Quote::Heredoc => ("double quotes", '"'),
+        };
+        let opening = self.text.span(start..start + 1);
+        let mut found =
+            Diagnostic::error("unterminated-quote", format!("a text in {kind} has no end"))
+                .at(opening, "opened here, and never closed")
+                .help(format!("add the closing {end}"));
+        if let Some(suspect) = self
+            .first_wrapped_quote
+            .filter(|suspect| *suspect != opening)
+        {
+            found = found.also(
+                suspect,
+                "or is this one's end missing, which comes lines later?",
+            );
         }
-        self.report.push(found);
+        self.say(found);
         self.silence_rest(start);
         self.at = self.line_end(start);
+        self.push(self.text.text[start + 1..self.at].into(), start, quote);
     }
 
     /// A word without quotes: up to white space, which is the only thing that ends it.
     fn bare(&mut self, start: usize) {
         let mut value = String::new();
         while let Some(c) = self.peek() {
+            let behind = &self.rest()[c.len_utf8()..];
             match c {
-                // Line endings of other systems: CR counts for nothing, wherever it stands.
+                '\r' | '\\' if ends_word(behind) => break,
+                // Inside a word CR counts for nothing, as other systems end lines with it.
                 '\r' => {}
-                '\\' => {
-                    self.at += 1;
-                    self.escape(&mut value);
-                    continue;
-                }
+                '\\' => self.escape(&mut value),
                 c if c.is_whitespace() => break,
                 c => value.push(c),
             }
             self.at += c.len_utf8();
         }
-        if self.report_malformed(start) {
-            return;
-        }
         self.push(value, start, Quote::None);
-        self.skip_escaped_newline(start);
+        self.report_malformed(start);
+        // A word that ends in a backslash at the very end of its line goes on with the next line.
+        if self.peek() == Some('\\') {
+            self.at += 1;
+            let behind = self.rest().trim_start_matches('\r');
+            if behind.starts_with('\n') {
+                self.at = self.text.text.len() - behind.len() + 1;
+            }
+        }
     }
 
-    /// What follows a backslash inside a bare word. It is kept before every character but `<`,
-    /// which it keeps from opening a heredoc, and the end of the line, where it ends the word.
+    /// A backslash inside a bare word, where the lexer stands. It is kept before every character
+    /// but `<`, which it keeps from opening a heredoc; a second one does not escape anything.
     fn escape(&mut self, value: &mut String) {
-        match self.peek() {
-            None => {}
-            Some('<') => {
-                self.at += 1;
-                value.push('<');
-            }
+        match self.rest()[1..].chars().next() {
+            Some('<') => {}
             Some('\\') => {
                 self.at += 1;
                 value.push_str("\\\\");
             }
-            Some(c) if c.is_whitespace() => {}
-            Some(_) => value.push('\\'),
-        }
-    }
-
-    /// A word that ends in a backslash at the very end of its line goes on with the next line.
-    fn skip_escaped_newline(&mut self, start: usize) {
-        let word = &self.text.text[start..self.at];
-        let ends = word.trim_end_matches('\r');
-        let slashes = ends.len() - ends.trim_end_matches('\\').len();
-        if slashes % 2 == 1 && self.peek() == Some('\n') {
-            self.at += 1;
+            _ => value.push('\\'),
         }
     }
 
@@ -214,7 +241,7 @@ impl Lexer<'_> {
             text,
             span,
             quote,
-            import: None,
+            import: self.import,
         };
         self.lexemes.push(Lexeme {
             token,
@@ -223,23 +250,26 @@ impl Lexer<'_> {
         self.starts_line = false;
     }
 
-    /// Reports a `{$` in the word from `start` that no `}` follows; true if there is one, and the
-    /// word is skipped.
-    fn report_malformed(&mut self, start: usize) -> bool {
+    fn say(&mut self, found: Diagnostic) {
+        self.report.push(found.imported(self.import));
+    }
+
+    /// Reports a `{$` in the word from `start` that no `}` follows.
+    fn report_malformed(&mut self, start: usize) {
         let findings = &self.text.findings;
         let first = findings.partition_point(|finding| finding.at < start);
         let mut inside = findings[first..]
             .iter()
             .take_while(|finding| finding.at < self.at);
-        let Some(finding) = inside.find(|finding| finding.kind == FindingKind::Malformed) else {
-            return false;
-        };
-        let title = "an environment variable is not closed on its line";
-        let found = Diagnostic::error("malformed-variable", title)
-            .at(finding.span, "neither a name nor a `}` follows")
-            .help("write {$NAME} or {$NAME:default}; `{` alone starts a placeholder or a block");
-        self.report.push(found);
-        true
+        let malformed = inside.find(|finding| finding.kind == FindingKind::Malformed);
+        if let Some(finding) = malformed {
+            let title = "an environment variable is not closed on its line";
+            let found = Diagnostic::error("malformed-variable", title)
+                .at(finding.span, "neither a name nor a `}` follows")
+                .help("write {$NAME} or {$NAME:default}");
+            self.say(found);
+            self.report.silence(self.text.span(start..self.at));
+        }
     }
 
     /// Reports what is to be said about variables outside comments.
@@ -267,7 +297,7 @@ impl Lexer<'_> {
                         .help("put long texts into files")
                 }
             };
-            self.report.push(found);
+            self.say(found);
         }
     }
 
@@ -298,6 +328,12 @@ impl Lexer<'_> {
             .find('\n')
             .map_or(self.text.text.len(), |newline| at + newline)
     }
+}
+
+/// Whether a word ends in front of `rest`.
+fn ends_word(rest: &str) -> bool {
+    let behind = rest.trim_start_matches('\r');
+    behind.chars().next().is_none_or(char::is_whitespace)
 }
 
 #[cfg(test)]

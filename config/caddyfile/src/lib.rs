@@ -6,6 +6,7 @@
 
 mod arguments;
 mod dump;
+mod format;
 mod import;
 mod lex;
 pub mod limits;
@@ -15,6 +16,7 @@ mod parse;
 mod substitute;
 pub mod tree;
 
+pub use format::format;
 pub use loader::{DiskLoader, Loader, MemoryLoader};
 pub use parse::parse;
 

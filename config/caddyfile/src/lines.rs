@@ -24,7 +24,7 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// At its beginning, as it should.
-    LineStart,
+    OfLine,
     /// Behind the opening brace of the block it is in.
     BehindOpening,
     /// Behind a closing brace.
@@ -50,10 +50,9 @@ pub(crate) fn lines(lexed: Lexed, report: &mut Report) -> Vec<Line> {
         suspect: None,
         report,
     };
-    let mut lexemes = lexed.lexemes.into_iter().peekable();
-    while let Some(lexeme) = lexemes.next() {
-        let ends_line = lexemes.peek().is_none_or(|next| next.starts_line);
-        grouping.take(lexeme, ends_line);
+    let braces = braces(&lexed.lexemes);
+    for (lexeme, brace) in lexed.lexemes.into_iter().zip(braces) {
+        grouping.take(lexeme, brace);
     }
     grouping.finish(lexed.complete)
 }
@@ -88,7 +87,7 @@ impl Default for Level {
         Level {
             lines: Vec::new(),
             unfinished: false,
-            next_start: Start::LineStart,
+            next_start: Start::OfLine,
         }
     }
 }
@@ -110,17 +109,17 @@ impl Level {
 }
 
 impl Grouping<'_> {
-    fn take(&mut self, lexeme: Lexeme, ends_line: bool) {
+    fn take(&mut self, lexeme: Lexeme, brace: Brace) {
         let Lexeme { token, starts_line } = lexeme;
         if starts_line {
             let level = self.level();
             level.unfinished = false;
-            level.next_start = Start::LineStart;
+            level.next_start = Start::OfLine;
             if let Some(open) = self.open.last_mut() {
                 open.wrapped = true;
             }
         }
-        match Brace::of(&token, starts_line, ends_line) {
+        match brace {
             Brace::None => self.level().line().words.push(token),
             Brace::Opening => self.open(token),
             Brace::Closing => self.close(token),
@@ -137,7 +136,8 @@ impl Grouping<'_> {
     }
 
     fn open(&mut self, brace: Token) {
-        if self.open.len() >= BLOCK_DEPTH_MAX {
+        // Further ones inside it stay silent.
+        if self.open.len() == BLOCK_DEPTH_MAX {
             let title = format!("more than {BLOCK_DEPTH_MAX} blocks inside each other");
             let found = brace.error("nesting-too-deep", title, "one too many");
             self.report
@@ -229,7 +229,7 @@ impl Grouping<'_> {
     /// `handle{`: almost always a missing space.
     fn glued_opening(&mut self, mut token: Token) {
         let title = "an opening brace needs a space before it";
-        let word = token.text.trim_end_matches('{').to_owned();
+        let word = token.text[..token.text.len() - 1].to_owned();
         let found = token.error("brace-needs-space", title, "read as one word");
         self.report
             .push(found.help(format!("write `{} {{`", shown(&word))));
@@ -242,7 +242,7 @@ impl Grouping<'_> {
         self.open(brace);
     }
 
-    /// `}}`: each closes a block, but each needs its own line.
+    /// `}}` and `};`: each brace closes a block, but needs its own line; what follows is left out.
     fn glued_closing(&mut self, token: Token) {
         let title = "a closing brace must stand alone on its line";
         let found = token.error("brace-not-alone", title, "read as one word");
@@ -259,73 +259,105 @@ impl Grouping<'_> {
     }
 
     fn finish(mut self, complete: bool) -> Vec<Line> {
-        if let Some(last) = self.open.last().filter(|_| complete) {
-            let title = "a `{` is never closed";
-            let mut found = last
-                .brace
-                .error("unclosed-brace", title, "no `}` follows for it");
-            for open in self.open.iter().rev().skip(1) {
-                found = found.also(open.brace.span, "nor for this one");
-            }
-            if let Some((opening, closing)) = &self.suspect {
-                found = found.also(*closing, "indented as if it closed another block");
-                if self.open.iter().all(|open| open.brace.span != opening.span) {
-                    found = found.also(opening.span, "than this one, which it closes");
-                }
-            }
-            let from = self
-                .suspect
-                .as_ref()
-                .map_or(last.brace.span, |(opening, _)| opening.span);
-            let from = if from.start < last.brace.span.start {
-                from
-            } else {
-                last.brace.span
-            };
-            self.report
-                .push(found.help("add the missing `}` on a line of its own"));
-            let end = self.report.sources.source(from.source).text().len();
-            let end = u32::try_from(end).expect("texts are shorter than 4 GiB");
-            self.report.silence(Span::new(from.source, from.start, end));
+        if complete {
+            self.report_unclosed();
         }
         while let Some(open) = self.open.pop() {
             self.put(open, None, false);
         }
         self.top.lines
     }
+
+    /// Reports blocks that the end of the file leaves open, and silences what follows from them:
+    /// every line behind the likely culprit may stand in the wrong block.
+    fn report_unclosed(&mut self) {
+        let Some(last) = self.open.last() else {
+            return;
+        };
+        let title = "a `{` is never closed";
+        let mut found = last
+            .brace
+            .error("unclosed-brace", title, "no `}` follows for it");
+        for open in self.open.iter().rev().skip(1) {
+            found = found.also(open.brace.span, "nor for this one");
+        }
+        let source = self.report.sources.source(last.brace.span.source);
+        let mut from = last.brace.span.start;
+        if let Some((opening, closing)) = &self.suspect {
+            let line = source.position(opening.span.start).line;
+            let label = format!("closes the block of line {line}, but is not indented like it");
+            from = from.min(opening.span.start);
+            found = found.also(opening.span, "or is the `}` of this one missing?");
+            found = found.also(*closing, label);
+        }
+        let end = u32::try_from(source.text().len()).expect("texts are shorter than 4 GiB");
+        let rest = Span::new(last.brace.span.source, from, end);
+        self.report
+            .push(found.help("add the missing `}` on a line of its own"));
+        self.report.silence(rest);
+    }
 }
 
-/// What a word is to the grouping.
-enum Brace {
+/// What a word is among braces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brace {
+    /// An ordinary word.
     None,
+    /// `{`
     Opening,
+    /// `}`
     Closing,
+    /// `{}` where a line ends.
     Empty,
+    /// `handle{` where a line ends.
     GluedOpening,
+    /// `}}` or `};` where a line begins.
     GluedClosing,
 }
 
-impl Brace {
-    fn of(token: &Token, starts_line: bool, ends_line: bool) -> Brace {
-        if token.quote != Quote::None {
-            return Brace::None;
-        }
-        match token.text.as_str() {
+/// What each word is among braces.
+///
+/// Where lines begin and end counts only for mistakes. A brace begins and ends one too, wherever it
+/// stands, so that putting it on its own line changes nothing.
+pub(crate) fn braces(lexemes: &[Lexeme]) -> Vec<Brace> {
+    let mut out = Vec::with_capacity(lexemes.len());
+    let mut before = Brace::Opening;
+    for (index, Lexeme { token, starts_line }) in lexemes.iter().enumerate() {
+        let ends_line = || match lexemes.get(index + 1) {
+            Some(next) => next.starts_line || may_close(&next.token),
+            None => true,
+        };
+        before = match token.text.as_str() {
+            _ if token.quote != Quote::None => Brace::None,
             "{" => Brace::Opening,
             "}" => Brace::Closing,
-            "{}" if ends_line => Brace::Empty,
-            // `\{` is text, and so is a word such as `{a}{`, which no one writes for a block.
-            text if ends_line && text.ends_with('{') && text.matches('{').count() == 1 => {
-                if text.ends_with("\\{") {
-                    Brace::None
-                } else {
-                    Brace::GluedOpening
-                }
-            }
-            text if starts_line && text.starts_with("}}") && text.trim_matches('}').is_empty() => {
-                Brace::GluedClosing
-            }
+            "{}" if ends_line() => Brace::Empty,
+            text if ends_in_opening(text) && ends_line() => Brace::GluedOpening,
+            _ if may_close(token) && (*starts_line || before.begins_line()) => Brace::GluedClosing,
             _ => Brace::None,
+        };
+        out.push(before);
+    }
+    out
+}
+
+impl Brace {
+    /// Whether what follows on the same line should stand on the next one.
+    fn begins_line(self) -> bool {
+        match self {
+            Brace::None | Brace::Empty => false,
+            Brace::Opening | Brace::Closing | Brace::GluedOpening | Brace::GluedClosing => true,
         }
     }
+}
+
+/// Whether a word has an opening brace too many at its end, as in `handle{` and `{args[0]}{`.
+fn ends_in_opening(text: &str) -> bool {
+    let count = |brace| text.matches(brace).count();
+    text.ends_with('{') && !text.ends_with("\\{") && count('{') == count('}') + 1
+}
+
+/// Whether a word is a closing brace, perhaps with something attached.
+fn may_close(token: &Token) -> bool {
+    token.quote == Quote::None && token.text.starts_with('}') && !token.text.contains('{')
 }

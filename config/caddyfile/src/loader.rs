@@ -2,7 +2,7 @@
 //!
 //! What an import or a variable means is left to `import` and `substitute`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -106,24 +106,42 @@ fn matching_children(parents: &[PathBuf], component: &str) -> Vec<PathBuf> {
     found
 }
 
+impl MemoryLoader {
+    /// The folders that the files are in.
+    fn folders(&self) -> impl Iterator<Item = &str> {
+        let slashes = |path: &String| {
+            path.match_indices('/')
+                .map(|(at, _)| at)
+                .collect::<Vec<_>>()
+        };
+        let parts = self.files.keys().map(move |path| (path, slashes(path)));
+        parts.flat_map(|(path, slashes)| slashes.into_iter().map(|at| &path[..at]))
+    }
+}
+
 impl Loader for MemoryLoader {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        self.files
-            .get(path)
-            .cloned()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        match self.files.get(path) {
+            Some(bytes) => Ok(bytes.clone()),
+            None if self.folders().any(|folder| folder == path) => {
+                Err(io::ErrorKind::IsADirectory.into())
+            }
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     fn glob(&self, pattern: &str) -> io::Result<Vec<String>> {
         let components = pattern.split('/').count();
-        let fits = |path: &&String| {
+        let fits = |path: &&str| {
             path.split('/').count() == components
                 && pattern
                     .split('/')
                     .zip(path.split('/'))
                     .all(|(want, name)| matches(want, name))
         };
-        Ok(self.files.keys().filter(fits).cloned().collect())
+        let paths = self.files.keys().map(String::as_str).chain(self.folders());
+        let found: BTreeSet<String> = paths.filter(fits).map(String::from).collect();
+        Ok(found.into_iter().collect())
     }
 
     fn variable(&self, name: &str) -> Option<String> {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use sluice_diag::{Diagnostic, Report, Span, shown};
+use sluice_diag::{Diagnostic, ImportId, Report, Span, shown};
 
 use crate::Parsed;
 use crate::arguments::block_placeholder;
@@ -27,6 +27,7 @@ pub fn parse(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
         snippets: HashMap::new(),
         files: HashMap::new(),
         words_left: WORDS_MAX,
+        exhausted: false,
         queue: VecDeque::new(),
         file: File::default(),
     };
@@ -40,7 +41,7 @@ pub fn parse(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
             .report
             .push(Diagnostic::error("file-too-large", title));
     } else {
-        parser.queue = parser.read_lines(name, text.as_bytes()).into();
+        parser.queue = parser.read_lines(name, text.as_bytes(), None).into();
         parser.top();
     }
     Parsed {
@@ -58,6 +59,9 @@ pub(crate) struct Parser<'a> {
     pub files: HashMap<String, Rc<Vec<Line>>>,
     /// Words that imports may still bring.
     pub words_left: usize,
+    /// Whether imports have reached that limit. It is reported once, and no import is followed
+    /// any more.
+    pub exhausted: bool,
     /// Top-level lines that are still to be read.
     queue: VecDeque<Line>,
     file: File,
@@ -70,8 +74,13 @@ pub(crate) struct Snippet {
 }
 
 impl Parser<'_> {
-    /// The lines of one file, without imports.
-    pub(crate) fn read_lines(&mut self, name: &str, bytes: &[u8]) -> Vec<Line> {
+    /// The lines of one file that `import` brought in, its own imports not yet followed.
+    pub(crate) fn read_lines(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        import: Option<ImportId>,
+    ) -> Vec<Line> {
         let text = String::from_utf8_lossy(bytes);
         let source = self.report.sources.add(name, &*text);
         if let Err(error) = std::str::from_utf8(bytes) {
@@ -82,11 +91,12 @@ impl Parser<'_> {
                     Span::new(source, at, at + 3),
                     format!("byte {:#04x}", bytes[at as usize]),
                 )
+                .imported(import)
                 .help("save the file as UTF-8");
             self.report.push(found);
         }
         let text = substitute(source, &text, self.loader);
-        let lexed = lex(&text, &mut self.report);
+        let lexed = lex(&text, import, &mut self.report);
         lines(lexed, &mut self.report)
     }
 
@@ -187,7 +197,7 @@ impl Parser<'_> {
         let mut lines = body.lines;
         if let Some(first) = lines.first_mut() {
             // `(name) { one line }` is customary.
-            first.start = Start::LineStart;
+            first.start = Start::OfLine;
         }
         self.snippets.insert(
             key,
@@ -297,16 +307,19 @@ impl Parser<'_> {
     /// Collects the addresses of a line. Gives the last word if its comma asks for more.
     fn addresses(&mut self, words: &[Token], addresses: &mut Vec<Token>) -> Option<Token> {
         for word in words {
-            let text = word.text.trim_end_matches(',');
-            if text.contains(',') {
-                let title = format!("site address `{}` contains a comma", shown(&word.text));
+            let parts = word.text.split(',').filter(|part| !part.is_empty());
+            addresses.extend(parts.map(|part| Token {
+                text: part.into(),
+                ..word.clone()
+            }));
+            if word.text.trim_end_matches(',').contains(',') {
+                let title = format!(
+                    "comma without a space in site address `{}`",
+                    shown(&word.text)
+                );
                 let found = word.error("comma-needs-space", title, "read as one address");
-                self.report.push(found.help("put a space behind the comma"));
-            } else if !text.is_empty() {
-                addresses.push(Token {
-                    text: text.into(),
-                    ..word.clone()
-                });
+                self.report
+                    .push(found.help("put a space behind each comma"));
             }
         }
         words
@@ -403,7 +416,7 @@ impl Parser<'_> {
         let title = "an opening brace starts a line";
         let found = body
             .opening
-            .error("brace-on-new-line", title, "opens a block of nothing");
+            .error("brace-on-new-line", title, "nothing stands before it");
         self.report
             .push(found.help("put the `{` at the end of the line before"));
         let directives = self.body(body, Opening::EndsLine);
@@ -452,29 +465,18 @@ impl Parser<'_> {
     }
 
     fn report_shared_line(&mut self, line: &Line, opening: Opening) {
-        let (slug, title, help) = match (line.start, opening) {
-            (Start::LineStart, _) | (Start::BehindOpening, Opening::MayShareLine) => return,
-            (Start::BehindOpening, Opening::EndsLine) => (
-                "words-behind-brace",
-                "words follow an opening brace on its line",
-                "put them on the next line",
-            ),
-            (Start::BehindClosing, _) => (
-                "words-behind-brace",
-                "words follow a closing brace on its line",
-                "put them on the next line",
-            ),
+        let title = match (line.start, opening) {
+            (Start::OfLine, _) | (Start::BehindOpening, Opening::MayShareLine) => return,
+            (Start::BehindOpening, Opening::EndsLine) => "words follow an opening brace",
+            (Start::BehindClosing, _) => "words follow a closing brace",
         };
         let first = line
             .words
             .first()
             .or(line.block.as_ref().map(|body| &body.opening));
         if let Some(first) = first {
-            self.report.push(
-                first
-                    .error(slug, title, "not at the start of a line")
-                    .help(help),
-            );
+            let found = first.error("words-behind-brace", title, "on the same line");
+            self.report.push(found.help("put them on the next line"));
         }
     }
 

@@ -61,26 +61,56 @@ pub(crate) fn substitute(source: SourceId, text: &str, loader: &dyn Loader) -> S
         replaced: Vec::new(),
     };
     let mut done = 0;
-    while let Some(open) = text[done..].find("{$").map(|at| at + done) {
-        out.text.push_str(&text[done..open]);
-        let line_end = text[open..].find('\n').map_or(text.len(), |at| at + open);
-        let inner = text[open..line_end]
-            .find('}')
-            .map(|close| open + 2..open + close);
-        let Some(inner) = inner.filter(|inner| !inner.is_empty()) else {
-            out.find(open..open + 2, FindingKind::Malformed);
-            out.text.push_str("{$");
-            done = open + 2;
-            continue;
-        };
-        done = inner.end + 1;
-        out.put(open..done, &text[inner], loader);
+    for Variable { whole, inner } in variables(text) {
+        out.text.push_str(&text[done..whole.start]);
+        done = whole.end;
+        match inner {
+            Some(inner) => out.put(whole, &text[inner], loader),
+            None => {
+                out.find(whole.clone(), FindingKind::Malformed);
+                out.text.push_str(&text[whole]);
+            }
+        }
     }
     out.text.push_str(&text[done..]);
     out
 }
 
+/// Where a variable stands in a text.
+pub(crate) struct Variable {
+    /// From `{$` to `}`, or only `{$` if no `}` follows on its line, or no name.
+    pub whole: Range<usize>,
+    /// The name, and the default if there is one.
+    pub inner: Option<Range<usize>>,
+}
+
+/// The variables of a text, in order.
+pub(crate) fn variables(text: &str) -> impl Iterator<Item = Variable> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let open = done + text[done..].find("{$")?;
+        let line = text[open..].split('\n').next().unwrap_or("");
+        let inner = line.find('}').map(|close| open + 2..open + close);
+        let inner = inner.filter(|inner| !inner.is_empty());
+        done = inner.as_ref().map_or(open + 2, |inner| inner.end + 1);
+        Some(Variable {
+            whole: open..done,
+            inner,
+        })
+    })
+}
+
 impl Substituted {
+    /// The text as written, variables and all.
+    pub fn unchanged(source: SourceId, text: &str) -> Self {
+        Substituted {
+            text: text.into(),
+            findings: Vec::new(),
+            source,
+            replaced: Vec::new(),
+        }
+    }
+
     /// The bytes as written that the range of the substituted text came from.
     pub fn span(&self, range: Range<usize>) -> Span {
         let start = self.origin(range.start, false);

@@ -12,8 +12,7 @@ impl Lexer<'_> {
     /// line. `<<END more` is an ordinary word.
     pub(super) fn opens_heredoc(&self) -> bool {
         let line = &self.text.text[self.at..self.line_end(self.at)];
-        // At the end of the text there is no line end, and so nothing to open.
-        self.line_end(self.at) < self.text.text.len() && !line.trim_end().contains(' ')
+        !line.trim_end().contains(' ')
     }
 
     /// Reads a heredoc whose `<<` starts at `start`.
@@ -22,12 +21,18 @@ impl Lexer<'_> {
         let opening = self.text.text[start..opening_end].trim_end_matches('\r');
         let marker = &opening[2..];
         if let Some((label, help)) = marker_mistake(marker) {
-            let title = format!("heredoc marker `{}` cannot be used", shown(marker.trim()));
+            let title = match marker {
+                "" => "a heredoc has no marker".into(),
+                marker => format!(
+                    "heredoc marker `{}` cannot be used",
+                    shown(marker.trim_end())
+                ),
+            };
             let span = self.text.span(start..start + opening.trim_end().len());
             let found = Diagnostic::error("heredoc-marker", title)
                 .at(span, label)
                 .help(help);
-            self.report.push(found);
+            self.say(found);
             return self.skip_heredoc(start, opening_end, marker.trim_matches(['<', ' ', '\t']));
         }
         let Some(closing) = self.closing_line(opening_end + 1, marker) else {
@@ -35,10 +40,10 @@ impl Lexer<'_> {
             let found = Diagnostic::error("unterminated-heredoc", title)
                 .at(self.text.span(start..start + opening.len()), "opened here")
                 .help(format!("write {marker} alone on the line behind the text"));
-            self.report.push(found);
+            self.say(found);
             self.silence_rest(start);
             self.at = self.text.text.len();
-            return;
+            return self.push(String::new(), start, Quote::Heredoc);
         };
         let closing_line = &self.text.text[closing..];
         let padding = &closing_line[..closing_line.len() - closing_line.trim_start().len()];
@@ -74,7 +79,7 @@ impl Lexer<'_> {
                             count(padding)
                         ))
                         .help("indent every line at least like the closing marker, the same way");
-                    self.report.push(found);
+                    self.say(found);
                     reported = true;
                 }
             }
@@ -98,7 +103,7 @@ impl Lexer<'_> {
         None
     }
 
-    /// Leaves out a heredoc whose marker is wrong: up to the closing marker that was meant.
+    /// Skips a heredoc whose marker is wrong: up to the closing marker that was meant.
     fn skip_heredoc(&mut self, start: usize, opening_end: usize, meant: &str) {
         let closing = match meant {
             "" => None,
@@ -112,6 +117,8 @@ impl Lexer<'_> {
                 self.at = self.text.text.len();
             }
         }
+        self.push(String::new(), start, Quote::Heredoc);
+        self.report.silence(self.text.span(start..self.at));
     }
 }
 

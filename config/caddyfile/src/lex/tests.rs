@@ -10,7 +10,7 @@ fn run(text: &str) -> (Vec<Vec<String>>, Vec<&'static str>) {
     let id = report.sources.add("t", text);
     let substituted = substitute(id, text, &MemoryLoader::default());
     let mut lines: Vec<Vec<String>> = Vec::new();
-    for Lexeme { token, starts_line } in lex(&substituted, &mut report).lexemes {
+    for Lexeme { token, starts_line } in lex(&substituted, None, &mut report).lexemes {
         if starts_line {
             lines.push(Vec::new());
         }
@@ -47,14 +47,16 @@ fn white_space_is_that_of_unicode() {
 
 #[test]
 fn words_may_touch_behind_quotes_only() {
-    assert_eq!(words("\"a\"b `c``d` e\"f"), ["a", "b", "c", "d", "e\"f"]);
+    let (lines, slugs) = run("\"a\"b `c``d` e\"f");
+    assert_eq!(lines, [["a", "b", "c", "d", "e\"f"]]);
+    assert_eq!(slugs, ["quote-needs-space"; 2]);
 }
 
 #[test]
 fn escapes_are_kept_where_they_mean_nothing() {
     assert_eq!(
-        words(r#""a\n\\\"b" c\d e\\ `\`"#),
-        [r#"a\n\\"b"#, r"c\d", r"e\\", r"\"]
+        words(r#""a\n\\\"b" c\d e\\ `\` \ f\ "#),
+        [r#"a\n\\"b"#, r"c\d", r"e\\", r"\", "f"]
     );
 }
 
@@ -79,7 +81,6 @@ fn heredocs_end_at_their_marker_on_its_own_line() {
     );
     assert_eq!(words("x <<E\nE\ny"), ["x", "", "y"]);
     assert_eq!(words("<<E x\n\\<<E\n<"), ["<<E", "x", "<<E", "<"]);
-    assert_eq!(words("a <<E"), ["a", "<<E"]);
 }
 
 #[test]
@@ -90,6 +91,7 @@ fn every_text_has_words_or_a_report() {
         ("a <<\nb", "heredoc-marker"),
         ("a <<E \nb\nE", "heredoc-marker"),
         ("a <<E\nb", "unterminated-heredoc"),
+        ("a <<E", "unterminated-heredoc"),
         ("a <<E\n b\n  E", "heredoc-indent"),
         ("a {$B", "malformed-variable"),
         ("a {$B}", "unset-variable"),
