@@ -54,11 +54,20 @@ pub struct Root {
 impl Root {
     /// The root that a configuration gives; an empty text stands for what the `root` directive set.
     pub fn build(text: &str) -> Result<Root, Refusal> {
-        let text = if text.is_empty() { "{http.vars.root}" } else { text };
-        let template = Template::parse(text).map_err(|error| Refusal::new(format!("root `{text}`: {error}")))?;
+        let text = if text.is_empty() {
+            "{http.vars.root}"
+        } else {
+            text
+        };
+        let template = Template::parse(text)
+            .map_err(|error| Refusal::new(format!("root `{text}`: {error}")))?;
         let dir = std::env::current_dir()
             .map_err(|error| Refusal::new(format!("the working folder is unknown: {error}")))?;
-        let mut root = Root { template, fixed: None, working_dir: dir.as_os_str().as_bytes().into() };
+        let mut root = Root {
+            template,
+            fixed: None,
+            working_dir: dir.as_os_str().as_bytes().into(),
+        };
         if let Some(literal) = root.template.literal() {
             let mut fixed = Vec::new();
             root.resolve(literal, &mut fixed);

@@ -69,7 +69,10 @@ impl FileHook {
     /// Compiles the matcher of a configuration.
     pub fn build(config: &FileMatcher) -> Result<FileHook, Refusal> {
         if !config.fs.is_empty() {
-            return Err(Refusal::not_yet(&format!("file system `{}`", config.fs), "use the local disk"));
+            return Err(Refusal::not_yet(
+                &format!("file system `{}`", config.fs),
+                "use the local disk",
+            ));
         }
         let policy = match config.try_policy.as_str() {
             "" | "first_exist" => Policy::FirstExisting,
@@ -91,11 +94,24 @@ impl FileHook {
         if candidates.is_empty() {
             candidates.push(Candidate::build("{http.request.uri.path}")?);
         }
-        let split = config.split_path.iter().map(|text| text.to_ascii_lowercase().into()).collect();
-        Ok(FileHook { root: Root::build(&config.root)?, candidates, policy, split })
+        let split = config
+            .split_path
+            .iter()
+            .map(|text| text.to_ascii_lowercase().into())
+            .collect();
+        Ok(FileHook {
+            root: Root::build(&config.root)?,
+            candidates,
+            policy,
+            split,
+        })
     }
 
-    fn choose(&self, values: &dyn Values, now: Moment) -> Result<Option<FoundFile>, matcher::Refusal> {
+    fn choose(
+        &self,
+        values: &dyn Values,
+        now: Moment,
+    ) -> Result<Option<FoundFile>, matcher::Refusal> {
         let mut best: Option<Hit> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
             let pattern = match candidate {
@@ -113,7 +129,10 @@ impl FileHook {
                     ControlFlow::Break(())
                 }
                 Policy::Smallest | Policy::Largest | Policy::Latest => {
-                    if best.as_ref().is_none_or(|best| self.policy.prefers(&hit.facts, &best.facts)) {
+                    if best
+                        .as_ref()
+                        .is_none_or(|best| self.policy.prefers(&hit.facts, &best.facts))
+                    {
                         best = Some(hit);
                     }
                     ControlFlow::Continue(())
@@ -162,15 +181,17 @@ impl FileHook {
         let mut root = Vec::new();
         self.root.write(values, &mut root);
         let mut escaped = Vec::new();
-        pattern.template.expand_each(values, Unknown::Empty, &mut escaped, |_, out, start| {
-            let value = out.split_off(start);
-            for byte in value {
-                if b"*?[]\\".contains(&byte) {
-                    out.push(b'\\');
+        pattern
+            .template
+            .expand_each(values, Unknown::Empty, &mut escaped, |_, out, start| {
+                let value = out.split_off(start);
+                for byte in value {
+                    if b"*?[]\\".contains(&byte) {
+                        out.push(b'\\');
+                    }
+                    out.push(byte);
                 }
-                out.push(byte);
-            }
-        });
+            });
         let mut clean = Vec::new();
         path::clean(&escaped, &mut clean);
         let mut budget = GLOB_ENTRIES_MAX;
@@ -198,7 +219,15 @@ impl FileHook {
         }
         let relative = absolute[root_len.min(absolute.len())..].to_vec();
         let is_dir = facts.kind == Kind::Directory;
-        each(Hit { found: FoundFile { relative, absolute, is_dir, remainder }, facts })
+        each(Hit {
+            found: FoundFile {
+                relative,
+                absolute,
+                is_dir,
+                remainder,
+            },
+            facts,
+        })
     }
 
     /// Where the first of the `split_path` texts ends a segment of the path below the root, and what follows.
@@ -224,7 +253,9 @@ impl FileHook {
 
 impl Hook for FileHook {
     fn matches(&self, input: &Input<'_>) -> Result<bool, matcher::Refusal> {
-        let Some(found) = self.choose(input.values, clock::now())? else { return Ok(false) };
+        let Some(found) = self.choose(input.values, clock::now())? else {
+            return Ok(false);
+        };
         input.scratch.found_file(found);
         Ok(true)
     }
@@ -240,10 +271,19 @@ impl Candidate {
                 .map(Candidate::Refuse)
                 .ok_or_else(|| Refusal::new(format!("`={code}` is no error status")));
         }
-        let template = Template::parse(text).map_err(|error| Refusal::new(format!("file `{text}`: {error}")))?;
-        let kind = if text.ends_with('/') { Wanted::Directory } else { Wanted::File };
+        let template = Template::parse(text)
+            .map_err(|error| Refusal::new(format!("file `{text}`: {error}")))?;
+        let kind = if text.ends_with('/') {
+            Wanted::Directory
+        } else {
+            Wanted::File
+        };
         let wild = template.plain_bytes().any(|byte| b"*?[".contains(&byte));
-        Ok(Candidate::Path(Pattern { template, kind, wild }))
+        Ok(Candidate::Path(Pattern {
+            template,
+            kind,
+            wild,
+        }))
     }
 }
 
@@ -269,9 +309,16 @@ impl Policy {
 /// names are looked at.
 fn expand_names(root: &[u8], pattern: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
     let mut found = vec![root.to_vec()];
-    for segment in pattern.split(|&b| b == b'/').filter(|segment| !segment.is_empty()) {
-        let Ok(text) = std::str::from_utf8(segment) else { return Vec::new() };
-        let Ok(glob) = Glob::parse(text) else { return Vec::new() };
+    for segment in pattern
+        .split(|&b| b == b'/')
+        .filter(|segment| !segment.is_empty())
+    {
+        let Ok(text) = std::str::from_utf8(segment) else {
+            return Vec::new();
+        };
+        let Ok(glob) = Glob::parse(text) else {
+            return Vec::new();
+        };
         let mut next = Vec::new();
         for folder in &found {
             names_in(folder, &glob, budget, &mut next);
@@ -284,7 +331,9 @@ fn expand_names(root: &[u8], pattern: &[u8], budget: &mut usize) -> Vec<Vec<u8>>
 fn names_in(folder: &[u8], glob: &Glob, budget: &mut usize, found: &mut Vec<Vec<u8>>) {
     let folder_path = if folder.is_empty() { b"/" } else { folder };
     let folder_path = std::path::Path::new(std::ffi::OsStr::from_bytes(folder_path));
-    let Ok(entries) = std::fs::read_dir(folder_path) else { return };
+    let Ok(entries) = std::fs::read_dir(folder_path) else {
+        return;
+    };
     let first = found.len();
     for entry in entries.flatten() {
         if *budget == 0 {
@@ -320,7 +369,8 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Folder {
-            let dir = std::env::temp_dir().join(format!("sluice-try-{name}-{}", std::process::id()));
+            let dir =
+                std::env::temp_dir().join(format!("sluice-try-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir_all(dir.join("sub")).unwrap();
             for (name, content) in [
@@ -373,7 +423,10 @@ mod tests {
         let files = [PATH, "{http.request.uri.path}/", "/index.html"];
         let matcher = folder.matcher(&files, "", &[]);
         assert_eq!(found(&matcher, "/big.txt"), file("/big.txt"));
-        assert_eq!(found(&matcher, "/sub"), Some(("/sub/".into(), true, String::new())));
+        assert_eq!(
+            found(&matcher, "/sub"),
+            Some(("/sub/".into(), true, String::new()))
+        );
         assert_eq!(found(&matcher, "/none"), file("/index.html"));
         assert_eq!(found(&matcher, "/../../big.txt"), file("/big.txt"));
         assert_eq!(found(&matcher, "/a\0b"), file("/index.html"));
@@ -401,7 +454,10 @@ mod tests {
     fn scripts_are_split_from_what_follows_them() {
         let folder = Folder::new("split");
         let matcher = folder.matcher(&[PATH], "", &[".php"]);
-        assert_eq!(found(&matcher, "/a.php/x/y"), Some(("/a.php".into(), false, "/x/y".into())));
+        assert_eq!(
+            found(&matcher, "/a.php/x/y"),
+            Some(("/a.php".into(), false, "/x/y".into()))
+        );
         assert_eq!(found(&matcher, "/a.php"), file("/a.php"));
         assert_eq!(found(&matcher, "/a.phpx/y"), None);
         assert_eq!(found(&matcher, "/none.php/a.php"), None);
@@ -412,18 +468,29 @@ mod tests {
     #[test]
     fn sizes_and_times_decide_where_asked_to() {
         let folder = Folder::new("sizes");
-        let files = ["/a.php", "/big.txt", "/none"];
-        assert_eq!(found(&folder.matcher(&files, "smallest_size", &[]), "/"), file("/a.php"));
-        assert_eq!(found(&folder.matcher(&files, "largest_size", &[]), "/"), file("/big.txt"));
-        let old = std::fs::File::options().append(true).open(folder.0.join("a.php")).unwrap();
+        let old = std::fs::File::options()
+            .append(true)
+            .open(folder.0.join("a.php"))
+            .unwrap();
         old.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let files = ["/a.php", "/big.txt", "/none"];
+        assert_eq!(
+            found(&folder.matcher(&files, "smallest_size", &[]), "/"),
+            file("/a.php")
+        );
+        assert_eq!(
+            found(&folder.matcher(&files, "largest_size", &[]), "/"),
+            file("/big.txt")
+        );
         let latest = folder.matcher(&files, "most_recently_modified", &[]);
         assert_eq!(found(&latest, "/"), file("/big.txt"));
-        assert!(FileHook::build(&FileMatcher {
-            try_policy: "newest".into(),
-            ..Default::default()
-        })
-        .is_err());
+        assert!(
+            FileHook::build(&FileMatcher {
+                try_policy: "newest".into(),
+                ..Default::default()
+            })
+            .is_err()
+        );
     }
 
     #[test]
@@ -442,6 +509,9 @@ mod tests {
     fn the_last_of_a_fallback_list_may_be_anything_that_exists() {
         let folder = Folder::new("fallback");
         let matcher = folder.matcher(&[PATH, "/sub"], "first_exist_fallback", &[]);
-        assert_eq!(found(&matcher, "/none"), Some(("/sub".into(), true, String::new())));
+        assert_eq!(
+            found(&matcher, "/none"),
+            Some(("/sub".into(), true, String::new()))
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use sluice_route::Template;
 use sluice_route::glob::Glob;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::files;
 use crate::values::At;
@@ -27,13 +27,15 @@ enum Pattern {
 }
 
 impl Hidden {
-    pub(super) fn build(patterns: &[String], cx: &Builder<'_>) -> Result<Hidden, Refusal> {
+    pub(super) fn build<'a>(
+        patterns: impl IntoIterator<Item = &'a String>,
+    ) -> Result<Hidden, Refusal> {
         let mut hidden = Hidden::default();
         if let Ok(dir) = std::env::current_dir() {
             hidden.working_dir = dir.as_os_str().as_bytes().to_vec();
         }
-        for text in patterns.iter().chain(cx.config_files) {
-            let template = cx.template(text)?;
+        for text in patterns {
+            let template = super::template(text)?;
             match template.literal() {
                 Some(literal) => {
                     let pattern = hidden.compile(literal);
@@ -53,7 +55,8 @@ impl Hidden {
                 files::with_path(|text| {
                     let text = template.resolve(&At(x), text);
                     // What a request makes of a pattern cannot be refused at the start; malformed ones hide nothing.
-                    self.compile(text).is_some_and(|pattern| pattern.hides(path))
+                    self.compile(text)
+                        .is_some_and(|pattern| pattern.hides(path))
                 })
             })
     }
@@ -63,7 +66,9 @@ impl Hidden {
             return None;
         }
         if !text.contains(&b'/') {
-            return Glob::parse(std::str::from_utf8(text).ok()?).ok().map(Pattern::Name);
+            return Glob::parse(std::str::from_utf8(text).ok()?)
+                .ok()
+                .map(Pattern::Name);
         }
         // The same way that a relative root is made absolute.
         let mut prefix = Vec::new();
@@ -83,9 +88,9 @@ impl Hidden {
 impl Pattern {
     fn hides(&self, path: &[u8]) -> bool {
         match self {
-            Pattern::Name(glob) => {
-                path.split(|&b| b == b'/').any(|name| !name.is_empty() && glob.matches(name))
-            }
+            Pattern::Name(glob) => path
+                .split(|&b| b == b'/')
+                .any(|name| !name.is_empty() && glob.matches(name)),
             Pattern::Path { prefix, glob } => {
                 let within = path
                     .strip_prefix(&prefix[..])
@@ -99,7 +104,11 @@ impl Pattern {
 
 /// The path itself and every folder it is in.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ends = path.iter().enumerate().filter(|&(at, &b)| b == b'/' && at > 0).map(|(at, _)| at);
+    let ends = path
+        .iter()
+        .enumerate()
+        .filter(|&(at, &b)| b == b'/' && at > 0)
+        .map(|(at, _)| at);
     ends.chain([path.len()]).map(|end| &path[..end])
 }
 
@@ -108,8 +117,14 @@ mod tests {
     use super::*;
 
     fn hides(pattern: &str, path: &str) -> bool {
-        let hidden = Hidden { working_dir: b"/srv".to_vec(), ..Hidden::default() };
-        hidden.compile(pattern.as_bytes()).unwrap().hides(path.as_bytes())
+        let hidden = Hidden {
+            working_dir: b"/srv".to_vec(),
+            ..Hidden::default()
+        };
+        hidden
+            .compile(pattern.as_bytes())
+            .unwrap()
+            .hides(path.as_bytes())
     }
 
     #[test]
@@ -136,7 +151,10 @@ mod tests {
     #[test]
     fn malformed_patterns_do_not_compile() {
         for text in ["", "[", "/a/[", "a\\"] {
-            assert!(Hidden::default().compile(text.as_bytes()).is_none(), "{text}");
+            assert!(
+                Hidden::default().compile(text.as_bytes()).is_none(),
+                "{text}"
+            );
         }
     }
 }

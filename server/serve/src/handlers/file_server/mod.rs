@@ -45,25 +45,43 @@ pub(crate) struct FileServer {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(FileServer::build(config, cx)?))
+    let status = StatusText::build(config.status_code.as_str(), cx)?;
+    Ok(Box::new(FileServer::build(
+        config,
+        status,
+        cx.config_files,
+    )?))
 }
 
 impl FileServer {
-    fn build(config: &Config, cx: &Builder<'_>) -> Result<FileServer, Refusal> {
+    /// `config_files` are hidden besides what the configuration says: they often lie beside the site.
+    fn build(
+        config: &Config,
+        status: Option<StatusText>,
+        config_files: &[String],
+    ) -> Result<FileServer, Refusal> {
         if !config.fs.is_empty() {
-            return Err(Refusal::not_yet(&format!("file system `{}`", config.fs), "use the local disk"));
+            return Err(Refusal::not_yet(
+                &format!("file system `{}`", config.fs),
+                "use the local disk",
+            ));
         }
         let index = match config.index_names.as_slice() {
-            [] => ["index.html", "index.txt"].map(Template::from_literal).into(),
-            names => names.iter().map(|name| cx.template(name)).collect::<Result<_, _>>()?,
+            [] => ["index.html", "index.txt"]
+                .map(Template::from_literal)
+                .into(),
+            names => names
+                .iter()
+                .map(|name| template(name))
+                .collect::<Result<_, _>>()?,
         };
         Ok(FileServer {
             root: Root::build(&config.root)?,
             index,
-            hidden: Hidden::build(&config.hide, cx)?,
+            hidden: Hidden::build(config.hide.iter().chain(config_files))?,
             browse: config.browse.as_ref().map(Browse::build).transpose()?,
             canonical: config.canonical_uris.unwrap_or(true),
-            status: StatusText::build(config.status_code.as_str(), cx)?,
+            status,
             pass_thru: config.pass_thru,
             sidecars: Sidecar::build(config)?,
             etag_extensions: config.etag_file_extensions.clone(),
@@ -108,7 +126,9 @@ impl FileServer {
         for name in &self.index {
             full.truncate(dir_len);
             files::with_path(|text| path::clean(name.resolve(&At(x), text), full));
-            let Found::File(file) = files::open(full, Reach::Anywhere, now) else { continue };
+            let Found::File(file) = files::open(full, Reach::Anywhere, now) else {
+                continue;
+            };
             if self.hidden.hides(x, full) {
                 continue;
             }
@@ -132,7 +152,11 @@ impl FileServer {
         if let Some(step) = self.refuse_method(x) {
             return step;
         }
-        let folder = browse::Folder { path: full, is_root: dir_len == root_len, facts };
+        let folder = browse::Folder {
+            path: full,
+            is_root: dir_len == root_len,
+            facts,
+        };
         browse.list(x, &self.hidden, folder)
     }
 
@@ -140,16 +164,21 @@ impl FileServer {
         match missing {
             Missing::NotFound => self.not_found(),
             Missing::Denied => refused(),
-            Missing::Impossible => {
-                Step::Fail(Fault::new(Status::BAD_REQUEST, "the path names no possible file"))
-            }
+            Missing::Impossible => Step::Fail(Fault::new(
+                Status::BAD_REQUEST,
+                "the path names no possible file",
+            )),
             Missing::Exhausted => {
                 x.res.fields.set(FieldId::RetryAfter, b"5");
-                Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, "too many open files"))
+                Step::Fail(Fault::new(
+                    Status::SERVICE_UNAVAILABLE,
+                    "too many open files",
+                ))
             }
-            Missing::Failed => {
-                Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, "opening the file failed"))
-            }
+            Missing::Failed => Step::Fail(Fault::new(
+                Status::INTERNAL_SERVER_ERROR,
+                "opening the file failed",
+            )),
         }
     }
 
@@ -168,7 +197,10 @@ impl FileServer {
             return None;
         }
         x.res.fields.set(FieldId::Allow, b"GET, HEAD");
-        Some(Step::Fail(Fault::new(Status::METHOD_NOT_ALLOWED, "Method Not Allowed")))
+        Some(Step::Fail(Fault::new(
+            Status::METHOD_NOT_ALLOWED,
+            "Method Not Allowed",
+        )))
     }
 }
 
@@ -176,6 +208,10 @@ impl Handler for FileServer {
     fn serve(&self, x: &mut Exchange) -> Step {
         files::with_path(|full| self.locate(x, full))
     }
+}
+
+fn template(text: &str) -> Result<Template, Refusal> {
+    Template::parse(text).map_err(|error| Refusal::new(format!("`{text}`: {error}")))
 }
 
 fn refused() -> Step {

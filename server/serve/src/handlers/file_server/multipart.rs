@@ -52,15 +52,26 @@ impl Multipart {
             let last = range.start + range.len - 1;
             let mut head = format!("{lead}--{boundary}\r\n");
             if let Some(media_type) = &media_type {
-                write!(head, "Content-Type: {media_type}\r\n").expect("writing to memory does not fail");
+                write!(head, "Content-Type: {media_type}\r\n")
+                    .expect("writing to memory does not fail");
             }
-            write!(head, "Content-Range: bytes {}-{last}/{size}\r\n\r\n", range.start)
-                .expect("writing to memory does not fail");
+            write!(
+                head,
+                "Content-Range: bytes {}-{last}/{size}\r\n\r\n",
+                range.start
+            )
+            .expect("writing to memory does not fail");
             parts.push(Part { head, range });
         }
         let end = format!("\r\n--{boundary}--\r\n");
-        parts.push(Part { head: end, range: Range { start: 0, len: 0 } });
-        let left = parts.iter().map(|part| part.head.len() as u64 + part.range.len).sum();
+        parts.push(Part {
+            head: end,
+            range: Range { start: 0, len: 0 },
+        });
+        let left = parts
+            .iter()
+            .map(|part| part.head.len() as u64 + part.range.len)
+            .sum();
         Multipart {
             worker,
             boundary,
@@ -80,7 +91,9 @@ impl Multipart {
 
     /// Reads on in a large file.
     fn fill(&mut self) -> io::Result<()> {
-        let Content::Handle(file) = &self.content else { return Ok(()) };
+        let Content::Handle(file) = &self.content else {
+            return Ok(());
+        };
         if self.read.capacity() == 0 {
             self.read = self.worker.buffers.large();
         }
@@ -105,14 +118,19 @@ impl BodyStream for Multipart {
     }
 
     fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        let Some(part) = self.parts.get(self.at) else { return Poll::Ready(Ok(&[])) };
+        let Some(part) = self.parts.get(self.at) else {
+            return Poll::Ready(Ok(&[]));
+        };
         let head_left = self.head_sent < part.head.len();
-        let unread = matches!(self.content, Content::Handle(_)) && self.read_sent == self.read.len();
+        let unread =
+            matches!(self.content, Content::Handle(_)) && self.read_sent == self.read.len();
         if !head_left
             && unread
             && let Err(error) = self.fill()
         {
-            return Poll::Ready(Err(Failure::new(Side::Internal, FailureKind::Io).because(error)));
+            return Poll::Ready(Err(
+                Failure::new(Side::Internal, FailureKind::Io).because(error)
+            ));
         }
         let part = &self.parts[self.at];
         Poll::Ready(Ok(match &self.content {
@@ -146,6 +164,8 @@ impl BodyStream for Multipart {
 
 impl Drop for Multipart {
     fn drop(&mut self) {
-        self.worker.buffers.give_back(std::mem::take(&mut self.read));
+        self.worker
+            .buffers
+            .give_back(std::mem::take(&mut self.read));
     }
 }

@@ -13,8 +13,11 @@ use crate::handler::Step;
 /// Redirects to the path with a slash at its end, if it has none.
 pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {
     let original = original_path(x);
-    let needed = !original.ends_with(b"/") && names_the_same(x, &original);
-    needed.then(|| to(x, &original, End::Slash))
+    if original.ends_with(b"/") || !names_the_same(x, &original) {
+        return None;
+    }
+    let original = original.into_owned();
+    Some(to(x, &original, End::Slash))
 }
 
 /// Redirects to the path without the slash at its end, if it has one.
@@ -24,8 +27,11 @@ pub(super) fn without_slash(x: &mut Exchange) -> Option<Step> {
         return None;
     }
     let original = original_path(x);
-    let needed = original.ends_with(b"/") && names_the_same(x, &original);
-    needed.then(|| to(x, &original, End::Name))
+    if !original.ends_with(b"/") || !names_the_same(x, &original) {
+        return None;
+    }
+    let original = original.into_owned();
+    Some(to(x, &original, End::Name))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -40,7 +46,7 @@ fn names_the_same(x: &Exchange, original: &[u8]) -> bool {
 }
 
 /// The path as the client sent it, decoded.
-fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
+pub(super) fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
     let (sent, _) = split(&x.req.target);
     if !sent.contains(&b'%') {
         return Cow::Borrowed(sent);
@@ -62,7 +68,10 @@ fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
     let authority_at = memchr::memmem::find(before, b"://").map_or(0, |at| at + 3);
     let path_at = memchr::memchr(b'/', &before[authority_at..]);
-    (path_at.map_or(&b"/"[..], |at| &before[authority_at + at..]), query)
+    (
+        path_at.map_or(&b"/"[..], |at| &before[authority_at + at..]),
+        query,
+    )
 }
 
 fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
@@ -84,11 +93,14 @@ fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
     }
     x.res.status = Status::PERMANENT_REDIRECT;
     x.res.fields.set(FieldId::Location, &location);
-    x.res.fields.set(FieldId::ContentType, b"text/html; charset=utf-8");
+    x.res
+        .fields
+        .set(FieldId::ContentType, b"text/html; charset=utf-8");
     x.inline.clear();
     x.inline.extend_from_slice(b"<a href=\"");
-    super::browse::escape_html(&location, &mut x.inline);
-    x.inline.extend_from_slice(b"\">Permanent Redirect</a>.\n\n");
+    super::browse::page::escape(&location, &mut x.inline);
+    x.inline
+        .extend_from_slice(b"\">Permanent Redirect</a>.\n\n");
     Step::Done(Body::Inline)
 }
 

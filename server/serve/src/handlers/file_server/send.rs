@@ -12,8 +12,8 @@ use sluice_model::handler::FileServer as Config;
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, FileSlice};
 
-use super::multipart::Multipart;
 use super::FileServer;
+use super::multipart::Multipart;
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::files;
@@ -27,9 +27,18 @@ pub(super) struct Sidecar {
 
 impl Sidecar {
     const ALL: [Sidecar; 3] = [
-        Sidecar { coding: "br", extension: ".br" },
-        Sidecar { coding: "zstd", extension: ".zst" },
-        Sidecar { coding: "gzip", extension: ".gz" },
+        Sidecar {
+            coding: "br",
+            extension: ".br",
+        },
+        Sidecar {
+            coding: "zstd",
+            extension: ".zst",
+        },
+        Sidecar {
+            coding: "gzip",
+            extension: ".gz",
+        },
     ];
 
     /// The codings of a configuration, the preferred first.
@@ -46,8 +55,10 @@ impl Sidecar {
             let message = format!("`precompressed` prefers `{unknown}`, which is not enabled");
             return Err(Refusal::new(message).with_help("the codings are br, zstd and gzip"));
         }
-        let mut chosen: Vec<_> =
-            Sidecar::ALL.into_iter().filter(|sidecar| enabled(sidecar.coding)).collect();
+        let mut chosen: Vec<_> = Sidecar::ALL
+            .into_iter()
+            .filter(|sidecar| enabled(sidecar.coding))
+            .collect();
         let place = |sidecar: &Sidecar| order.iter().position(|name| name == sidecar.coding);
         chosen.sort_by_key(|sidecar| place(sidecar).unwrap_or(order.len()));
         Ok(chosen)
@@ -103,7 +114,12 @@ impl FileServer {
         let mut ranked: Vec<_> = self
             .sidecars
             .iter()
-            .map(|s| (negotiate::coding_weight(&x.req.fields, s.coding.as_bytes()), s))
+            .map(|s| {
+                (
+                    negotiate::coding_weight(&x.req.fields, s.coding.as_bytes()),
+                    s,
+                )
+            })
             .filter(|(weight, _)| *weight > 0)
             .collect();
         ranked.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
@@ -114,7 +130,10 @@ impl FileServer {
                 files::open(path, Reach::Anywhere, now)
             });
             if let Found::File(beside) = beside {
-                return Variant { file: beside, coding: Some(sidecar.coding) };
+                return Variant {
+                    file: beside,
+                    coding: Some(sidecar.coding),
+                };
             }
         }
         Variant { file, coding: None }
@@ -124,9 +143,10 @@ impl FileServer {
         let fields = &mut x.res.fields;
         // An ETag that a `header` directive set before is meant to stay.
         if !fields.has(FieldId::Etag) {
-            let written = self.etag_extensions.iter().find_map(|extension| {
-                etag_file(full, variant.coding, extension, now)
-            });
+            let written = self
+                .etag_extensions
+                .iter()
+                .find_map(|extension| etag_file(full, variant.coding, extension, now));
             match (written, &variant.file.etag) {
                 (Some(tag), _) => fields.push(FieldId::Etag, &tag),
                 (None, Some(tag)) => fields.push(FieldId::Etag, tag.as_bytes()),
@@ -152,13 +172,19 @@ fn etag_file(
 ) -> Option<Vec<u8>> {
     let found = files::with_path(|path| {
         path.extend_from_slice(full);
-        let sidecar = Sidecar::ALL.iter().find(|sidecar| Some(sidecar.coding) == coding);
+        let sidecar = Sidecar::ALL
+            .iter()
+            .find(|sidecar| Some(sidecar.coding) == coding);
         path.extend_from_slice(sidecar.map_or(&[], |sidecar| sidecar.extension.as_bytes()));
         path.extend_from_slice(extension.as_bytes());
         files::open(path, Reach::Anywhere, now)
     });
-    let Found::File(file) = found else { return None };
-    let Content::Bytes(bytes) = &file.content else { return None };
+    let Found::File(file) = found else {
+        return None;
+    };
+    let Content::Bytes(bytes) = &file.content else {
+        return None;
+    };
     let text = bytes.trim_ascii();
     if matches!(etag::scan(text), Some((_, []))) {
         return Some(text.to_vec());
@@ -172,7 +198,10 @@ fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static 
     let now = x.worker.clock.unix_seconds();
     let validators = Validators {
         etag: x.res.fields.first(FieldId::Etag),
-        modified: variant.file.last_modified.map(|_| variant.file.facts.modified.seconds),
+        modified: variant
+            .file
+            .last_modified
+            .map(|_| variant.file.facts.modified.seconds),
     };
     match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
         Verdict::NotModified => return not_modified(x),
@@ -206,7 +235,9 @@ fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static 
             x.res.status = Status::PARTIAL_CONTENT;
             let part_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
             let parts = Multipart::new(x.worker.clone(), &variant.file, ranges, part_type);
-            x.res.fields.set(FieldId::ContentType, parts.media_type().as_bytes());
+            x.res
+                .fields
+                .set(FieldId::ContentType, parts.media_type().as_bytes());
             Step::Done(Body::Stream(Box::new(parts)))
         }
         Selection::Unsatisfiable => unsatisfiable(x, Some(size)),
@@ -220,7 +251,11 @@ fn not_modified(x: &mut Exchange) -> Step {
     if fields.has(FieldId::Etag) {
         fields.remove(FieldId::LastModified);
     }
-    for id in [FieldId::ContentType, FieldId::ContentEncoding, FieldId::AcceptRanges] {
+    for id in [
+        FieldId::ContentType,
+        FieldId::ContentEncoding,
+        FieldId::AcceptRanges,
+    ] {
         fields.remove(id);
     }
     x.res.status = Status::NOT_MODIFIED;
@@ -251,7 +286,9 @@ fn set_type(x: &mut Exchange, media_type: Option<&'static str>) {
     if let Some(media_type) = media_type
         && !x.res.fields.has(FieldId::ContentType)
     {
-        x.res.fields.push(FieldId::ContentType, media_type.as_bytes());
+        x.res
+            .fields
+            .push(FieldId::ContentType, media_type.as_bytes());
     }
 }
 
@@ -261,7 +298,9 @@ fn set_content_range(x: &mut Exchange, range: Range, size: u64) {
     let last = range.start + range.len - 1;
     write!(rest, "bytes {}-{last}/{size}", range.start).expect("three numbers fit");
     let left = rest.len();
-    x.res.fields.set(FieldId::ContentRange, &text[..text.len() - left]);
+    x.res
+        .fields
+        .set(FieldId::ContentRange, &text[..text.len() - left]);
 }
 
 fn varies_by_coding(x: &Exchange) -> bool {
@@ -274,7 +313,13 @@ fn varies_by_coding(x: &Exchange) -> bool {
 }
 
 fn whole(file: &OpenFile) -> Body {
-    part(file, Range { start: 0, len: file.facts.size })
+    part(
+        file,
+        Range {
+            start: 0,
+            len: file.facts.size,
+        },
+    )
 }
 
 fn part(file: &OpenFile, range: Range) -> Body {
@@ -283,8 +328,10 @@ fn part(file: &OpenFile, range: Range) -> Body {
             let (start, len) = (range.start as usize, range.len as usize);
             Body::Shared(SharedSlice::part(bytes.clone(), start, start + len))
         }
-        Content::Handle(handle) => {
-            Body::File(FileSlice { file: handle.clone(), start: range.start, len: range.len })
-        }
+        Content::Handle(handle) => Body::File(FileSlice {
+            file: handle.clone(),
+            start: range.start,
+            len: range.len,
+        }),
     }
 }

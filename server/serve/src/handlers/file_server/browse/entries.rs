@@ -1,0 +1,191 @@
+//! The entries of a folder: reading and sorting them.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fs::{DirEntry, FileType};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use sluice_cache::Time;
+
+use super::{Links, Order, SortBy};
+use crate::context::Exchange;
+use crate::handlers::file_server::hide::Hidden;
+
+/// One entry of a list.
+#[derive(Clone, Debug)]
+pub(in crate::handlers::file_server) struct Entry {
+    /// Its name, without the slash of a folder.
+    pub name: Vec<u8>,
+    /// Whether it is a folder or a link to one.
+    pub is_dir: bool,
+    /// Whether it is a link.
+    pub is_link: bool,
+    /// Where the link points, if that is to be shown.
+    pub target: Option<Vec<u8>>,
+    /// Bytes of content, of what a link points at if there is such a thing.
+    pub size: u64,
+    /// Last change, of the link itself.
+    pub modified: Time,
+    /// Type and permissions in the numbers of Go's `FileMode`, which Caddy's JSON has.
+    pub mode: u32,
+    /// What it is sorted by.
+    key: String,
+}
+
+/// The entries of the folder at `path`, hidden ones left out, and whether there were more than `max`.
+pub(super) fn read(
+    x: &Exchange,
+    path: &[u8],
+    max: usize,
+    links: Links,
+    hidden: &Hidden,
+) -> io::Result<(Vec<Entry>, bool)> {
+    let folder = if path.is_empty() { b"/" } else { path };
+    let mut entries = Vec::new();
+    for (number, entry) in std::fs::read_dir(Path::new(OsStr::from_bytes(folder)))?.enumerate() {
+        if number >= max {
+            return Ok((entries, true));
+        }
+        let entry = entry?;
+        let full = [path, b"/", entry.file_name().as_bytes()].concat();
+        if !hidden.hides(x, &full) {
+            // What vanished since the folder was read is left out.
+            entries.extend(describe(&entry, links).ok());
+        }
+    }
+    Ok((entries, false))
+}
+
+fn describe(entry: &DirEntry, links: Links) -> io::Result<Entry> {
+    let name = entry.file_name().into_vec();
+    let metadata = entry.metadata()?;
+    let is_link = metadata.is_symlink();
+    let pointed_at = if is_link {
+        std::fs::metadata(entry.path()).ok()
+    } else {
+        None
+    };
+    let target = match (is_link, links) {
+        (true, Links::Revealed) => std::fs::read_link(entry.path()).ok(),
+        (true, Links::Followed) | (false, _) => None,
+    };
+    let shown = pointed_at.as_ref().unwrap_or(&metadata);
+    Ok(Entry {
+        key: String::from_utf8_lossy(&name).to_lowercase(),
+        name,
+        is_dir: shown.is_dir(),
+        is_link,
+        target: target.map(|target| target.into_os_string().into_vec()),
+        size: shown.len(),
+        modified: Time {
+            seconds: metadata.mtime(),
+            nanos: metadata.mtime_nsec() as u32,
+        },
+        mode: go_mode(metadata.mode(), metadata.file_type()),
+    })
+}
+
+/// The bits of Go's `fs.FileMode`, as its documentation defines them.
+fn go_mode(mode: u32, kind: FileType) -> u32 {
+    let flags = [
+        (kind.is_dir(), 31),
+        (kind.is_symlink(), 27),
+        (kind.is_block_device() || kind.is_char_device(), 26),
+        (kind.is_fifo(), 25),
+        (kind.is_socket(), 24),
+        (mode & 0o4000 != 0, 23),
+        (mode & 0o2000 != 0, 22),
+        (kind.is_char_device(), 21),
+        (mode & 0o1000 != 0, 20),
+    ];
+    flags
+        .into_iter()
+        .filter(|(set, _)| *set)
+        .fold(mode & 0o777, |bits, (_, at)| bits | 1 << at)
+}
+
+/// Sorts the entries; what is equal otherwise goes by name.
+pub(super) fn sort(entries: &mut [Entry], by: SortBy, order: Order) {
+    let by_name = |a: &Entry, b: &Entry| a.key.cmp(&b.key).then_with(|| a.name.cmp(&b.name));
+    let folders_first = |a: &Entry, b: &Entry| b.is_dir.cmp(&a.is_dir);
+    let compare = |a: &Entry, b: &Entry| match by {
+        SortBy::Name => by_name(a, b),
+        SortBy::NameFoldersFirst => folders_first(a, b).then_with(|| by_name(a, b)),
+        SortBy::Size => folders_first(a, b)
+            .then_with(|| {
+                if a.is_dir {
+                    Ordering::Equal
+                } else {
+                    a.size.cmp(&b.size)
+                }
+            })
+            .then_with(|| by_name(a, b)),
+        SortBy::Time => a.modified.cmp(&b.modified).then_with(|| by_name(a, b)),
+    };
+    match order {
+        Order::Ascending => entries.sort_by(compare),
+        Order::Descending => entries.sort_by(|a, b| compare(b, a)),
+    }
+}
+
+#[cfg(test)]
+pub(super) fn example(name: &str, size: u64, seconds: i64, is_dir: bool) -> Entry {
+    Entry {
+        name: name.into(),
+        is_dir,
+        is_link: false,
+        target: None,
+        size,
+        modified: Time { seconds, nanos: 0 },
+        mode: 0o644,
+        key: name.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(by: SortBy, order: Order) -> Vec<String> {
+        let mut entries = [
+            example("b", 5, 3, false),
+            example("A", 1, 4, false),
+            example("z", 4096, 9, true),
+            example("C", 5, 1, false),
+            example("a2", 4096, 2, true),
+        ];
+        sort(&mut entries, by, order);
+        entries
+            .iter()
+            .map(|entry| String::from_utf8(entry.name.clone()).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn entries_are_sorted_as_asked() {
+        use Order::*;
+        assert_eq!(sorted(SortBy::Name, Ascending), ["A", "a2", "b", "C", "z"]);
+        assert_eq!(
+            sorted(SortBy::NameFoldersFirst, Ascending),
+            ["a2", "z", "A", "b", "C"]
+        );
+        assert_eq!(
+            sorted(SortBy::NameFoldersFirst, Descending),
+            ["C", "b", "A", "z", "a2"]
+        );
+        assert_eq!(sorted(SortBy::Size, Ascending), ["a2", "z", "A", "b", "C"]);
+        assert_eq!(sorted(SortBy::Size, Descending), ["C", "b", "A", "z", "a2"]);
+        assert_eq!(sorted(SortBy::Time, Ascending), ["C", "a2", "b", "A", "z"]);
+    }
+
+    #[test]
+    fn modes_have_the_numbers_of_go() {
+        let dir = std::env::temp_dir().metadata().unwrap();
+        let bits = go_mode(0o40755, dir.file_type());
+        assert_eq!(bits, 2_147_484_141);
+        assert_eq!(go_mode(0o41777, dir.file_type()), 2_148_532_735);
+    }
+}

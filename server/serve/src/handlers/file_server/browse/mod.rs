@@ -1,0 +1,331 @@
+//! Lists of folders: which entries, in which order, in which format. Reading a folder is left to `entries`, the
+//! formats to `page` and `text`.
+
+mod entries;
+pub(super) mod page;
+mod text;
+
+use std::rc::Rc;
+
+use sluice_cache::Facts;
+use sluice_message::condition::{self, Validators, Verdict};
+use sluice_message::date::format_http;
+use sluice_message::uri::decode_percent;
+use sluice_message::{FieldId, Status, negotiate};
+use sluice_model::handler::Browse as Config;
+use sluice_net::Body;
+use sluice_net::body::SharedSlice;
+
+use super::hide::Hidden;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
+use crate::handler::Step;
+use crate::random;
+
+pub(super) use entries::Entry;
+
+/// Lists folders.
+#[derive(Debug)]
+pub(super) struct Browse {
+    links: Links,
+    sort: Option<SortBy>,
+    order: Option<Order>,
+    entries_max: usize,
+}
+
+/// Whether a list shows where links point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    Followed,
+    Revealed,
+}
+
+/// The folder that is listed.
+pub(super) struct Folder<'a> {
+    /// Its path in the file system.
+    pub path: &'a [u8],
+    /// Whether it is the root, above which there is nothing.
+    pub is_root: bool,
+    /// What the system tells of it.
+    pub facts: Facts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SortBy {
+    Name,
+    NameFoldersFirst,
+    Size,
+    Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A list ready to be written.
+pub(super) struct Listing {
+    pub entries: Vec<Entry>,
+    pub sort: SortBy,
+    pub order: Order,
+    pub is_root: bool,
+    /// There are more entries than were read or asked for.
+    pub cut: bool,
+    /// The decoded path that people see.
+    pub path: Vec<u8>,
+}
+
+impl SortBy {
+    const ALL: [SortBy; 4] = [
+        SortBy::Name,
+        SortBy::NameFoldersFirst,
+        SortBy::Size,
+        SortBy::Time,
+    ];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            SortBy::Name => "name",
+            SortBy::NameFoldersFirst => "namedirfirst",
+            SortBy::Size => "size",
+            SortBy::Time => "time",
+        }
+    }
+
+    fn parse(text: &[u8]) -> Option<SortBy> {
+        SortBy::ALL
+            .into_iter()
+            .find(|sort| sort.as_str().as_bytes() == text)
+    }
+}
+
+impl Order {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Order::Ascending => "asc",
+            Order::Descending => "desc",
+        }
+    }
+
+    fn parse(text: &[u8]) -> Option<Order> {
+        [Order::Ascending, Order::Descending]
+            .into_iter()
+            .find(|o| o.as_str().as_bytes() == text)
+    }
+}
+
+impl Browse {
+    pub(super) fn build(config: &Config) -> Result<Browse, Refusal> {
+        if !config.template_file.is_empty() {
+            return Err(Refusal::not_yet(
+                "a template for `browse`",
+                "use the page that is built in",
+            ));
+        }
+        let mut browse = Browse {
+            links: if config.reveal_symlinks {
+                Links::Revealed
+            } else {
+                Links::Followed
+            },
+            sort: None,
+            order: None,
+            entries_max: usize::try_from(config.file_limit).unwrap_or(0),
+        };
+        if browse.entries_max == 0 {
+            browse.entries_max = LISTING_ENTRIES_MAX;
+        }
+        for word in &config.sort {
+            match (
+                SortBy::parse(word.as_bytes()),
+                Order::parse(word.as_bytes()),
+            ) {
+                (Some(sort), _) => browse.sort = Some(sort),
+                (None, Some(order)) => browse.order = Some(order),
+                (None, None) => {
+                    return Err(Refusal::new(format!("`{word}` is no way to sort a list"))
+                        .with_help("write name, namedirfirst, size or time, then asc or desc"));
+                }
+            }
+        }
+        Ok(browse)
+    }
+
+    /// Answers with the list of `folder`.
+    pub(super) fn list(&self, x: &mut Exchange, hidden: &Hidden, folder: Folder<'_>) -> Step {
+        let read = entries::read(x, folder.path, self.entries_max, self.links, hidden);
+        let (mut entries, mut cut) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let status = match error.kind() {
+                    std::io::ErrorKind::NotFound => Status::NOT_FOUND,
+                    std::io::ErrorKind::PermissionDenied => Status::FORBIDDEN,
+                    _ => Status::INTERNAL_SERVER_ERROR,
+                };
+                return Step::Fail(Fault::new(status, "the folder cannot be read"));
+            }
+        };
+        let latest = entries.iter().map(|entry| entry.modified).max();
+        let modified = latest
+            .unwrap_or(folder.facts.modified)
+            .max(folder.facts.modified)
+            .seconds;
+        let (sort, order, remembered) = self.choose_order(x);
+        x.res.fields.push(FieldId::Vary, b"Accept, Accept-Encoding");
+        if let Ok(seconds) = u64::try_from(modified) {
+            x.res
+                .fields
+                .set(FieldId::LastModified, &format_http(seconds));
+        }
+        let validators = Validators {
+            etag: None,
+            modified: Some(modified),
+        };
+        let now = x.worker.clock.unix_seconds();
+        // A remembered order changes the list without changing the folder.
+        let verdict = match remembered {
+            true => Verdict::Proceed,
+            false => condition::evaluate(&x.req.method, &x.req.fields, validators, now),
+        };
+        match verdict {
+            Verdict::NotModified => return bare(x, Status::NOT_MODIFIED),
+            Verdict::Failed => return bare(x, Status::PRECONDITION_FAILED),
+            Verdict::Proceed => {}
+        }
+        entries::sort(&mut entries, sort, order);
+        cut |= cut_to_page(x, &mut entries);
+        let path = shown_path(x);
+        let is_root = folder.is_root;
+        write(
+            x,
+            &Listing {
+                entries,
+                sort,
+                order,
+                is_root,
+                cut,
+                path,
+            },
+        )
+    }
+
+    /// The order asked for, remembered in cookies as Caddy does, else the configured one. Also tells whether a
+    /// cookie had a say.
+    fn choose_order(&self, x: &mut Exchange) -> (SortBy, Order, bool) {
+        let asked_sort = parameter(x, b"sort").and_then(|text| SortBy::parse(&text));
+        let asked_order = parameter(x, b"order").and_then(|text| Order::parse(&text));
+        let kept_sort = cookie(x, b"sort").and_then(SortBy::parse);
+        let kept_order = cookie(x, b"order").and_then(Order::parse);
+        let remembered = kept_sort.is_some() || kept_order.is_some();
+        let sort = asked_sort.or(kept_sort).or(self.sort);
+        let order = asked_order.or(kept_order).or(self.order);
+        let worth_keeping = |asked: bool, configured: bool| asked || configured && !remembered;
+        if worth_keeping(asked_sort.is_some(), self.sort.is_some()) {
+            remember(x, "sort", sort.map_or("", SortBy::as_str));
+        }
+        if worth_keeping(asked_order.is_some(), self.order.is_some()) {
+            remember(x, "order", order.map_or("", Order::as_str));
+        }
+        let sort = sort.unwrap_or(SortBy::NameFoldersFirst);
+        (sort, order.unwrap_or(Order::Ascending), remembered)
+    }
+}
+
+fn bare(x: &mut Exchange, status: Status) -> Step {
+    x.res.status = status;
+    Step::Done(Body::Empty)
+}
+
+/// A value of the query, decoded.
+fn parameter(x: &Exchange, name: &[u8]) -> Option<Vec<u8>> {
+    let query = x.req.uri.query()?;
+    query.split(|&b| b == b'&').find_map(|pair| {
+        let value = pair.strip_prefix(name)?.strip_prefix(b"=")?;
+        let mut decoded = Vec::new();
+        decode_percent(value, &mut decoded);
+        Some(decoded)
+    })
+}
+
+fn cookie<'a>(x: &'a Exchange, name: &[u8]) -> Option<&'a [u8]> {
+    x.req
+        .fields
+        .all(FieldId::Cookie)
+        .flat_map(|value| value.split(|&b| b == b';'))
+        .find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
+}
+
+fn remember(x: &mut Exchange, name: &str, value: &str) {
+    let secure = if x.conn.tls.is_some() { "; Secure" } else { "" };
+    let cookie = format!("{name}={value}; HttpOnly{secure}; SameSite=Lax");
+    x.res.fields.push(FieldId::SetCookie, cookie.as_bytes());
+}
+
+/// Keeps what `offset` and `limit` ask for; numbers that make no sense are ignored.
+fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> bool {
+    let number = |name| -> Option<usize> {
+        std::str::from_utf8(&parameter(x, name)?)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|number| *number > 0)
+    };
+    if let Some(offset) = number(b"offset").filter(|offset| *offset < entries.len()) {
+        entries.drain(..offset);
+    }
+    let limit = number(b"limit").filter(|limit| *limit < entries.len());
+    if let Some(limit) = limit {
+        entries.truncate(limit);
+    }
+    limit.is_some()
+}
+
+/// The path as the client knows it, before rewrites.
+fn shown_path(x: &Exchange) -> Vec<u8> {
+    let mut clean = Vec::new();
+    sluice_message::path::clean(&super::redirect::original_path(x), &mut clean);
+    clean
+}
+
+fn write(x: &mut Exchange, listing: &Listing) -> Step {
+    let mut out = std::mem::take(&mut x.inline);
+    out.clear();
+    let media_type: &[u8] = if negotiate::accepts_by_name(&x.req.fields, b"application/json") {
+        text::write_json(listing, &mut out);
+        b"application/json; charset=utf-8"
+    } else if negotiate::accepts_by_name(&x.req.fields, b"text/plain") {
+        text::write_plain(listing, &mut out);
+        b"text/plain; charset=utf-8"
+    } else {
+        let nonce = format!("{:032x}", random::bits());
+        page::write(listing, &nonce, &mut out);
+        let policy = format!(
+            "default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'self'"
+        );
+        x.res
+            .fields
+            .set(FieldId::ContentSecurityPolicy, policy.as_bytes());
+        b"text/html; charset=utf-8"
+    };
+    x.res.fields.set(FieldId::ContentType, media_type);
+    x.res.status = x
+        .context
+        .error
+        .as_ref()
+        .map_or(Status::OK, |error| error.status);
+    // A long list is not kept as the connection's buffer for short answers.
+    if out.len() > sluice_net::limits::BODY_BUFFER_BYTES {
+        return Step::Done(Body::Shared(SharedSlice::new(Rc::from(out))));
+    }
+    x.inline = out;
+    Step::Done(Body::Inline)
+}
+
+/// Whether another entry may be written.
+fn has_room(out: &[u8]) -> bool {
+    out.len() < LISTING_BYTES_MAX
+}
