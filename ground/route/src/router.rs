@@ -57,18 +57,15 @@ type Routes = Vec<u32>;
 
 #[derive(Clone, Debug)]
 struct HostIndex {
-    exact: Table,
-    exact_routes: Vec<Routes>,
-    wildcard: Table,
-    wildcard_routes: Vec<Routes>,
+    exact: RouteTable,
+    wildcard: RouteTable,
     /// Routes for any host.
     any: Routes,
 }
 
 #[derive(Clone, Debug)]
 struct PathIndex {
-    exact: Table,
-    exact_routes: Vec<Routes>,
+    exact: RouteTable,
     /// Prefixes in order, each with the routes of its own and of all prefixes of it.
     prefixes: Vec<Prefix>,
     /// Routes for any path.
@@ -182,6 +179,43 @@ impl Union<'_> {
     }
 }
 
+/// Routes by key. The lists of all keys lie in one buffer, in the order of the keys' numbers.
+#[derive(Clone, Debug)]
+struct RouteTable {
+    keys: Table,
+    /// Where each list begins; one more than keys, so that every list has an end.
+    starts: Vec<u32>,
+    routes: Routes,
+}
+
+impl RouteTable {
+    fn new(map: BTreeMap<&[u8], Routes>) -> RouteTable {
+        let keys: Vec<&[u8]> = map.keys().copied().collect();
+        let keys = Table::new(&keys);
+        let (mut starts, mut routes) = (Vec::from([0]), Routes::new());
+        for list in map.into_values() {
+            routes.extend(list);
+            starts.push(routes.len() as u32);
+        }
+        RouteTable {
+            keys,
+            starts,
+            routes,
+        }
+    }
+
+    fn find(&self, key: &[u8]) -> &[u32] {
+        match self.keys.find(key) {
+            Some(at) => &self.routes[self.starts[at] as usize..self.starts[at + 1] as usize],
+            None => &[],
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
 impl HostIndex {
     fn build(keys: &[RouteKey]) -> HostIndex {
         let mut exact: BTreeMap<&[u8], Routes> = BTreeMap::new();
@@ -200,34 +234,24 @@ impl HostIndex {
                 }
             }
         }
-        let (exact, exact_routes) = table(exact);
-        let (wildcard, wildcard_routes) = table(wildcard);
+        let (exact, wildcard) = (RouteTable::new(exact), RouteTable::new(wildcard));
         HostIndex {
             exact,
-            exact_routes,
             wildcard,
-            wildcard_routes,
             any,
         }
     }
 
     fn lookup(&self, host: &[u8]) -> Union<'_> {
-        let exact = self
-            .exact
-            .find(host)
-            .map(|at| self.exact_routes[at].as_slice());
         let rest = match self.wildcard.is_empty() {
             true => None,
             false => memchr::memchr(b'.', host).map(|dot| &host[dot + 1..]),
         };
-        let wildcard = rest.and_then(|rest| self.wildcard.find(rest));
-        let wildcard = wildcard.map(|at| self.wildcard_routes[at].as_slice());
+        let wildcard = rest
+            .map(|rest| self.wildcard.find(rest))
+            .unwrap_or_default();
         Union {
-            lists: [
-                exact.unwrap_or_default(),
-                wildcard.unwrap_or_default(),
-                &self.any,
-            ],
+            lists: [self.exact.find(host), wildcard, &self.any],
         }
     }
 }
@@ -251,10 +275,9 @@ impl PathIndex {
             }
         }
         let prefixes = inherit(prefix, keys.len() * PREFIX_COPIES_MAX, &mut any);
-        let (exact, exact_routes) = table(exact);
+        let exact = RouteTable::new(exact);
         PathIndex {
             exact,
-            exact_routes,
             prefixes,
             any,
         }
@@ -263,19 +286,11 @@ impl PathIndex {
     fn lookup(&self, path: &[u8]) -> Union<'_> {
         let mut buf = Vec::new();
         let path = normalize(path, Slashes::Merge, Case::Fold, &mut buf);
-        let exact = self
-            .exact
-            .find(path)
-            .map(|at| self.exact_routes[at].as_slice());
         let prefix = self
             .longest_prefix(path)
             .map(|prefix| prefix.routes.as_slice());
         Union {
-            lists: [
-                exact.unwrap_or_default(),
-                prefix.unwrap_or_default(),
-                &self.any,
-            ],
+            lists: [self.exact.find(path), prefix.unwrap_or_default(), &self.any],
         }
     }
 
@@ -333,12 +348,4 @@ fn add(routes: &mut Routes, route: usize) {
     if routes.last() != Some(&(route as u32)) {
         routes.push(route as u32);
     }
-}
-
-fn table(map: BTreeMap<&[u8], Routes>) -> (Table, Vec<Routes>) {
-    let (keys, routes): (Vec<Box<[u8]>>, Vec<Routes>) = map
-        .into_iter()
-        .map(|(key, routes)| (key.into(), routes))
-        .unzip();
-    (Table::new(keys), routes)
 }

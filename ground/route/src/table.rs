@@ -1,51 +1,65 @@
 //! A hash table from byte strings to numbers that is built once and then only read. Growing, removing and
 //! everything else that a table built from a configuration never does is left out.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Byte strings with a number each, looked up in a time that does not grow with their count.
 ///
-/// Clients choose what is looked up but never what is in the table, so they cannot make chains of collisions.
+/// Clients choose what is looked up but never what is in the table, so they cannot make chains of collisions. All
+/// keys lie in one buffer: among many, a lookup costs what it waits for memory.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Twice as many places as keys or more, a power of two; empty places have no key.
+    /// Twice as many places as keys or more, a power of two.
     places: Vec<Place>,
-    keys: Vec<Box<[u8]>>,
+    keys: Vec<u8>,
+    len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u32,
-    /// The index of the key plus one; 0 marks an empty place.
-    key: u32,
+    key_at: u32,
+    key_len: u32,
+    number: u32,
 }
+
+/// No key has this number.
+const NOBODY: Place = Place {
+    hash: 0,
+    key_at: 0,
+    key_len: 0,
+    number: u32::MAX,
+};
 
 impl Table {
     /// The table of `keys`, each with its index as its number. Of equal keys the first counts.
-    pub fn new(keys: Vec<Box<[u8]>>) -> Table {
+    pub fn new<K: AsRef<[u8]>>(keys: &[K]) -> Table {
         if keys.is_empty() {
             return Table::default();
         }
-        let size = (keys.len() * 2).next_power_of_two();
+        let mask = (keys.len() * 2).next_power_of_two() - 1;
+        let places = Vec::from_iter((0..=mask).map(|_| NOBODY));
         let mut table = Table {
-            places: Vec::from_iter((0..size).map(|_| Place { hash: 0, key: 0 })),
-            keys,
+            places,
+            keys: Vec::new(),
+            len: keys.len(),
         };
-        for index in 0..table.keys.len() {
-            let key = &table.keys[index];
+        for (number, key) in keys.iter().map(AsRef::as_ref).enumerate() {
             if table.find(key).is_some() {
                 continue;
             }
             let hash = hash(key);
-            let mut at = hash as usize & (size - 1);
-            while table.places[at].key != 0 {
-                at = (at + 1) & (size - 1);
+            let mut at = hash as usize & mask;
+            while table.places[at].number != NOBODY.number {
+                at = (at + 1) & mask;
             }
             table.places[at] = Place {
                 hash: hash as u32,
-                key: index as u32 + 1,
+                key_at: table.keys.len() as u32,
+                key_len: key.len() as u32,
+                number: number as u32,
             };
+            table.keys.extend_from_slice(key);
         }
         table
     }
@@ -59,26 +73,28 @@ impl Table {
         let mask = self.places.len() - 1;
         let hash = hash(key);
         let mut at = hash as usize & mask;
-        // At most half of the places are taken, so the walk ends.
-        while self.places[at].key != 0 {
+        loop {
+            // At most half of the places are taken, so the walk ends.
             let place = self.places[at];
-            let index = place.key as usize - 1;
-            if place.hash == hash as u32 && self.keys[index].as_ref() == key {
-                return Some(index);
+            if place.number == NOBODY.number {
+                return None;
+            }
+            let found = place.hash == hash as u32 && place.key_len as usize == key.len();
+            if found && &self.keys[place.key_at as usize..][..key.len()] == key {
+                return Some(place.number as usize);
             }
             at = (at + 1) & mask;
         }
-        None
     }
 
     /// The number of keys, equal ones counted each.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.len
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len == 0
     }
 }
 
@@ -108,15 +124,16 @@ fn fold(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use alloc::format;
+    use alloc::string::String;
 
     #[test]
     fn every_key_is_found_and_nothing_else() {
-        let keys: Vec<Box<[u8]>> = (0..5_000)
-            .map(|n| format!("site-{n}.example.com").into_bytes().into())
+        let keys: Vec<String> = (0..5_000)
+            .map(|n| format!("site-{n}.example.com"))
             .collect();
-        let table = Table::new(keys.clone());
+        let table = Table::new(&keys);
         for (index, key) in keys.iter().enumerate() {
-            assert_eq!(table.find(key), Some(index));
+            assert_eq!(table.find(key.as_bytes()), Some(index));
         }
         for n in 5_000..10_000 {
             assert_eq!(table.find(format!("site-{n}.example.com").as_bytes()), None);
@@ -126,15 +143,11 @@ mod tests {
 
     #[test]
     fn of_equal_keys_the_first_counts() {
-        let table = Table::new(Vec::from([
-            b"a"[..].into(),
-            b"a"[..].into(),
-            b""[..].into(),
-        ]));
+        let table = Table::new(&["a", "a", ""]);
         assert_eq!(
             (table.find(b"a"), table.find(b""), table.find(b"b")),
             (Some(0), Some(2), None)
         );
-        assert_eq!(Table::new(Vec::new()).find(b""), None);
+        assert_eq!(Table::new::<&str>(&[]).find(b""), None);
     }
 }

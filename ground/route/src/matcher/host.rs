@@ -27,7 +27,7 @@ struct Wildcard {
 impl HostMatcher {
     /// Compiles `hosts`.
     pub fn new<S: AsRef<str>>(hosts: &[S]) -> Result<HostMatcher, MatcherError> {
-        let mut exact: Vec<Box<[u8]>> = Vec::new();
+        let mut exact: Vec<String> = Vec::new();
         let mut seen = alloc::collections::BTreeSet::new();
         let (mut wildcards, mut dynamic) = (Vec::new(), Vec::new());
         let mut key = Some(Vec::new());
@@ -50,11 +50,11 @@ impl HostMatcher {
                 wildcards.push(wildcard);
             } else {
                 add_key(&mut key, Some(HostKey::Exact(name.as_bytes().into())));
-                exact.push(name.into_bytes().into());
+                exact.push(name);
             }
         }
         Ok(HostMatcher {
-            exact: Table::new(exact),
+            exact: Table::new(&exact),
             wildcards,
             dynamic,
             key,

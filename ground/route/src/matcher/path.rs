@@ -17,7 +17,9 @@ use crate::router::PathKey;
 /// Path patterns, one of which has to match.
 #[derive(Clone, Debug)]
 pub struct PathMatcher {
-    patterns: Vec<Pattern>,
+    /// The patterns that nearly all are: for paths with their slashes merged.
+    merged: Vec<Test>,
+    others: Vec<Pattern>,
     key: Option<Vec<PathKey>>,
 }
 
@@ -82,21 +84,38 @@ impl PathMatcher {
         let compiled = patterns
             .iter()
             .map(|pattern| Pattern::new(pattern.as_ref()));
-        let patterns = compiled.collect::<Result<Vec<_>, _>>()?;
-        let key = patterns.iter().map(Pattern::key).collect();
-        Ok(PathMatcher { patterns, key })
+        let compiled = compiled.collect::<Result<Vec<_>, _>>()?;
+        let key = compiled.iter().map(Pattern::key).collect();
+        let (mut merged, mut others) = (Vec::new(), Vec::new());
+        for pattern in compiled {
+            match pattern {
+                Pattern::Fixed(Slashes::Merge, test) => merged.push(test),
+                other => others.push(other),
+            }
+        }
+        Ok(PathMatcher {
+            merged,
+            others,
+            key,
+        })
     }
 
     /// Whether the request's path matches.
     pub fn matches(&self, input: &Input<'_>) -> bool {
-        self.patterns.iter().any(|pattern| match pattern {
-            Pattern::Fixed(_, Test::Any) => true,
-            Pattern::Fixed(slashes, test) => input.scratch.with_buf(|buf| {
-                test.matches(normalize(input.head.uri.path(), *slashes, Case::Fold, buf))
-            }),
-            Pattern::Escaped(slashes, pattern) => matches_escaped(pattern, *slashes, input),
-            Pattern::Dynamic(form, template) => matches_dynamic(*form, template, input),
-        })
+        let path = input.head.uri.path();
+        let merged = !self.merged.is_empty()
+            && input.scratch.with_buf(|buf| {
+                let path = normalize(path, Slashes::Merge, Case::Fold, buf);
+                self.merged.iter().any(|test| test.matches(path))
+            });
+        merged
+            || self.others.iter().any(|pattern| match pattern {
+                Pattern::Fixed(slashes, test) => input
+                    .scratch
+                    .with_buf(|buf| test.matches(normalize(path, *slashes, Case::Fold, buf))),
+                Pattern::Escaped(slashes, pattern) => matches_escaped(pattern, *slashes, input),
+                Pattern::Dynamic(form, template) => matches_dynamic(*form, template, input),
+            })
     }
 
     /// The paths as the route index takes them; `None` if any path may match.
