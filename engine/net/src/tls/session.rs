@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
+use std::net::IpAddr;
 
 use sluice_message::TlsInfo;
 
@@ -10,6 +11,13 @@ use sluice_message::TlsInfo;
 pub trait Acceptor: Send + Sync {
     /// A new session in the server's role.
     fn accept(&self) -> Box<dyn Session>;
+
+    /// As `accept`, for a connection to our address `local`, which decides about the certificate where a client
+    /// names no host.
+    fn accept_at(&self, local: Option<IpAddr>) -> Box<dyn Session> {
+        let _ = local;
+        self.accept()
+    }
 }
 
 /// One TLS connection without its socket.

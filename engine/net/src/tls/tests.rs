@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -17,7 +18,7 @@ use crate::stream::Stream;
 struct Fixed(Arc<ServerConfig>);
 
 impl ConfigChoice for Fixed {
-    fn choose(&self, _hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+    fn choose(&self, _: &ClientHello<'_>, _: Option<IpAddr>) -> Arc<ServerConfig> {
         self.0.clone()
     }
 }

@@ -1,6 +1,7 @@
 //! The server's end: waits for the hello, lets the configuration be chosen by it, and goes on from there.
 
 use std::io::{self, IoSlice, Write};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -12,8 +13,8 @@ use crate::tls::session::{Acceptor, Session, SessionError};
 
 /// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
 pub trait ConfigChoice: Send + Sync {
-    /// The configuration to go on with.
-    fn choose(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig>;
+    /// The configuration to go on with; `local` is our address that the client connected to, where known.
+    fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig>;
 }
 
 /// Makes server sessions.
@@ -30,16 +31,21 @@ impl RustlsAcceptor {
 
 impl Acceptor for RustlsAcceptor {
     fn accept(&self) -> Box<dyn Session> {
-        let stage = Stage::Sniff { held: Vec::new() };
+        self.accept_at(None)
+    }
+
+    fn accept_at(&self, local: Option<IpAddr>) -> Box<dyn Session> {
         Box::new(ServerSession {
             choice: self.choice.clone(),
-            stage,
+            local,
+            stage: Stage::Sniff { held: Vec::new() },
         })
     }
 }
 
 struct ServerSession {
     choice: Arc<dyn ConfigChoice>,
+    local: Option<IpAddr>,
     stage: Stage,
 }
 
@@ -64,7 +70,7 @@ impl ServerSession {
     }
 
     fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
-        let config = self.choice.choose(&accepted.client_hello());
+        let config = self.choice.choose(&accepted.client_hello(), self.local);
         match accepted.into_connection(config) {
             Ok(conn) => {
                 let mut live = Live::new(conn.into());
