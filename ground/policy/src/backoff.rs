@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::random::Random;
 
-/// Waits that double from one attempt to the next up to a longest, each shortened by chance to between half and all
-/// of it: many who failed at one moment do not come back at one moment.
+/// Waits that double from one attempt to the next up to a longest, each shortened by chance to
+/// between half and all of it: many who failed at one moment do not come back at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The wait after the first failure.

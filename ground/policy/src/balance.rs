@@ -1,5 +1,5 @@
-//! Which upstream gets a request. Whether an upstream is available is `health`'s and its caller's to say; reading
-//! addresses, fields and cookies of the request is left to the caller.
+//! Which upstream gets a request. Whether an upstream is available is `health`'s and its caller's
+//! to say; reading addresses, fields and cookies of the request is left to the caller.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,8 +10,8 @@ use crate::limits::{CHOICES_MAX, FALLBACKS_MAX};
 use crate::random::Random;
 use crate::xxh64;
 
-/// The upstreams to choose from, as a policy sees them. They are numbered from 0; the numbers mean nothing beyond
-/// one choice.
+/// The upstreams to choose from, as a policy sees them. They are numbered from 0; the numbers mean
+/// nothing beyond one choice.
 pub trait Upstreams {
     /// How many there are.
     fn count(&self) -> usize;
@@ -67,11 +67,11 @@ pub enum Policy {
     First,
     /// One after the other.
     RoundRobin,
-    /// One after the other, each as many times in a row as its weight says. Upstreams beyond the weights have
-    /// weight 1; a weight of 0 takes an upstream out.
+    /// One after the other, each as many times in a row as its weight says. Upstreams beyond the
+    /// weights have weight 1; a weight of 0 takes an upstream out.
     WeightedRoundRobin(Vec<u32>),
-    /// Always the same for the same key; each key moves only when its own upstream becomes unavailable
-    /// (rendezvous hashing).
+    /// Always the same for the same key; each key moves only when its own upstream becomes
+    /// unavailable (rendezvous hashing).
     Hash {
         /// Where the key comes from.
         by: HashBy,
@@ -233,8 +233,8 @@ fn round_robin(upstreams: &impl Upstreams, turn: &Turn) -> Option<usize> {
         .find(|&i| upstreams.is_available(i))
 }
 
-/// Counts the turns off against the weights of those that are available, so that the others' shares are divided
-/// in proportion.
+/// Counts the turns off against the weights of those that are available, so that the others' shares
+/// are divided in proportion.
 fn weighted(upstreams: &impl Upstreams, weights: &[u32], turn: &Turn) -> Option<usize> {
     let weight = |index: usize| u64::from(weights.get(index).copied().unwrap_or(1));
     let total: u64 = available(upstreams).map(weight).sum();

@@ -1,5 +1,5 @@
-//! Whether an upstream is healthy, from how it answers requests (passive) and from checks of our own (active).
-//! Sending the checks is left to `sluice-net`.
+//! Whether an upstream is healthy, from how it answers requests (passive) and from checks of our
+//! own (active). Sending the checks is left to `sluice-net`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,7 +48,8 @@ impl PassivePolicy {
         !self.fail_duration.is_zero()
     }
 
-    /// Whether an answer with `status` after `latency` is a failure. An attempt without an answer always is.
+    /// Whether an answer with `status` after `latency` is a failure. An attempt without an answer
+    /// always is.
     pub fn is_failure(&self, status: Status, latency: Duration) -> bool {
         let slow = !self.unhealthy_latency.is_zero() && latency >= self.unhealthy_latency;
         slow || self
@@ -67,8 +68,9 @@ impl PassivePolicy {
 #[derive(Debug)]
 pub struct PassiveHealth {
     fail_duration: Duration,
-    /// When each of the latest failures was, in nanoseconds plus one; 0 for none. As many places as failures make
-    /// the upstream unhealthy: it is unhealthy exactly while the oldest of them still counts.
+    /// When each of the latest failures was, in nanoseconds plus one; 0 for none. As many places as
+    /// failures make the upstream unhealthy: it is unhealthy exactly while the oldest of them still
+    /// counts.
     failures: Box<[AtomicU64]>,
     /// Counts failures; gives the place of the next, which is that of the oldest.
     next: AtomicU32,
@@ -77,7 +79,8 @@ pub struct PassiveHealth {
 impl PassiveHealth {
     /// An upstream without failures.
     pub fn new(policy: &PassivePolicy) -> PassiveHealth {
-        // A power of two or not, the places are reached in turn; the counter's wrap misplaces one failure in 2^32.
+        // A power of two or not, the places are reached in turn; the counter's wrap misplaces one
+        // failure in 2^32.
         let places = if policy.is_on() {
             policy.max_fails.clamp(1, FAILS_MAX)
         } else {
@@ -221,7 +224,8 @@ impl ActiveCheck {
         }
     }
 
-    /// Starts the check that is due, or gives up the one that took too long. Does nothing before the deadline.
+    /// Starts the check that is due, or gives up the one that took too long. Does nothing before
+    /// the deadline.
     pub fn expire(&mut self, now: Moment) -> Option<CheckEvent> {
         if now < self.deadline() {
             return None;
@@ -236,7 +240,8 @@ impl ActiveCheck {
         }
     }
 
-    /// Takes the result of the check that was started. One that comes after the check was given up is ignored.
+    /// Takes the result of the check that was started. One that comes after the check was given up
+    /// is ignored.
     pub fn receive(&mut self, result: CheckResult, now: Moment) -> Option<CheckEvent> {
         let Phase::AwaitResult { next, .. } = self.phase else {
             return None;

@@ -1,5 +1,6 @@
-//! Decisions over time: which upstream, whether it is healthy, whether to try again and when. Dialling, timers and
-//! everything else that does what was decided is left to `sluice-net` and `sluice-serve`.
+//! Decisions over time: which upstream, whether it is healthy, whether to try again and when.
+//! Dialling, timers and everything else that does what was decided is left to `sluice-net` and
+//! `sluice-serve`.
 #![no_std]
 #![forbid(unsafe_code)]
 

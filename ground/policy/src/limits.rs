@@ -1,20 +1,23 @@
 //! The named limits of this package, each with the reason for its number.
 
-/// Failures that passive health remembers per upstream, and so the largest `max_fails` that means anything. Each
-/// takes eight bytes; whoever wants more failures than that before acting does not want passive checks.
+/// Failures that passive health remembers per upstream, and so the largest `max_fails` that means
+/// anything. Each takes eight bytes; whoever wants more failures than that before acting does not
+/// want passive checks.
 pub const FAILS_MAX: u32 = 1_000;
 
-/// Upstreams that `random_choose` compares. Beyond a handful the gain over two is nil (the power of two choices);
-/// the bound lets the sample live on the stack.
+/// Upstreams that `random_choose` compares. Beyond a handful the gain over two is nil (the power of
+/// two choices); the bound lets the sample live on the stack.
 pub const CHOICES_MAX: usize = 32;
 
-/// Fallback policies within one another: `cookie` on `header` on `query` on `random` is already odd.
+/// Fallback policies within one another: `cookie` on `header` on `query` on `random` is already
+/// odd.
 pub const FALLBACKS_MAX: usize = 8;
 
 /// Tenths of a retry that one request earns: retries stay at a tenth of the requests.
 pub const RETRY_EARNED_TENTHS: u32 = 1;
 
-/// Retries that may be saved up, so that a burst of failures after a calm hour cannot become a storm.
+/// Retries that may be saved up, so that a burst of failures after a calm hour cannot become a
+/// storm.
 pub const RETRIES_SAVED_MAX: u32 = 100;
 
 /// Retries allowed before the first request has earned any, for servers with few requests.

@@ -1,5 +1,5 @@
-//! Whether a failed attempt at an upstream may be made again, and when. Which upstream comes next is `balance`'s
-//! to say; doing it is left to `sluice-serve`.
+//! Whether a failed attempt at an upstream may be made again, and when. Which upstream comes next
+//! is `balance`'s to say; doing it is left to `sluice-serve`.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -69,9 +69,9 @@ pub struct Failed<'a> {
 }
 
 impl RetryPolicy {
-    /// When to try again; `None` gives up. A request of which an upstream may have seen something is only sent again
-    /// if doing it twice is harmless (RFC 9110, section 9.2.2) or `lb_retry_match` says so, and only while `budget`
-    /// lasts.
+    /// When to try again; `None` gives up. A request of which an upstream may have seen something
+    /// is only sent again if doing it twice is harmless (RFC 9110, section 9.2.2) or
+    /// `lb_retry_match` says so, and only while `budget` lasts.
     pub fn next_attempt(
         &self,
         failed: &Failed<'_>,
@@ -99,8 +99,9 @@ impl RetryPolicy {
     }
 }
 
-/// Bounds the requests sent twice to a tenth of all, so that upstreams in trouble are not buried in repetitions.
-/// All workers of a server share one per proxy. Attempts of which no upstream saw anything are free.
+/// Bounds the requests sent twice to a tenth of all, so that upstreams in trouble are not buried in
+/// repetitions. All workers of a server share one per proxy. Attempts of which no upstream saw
+/// anything are free.
 #[derive(Debug)]
 pub struct RetryBudget {
     /// Tenths of a retry.

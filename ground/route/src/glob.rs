@@ -1,5 +1,6 @@
-//! Path patterns with `*`, `?` and `[a-z]`, as the `path` matcher and file names use them. A star never matches
-//! a slash (a class may, as in Go). The quick forms (`/prefix*`, `*.suffix`) are left to `matcher::path`.
+//! Path patterns with `*`, `?` and `[a-z]`, as the `path` matcher and file names use them. A star
+//! never matches a slash (a class may, as in Go). The quick forms (`/prefix*`, `*.suffix`) are left
+//! to `matcher::path`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -46,8 +47,8 @@ impl fmt::Display for GlobError {
 impl core::error::Error for GlobError {}
 
 impl Glob {
-    /// Parses `pattern`: `*` any run without slash, `?` one character, `[a-z]` and `[^a-z]` classes, `\` makes the
-    /// next character plain.
+    /// Parses `pattern`: `*` any run without slash, `?` one character, `[a-z]` and `[^a-z]`
+    /// classes, `\` makes the next character plain.
     pub fn parse(pattern: &str) -> Result<Glob, GlobError> {
         let mut glob = Glob::default();
         let mut letters = pattern.chars();
@@ -130,8 +131,9 @@ fn class_char(letter: char, letters: &mut core::str::Chars<'_>) -> Result<char, 
     }
 }
 
-/// Matches with one point to return to, the latest star: a later star can do whatever an earlier one could, since
-/// none of them crosses a slash. (Go decides likewise where a class matches a slash.) So the cost is the product of the lengths at most.
+/// Matches with one point to return to, the latest star: a later star can do whatever an earlier
+/// one could, since none of them crosses a slash. (Go decides likewise where a class matches a
+/// slash.) So the cost is the product of the lengths at most.
 fn matches(tokens: &[Token], text: &[u8]) -> bool {
     let (mut token_at, mut at) = (0, 0);
     let mut resume: Option<(usize, usize)> = None;
@@ -175,7 +177,8 @@ fn in_class(letter: Option<char>, ranges: &[(char, char)]) -> bool {
     })
 }
 
-/// The width of the character at `at` and the character; a byte that is no UTF-8 has width 1 and no character.
+/// The width of the character at `at` and the character; a byte that is no UTF-8 has width 1 and no
+/// character.
 fn char_at(text: &[u8], at: usize) -> Option<(usize, Option<char>)> {
     let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
     if rest[0] < 0x80 {

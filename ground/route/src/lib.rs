@@ -1,5 +1,6 @@
-//! Matchers, placeholders, rewrites: a request head in, the chosen route out. What a chosen route does is left
-//! to `sluice-serve`, which also gives the values that are not in the head (time, environment, files).
+//! Matchers, placeholders, rewrites: a request head in, the chosen route out. What a chosen route
+//! does is left to `sluice-serve`, which also gives the values that are not in the head (time,
+//! environment, files).
 #![no_std]
 #![forbid(unsafe_code)]
 

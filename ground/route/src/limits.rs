@@ -1,34 +1,35 @@
 //! The named limits of this package, each with the reason for its number.
 
-/// Memory one compiled regular expression may take. The default of the regex crate is 10 MiB; a configuration
-/// may hold thousands of expressions, and none that a person writes comes near 1 MiB.
+/// Memory one compiled regular expression may take. The default of the regex crate is 10 MiB; a
+/// configuration may hold thousands of expressions, and none that a person writes comes near 1 MiB.
 pub const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Memory the lazily built automaton of one expression may take per thread that uses it.
 pub const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
 
-/// Nesting of one regular expression. Go refuses more than 1,000; the compiler here recurses per level.
+/// Nesting of one regular expression. Go refuses more than 1,000; the compiler here recurses per
+/// level.
 pub const REGEX_DEPTH_MAX: u32 = 250;
 
-/// Placeholders in one template. The longest bodies in configurations hold a few dozen; the limit keeps the
-/// expansion of one template bounded.
+/// Placeholders in one template. The longest bodies in configurations hold a few dozen; the limit
+/// keeps the expansion of one template bounded.
 pub const PLACEHOLDERS_MAX: usize = 10_000;
 
-/// Pairs read of one query. Browsers send a few dozen; more pairs than that are not looked at and make the
-/// query malformed, as Go's limit of 10,000 does.
+/// Pairs read of one query. Browsers send a few dozen; more pairs than that are not looked at and
+/// make the query malformed, as Go's limit of 10,000 does.
 pub const QUERY_PAIRS_MAX: usize = 10_000;
 
-/// Bytes of path and query after a rewrite. Clients may send 8 KiB; eight times that leaves room for every honest
-/// rewrite and none for replacements that multiply.
+/// Bytes of path and query after a rewrite. Clients may send 8 KiB; eight times that leaves room
+/// for every honest rewrite and none for replacements that multiply.
 pub const REWRITTEN_URI_BYTES_MAX: usize = 64 << 10;
 
 /// Nesting of `not` matchers, which recurse.
 pub const NOT_DEPTH_MAX: usize = 32;
 
-/// Routes that an index copies into the lists of nested path prefixes, per route of the list. Deeper nests are
-/// not indexed and cost a comparison each.
+/// Routes that an index copies into the lists of nested path prefixes, per route of the list.
+/// Deeper nests are not indexed and cost a comparison each.
 pub const PREFIX_COPIES_MAX: usize = 16;
 
-/// Fewest routes with a host or path of their own that make an index worth its lookups: a lookup takes some 50 ns,
-/// a comparison some 15 to 20 (`examples/router_speed.rs`).
+/// Fewest routes with a host or path of their own that make an index worth its lookups: a lookup
+/// takes some 50 ns, a comparison some 15 to 20 (`examples/router_speed.rs`).
 pub const INDEX_ROUTES_MIN: usize = 4;

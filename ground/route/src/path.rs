@@ -1,5 +1,5 @@
-//! The one normal form of a path that matchers compare: lower case, dot segments resolved, repeated slashes
-//! merged. What stands in a file name is left to whoever opens files.
+//! The one normal form of a path that matchers compare: lower case, dot segments resolved, repeated
+//! slashes merged. What stands in a file name is left to whoever opens files.
 
 use alloc::vec::Vec;
 
@@ -21,8 +21,8 @@ pub enum Case {
     Keep,
 }
 
-/// The normal form of `path`: borrowed if it is in that form already, as nearly every path is, else written into
-/// `buf`.
+/// The normal form of `path`: borrowed if it is in that form already, as nearly every path is, else
+/// written into `buf`.
 pub fn normalize<'a>(
     path: &'a [u8],
     slashes: Slashes,
@@ -46,14 +46,16 @@ pub fn normalize<'a>(
     buf
 }
 
-/// Whether folding could change something. All bytes are looked at, which the compiler turns into wide steps.
+/// Whether folding could change something. All bytes are looked at, which the compiler turns into
+/// wide steps.
 fn needs_fold(path: &[u8]) -> bool {
     path.iter().fold(false, |found, byte| {
         found | byte.is_ascii_uppercase() | !byte.is_ascii()
     })
 }
 
-/// Whether cleaning changes nothing. Answers no for a few rare clean paths, which costs them only time.
+/// Whether cleaning changes nothing. Answers no for a few rare clean paths, which costs them only
+/// time.
 fn is_clean(path: &[u8]) -> bool {
     let doubtful = |at: usize| match path.get(at + 1) {
         Some(b'/') => true,
@@ -64,12 +66,13 @@ fn is_clean(path: &[u8]) -> bool {
 }
 
 /// Appends `path` to `out` with `.` and `..` segments resolved (RFC 3986, section 5.2.4) and, with
-/// [`Slashes::Merge`], empty segments removed. The result ends with a slash exactly if `path` ended with a slash or
-/// a dot segment, as it does where files are looked up: a matcher and a file server that disagree about `/a/.` are
-/// a way around the matcher. (Go's `path.Clean`, and so Caddy, has `/a` there.)
+/// [`Slashes::Merge`], empty segments removed. The result ends with a slash exactly if `path` ended
+/// with a slash or a dot segment, as it does where files are looked up: a matcher and a file server
+/// that disagree about `/a/.` are a way around the matcher. (Go's `path.Clean`, and so Caddy, has
+/// `/a` there.)
 ///
-/// A path without a slash at its beginning stays as it is: that is `*` and the empty one, and no rewrite can
-/// make another.
+/// A path without a slash at its beginning stays as it is: that is `*` and the empty one, and no
+/// rewrite can make another.
 pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
     let Some(body) = path.strip_prefix(b"/") else {
         return out.extend_from_slice(path);
@@ -97,8 +100,8 @@ pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
     }
 }
 
-/// Makes letters lower case: of ASCII in place, of other scripts one character for one character. Bytes that are
-/// no UTF-8 stay.
+/// Makes letters lower case: of ASCII in place, of other scripts one character for one character.
+/// Bytes that are no UTF-8 stay.
 pub fn fold(text: &mut Vec<u8>) {
     if text.is_ascii() {
         return text.make_ascii_lowercase();

@@ -10,8 +10,8 @@ use crate::limits::QUERY_PAIRS_MAX;
 /// One pair of a query, decoded.
 pub type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// The well-formed pairs of `query`, in order. As in Go, a pair with a `;` or a malformed escape is left out,
-/// because programs disagree about what it means.
+/// The well-formed pairs of `query`, in order. As in Go, a pair with a `;` or a malformed escape is
+/// left out, because programs disagree about what it means.
 pub fn pairs(query: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     raw_pairs(query)
         .take(QUERY_PAIRS_MAX)

@@ -1,5 +1,5 @@
-//! Regular expressions in the syntax of Go, which Caddy's are, on bytes and in linear time. Which text is matched
-//! is left to the matchers and rewrites.
+//! Regular expressions in the syntax of Go, which Caddy's are, on bytes and in linear time. Which
+//! text is matched is left to the matchers and rewrites.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -32,9 +32,9 @@ impl core::error::Error for RegexpError {}
 
 /// A compiled regular expression.
 ///
-/// It reads bytes: `.`, `\w` and classes without letters beyond ASCII stand for one byte, so that no byte, whatever
-/// a client sends, slips past an expression. Only an expression that cannot do without (`\p{L}`, `[à-ü]`) reads
-/// characters, and then bytes that are no UTF-8 match nothing.
+/// It reads bytes: `.`, `\w` and classes without letters beyond ASCII stand for one byte, so that
+/// no byte, whatever a client sends, slips past an expression. Only an expression that cannot do
+/// without (`\p{L}`, `[à-ü]`) reads characters, and then bytes that are no UTF-8 match nothing.
 #[derive(Clone, Debug)]
 pub struct Regexp {
     regex: Regex,
@@ -87,8 +87,8 @@ impl Regexp {
         self.regex.captures_read(into, text).is_some()
     }
 
-    /// Replaces all matches in `text`; `$1`, `${1}` and `${name}` in `replacement` stand for groups and `$$` for a
-    /// dollar sign.
+    /// Replaces all matches in `text`; `$1`, `${1}` and `${name}` in `replacement` stand for groups
+    /// and `$$` for a dollar sign.
     pub fn replace_all(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
         self.regex.replace_all(text, replacement).into_owned()
     }
@@ -115,8 +115,8 @@ pub fn escape_replacement(text: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Rewrites what Go reads differently from the regex crate: `\Q…\E`, braces that repeat nothing, and in classes
-/// a plain `[`, `&&`, `--` and `~~`; `\<` and `\>`, which are plain there.
+/// Rewrites what Go reads differently from the regex crate: `\Q…\E`, braces that repeat nothing,
+/// and in classes a plain `[`, `&&`, `--` and `~~`; `\<` and `\>`, which are plain there.
 fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;

@@ -1,5 +1,6 @@
-//! Picks the routes of a list that may match a host and path, at a cost that does not grow with the number of
-//! routes. Whether a picked route matches is left to its matchers: the index only leaves out routes that cannot.
+//! Picks the routes of a list that may match a host and path, at a cost that does not grow with the
+//! number of routes. Whether a picked route matches is left to its matchers: the index only leaves
+//! out routes that cannot.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -9,8 +10,8 @@ use crate::limits::{INDEX_ROUTES_MIN, PREFIX_COPIES_MAX};
 use crate::path::{Case, Slashes, normalize};
 use crate::table::Table;
 
-/// What an index needs to know of a route: alternatives, one of which has to match. Without alternatives the route
-/// matches always. [`crate::MatcherSets::key`] makes it.
+/// What an index needs to know of a route: alternatives, one of which has to match. Without
+/// alternatives the route matches always. [`crate::MatcherSets::key`] makes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteKey {
     /// The alternatives.
@@ -97,8 +98,8 @@ impl RouteIndex {
         }
     }
 
-    /// Looks up `host` (lower case, without port) and `path` (decoded). What comes back stays right while neither
-    /// changes: after a rewrite, look up again.
+    /// Looks up `host` (lower case, without port) and `path` (decoded). What comes back stays right
+    /// while neither changes: after a rewrite, look up again.
     pub fn lookup(&self, host: &[u8], path: &[u8]) -> Candidates<'_> {
         Candidates {
             count: self.count,
@@ -294,8 +295,9 @@ impl PathIndex {
         }
     }
 
-    /// Prefixes of `path` sort before it, and whatever stands between the longest of them and `path` begins with
-    /// that longest one too. So walking from the last prefix before `path` to its parents meets the longest first.
+    /// Prefixes of `path` sort before it, and whatever stands between the longest of them and
+    /// `path` begins with that longest one too. So walking from the last prefix before `path` to
+    /// its parents meets the longest first.
     fn longest_prefix(&self, path: &[u8]) -> Option<&Prefix> {
         let after = self
             .prefixes
@@ -311,8 +313,8 @@ impl PathIndex {
     }
 }
 
-/// Gives each prefix the routes of all prefixes that it begins with. Where that would copy more than `copies_max`
-/// routes, the routes go to `any` instead.
+/// Gives each prefix the routes of all prefixes that it begins with. Where that would copy more
+/// than `copies_max` routes, the routes go to `any` instead.
 fn inherit(own: BTreeMap<&[u8], Routes>, copies_max: usize, any: &mut Routes) -> Vec<Prefix> {
     let mut prefixes: Vec<Prefix> = Vec::with_capacity(own.len());
     let mut copies = 0;

@@ -1,5 +1,5 @@
-//! What matching leaves behind in a request's memory: the groups of regular expressions, and room for texts on the
-//! way. Values that handlers set are left to `sluice-serve`.
+//! What matching leaves behind in a request's memory: the groups of regular expressions, and room
+//! for texts on the way. Values that handlers set are left to `sluice-serve`.
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -69,8 +69,8 @@ impl Scratch {
         spare.truncate(4);
     }
 
-    /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those of an earlier
-    /// match of the same expression.
+    /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those
+    /// of an earlier match of the same expression.
     pub(crate) fn capture(&self, regexp: &Arc<NamedRegexp>, text: &[u8], origin: Origin) -> bool {
         if !regexp.is_match(text) {
             return false;
@@ -91,8 +91,8 @@ impl Scratch {
         true
     }
 
-    /// Appends the group `group` of the latest match that has one, of the expression called `regexp` if a name is
-    /// given. A group that took no part in the match is known and empty.
+    /// Appends the group `group` of the latest match that has one, of the expression called
+    /// `regexp` if a name is given. A group that took no part in the match is known and empty.
     pub fn captured(&self, regexp: Option<&str>, group: &str, out: &mut Vec<u8>) -> Found {
         self.find(regexp, group, |capture, index| {
             if let Some((start, end)) = capture.locations.get(index) {
@@ -128,7 +128,8 @@ impl Scratch {
         Found::Known
     }
 
-    /// Gives hooks what they need of the world outside; opaque here. It stays over [`Scratch::clear`].
+    /// Gives hooks what they need of the world outside; opaque here. It stays over
+    /// [`Scratch::clear`].
     pub fn set_env(&self, env: Rc<dyn Any>) {
         *self.env.borrow_mut() = Some(env);
     }

@@ -1,12 +1,12 @@
-//! A hash table from byte strings to numbers that is built once and then only read. Growing, removing and
-//! everything else that a table built from a configuration never does is left out.
+//! A hash table from byte strings to numbers that is built once and then only read. Growing,
+//! removing and everything else that a table built from a configuration never does is left out.
 
 use alloc::vec::Vec;
 
 /// Byte strings with a number each, looked up in a time that does not grow with their count.
 ///
-/// Clients choose what is looked up but never what is in the table, so they cannot make chains of collisions. All
-/// keys lie in one buffer: among many, a lookup costs what it waits for memory.
+/// Clients choose what is looked up but never what is in the table, so they cannot make chains of
+/// collisions. All keys lie in one buffer: among many, a lookup costs what it waits for memory.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Twice as many places as keys or more, a power of two.
@@ -98,8 +98,8 @@ impl Table {
     }
 }
 
-/// Multiplies and folds eight bytes at a time; 128-bit products mix all bits into the low ones, which choose the
-/// place.
+/// Multiplies and folds eight bytes at a time; 128-bit products mix all bits into the low ones,
+/// which choose the place.
 #[inline]
 fn hash(key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

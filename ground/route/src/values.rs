@@ -1,5 +1,6 @@
-//! The placeholders whose values follow from the request head and the connection alone. Variables, time,
-//! environment, files, bodies and certificates are left to `sluice-serve`, which asks here first.
+//! The placeholders whose values follow from the request head and the connection alone. Variables,
+//! time, environment, files, bodies and certificates are left to `sluice-serve`, which asks here
+//! first.
 
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -19,7 +20,8 @@ pub struct RequestValues<'a> {
     pub head: &'a RequestHead,
     /// The connection it came by.
     pub conn: &'a ConnInfo,
-    /// The client as trusted proxies name it, for `{http.vars.client_ip}`; `None` where the peer is meant.
+    /// The client as trusted proxies name it, for `{http.vars.client_ip}`; `None` where the peer is
+    /// meant.
     pub client_ip: Option<IpAddr>,
     /// The method before rewrites; `None` while it has not changed.
     pub original_method: Option<&'a Method>,
@@ -134,8 +136,8 @@ impl RequestValues<'_> {
     }
 
     fn header(&self, name: &HeaderKey, out: &mut Vec<u8>) {
-        // The host has its own placeholder; as in Caddy it is no header, so that a rewritten or forged Host
-        // field is never taken for the authority of the request.
+        // The host has its own placeholder; as in Caddy it is no header, so that a rewritten or
+        // forged Host field is never taken for the authority of the request.
         if name.id() != FieldId::Host {
             join_fields(&self.head.fields, name, out);
         }
@@ -162,8 +164,8 @@ pub fn join_fields(fields: &Fields, name: &HeaderKey, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of the first cookie called `name`, whatever its case, without quotes around it (RFC 6265, section
-/// 4.1.1).
+/// The value of the first cookie called `name`, whatever its case, without quotes around it (RFC
+/// 6265, section 4.1.1).
 pub fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
     fields
         .all(FieldId::Cookie)

@@ -292,7 +292,8 @@ fn among_many_sites_one_candidate_is_left() {
 
 #[test]
 fn deep_nests_of_prefixes_stay_small_and_right() {
-    // 2,000 prefixes, each within the one before: lists of all their routes would hold two million numbers.
+    // 2,000 prefixes, each within the one before: lists of all their routes would hold two million
+    // numbers.
     let routes: Vec<MatcherSets> = (0..2_000)
         .map(|depth| {
             let path = Matcher::path(&[format!("/{}*", "a".repeat(depth))]).unwrap();

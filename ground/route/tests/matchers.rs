@@ -1,4 +1,5 @@
-//! Matchers as a configuration compiles them, beside the answers of Caddy 2.11.4 where it can be asked.
+//! Matchers as a configuration compiles them, beside the answers of Caddy 2.11.4 where it can be
+//! asked.
 #![allow(clippy::unwrap_used)]
 
 mod support;

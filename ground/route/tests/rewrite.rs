@@ -174,9 +174,9 @@ const AS_CADDY: &[Row] = &[
     ),
 ];
 
-/// Where we differ on purpose: a target always begins with a slash; a suffix matches an escape as a prefix does;
-/// a replacement stays with the parameter it names; what was decoded once is not decoded again; a value
-/// names no groups.
+/// Where we differ on purpose: a target always begins with a slash; a suffix matches an escape as a
+/// prefix does; a replacement stays with the parameter it names; what was decoded once is not
+/// decoded again; a value names no groups.
 const ON_PURPOSE: &[Row] = &[
     (
         "uri path_regexp b {http.request.header.X-To}",
@@ -208,7 +208,8 @@ const ON_PURPOSE: &[Row] = &[
     ),
 ];
 
-/// The rewrite that a line of a Caddyfile stands for, with the short placeholders of the rows above.
+/// The rewrite that a line of a Caddyfile stands for, with the short placeholders of the rows
+/// above.
 fn rewrite(line: &str) -> Rewrite {
     let long = line
         .replace("{uri}", "{http.request.uri}")
@@ -361,6 +362,21 @@ fn operations_run_in_their_order_and_leave_the_rest_alone() {
         .unwrap();
     let change = request.with(|input| rewrite.apply(input)).unwrap();
     assert!(change.method.is_none() && change.uri.is_none());
+}
+
+#[test]
+fn a_target_that_is_no_path_stays() {
+    for line in [
+        "uri strip_prefix /a",
+        "uri strip_suffix /a",
+        "uri replace /a /b",
+    ] {
+        for target in ["*", ""] {
+            let request = get("h", target).method("OPTIONS");
+            let change = request.with(|input| rewrite(line).apply(input)).unwrap();
+            assert!(change.uri.is_none(), "{line} on {target:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Random texts, most of them nonsense, through everything that takes text: an error is fine, a panic is not. A
-//! configuration may come from a tenant, a target from anybody.
+//! Random texts, most of them nonsense, through everything that takes text: an error is fine, a
+//! panic is not. A configuration may come from a tenant, a target from anybody.
 #![allow(clippy::unwrap_used)]
 
 mod support;

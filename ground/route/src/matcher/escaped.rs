@@ -1,5 +1,5 @@
-//! Path patterns with `%`, which look at the path as it was sent: `%2F` matches only an encoded slash, `%*` spans
-//! encoded slashes. Patterns without `%` are left to `path`.
+//! Path patterns with `%`, which look at the path as it was sent: `%2F` matches only an encoded
+//! slash, `%*` spans encoded slashes. Patterns without `%` are left to `path`.
 
 use alloc::vec::Vec;
 
@@ -33,7 +33,8 @@ struct Unit {
 }
 
 impl EscapedPattern {
-    /// Parses `pattern`, which is in lower case. A `%` that begins no escape is an ordinary character.
+    /// Parses `pattern`, which is in lower case. A `%` that begins no escape is an ordinary
+    /// character.
     pub(super) fn parse(pattern: &str) -> Result<EscapedPattern, GlobError> {
         let mut tokens = Vec::new();
         let mut rest = pattern;
@@ -76,8 +77,8 @@ impl EscapedPattern {
     /// Whether `path`, normalized but still encoded and in lower case, matches.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         let units = units(path);
-        // Whether the tokens from a place on match the units from each place on, from the last token to the first:
-        // the cost is the product of both lengths, whatever the stars.
+        // Whether the tokens from a place on match the units from each place on, from the last
+        // token to the first: the cost is the product of both lengths, whatever the stars.
         let mut ends: Vec<bool> = Vec::from_iter((0..=units.len()).map(|at| at == units.len()));
         for token in self.tokens.iter().rev() {
             let mut begins = Vec::from_iter(ends.iter().map(|_| false));

@@ -41,8 +41,8 @@ enum Stars {
 }
 
 impl HeaderMatcher {
-    /// Compiles names with their values; `None` where the field must be absent, an empty list where any value will
-    /// do. Values may begin and end with `*`.
+    /// Compiles names with their values; `None` where the field must be absent, an empty list where
+    /// any value will do. Values may begin and end with `*`.
     pub fn new<'a, V>(fields: V) -> Result<HeaderMatcher, MatcherError>
     where
         V: IntoIterator<Item = (&'a str, Option<&'a [String]>)>,

@@ -114,8 +114,8 @@ impl Wildcard {
     }
 }
 
-/// A star in the text of the configuration stands for a label; one in a value is an ordinary character, which no
-/// host has.
+/// A star in the text of the configuration stands for a label; one in a value is an ordinary
+/// character, which no host has.
 fn matches_dynamic(template: &Template, host: &[u8], input: &Input<'_>) -> bool {
     input.scratch.with_buf(|buf| {
         template.expand_each(input.values, Unknown::Empty, buf, |_, out, start| {
@@ -128,8 +128,8 @@ fn matches_dynamic(template: &Template, host: &[u8], input: &Input<'_>) -> bool 
     })
 }
 
-/// `name` in the form that stands in requests: lower case, labels beyond ASCII in Punycode (RFC 3492), IPv6
-/// without brackets.
+/// `name` in the form that stands in requests: lower case, labels beyond ASCII in Punycode (RFC
+/// 3492), IPv6 without brackets.
 fn ascii_host(name: &str) -> Result<String, MatcherError> {
     let name = name
         .strip_prefix('[')

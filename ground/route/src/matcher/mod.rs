@@ -1,5 +1,5 @@
-//! Conditions on a request, compiled when the configuration is built. Looking at files and evaluating expressions
-//! is left to `sluice-serve`, which hands them in as [`Hook`]s.
+//! Conditions on a request, compiled when the configuration is built. Looking at files and
+//! evaluating expressions is left to `sluice-serve`, which hands them in as [`Hook`]s.
 
 mod address;
 mod escaped;
@@ -7,8 +7,6 @@ mod fields;
 mod host;
 mod path;
 mod response;
-#[cfg(test)]
-mod tests;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -215,7 +213,8 @@ impl Protocol {
     }
 }
 
-/// One condition. The order of the variants is that of their cost: a set tries the cheap ones first.
+/// One condition. The order of the variants is that of their cost: a set tries the cheap ones
+/// first.
 #[derive(Clone, Debug)]
 pub enum Matcher {
     /// `method`
@@ -287,8 +286,8 @@ impl Matcher {
         QueryMatcher::new(params).map(Matcher::Query)
     }
 
-    /// `header`: names with the values that each may have; `None` where the field must be absent, an empty list
-    /// where any value will do.
+    /// `header`: names with the values that each may have; `None` where the field must be absent,
+    /// an empty list where any value will do.
     pub fn header<'a, V>(fields: V) -> Result<Matcher, MatcherError>
     where
         V: IntoIterator<Item = (&'a str, Option<&'a [String]>)>,

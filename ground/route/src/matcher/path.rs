@@ -1,5 +1,5 @@
-//! The `path` matcher: exact paths, prefixes, suffixes, substrings and globs, without regard to case. The normal
-//! form of paths is `crate::path`, patterns with `%` are `escaped`.
+//! The `path` matcher: exact paths, prefixes, suffixes, substrings and globs, without regard to
+//! case. The normal form of paths is `crate::path`, patterns with `%` are `escaped`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -53,8 +53,9 @@ enum Form {
 }
 
 impl Form {
-    /// A star at one end and nowhere else makes a prefix or suffix, stars at both ends and nowhere else a
-    /// substring; those may span slashes, and all else is a glob. A `%` asks for the path as it was sent.
+    /// A star at one end and nowhere else makes a prefix or suffix, stars at both ends and nowhere
+    /// else a substring; those may span slashes, and all else is a glob. A `%` asks for the path as
+    /// it was sent.
     fn of(pattern: &str, plain: &[u8]) -> Form {
         let stars = plain.iter().filter(|&&byte| byte == b'*').count();
         match (stars, pattern.starts_with('*'), pattern.ends_with('*')) {
@@ -206,8 +207,9 @@ fn matches_escaped(pattern: &EscapedPattern, slashes: Slashes, input: &Input<'_>
     })
 }
 
-/// Matches a pattern with placeholders. What makes it a pattern is the text of the configuration alone: stars and
-/// brackets in values are ordinary characters, so a client cannot widen a pattern by what it sends.
+/// Matches a pattern with placeholders. What makes it a pattern is the text of the configuration
+/// alone: stars and brackets in values are ordinary characters, so a client cannot widen a pattern
+/// by what it sends.
 fn matches_dynamic(form: Form, template: &Template, input: &Input<'_>) -> bool {
     input.scratch.with_buf(|text| {
         template.expand_each(

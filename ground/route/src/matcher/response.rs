@@ -17,7 +17,8 @@ pub struct ResponseMatcher {
 }
 
 impl ResponseMatcher {
-    /// Compiles `statuses` (codes, or single digits for classes) and fields as in [`HeaderMatcher::new`].
+    /// Compiles `statuses` (codes, or single digits for classes) and fields as in
+    /// [`HeaderMatcher::new`].
     pub fn new<'a, V>(statuses: &[u16], fields: V) -> Result<ResponseMatcher, MatcherError>
     where
         V: IntoIterator<Item = (&'a str, Option<&'a [String]>)>,

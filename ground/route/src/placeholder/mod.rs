@@ -1,5 +1,5 @@
-//! Texts with placeholders, parsed once when the configuration is built. Where values come from is left to the
-//! implementations of [`Values`].
+//! Texts with placeholders, parsed once when the configuration is built. Where values come from is
+//! left to the implementations of [`Values`].
 
 mod key;
 #[cfg(test)]
@@ -26,7 +26,8 @@ pub enum Found {
 
 /// A source of values for placeholders.
 pub trait Values {
-    /// Appends the value of `key` to `out` and tells whether the key is known. An unknown key appends nothing.
+    /// Appends the value of `key` to `out` and tells whether the key is known. An unknown key
+    /// appends nothing.
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found;
 }
 
@@ -45,7 +46,8 @@ impl Values for NoValues {
 pub enum Unknown {
     /// They vanish: what header fields, rewrites, redirects, roots and matchers do.
     Empty,
-    /// They stay as they are written: what bodies of fixed answers do, so that JSON and CSS survive there.
+    /// They stay as they are written: what bodies of fixed answers do, so that JSON and CSS survive
+    /// there.
     Keep,
 }
 
@@ -70,8 +72,9 @@ impl core::error::Error for TemplateError {}
 
 /// A text with placeholders.
 ///
-/// `{key}` is a placeholder, `\{` and `\}` are plain braces, and a brace that nothing closes is plain too. Values
-/// are inserted once and never read for placeholders again, so what a client sends stays data.
+/// `{key}` is a placeholder, `\{` and `\}` are plain braces, and a brace that nothing closes is
+/// plain too. Values are inserted once and never read for placeholders again, so what a client
+/// sends stays data.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Template {
     source: String,
@@ -89,8 +92,8 @@ struct Placeholder {
     /// The text with its braces, for where it is kept because its key is unknown.
     text: Vec<u8>,
     key: Key,
-    /// For a text like `{"a": "{key}`, whose first brace opens no known key: the innermost brace, with its
-    /// place in `text`.
+    /// For a text like `{"a": "{key}`, whose first brace opens no known key: the innermost brace,
+    /// with its place in `text`.
     inner: Option<(usize, Key)>,
 }
 
@@ -107,7 +110,8 @@ impl Template {
                 at += 2;
                 continue;
             }
-            // Looked for only once it is passed, so that braces which nothing closes cost no search each.
+            // Looked for only once it is passed, so that braces which nothing closes cost no search
+            // each.
             if close.is_some_and(|close| close < at) {
                 close = closing_brace(bytes, at);
             }
@@ -195,8 +199,8 @@ impl Template {
         self.expand_each(values, unknown, out, |_, _, _| ());
     }
 
-    /// As [`Template::expand`], but calls `edit(key, out, start)` after each value; it may change what stands in
-    /// `out` from `start` on, and nothing else.
+    /// As [`Template::expand`], but calls `edit(key, out, start)` after each value; it may change
+    /// what stands in `out` from `start` on, and nothing else.
     pub fn expand_each(
         &self,
         values: &dyn Values,
@@ -214,7 +218,8 @@ impl Template {
         }
     }
 
-    /// The text with its placeholders replaced: borrowed where there are none, else written into the empty `buf`.
+    /// The text with its placeholders replaced: borrowed where there are none, else written into
+    /// the empty `buf`.
     pub fn resolve<'a>(&'a self, values: &dyn Values, buf: &'a mut Vec<u8>) -> &'a [u8] {
         match self.literal() {
             Some(text) => text,

@@ -1,0 +1,180 @@
+//! Changes of an encoded path and of a query that keep the URI fit to be sent. What to change is
+//! left to the other modules.
+
+use alloc::vec::Vec;
+
+use sluice_message::Uri;
+use sluice_message::uri::decode_percent;
+
+use crate::limits::REWRITTEN_URI_BYTES_MAX;
+use crate::path::{Slashes, clean_into};
+
+/// Sets the query; an empty one goes with its question mark. Bytes that may not stand in a request
+/// target are encoded, so that no value can end the request line.
+pub(super) fn set_query(uri: &mut Uri, query: &[u8]) {
+    if query.is_empty() {
+        return uri.set_query(None);
+    }
+    let mut safe = Vec::with_capacity(query.len());
+    for &byte in query {
+        if byte <= b' ' || byte >= 0x7f || byte == b'#' {
+            push_escape(byte, &mut safe);
+        } else {
+            safe.push(byte);
+        }
+    }
+    uri.set_query(Some(&safe));
+}
+
+/// Sets the path to what `edit` makes of its encoded form. A result that is no well-formed path is
+/// taken as its meaning: decoded as far as possible and encoded anew.
+pub(super) fn change_path(uri: &mut Uri, edit: &dyn Fn(&[u8]) -> Vec<u8>) {
+    let encoded = edit(uri.path_raw());
+    // The target `*` and that of CONNECT are no paths, and stay what they are.
+    if encoded == uri.path_raw() {
+        return;
+    }
+    let mut decoded = Vec::with_capacity(encoded.len());
+    let well_formed = decode_percent(&encoded, &mut decoded);
+    if !well_formed {
+        let decoded = edit(uri.path());
+        return set_decoded(uri, &decoded);
+    }
+    if encoded.first() == Some(&b'/') && encoded.iter().all(|&byte| is_path_byte(byte)) {
+        uri.set_path_raw(&encoded);
+    } else if encoded.first() != Some(&b'/') && encoded.iter().all(|&byte| is_path_byte(byte)) {
+        let rooted = [b"/", encoded.as_slice()].concat();
+        uri.set_path_raw(&rooted);
+    } else {
+        set_decoded(uri, &decoded);
+    }
+}
+
+/// Sets the path to `decoded`, encoded as needed. A path begins with a slash (RFC 9112, section
+/// 3.2.1); one is added where it is missing.
+pub(super) fn set_decoded(uri: &mut Uri, decoded: &[u8]) {
+    let mut encoded = Vec::with_capacity(decoded.len() + 1);
+    if decoded.first() != Some(&b'/') {
+        encoded.push(b'/');
+    }
+    encode_path(decoded, &mut encoded);
+    uri.set_path_raw(&encoded);
+}
+
+/// Encodes as Go does, which leaves fewer characters plain than RFC 3986 allows: upstreams see the
+/// same target behind either server.
+pub(super) fn encode_path(decoded: &[u8], out: &mut Vec<u8>) {
+    for &byte in decoded {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
+            out.push(byte);
+        } else {
+            push_escape(byte, out);
+        }
+    }
+}
+
+pub(super) fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[
+        b'%',
+        HEX[usize::from(byte >> 4)],
+        HEX[usize::from(byte & 15)],
+    ]);
+}
+
+/// Whether `byte` may stand in an encoded path (RFC 3986, section 3.3, and brackets, which clients
+/// send).
+fn is_path_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@[]/%".contains(&byte)
+}
+
+/// Slashes are merged unless the text of the configuration has a doubled one.
+pub(super) fn slashes_of(text: &[u8]) -> Slashes {
+    match memchr::memmem::find(text, b"//") {
+        Some(_) => Slashes::Keep,
+        None => Slashes::Merge,
+    }
+}
+
+pub(super) fn cleaned(path: &[u8], slashes: Slashes) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    clean_into(path, slashes, &mut out);
+    out
+}
+
+pub(super) fn replace_text(text: &[u8], find: &[u8], replace: &[u8], limit: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let (mut at, mut count) = (0, 0);
+    while limit == 0 || count < limit {
+        let Some(found) = memchr::memmem::find(&text[at..], find) else {
+            break;
+        };
+        out.extend_from_slice(&text[at..at + found]);
+        out.extend_from_slice(replace);
+        at += found + find.len();
+        count += 1;
+        if out.len() > REWRITTEN_URI_BYTES_MAX {
+            break;
+        }
+    }
+    out.extend_from_slice(&text[at..]);
+    out
+}
+
+/// Which end of a path is stripped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Start,
+    End,
+}
+
+/// The cleaned `path` without `affix` at that end, or as it is if it has none.
+pub(super) fn strip(path: &[u8], affix: &[u8], end: End) -> Vec<u8> {
+    let path = cleaned(path, slashes_of(affix));
+    let mut path_units: Vec<&[u8]> = units(&path).collect();
+    let mut affix_units: Vec<&[u8]> = units(affix).collect();
+    if end == End::End {
+        path_units.reverse();
+        affix_units.reverse();
+    }
+    let fits = path_units.len() >= affix_units.len()
+        && affix_units
+            .iter()
+            .zip(&path_units)
+            .all(|(wanted, found)| is_same(wanted, found));
+    if !fits {
+        return path;
+    }
+    let width: usize = path_units[..affix_units.len()]
+        .iter()
+        .map(|unit| unit.len())
+        .sum();
+    match end {
+        End::Start => path[width..].into(),
+        End::End => path[..path.len() - width].into(),
+    }
+}
+
+/// The characters of an encoded text: single bytes and whole escapes.
+fn units(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    core::iter::from_fn(move || {
+        let escape = rest.first() == Some(&b'%')
+            && rest
+                .get(1..3)
+                .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let (unit, tail) = rest.split_at_checked(if escape { 3 } else { 1 })?;
+        rest = tail;
+        Some(unit)
+    })
+}
+
+/// Whether a character of a path is the one wanted: an escape only that escape, any other either
+/// form.
+fn is_same(wanted: &[u8], found: &[u8]) -> bool {
+    if wanted.len() == found.len() {
+        return wanted.eq_ignore_ascii_case(found);
+    }
+    let mut decoded = Vec::new();
+    wanted.len() == 1 && decode_percent(found, &mut decoded) && decoded.eq_ignore_ascii_case(wanted)
+}
