@@ -53,6 +53,9 @@ struct Item<'a> {
     text: &'a str,
     /// The white space in front, with the backslashes of continued lines.
     gap: &'a str,
+    /// Whether exactly one line end follows, so that a backslash in front of a comment still
+    /// continues its line behind it.
+    ends_one_line: bool,
     /// Whether an ordinary word would become a heredoc by coming to stand at the end of a line.
     needs_escape: bool,
     /// Whether the gap belongs to the default of a variable, and so is kept as well.
@@ -123,6 +126,10 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
         let inside_variable =
             range.start > end && is_in_variable(end) && is_in_variable(range.start);
         let ends_line = pieces.peek().is_none_or(|(next, _)| *next == Kind::Closing);
+        let behind = pieces
+            .peek()
+            .map_or("", |(_, next)| &text[range.end..next.start]);
+        let ends_one_line = behind.matches('\n').count() == 1;
         let needs_escape = ends_line && near_heredocs.contains(&range.start);
         end = range.end;
         let text = text[range].trim_end_matches('\r');
@@ -130,6 +137,7 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
             kind,
             text,
             gap,
+            ends_one_line,
             needs_escape,
             inside_variable,
         });
@@ -175,7 +183,7 @@ impl Printer {
             Some(Kind::Closing) if newlines > 0 => self.lines(newlines.min(NEWLINES_MAX)),
             Some(Kind::Closing) => self.lines(if self.depth == 0 { 2 } else { 1 }),
             Some(Kind::Comment) => self.lines(newlines.min(NEWLINES_BEHIND_COMMENT_MAX)),
-            Some(Kind::Word) => self.behind_word(item.gap, item.kind),
+            Some(Kind::Word) => self.behind_word(item),
         }
     }
 
@@ -183,21 +191,21 @@ impl Printer {
     fn before_opening(&mut self, item: &Item<'_>) {
         match self.before {
             None => {}
-            Some(Kind::Word) if continuations(item.gap, item.kind).0.is_empty() => {
+            Some(Kind::Word) if continuations(item).0.is_empty() => {
                 self.out.push(' ');
             }
-            Some(Kind::Word) => self.behind_word(item.gap, item.kind),
+            Some(Kind::Word) => self.behind_word(item),
             Some(Kind::Closing) if self.depth == 0 => self.lines(2),
             Some(Kind::Closing | Kind::Opening | Kind::Comment) => self.lines(1),
         }
     }
 
-    fn behind_word(&mut self, gap: &str, kind: Kind) {
-        let (continuations, rest) = continuations(gap, kind);
+    fn behind_word(&mut self, item: &Item<'_>) {
+        let (continuations, rest) = continuations(item);
         self.out.push_str(&continuations);
         match rest.matches('\n').count() {
             // Words may touch behind quotes.
-            0 if gap.is_empty() || gap.ends_with('\n') => {}
+            0 if item.gap.is_empty() || item.gap.ends_with('\n') => {}
             0 => self.out.push(' '),
             newlines => self.lines(newlines.min(NEWLINES_MAX)),
         }
@@ -211,7 +219,8 @@ impl Printer {
 
 /// The line ends behind a word that continue its line, with their backslashes, and the rest of the
 /// gap. In front of a comment the backslash alone continues the line.
-fn continuations(gap: &str, behind: Kind) -> (String, &str) {
+fn continuations<'a>(item: &Item<'a>) -> (String, &'a str) {
+    let gap = item.gap;
     let mut found = String::new();
     let mut rest = gap;
     if let Some(glued) = gap.strip_prefix('\\') {
@@ -233,7 +242,8 @@ fn continuations(gap: &str, behind: Kind) -> (String, &str) {
         found.push_str(" \\\n");
         rest = next;
     }
-    if behind == Kind::Comment && !rest.contains('\n') && rest.contains('\\') {
+    let continues = item.kind == Kind::Comment && item.ends_one_line;
+    if continues && !rest.contains('\n') && rest.contains('\\') {
         found.push_str(" \\");
     }
     (found, rest)

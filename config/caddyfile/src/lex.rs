@@ -265,7 +265,7 @@ impl Lexer<'_> {
         if let Some(finding) = malformed {
             let title = "an environment variable is not closed on its line";
             let found = Diagnostic::error("malformed-variable", title)
-                .at(finding.span, "neither a name nor a `}` follows")
+                .at(finding.span, "no `}` follows")
                 .help("write {$NAME} or {$NAME:default}");
             self.say(found);
             self.report.silence(self.text.span(start..self.at));

@@ -12,7 +12,9 @@ mod lex;
 pub mod limits;
 mod lines;
 mod loader;
+pub mod lower;
 mod parse;
+pub mod registry;
 mod substitute;
 pub mod tree;
 

@@ -69,8 +69,8 @@ struct Grouping<'a> {
 struct Open {
     brace: Token,
     level: Level,
-    /// Column at which the line of the opening brace begins.
-    indent: u32,
+    /// Where the line of the opening brace begins.
+    line_start: u32,
     /// Whether a line has begun since the opening brace.
     wrapped: bool,
 }
@@ -143,18 +143,8 @@ impl Grouping<'_> {
             self.report
                 .push(found.help("split the configuration with snippets or imports"));
         }
-        let first = self
-            .level()
-            .line()
-            .words
-            .first()
-            .map_or(brace.span, |word| word.span);
-        let indent = self
-            .report
-            .sources
-            .source(first.source)
-            .position(first.start)
-            .column;
+        let first = self.level().line().words.first();
+        let line_start = first.map_or(brace.span, |word| word.span).start;
         let level = Level {
             next_start: Start::BehindOpening,
             ..Level::default()
@@ -162,7 +152,7 @@ impl Grouping<'_> {
         self.open.push(Open {
             brace,
             level,
-            indent,
+            line_start,
             wrapped: false,
         });
     }
@@ -178,17 +168,17 @@ impl Grouping<'_> {
                 .report
                 .push(found.help("remove it, or add the `{` it belongs to"));
         };
-        let column = self
-            .report
-            .sources
-            .source(brace.span.source)
-            .position(brace.span.start)
-            .column;
-        if open.wrapped && column != open.indent && self.suspect.is_none() {
+        if open.wrapped && self.suspect.is_none() && self.is_indented_otherwise(&open, brace.span) {
             self.suspect = Some((open.brace.clone(), brace.span));
         }
         let closes_behind_words = open.level.unfinished && !open.level.lines.is_empty();
         self.put(open, Some(brace.span), closes_behind_words);
+    }
+
+    /// Whether a closing brace is indented unlike the line of its opening one.
+    fn is_indented_otherwise(&self, open: &Open, closing: Span) -> bool {
+        let source = self.report.sources.source(closing.source);
+        source.position(open.line_start).column != source.position(closing.start).column
     }
 
     /// Hands a finished block to the line that opened it.

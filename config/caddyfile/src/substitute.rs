@@ -38,7 +38,7 @@ pub(crate) struct Finding {
 pub(crate) enum FindingKind {
     /// The variable is not set and has no default, so it stands for nothing.
     Unset(String),
-    /// `{$` without a `}` on its line, or without a name. It stays as it is.
+    /// `{$` without a `}` on its line. It stays as it is.
     Malformed,
     /// The value is left out because the text would become too large.
     TooLarge,
@@ -78,7 +78,7 @@ pub(crate) fn substitute(source: SourceId, text: &str, loader: &dyn Loader) -> S
 
 /// Where a variable stands in a text.
 pub(crate) struct Variable {
-    /// From `{$` to `}`, or only `{$` if no `}` follows on its line, or no name.
+    /// From `{$` to `}`, or only `{$` if no `}` follows on its line.
     pub whole: Range<usize>,
     /// The name, and the default if there is one.
     pub inner: Option<Range<usize>>,
@@ -91,7 +91,6 @@ pub(crate) fn variables(text: &str) -> impl Iterator<Item = Variable> {
         let open = done + text[done..].find("{$")?;
         let line = text[open..].split('\n').next().unwrap_or("");
         let inner = line.find('}').map(|close| open + 2..open + close);
-        let inner = inner.filter(|inner| !inner.is_empty());
         done = inner.as_ref().map_or(open + 2, |inner| inner.end + 1);
         Some(Variable {
             whole: open..done,
@@ -119,6 +118,10 @@ impl Substituted {
     }
 
     fn put(&mut self, from: Range<usize>, inner: &str, loader: &dyn Loader) {
+        if inner.is_empty() {
+            // Without a name and a default `{$}` is text.
+            return self.text.push_str("{$}");
+        }
         let (name, default) = match inner.split_once(':') {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
@@ -209,10 +212,7 @@ mod tests {
             .map(|finding| finding.kind)
             .collect();
         let unset = FindingKind::Unset("B".into());
-        assert_eq!(
-            kinds,
-            [unset, FindingKind::Malformed, FindingKind::Malformed]
-        );
+        assert_eq!(kinds, [unset, FindingKind::Malformed]);
     }
 
     #[test]
