@@ -3,10 +3,9 @@
 //! Changes white space and the place of braces, never a word: what a formatted file means is what
 //! it meant before. Reading files and writing them back is left to the command line.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use sluice_diag::Report;
+use sluice_diag::{Diagnostic, Report, shown};
 
 use crate::lex::{Lexed, Lexeme, lex};
 use crate::limits::FILE_BYTES_MAX;
@@ -26,8 +25,12 @@ pub fn format(name: &str, text: &str) -> Result<String, Box<Report>> {
     let mut report = Report::new();
     let source = report.sources.add(name, text);
     if text.len() > FILE_BYTES_MAX {
-        let title = format!("`{name}` is larger than {} MiB", FILE_BYTES_MAX >> 20);
-        report.push(sluice_diag::Diagnostic::error("file-too-large", title));
+        let title = format!(
+            "`{}` is larger than {} MiB",
+            shown(name),
+            FILE_BYTES_MAX >> 20
+        );
+        report.push(Diagnostic::error("file-too-large", title));
         return Err(Box::new(report));
     }
     let written = Substituted::unchanged(source, text);
@@ -70,79 +73,105 @@ enum Kind {
     Closing,
 }
 
-/// Words, braces and comments in the order of the text.
+/// A piece by its bytes, before the gaps between pieces are looked at.
+struct Piece {
+    kind: Kind,
+    range: Range<usize>,
+    /// Whether it would be a heredoc at the end of a line.
+    resembles_heredoc: bool,
+}
+
+/// Where the text has variables.
+struct Variables(Vec<Range<usize>>);
+
+impl Variables {
+    /// Whether the byte lies inside a variable, behind its opening brace.
+    fn contain(&self, at: usize) -> bool {
+        let begun = self.0.partition_point(|variable| variable.start < at);
+        begun > 0 && at < self.0[begun - 1].end
+    }
+}
+
+/// The words, braces and comments of a text in order.
 fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
-    let variables: Vec<Range<usize>> = variables(text).map(|found| found.whole).collect();
-    let is_in_variable = |at: usize| {
-        let begun = variables.partition_point(|variable| variable.start < at);
-        begun > 0 && at < variables[begun - 1].end
-    };
-    let mut pieces: Vec<(Kind, Range<usize>)> = Vec::new();
-    let mut near_heredocs = HashSet::new();
-    for (Lexeme { token, .. }, brace) in lexed.lexemes.iter().zip(braces(&lexed.lexemes)) {
+    let variables = Variables(variables(text).map(|found| found.whole).collect());
+    let mut pieces = pieces(&lexed.lexemes, text, &variables);
+    pieces.extend(lexed.comments.into_iter().map(|range| Piece {
+        kind: Kind::Comment,
+        range,
+        resembles_heredoc: false,
+    }));
+    pieces.sort_by_key(|piece| piece.range.start);
+    let mut end = 0;
+    let mut items = Vec::with_capacity(pieces.len());
+    let mut pieces = pieces.into_iter().peekable();
+    while let Some(Piece {
+        kind,
+        range,
+        resembles_heredoc,
+    }) = pieces.next()
+    {
+        let next = pieces.peek();
+        let ends_line = next.is_none_or(|next| next.kind == Kind::Closing);
+        let behind = next.map_or("", |next| &text[range.end..next.range.start]);
+        let gap = &text[end..range.start];
+        items.push(Item {
+            kind,
+            text: text[range.clone()].trim_end_matches('\r'),
+            gap,
+            ends_one_line: behind.matches('\n').count() == 1,
+            needs_escape: ends_line && resembles_heredoc,
+            inside_variable: !gap.is_empty()
+                && variables.contain(end)
+                && variables.contain(range.start),
+        });
+        end = range.end;
+    }
+    items
+}
+
+/// The words and braces of a text, those that touch taken apart.
+fn pieces(lexemes: &[Lexeme], text: &str, variables: &Variables) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(lexemes.len());
+    for (Lexeme { token, .. }, brace) in lexemes.iter().zip(braces(lexemes)) {
         let (start, end) = (token.span.start as usize, token.span.end as usize);
-        if token.quote == Quote::None && text[start..].starts_with("<<") {
-            near_heredocs.insert(start);
-        }
+        let written = &text[start..end];
+        let resembles_heredoc = token.quote == Quote::None && written.starts_with("<<");
+        let mut push = |kind, range| {
+            pieces.push(Piece {
+                kind,
+                range,
+                resembles_heredoc,
+            })
+        };
         // Braces in the default of a variable stay where they are, and so do those in words
         // that hold line endings of other systems.
-        let is_kept = token.text != text[start..end];
+        let is_kept = token.text != written;
         match brace {
-            Brace::Opening if !is_kept && !is_in_variable(start) => {
-                pieces.push((Kind::Opening, start..end));
+            Brace::Opening if !is_kept && !variables.contain(start) => {
+                push(Kind::Opening, start..end);
             }
-            Brace::Closing if !is_kept && !is_in_variable(start) => {
-                pieces.push((Kind::Closing, start..end));
+            Brace::Closing if !is_kept && !variables.contain(start) => {
+                push(Kind::Closing, start..end);
             }
-            Brace::GluedOpening if !is_kept && !is_in_variable(end - 1) => {
-                pieces.push((Kind::Word, start..end - 1));
-                pieces.push((Kind::Opening, end - 1..end));
+            Brace::GluedOpening if !is_kept && !variables.contain(end - 1) => {
+                push(Kind::Word, start..end - 1);
+                push(Kind::Opening, end - 1..end);
             }
             Brace::GluedClosing
-                if !is_in_variable(start) && text[start..end].trim_matches('}').is_empty() =>
+                if !variables.contain(start) && written.trim_matches('}').is_empty() =>
             {
-                pieces.extend((start..end).map(|at| (Kind::Closing, at..at + 1)));
+                (start..end).for_each(|at| push(Kind::Closing, at..at + 1));
             }
             Brace::None
             | Brace::Empty
             | Brace::Opening
             | Brace::Closing
             | Brace::GluedOpening
-            | Brace::GluedClosing => pieces.push((Kind::Word, start..end)),
+            | Brace::GluedClosing => push(Kind::Word, start..end),
         }
     }
-    pieces.extend(
-        lexed
-            .comments
-            .into_iter()
-            .map(|range| (Kind::Comment, range)),
-    );
-    pieces.sort_by_key(|(_, range)| range.start);
-    let mut end = 0;
-    let mut items: Vec<Item<'_>> = Vec::with_capacity(pieces.len());
-    let mut pieces = pieces.into_iter().peekable();
-    while let Some((kind, range)) = pieces.next() {
-        let gap = &text[end..range.start];
-        let inside_variable =
-            range.start > end && is_in_variable(end) && is_in_variable(range.start);
-        let ends_line = pieces.peek().is_none_or(|(next, _)| *next == Kind::Closing);
-        let behind = pieces
-            .peek()
-            .map_or("", |(_, next)| &text[range.end..next.start]);
-        let ends_one_line = behind.matches('\n').count() == 1;
-        let needs_escape = ends_line && near_heredocs.contains(&range.start);
-        end = range.end;
-        let text = text[range].trim_end_matches('\r');
-        items.push(Item {
-            kind,
-            text,
-            gap,
-            ends_one_line,
-            needs_escape,
-            inside_variable,
-        });
-    }
-    items
+    pieces
 }
 
 struct Printer {

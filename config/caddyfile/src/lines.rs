@@ -268,7 +268,7 @@ impl Grouping<'_> {
         let mut found = last
             .brace
             .error("unclosed-brace", title, "no `}` follows for it");
-        for open in self.open.iter().rev().skip(1) {
+        for open in self.open.iter().rev().skip(1).take(3) {
             found = found.also(open.brace.span, "nor for this one");
         }
         let source = self.report.sources.source(last.brace.span.source);

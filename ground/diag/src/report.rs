@@ -28,16 +28,17 @@ impl Report {
     }
 
     /// Adds a diagnostic, unless it repeats one (same slug, same place: a snippet imported twice)
-    /// or lies in a silenced span.
+    /// or lies in a silenced span. Past a thousand they are only counted.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if self.repeats(&diagnostic) {
+        let is_kept = self.diagnostics.len() < DIAGNOSTICS_KEPT_MAX;
+        if is_kept && self.repeats(&diagnostic) {
             return;
         }
         match diagnostic.severity {
             Severity::Error => self.error_count += 1,
             Severity::Warning => self.warning_count += 1,
         }
-        if self.diagnostics.len() < DIAGNOSTICS_KEPT_MAX {
+        if is_kept {
             let place = diagnostic
                 .primary
                 .as_ref()
@@ -50,7 +51,10 @@ impl Report {
     /// Silences what is said about `span` from now on, because a mistake already reported there
     /// makes the rest of it meaningless.
     pub fn silence(&mut self, span: Span) {
-        self.silenced.push(span);
+        // When nothing more is kept, nothing has to be silenced.
+        if self.diagnostics.len() < DIAGNOSTICS_KEPT_MAX {
+            self.silenced.push(span);
+        }
     }
 
     /// Whether the configuration is refused.
