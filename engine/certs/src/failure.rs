@@ -1,0 +1,300 @@
+//! What can go wrong with certificates, as facts with the file concerned. Turning them into diagnostics or log
+//! lines is left to the floors above.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::subject::Subject;
+
+/// Why something could not be done.
+#[derive(Debug)]
+pub enum CertsError {
+    /// An operation on a file failed.
+    Io {
+        /// What was tried, such as `read`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is larger than any certificate.
+    TooLarge(PathBuf),
+    /// The file holds no certificate.
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Whether it holds a private key instead.
+        has_key: bool,
+    },
+    /// The file holds no private key.
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// Whether it holds a certificate instead.
+        has_certificate: bool,
+    },
+    /// The private key is protected by a password.
+    EncryptedKey(PathBuf),
+    /// The file does not hold what its labels say.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// The key is of a kind that cannot be used.
+    UnusableKey {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+    /// The key belongs to another certificate.
+    KeyMismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// The file is that of an authority, but its certificate may not sign others.
+    NotAnAuthority(PathBuf),
+    /// Another process holds the storage for too long.
+    Locked(PathBuf),
+    /// Making or signing a certificate failed.
+    Signing(String),
+    /// The name can not stand in a certificate.
+    Subject(String),
+    /// A renewal is asked of an issuer that is not known.
+    UnknownIssuer(String),
+    /// This system's certificate store is of no kind that is known.
+    NoSystemStore,
+    /// A command of the system failed.
+    Command {
+        /// The command.
+        command: String,
+        /// What it said.
+        what: String,
+    },
+}
+
+impl CertsError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        CertsError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Whether it came from missing rights, so that trying as another user may help.
+    pub fn is_permission_denied(&self) -> bool {
+        matches!(self, CertsError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+impl fmt::Display for CertsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CertsError::Io {
+                action,
+                path,
+                source,
+            } => {
+                write!(f, "cannot {action} `{}`: {source}", path.display())
+            }
+            CertsError::TooLarge(path) => {
+                write!(
+                    f,
+                    "`{}` is too large for a certificate or key",
+                    path.display()
+                )
+            }
+            CertsError::NoCertificate {
+                path,
+                has_key: false,
+            } => {
+                write!(f, "no certificate in `{}`", path.display())
+            }
+            CertsError::NoCertificate {
+                path,
+                has_key: true,
+            } => {
+                write!(
+                    f,
+                    "no certificate in `{}`, which holds a private key",
+                    path.display()
+                )
+            }
+            CertsError::NoKey {
+                path,
+                has_certificate: false,
+            } => {
+                write!(f, "no private key in `{}`", path.display())
+            }
+            CertsError::NoKey {
+                path,
+                has_certificate: true,
+            } => {
+                write!(
+                    f,
+                    "no private key in `{}`, which holds a certificate",
+                    path.display()
+                )
+            }
+            CertsError::EncryptedKey(path) => {
+                write!(
+                    f,
+                    "the private key in `{}` is protected by a password",
+                    path.display()
+                )
+            }
+            CertsError::Damaged { path, what } => {
+                write!(f, "`{}` is damaged: {what}", path.display())
+            }
+            CertsError::UnusableKey { path, what } => {
+                write!(
+                    f,
+                    "the private key in `{}` cannot be used: {what}",
+                    path.display()
+                )
+            }
+            CertsError::KeyMismatch { certificate, key } => {
+                let (certificate, key) = (certificate.display(), key.display());
+                write!(
+                    f,
+                    "the private key in `{key}` does not belong to the certificate in `{certificate}`"
+                )
+            }
+            CertsError::NotAnAuthority(path) => {
+                write!(
+                    f,
+                    "the certificate in `{}` may not sign others",
+                    path.display()
+                )
+            }
+            CertsError::Locked(path) => {
+                write!(f, "another process holds `{}` for too long", path.display())
+            }
+            CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
+            CertsError::Subject(name) => write!(f, "no certificate can be made for `{name}`"),
+            CertsError::UnknownIssuer(id) => write!(f, "there is no issuer `{id}`"),
+            CertsError::NoSystemStore => {
+                f.write_str("no certificate store of a kind that is known was found on this system")
+            }
+            CertsError::Command { command, what } => write!(f, "`{command}` failed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for CertsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CertsError::Io { source, .. } => Some(source),
+            CertsError::TooLarge(_)
+            | CertsError::NoCertificate { .. }
+            | CertsError::NoKey { .. }
+            | CertsError::EncryptedKey(_)
+            | CertsError::Damaged { .. }
+            | CertsError::UnusableKey { .. }
+            | CertsError::KeyMismatch { .. }
+            | CertsError::NotAnAuthority(_)
+            | CertsError::Locked(_)
+            | CertsError::Signing(_)
+            | CertsError::Subject(_)
+            | CertsError::UnknownIssuer(_)
+            | CertsError::NoSystemStore
+            | CertsError::Command { .. } => None,
+        }
+    }
+}
+
+/// Something to tell that stops nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The certificate has expired and is served nevertheless.
+    Expired {
+        /// Where it is from.
+        origin: String,
+        /// When.
+        at: SystemTime,
+    },
+    /// The certificate is not valid yet and is served nevertheless.
+    NotYetValid {
+        /// Where it is from.
+        origin: String,
+        /// From when on it is.
+        from: SystemTime,
+    },
+    /// The certificate names no host, so it is only served where it is the first.
+    NoNames {
+        /// Where it is from.
+        origin: String,
+    },
+    /// A stored certificate could not be used and a new one was made.
+    Replaced {
+        /// For whom.
+        subject: Subject,
+        /// What was wrong with the stored one.
+        why: String,
+    },
+    /// A new certificate is served but could not be stored, so the next start makes another.
+    NotStored {
+        /// For whom.
+        subject: Subject,
+        /// What went wrong.
+        why: String,
+    },
+    /// A certificate was made.
+    Issued {
+        /// For whom.
+        subject: Subject,
+        /// By which issuer.
+        issuer: String,
+    },
+    /// A root was made; clients have to be told to trust it.
+    RootMade {
+        /// The id of the authority.
+        authority: String,
+        /// Its file.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Expired { origin, .. } => {
+                write!(f, "the certificate in `{origin}` has expired")
+            }
+            Notice::NotYetValid { origin, .. } => {
+                write!(f, "the certificate in `{origin}` is not valid yet")
+            }
+            Notice::NoNames { origin } => write!(f, "the certificate in `{origin}` names no host"),
+            Notice::Replaced { subject, why } => {
+                write!(
+                    f,
+                    "the stored certificate for `{subject}` was replaced: {why}"
+                )
+            }
+            Notice::NotStored { subject, why } => {
+                write!(
+                    f,
+                    "the new certificate for `{subject}` could not be stored: {why}"
+                )
+            }
+            Notice::Issued { subject, issuer } => {
+                write!(f, "issuer `{issuer}` made a certificate for `{subject}`")
+            }
+            Notice::RootMade { authority, path } => {
+                write!(
+                    f,
+                    "authority `{authority}` made a new root, `{}`",
+                    path.display()
+                )
+            }
+        }
+    }
+}

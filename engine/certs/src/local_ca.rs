@@ -1,0 +1,466 @@
+//! A certificate authority of our own, for names that no public one vouches for: a root that people are asked to
+//! trust, an intermediate that it signs, and short-lived leaf certificates. Putting the root into trust stores is
+//! left to `trust`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use pki_types::CertificateDer;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::failure::{CertsError, Notice};
+use crate::issuer::{Issued, Issuer};
+use crate::limits::{BACKDATE, INTERMEDIATE_LIFETIME, LEAF_LIFETIME, RENEWAL_SHARE, ROOT_LIFETIME};
+use crate::pair::{Facts, Origin, Pair};
+use crate::renewal::{Lifetime, seed_of};
+use crate::storage::{Storage, StoredPair, read_file};
+use crate::subject::Subject;
+
+/// What a local CA is made of.
+#[derive(Clone, Debug)]
+pub struct LocalCaOptions {
+    /// The folder of its files, and its name in configurations.
+    pub id: String,
+    /// The name people see.
+    pub name: String,
+    /// The common name of the root; `{pki.ca.name}` and `{time.now.year}` are filled in.
+    pub root_common_name: String,
+    /// The common name of intermediates, likewise.
+    pub intermediate_common_name: String,
+    /// How long an intermediate lives.
+    pub intermediate_lifetime: Duration,
+    /// How long a leaf lives, never longer than who signed it.
+    pub leaf_lifetime: Duration,
+    /// The share of a lifetime that is left when a renewal starts.
+    pub renewal_share: f64,
+    /// Signs leafs with the root instead of an intermediate.
+    pub sign_with_root: bool,
+    /// A root to use instead of one made here.
+    pub root: Option<CaFiles>,
+    /// An intermediate to use instead of one made here.
+    pub intermediate: Option<CaFiles>,
+}
+
+/// The files of an authority that somebody else made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+impl Default for LocalCaOptions {
+    fn default() -> Self {
+        LocalCaOptions {
+            id: "local".to_owned(),
+            name: "Sluice Local Authority".to_owned(),
+            root_common_name: "{pki.ca.name} - {time.now.year} ECC Root".to_owned(),
+            intermediate_common_name: "{pki.ca.name} - ECC Intermediate".to_owned(),
+            intermediate_lifetime: INTERMEDIATE_LIFETIME,
+            leaf_lifetime: LEAF_LIFETIME,
+            renewal_share: RENEWAL_SHARE,
+            sign_with_root: false,
+            root: None,
+            intermediate: None,
+        }
+    }
+}
+
+/// A certificate authority of our own.
+pub struct LocalCa {
+    options: LocalCaOptions,
+    storage: Storage,
+    root: Signer,
+    root_made: Option<Notice>,
+    /// Replaced as a whole on renewal; `None` where the root signs leafs itself.
+    intermediate: RwLock<Option<Arc<Signer>>>,
+}
+
+/// A certificate that may sign others, with its key.
+struct Signer {
+    pem: String,
+    cert: CertificateDer<'static>,
+    issuer: rcgen::Issuer<'static, KeyPair>,
+    lifetime: Lifetime,
+}
+
+impl LocalCa {
+    /// Loads the authority from storage, and makes what is not there yet. What is there and damaged is an error:
+    /// a new root would silently be trusted by nobody.
+    pub fn open(
+        storage: Storage,
+        options: LocalCaOptions,
+        now: SystemTime,
+    ) -> Result<LocalCa, CertsError> {
+        let (root, made) = open_root(&storage, &options, now)?;
+        let root_made = made.then(|| Notice::RootMade {
+            authority: options.id.clone(),
+            path: storage.path(&format!("{}.crt", root_name(&options))),
+        });
+        let ca = LocalCa {
+            options,
+            storage,
+            root,
+            root_made,
+            intermediate: RwLock::new(None),
+        };
+        let intermediate = match ca.load_intermediate(now)? {
+            None if !ca.options.sign_with_root => Some(ca.make_intermediate(now)?),
+            loaded => loaded,
+        };
+        ca.use_intermediate(intermediate);
+        Ok(ca)
+    }
+
+    /// The root as PEM, for trust stores.
+    pub fn root_pem(&self) -> &str {
+        &self.root.pem
+    }
+
+    /// The root as DER.
+    pub fn root_der(&self) -> &[u8] {
+        &self.root.cert
+    }
+
+    /// The intermediate in use as PEM; `None` where the root signs leafs itself.
+    pub fn intermediate_pem(&self) -> Option<String> {
+        self.signing().map(|signer| signer.pem.clone())
+    }
+
+    /// When the root ends.
+    pub fn root_lifetime(&self) -> Lifetime {
+        self.root.lifetime
+    }
+
+    /// That opening it made a new root, if it did.
+    pub fn root_made(&self) -> Option<&Notice> {
+        self.root_made.as_ref()
+    }
+
+    fn signing(&self) -> Option<Arc<Signer>> {
+        self.intermediate
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn use_intermediate(&self, signer: Option<Signer>) {
+        let mut intermediate = self
+            .intermediate
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *intermediate = signer.map(Arc::new);
+    }
+
+    /// The intermediate to use, if there is one that need not be renewed yet.
+    fn load_intermediate(&self, now: SystemTime) -> Result<Option<Signer>, CertsError> {
+        if self.options.sign_with_root {
+            return Ok(None);
+        }
+        if let Some(files) = &self.options.intermediate {
+            return Signer::from_files(files).map(Some);
+        }
+        let name = intermediate_name(&self.options);
+        if let Some(stored) = self.storage.read_pair(&name, is_whole)? {
+            let path = self.storage.path(&name).with_extension("crt");
+            let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+            // One of another root is of no use to whoever trusts ours.
+            if is_signed_by(&found.cert, &self.root.cert) && now < self.renewal_of(&found) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn make_intermediate(&self, now: SystemTime) -> Result<Signer, CertsError> {
+        let name = fill_in(&self.options.intermediate_common_name, &self.options, now);
+        let lifetime = lifetime(now, self.options.intermediate_lifetime, Some(&self.root));
+        let (signer, pair) = Signer::make(&name, 0, lifetime, Some(&self.root))?;
+        self.storage
+            .write_pair(&intermediate_name(&self.options), &pair)?;
+        Ok(signer)
+    }
+
+    fn renewal_of(&self, intermediate: &Signer) -> SystemTime {
+        intermediate
+            .lifetime
+            .renewal_at(self.options.renewal_share, seed_of(&self.options.id))
+    }
+}
+
+impl Issuer for LocalCa {
+    fn id(&self) -> &str {
+        &self.options.id
+    }
+
+    fn issue(&self, subject: &Subject, now: SystemTime) -> Result<Issued, CertsError> {
+        let intermediate = self.signing();
+        let signer = intermediate.as_deref().unwrap_or(&self.root);
+        let lifetime = lifetime(now, self.options.leaf_lifetime, Some(signer));
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(signing)?;
+        let mut params = dated(lifetime);
+        params.distinguished_name = DistinguishedName::new();
+        params.subject_alt_names = vec![match (subject.ip(), subject.name()) {
+            (Some(ip), _) => SanType::IpAddress(ip),
+            (None, name) => SanType::DnsName(name.unwrap_or_default().try_into().map_err(signing)?),
+        }];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        params.use_authority_key_identifier_extension = true;
+        let leaf = params.signed_by(&key, &signer.issuer).map_err(signing)?;
+        let mut chain = leaf.pem();
+        if let Some(intermediate) = &intermediate {
+            chain.push_str(&intermediate.pem);
+        }
+        let pair = StoredPair {
+            certificate: chain.into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+        };
+        Ok(Issued { pair, lifetime })
+    }
+
+    fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        match &self.options.intermediate {
+            // Its root may be anywhere, but it is always the same.
+            Some(_) => self
+                .signing()
+                .is_some_and(|signer| chain.contains(&signer.cert)),
+            None => chain
+                .last()
+                .is_some_and(|last| is_signed_by(last, &self.root.cert)),
+        }
+    }
+
+    fn renewal_share(&self) -> f64 {
+        self.options.renewal_share
+    }
+
+    fn upkeep_at(&self) -> Option<SystemTime> {
+        if self.options.intermediate.is_some() {
+            return None;
+        }
+        self.signing().map(|signer| self.renewal_of(&signer))
+    }
+
+    fn keep_up(&self, now: SystemTime) -> Result<(), CertsError> {
+        if self.upkeep_at().is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        let renewed = match self.load_intermediate(now) {
+            // Another process with the same storage has renewed it already.
+            Ok(Some(renewed)) => renewed,
+            // What is damaged is replaced: nobody was told to trust it, as with a root.
+            Ok(None) | Err(_) => self.make_intermediate(now)?,
+        };
+        self.use_intermediate(Some(renewed));
+        Ok(())
+    }
+}
+
+fn open_root(
+    storage: &Storage,
+    options: &LocalCaOptions,
+    now: SystemTime,
+) -> Result<(Signer, bool), CertsError> {
+    if let Some(files) = &options.root {
+        return Ok((Signer::from_files(files)?, false));
+    }
+    let name = root_name(options);
+    let load = || -> Result<Option<Signer>, CertsError> {
+        let Some(stored) = storage.read_pair(&name, is_whole)? else {
+            return Ok(None);
+        };
+        let path = storage.path(&name).with_extension("crt");
+        let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+        // A root that has ended is trusted by nobody any more, so a new one takes nothing away.
+        Ok(Some(root).filter(|root| !root.lifetime.has_ended(now)))
+    };
+    if let Some(root) = load()? {
+        return Ok((root, false));
+    }
+    // Two processes that start together must not make two roots.
+    let lock = storage.lock()?;
+    if let Some(root) = load()? {
+        return Ok((root, false));
+    }
+    let common_name = fill_in(&options.root_common_name, options, now);
+    let (root, pair) = Signer::make(&common_name, 1, lifetime(now, ROOT_LIFETIME, None), None)?;
+    storage.write_pair_locked(&lock, &name, &pair)?;
+    Ok((root, true))
+}
+
+impl Signer {
+    fn from_files(files: &CaFiles) -> Result<Signer, CertsError> {
+        let read = |path: &PathBuf| {
+            read_file(path)?
+                .ok_or_else(|| CertsError::io("read", path, std::io::ErrorKind::NotFound.into()))
+        };
+        let stored = StoredPair {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        };
+        Signer::from_pair(&stored, files)
+    }
+
+    fn from_pair(stored: &StoredPair, files: &CaFiles) -> Result<Signer, CertsError> {
+        let origin = Origin {
+            certificate: &files.certificate,
+            key: &files.key,
+        };
+        // Checks both texts and that they belong together.
+        let pair = Pair::from_pem(stored, origin)?;
+        let cert = pair.certified.cert[0].clone();
+        if !Facts::of(&cert, &files.certificate)?.is_authority {
+            return Err(CertsError::NotAnAuthority(files.certificate.clone()));
+        }
+        let unusable = |what: String| CertsError::UnusableKey {
+            path: files.key.clone(),
+            what,
+        };
+        let key_text = std::str::from_utf8(&stored.key).map_err(|e| unusable(e.to_string()))?;
+        let key = KeyPair::from_pem(key_text).map_err(|e| unusable(e.to_string()))?;
+        let issuer = rcgen::Issuer::from_ca_cert_der(&cert, key).map_err(signing)?;
+        let pem = String::from_utf8_lossy(&stored.certificate).into_owned();
+        Ok(Signer {
+            pem,
+            cert,
+            issuer,
+            lifetime: pair.lifetime,
+        })
+    }
+
+    fn make(
+        common_name: &str,
+        authorities_below: u8,
+        lifetime: Lifetime,
+        by: Option<&Signer>,
+    ) -> Result<(Signer, StoredPair), CertsError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(signing)?;
+        let mut params = dated(lifetime);
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(authorities_below));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let cert = match by {
+            Some(by) => {
+                params.use_authority_key_identifier_extension = true;
+                params.signed_by(&key, &by.issuer)
+            }
+            None => params.self_signed(&key),
+        };
+        let cert = cert.map_err(signing)?;
+        let pem = cert.pem();
+        let pair = StoredPair {
+            certificate: pem.clone().into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+        };
+        let issuer = rcgen::Issuer::new(params, key);
+        Ok((
+            Signer {
+                pem,
+                cert: cert.der().clone(),
+                issuer,
+                lifetime,
+            },
+            pair,
+        ))
+    }
+}
+
+impl CaFiles {
+    fn beside(certificate: &std::path::Path) -> CaFiles {
+        CaFiles {
+            certificate: certificate.to_owned(),
+            key: certificate.with_extension("key"),
+        }
+    }
+}
+
+fn root_name(options: &LocalCaOptions) -> String {
+    format!("pki/authorities/{}/root", options.id)
+}
+
+fn intermediate_name(options: &LocalCaOptions) -> String {
+    format!("pki/authorities/{}/intermediate", options.id)
+}
+
+fn fill_in(text: &str, options: &LocalCaOptions, now: SystemTime) -> String {
+    let year = time::OffsetDateTime::from(now).year();
+    text.replace("{pki.ca.name}", &options.name)
+        .replace("{time.now.year}", &year.to_string())
+}
+
+/// From a little before `now` for `length`, but no longer than `signer` lives.
+fn lifetime(now: SystemTime, length: Duration, signer: Option<&Signer>) -> Lifetime {
+    let until = signer.map_or(now + length, |signer| {
+        (now + length).min(signer.lifetime.until)
+    });
+    Lifetime {
+        from: now - BACKDATE,
+        until,
+    }
+}
+
+fn dated(lifetime: Lifetime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.not_before = lifetime.from.into();
+    params.not_after = lifetime.until.into();
+    params
+}
+
+/// Whether certificate and key belong together, as far as can be told.
+fn is_whole(stored: &StoredPair) -> bool {
+    let nowhere = PathBuf::new();
+    Pair::from_pem(
+        stored,
+        Origin {
+            certificate: &nowhere,
+            key: &nowhere,
+        },
+    )
+    .is_ok()
+}
+
+/// Whether `cert` says that `by` signed it. The signature is not computed: both are from our own storage, and
+/// clients verify it anyway.
+fn is_signed_by(cert: &CertificateDer<'_>, by: &CertificateDer<'_>) -> bool {
+    let (Ok((_, cert)), Ok((_, by))) = (
+        X509Certificate::from_der(cert),
+        X509Certificate::from_der(by),
+    ) else {
+        return false;
+    };
+    let wanted =
+        cert.extensions()
+            .iter()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    id.key_identifier.as_ref().map(|id| id.0)
+                }
+                _ => None,
+            });
+    let own = by
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
+    cert.issuer().as_raw() == by.subject().as_raw() && (own.is_none() || wanted == own)
+}
+
+fn signing(error: rcgen::Error) -> CertsError {
+    CertsError::Signing(error.to_string())
+}

@@ -1,0 +1,224 @@
+//! A certificate chain with its key, checked and ready to be shown. Choosing among several is left to `store`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pki_types::pem::PemObject;
+use pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::sign::CertifiedKey;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::failure::{CertsError, Notice};
+use crate::limits::CHAIN_CERTIFICATES_MAX;
+use crate::renewal::Lifetime;
+use crate::storage::{StoredPair, read_file};
+use crate::subject::Subject;
+
+/// A certificate chain with its key.
+#[derive(Debug)]
+pub struct Pair {
+    /// What rustls shows.
+    pub certified: Arc<CertifiedKey>,
+    /// The names and addresses it is for.
+    pub subjects: Vec<Subject>,
+    /// From when to when it is valid.
+    pub lifetime: Lifetime,
+    /// Where it is from, for messages.
+    pub origin: String,
+}
+
+/// Where the two texts of a pair are from; the same path twice if one file holds both.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The chain.
+    pub certificate: &'a Path,
+    /// The key.
+    pub key: &'a Path,
+}
+
+impl Pair {
+    /// Reads and checks a pair of files.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Pair, CertsError> {
+        let read = |path: &Path| match read_file(path) {
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(CertsError::io(
+                "read",
+                path,
+                std::io::ErrorKind::NotFound.into(),
+            )),
+            Err(error) => Err(error),
+        };
+        let stored = StoredPair {
+            certificate: read(certificate)?,
+            key: read(key)?,
+        };
+        Self::from_pem(&stored, Origin { certificate, key })
+    }
+
+    /// Checks a pair of PEM texts.
+    pub fn from_pem(stored: &StoredPair, origin: Origin<'_>) -> Result<Pair, CertsError> {
+        let chain = chain_from_pem(&stored.certificate, origin.certificate)?;
+        let key = key_from_pem(&stored.key, origin.key)?;
+        let unusable = |error: rustls::Error| CertsError::UnusableKey {
+            path: origin.key.to_owned(),
+            what: error.to_string(),
+        };
+        let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(unusable)?);
+        let facts = Facts::of(&certified.cert[0], origin.certificate)?;
+        match certified.keys_match() {
+            // Which kinds of keys cannot be compared is rustls's affair; all that it loads can.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => {
+                return Err(CertsError::KeyMismatch {
+                    certificate: origin.certificate.to_owned(),
+                    key: origin.key.to_owned(),
+                });
+            }
+        }
+        Ok(Pair {
+            certified: Arc::new(certified),
+            subjects: facts.subjects,
+            lifetime: facts.lifetime,
+            origin: origin.certificate.display().to_string(),
+        })
+    }
+
+    /// What is odd about it at `now`, though it can be served.
+    pub fn notices(&self, now: SystemTime) -> Vec<Notice> {
+        let origin = || self.origin.clone();
+        let mut notices = Vec::new();
+        if self.lifetime.has_ended(now) {
+            notices.push(Notice::Expired {
+                origin: origin(),
+                at: self.lifetime.until,
+            });
+        }
+        if self.lifetime.is_ahead(now) {
+            notices.push(Notice::NotYetValid {
+                origin: origin(),
+                from: self.lifetime.from,
+            });
+        }
+        if self.subjects.is_empty() {
+            notices.push(Notice::NoNames { origin: origin() });
+        }
+        notices
+    }
+}
+
+/// What a certificate says of itself.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) subjects: Vec<Subject>,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) is_authority: bool,
+}
+
+impl Facts {
+    pub(crate) fn of(cert: &CertificateDer<'_>, path: &Path) -> Result<Facts, CertsError> {
+        let damaged = |what: String| CertsError::Damaged {
+            path: path.to_owned(),
+            what,
+        };
+        let (_, parsed) =
+            X509Certificate::from_der(cert).map_err(|error| damaged(error.to_string()))?;
+        let moment = |seconds: i64| {
+            // Before 1970 is as good as 1970.
+            SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0))
+        };
+        let validity = parsed.validity();
+        let lifetime = Lifetime {
+            from: moment(validity.not_before.timestamp()),
+            until: moment(validity.not_after.timestamp()),
+        };
+        Ok(Facts {
+            subjects: subjects_of(&parsed),
+            lifetime,
+            is_authority: parsed.is_ca(),
+        })
+    }
+}
+
+/// The alternative names; the common name only where there are none. A name that is no name is left out: it could
+/// not be asked for.
+fn subjects_of(parsed: &X509Certificate<'_>) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    for extension in parsed.extensions() {
+        let ParsedExtension::SubjectAlternativeName(names) = extension.parsed_extension() else {
+            continue;
+        };
+        subjects.extend(names.general_names.iter().filter_map(|name| match name {
+            GeneralName::DNSName(name) => Subject::parse(name).ok(),
+            GeneralName::IPAddress(bytes) => Subject::parse(&ip_of(bytes)?.to_string()).ok(),
+            _ => None,
+        }));
+    }
+    if subjects.is_empty() {
+        let common = parsed.subject().iter_common_name().next();
+        subjects.extend(common.and_then(|name| Subject::parse(name.as_str().ok()?).ok()));
+    }
+    subjects
+}
+
+fn ip_of(bytes: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(bytes)
+        .map(IpAddr::from)
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
+}
+
+/// The certificates in `text`, at least one.
+pub(crate) fn chain_from_pem(
+    text: &[u8],
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CertsError> {
+    let damaged = |what: String| CertsError::Damaged {
+        path: path.to_owned(),
+        what,
+    };
+    let chain = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| damaged(error.to_string()))?;
+    if chain.is_empty() {
+        let has_key = contains(text, b"PRIVATE KEY-----");
+        return Err(CertsError::NoCertificate {
+            path: path.to_owned(),
+            has_key,
+        });
+    }
+    if chain.len() > CHAIN_CERTIFICATES_MAX {
+        return Err(damaged(format!(
+            "it holds more than {CHAIN_CERTIFICATES_MAX} certificates"
+        )));
+    }
+    Ok(chain)
+}
+
+fn key_from_pem(text: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>, CertsError> {
+    let path = || PathBuf::from(path);
+    // RFC 7468, section 11, and the older form of RFC 1421, section 4.6.1.1.
+    if contains(text, b"BEGIN ENCRYPTED PRIVATE KEY") || contains(text, b"Proc-Type: 4,ENCRYPTED") {
+        return Err(CertsError::EncryptedKey(path()));
+    }
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pki_types::pem::Error::NoItemsFound => {
+            let has_certificate = contains(text, b"BEGIN CERTIFICATE");
+            CertsError::NoKey {
+                path: path(),
+                has_certificate,
+            }
+        }
+        other => CertsError::Damaged {
+            path: path(),
+            what: other.to_string(),
+        },
+    })
+}
+
+fn contains(text: &[u8], wanted: &[u8]) -> bool {
+    text.windows(wanted.len()).any(|window| window == wanted)
+}

@@ -1,0 +1,522 @@
+//! How handshakes are answered: which versions, ciphers and protocols are offered and which clients are accepted,
+//! chosen by the name a client asks for. Which certificate is shown is left to `store`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pki_types::{CertificateDer, UnixTime};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs::{self, Ticketer, kx_group};
+use rustls::crypto::{
+    CryptoProvider, SupportedKxGroup, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::{
+    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
+};
+use sluice_net::tls::{Acceptor, ConfigChoice, RustlsAcceptor};
+
+use crate::store::{CertStore, Fallback, Resolver};
+use crate::subject::Subject;
+
+/// How handshakes for some names are answered. Names of versions, ciphers and curves are those of Caddy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The names it is for, wildcards included; all when empty.
+    pub names: Vec<String>,
+    /// What is shown to clients whose wish cannot be met otherwise.
+    pub fallback: Fallback,
+    /// The lowest version, `tls1.2` when empty.
+    pub version_min: String,
+    /// The highest version, `tls1.3` when empty.
+    pub version_max: String,
+    /// The suites of TLS 1.2, best first; the default ones when empty. Those of TLS 1.3 are always offered.
+    pub cipher_suites: Vec<String>,
+    /// The groups for the key exchange, best first; the default ones when empty.
+    pub curves: Vec<String>,
+    /// The protocols offered by ALPN, best first.
+    pub alpn: Vec<String>,
+    /// Whether clients are asked for a certificate.
+    pub client_auth: Option<ClientAuth>,
+    /// Refuses every handshake.
+    pub refuse: bool,
+}
+
+/// Which client certificates are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// What happens without or with a wrong one; `None` verifies where there is something to verify with.
+    pub mode: Option<ClientAuthMode>,
+    /// Authorities (DER) that may have signed it.
+    pub authorities: Vec<Vec<u8>>,
+    /// Certificates (DER) one of which it must be; any when empty.
+    pub leafs: Vec<Vec<u8>>,
+}
+
+/// How much is asked of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuthMode {
+    /// A certificate is asked for; any will do, and none.
+    Request,
+    /// There must be one; any will do.
+    Require,
+    /// There need not be one, but if there is it must be vouched for.
+    VerifyIfGiven,
+    /// There must be one that is vouched for.
+    RequireAndVerify,
+}
+
+impl ClientAuthMode {
+    /// By its name in configurations.
+    pub fn parse(name: &str) -> Option<ClientAuthMode> {
+        match name {
+            "request" => Some(ClientAuthMode::Request),
+            "require" => Some(ClientAuthMode::Require),
+            "verify_if_given" => Some(ClientAuthMode::VerifyIfGiven),
+            "require_and_verify" => Some(ClientAuthMode::RequireAndVerify),
+            _ => None,
+        }
+    }
+}
+
+/// Why a policy cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// No version has this name.
+    Version(String),
+    /// The lowest version is above the highest.
+    NoVersion,
+    /// The cipher suite is not known or not supported.
+    Cipher(String),
+    /// The group is not known or not supported.
+    Curve(String),
+    /// The name can be asked for by no client.
+    Name(String),
+    /// Client certificates cannot be verified.
+    ClientAuth(String),
+    /// The system gives no randomness for session tickets.
+    Tickets(String),
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Version(name) => {
+                write!(
+                    f,
+                    "unknown protocol version `{name}`; there are tls1.2 and tls1.3"
+                )
+            }
+            PolicyError::NoVersion => {
+                f.write_str("the lowest protocol version is above the highest")
+            }
+            PolicyError::Cipher(name) => {
+                let known: Vec<_> = suites_1_2().map(|suite| suite_name(&suite)).collect();
+                write!(
+                    f,
+                    "unsupported cipher suite `{name}`; there are {}",
+                    known.join(", ")
+                )
+            }
+            PolicyError::Curve(name) => {
+                let known: Vec<_> = CURVES.iter().map(|(name, _)| *name).collect();
+                write!(
+                    f,
+                    "unsupported curve `{name}`; there are {}",
+                    known.join(", ")
+                )
+            }
+            PolicyError::Name(name) => write!(f, "`{name}` is no server name"),
+            PolicyError::ClientAuth(what) => {
+                write!(f, "client certificates cannot be verified: {what}")
+            }
+            PolicyError::Tickets(what) => write!(f, "session tickets cannot be made: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// The policies of one listener, ready to answer handshakes. The first one that is for a name is taken.
+pub struct TlsPolicies {
+    built: Vec<Built>,
+    by_name: HashMap<Subject, usize>,
+    /// The first that is for all names.
+    for_all: Option<usize>,
+    refusing: Arc<ServerConfig>,
+}
+
+struct Built {
+    policy: Policy,
+    store: Arc<CertStore>,
+    /// Prefers our order of ciphers.
+    ours: Arc<ServerConfig>,
+    /// Prefers the client's.
+    theirs: Arc<ServerConfig>,
+}
+
+impl TlsPolicies {
+    /// Builds `policies`, which show certificates of `store`. Those that `previous` had, too, go on with its
+    /// ticket keys, so that a reload does not cost every client a full handshake.
+    ///
+    /// Each policy has ticket keys of its own: a session that was begun under one cannot be resumed under
+    /// another, which might ask for a client certificate.
+    pub fn build(
+        policies: Vec<Policy>,
+        store: &Arc<CertStore>,
+        previous: Option<&TlsPolicies>,
+    ) -> Result<TlsPolicies, PolicyError> {
+        let mut by_name = HashMap::new();
+        let mut for_all = None;
+        let mut built: Vec<Built> = Vec::with_capacity(policies.len());
+        for (index, policy) in policies.into_iter().enumerate() {
+            for name in &policy.names {
+                let name = Subject::parse(name).map_err(|_| PolicyError::Name(name.to_owned()))?;
+                by_name.entry(name).or_insert(index);
+            }
+            if policy.names.is_empty() && for_all.is_none() {
+                for_all = Some(index);
+            }
+            // Equal policies must not share keys either: they may stand for different sites on purpose.
+            let earlier = previous.and_then(|previous| previous.built.get(index));
+            let tickets = earlier.filter(|earlier| earlier.policy == policy);
+            let tickets = match tickets {
+                Some(earlier) => earlier.ours.ticketer.clone(),
+                None => Ticketer::new().map_err(|e| PolicyError::Tickets(e.to_string()))?,
+            };
+            built.push(Built::new(policy, store, tickets)?);
+        }
+        let refusing = refusing()?;
+        Ok(TlsPolicies {
+            built,
+            by_name,
+            for_all,
+            refusing,
+        })
+    }
+
+    /// The acceptor for a listener.
+    pub fn acceptor(self: Arc<Self>) -> Arc<dyn Acceptor> {
+        Arc::new(RustlsAcceptor::new(self))
+    }
+
+    /// The first policy for `server_name`.
+    fn find(&self, server_name: Option<&str>) -> Option<&Built> {
+        let by_name = |subject: &Subject| self.by_name.get(subject).copied();
+        let subject = server_name.and_then(|name| Subject::parse(name).ok());
+        let exact = subject.as_ref().and_then(by_name);
+        let wildcard = subject
+            .as_ref()
+            .and_then(|subject| by_name(&crate::store::wildcard_of(subject)?));
+        let first = [exact, wildcard, self.for_all]
+            .into_iter()
+            .flatten()
+            .min()?;
+        self.built.get(first)
+    }
+}
+
+impl ConfigChoice for TlsPolicies {
+    fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig> {
+        let Some(built) = self.find(hello.server_name()) else {
+            return self.refusing.clone();
+        };
+        if built.policy.refuse {
+            return self.refusing.clone();
+        }
+        let config = if prefers_chacha(hello) {
+            &built.theirs
+        } else {
+            &built.ours
+        };
+        if hello.server_name().is_some() || local.is_none() {
+            return config.clone();
+        }
+        // Only clients that name no host pay for this copy: rustls tells its resolver no address.
+        let mut config = ServerConfig::clone(config);
+        config.cert_resolver = built.resolver(local);
+        Arc::new(config)
+    }
+}
+
+impl Built {
+    fn new(
+        policy: Policy,
+        store: &Arc<CertStore>,
+        tickets: Arc<dyn ProducesTickets>,
+    ) -> Result<Built, PolicyError> {
+        let provider = Arc::new(provider(&policy)?);
+        let versions = versions(&policy)?;
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions)
+            .map_err(|_| PolicyError::NoVersion)?;
+        let builder = match &policy.client_auth {
+            Some(auth) => builder.with_client_cert_verifier(client_verifier(auth, provider)?),
+            None => builder.with_no_client_auth(),
+        };
+        let resolver = Resolver {
+            store: store.clone(),
+            fallback: policy.fallback.clone(),
+            local: None,
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = policy
+            .alpn
+            .iter()
+            .map(|name| name.clone().into_bytes())
+            .collect();
+        config.ticketer = tickets;
+        // Tickets hold the sessions; a table here would be one more lock between the workers.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        let theirs = Arc::new(config.clone());
+        config.ignore_client_order = true;
+        Ok(Built {
+            policy,
+            store: store.clone(),
+            ours: Arc::new(config),
+            theirs,
+        })
+    }
+
+    fn resolver(&self, local: Option<IpAddr>) -> Arc<dyn ResolvesServerCert> {
+        let fallback = self.policy.fallback.clone();
+        Arc::new(Resolver {
+            store: self.store.clone(),
+            fallback,
+            local,
+        })
+    }
+}
+
+/// Whether the client's first choice is ChaCha20, which says that it has no instructions for AES. For all others
+/// AES-128 costs both sides least, whatever they name first.
+fn prefers_chacha(hello: &ClientHello<'_>) -> bool {
+    let first = hello
+        .cipher_suites()
+        .iter()
+        .find(|suite| suite.as_str().is_some());
+    matches!(
+        first,
+        Some(
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+                | CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+        )
+    )
+}
+
+/// A configuration under which every handshake fails.
+fn refusing() -> Result<Arc<ServerConfig>, PolicyError> {
+    let resolver = Resolver {
+        store: CertStore::new([]),
+        fallback: Fallback::default(),
+        local: None,
+    };
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| PolicyError::NoVersion)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver));
+    Ok(Arc::new(config))
+}
+
+fn provider(policy: &Policy) -> Result<CryptoProvider, PolicyError> {
+    let mut provider = aws_lc_rs::default_provider();
+    let modern = [
+        aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256,
+        aws_lc_rs::cipher_suite::TLS13_AES_256_GCM_SHA384,
+        aws_lc_rs::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    let older: Vec<SupportedCipherSuite> = if policy.cipher_suites.is_empty() {
+        suites_1_2().collect()
+    } else {
+        let wanted = policy.cipher_suites.iter().map(|name| {
+            let mut all = modern.iter().copied().chain(suites_1_2());
+            all.find(|suite| suite_name(suite) == name)
+                .ok_or_else(|| PolicyError::Cipher(name.clone()))
+        });
+        wanted.collect::<Result<_, _>>()?
+    };
+    let older = older.into_iter().filter(|suite| suite.tls13().is_none());
+    provider.cipher_suites = modern.into_iter().chain(older).collect();
+    if !policy.curves.is_empty() {
+        let wanted = policy.curves.iter().map(|name| {
+            let known = CURVES.iter().find(|(known, _)| known == name);
+            known
+                .map(|(_, group)| *group)
+                .ok_or_else(|| PolicyError::Curve(name.clone()))
+        });
+        provider.kx_groups = wanted.collect::<Result<_, _>>()?;
+    }
+    Ok(provider)
+}
+
+const CURVES: [(&str, &dyn SupportedKxGroup); 4] = [
+    ("x25519mlkem768", kx_group::X25519MLKEM768),
+    ("x25519", kx_group::X25519),
+    ("secp256r1", kx_group::SECP256R1),
+    ("secp384r1", kx_group::SECP384R1),
+];
+
+/// The suites of TLS 1.2, cheapest first.
+fn suites_1_2() -> impl Iterator<Item = SupportedCipherSuite> {
+    use aws_lc_rs::cipher_suite as known;
+    [
+        known::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        known::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        known::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ]
+    .into_iter()
+}
+
+/// The suite's name as Caddy and the IANA registry write it.
+fn suite_name(suite: &SupportedCipherSuite) -> &'static str {
+    match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        older => older.as_str().unwrap_or_default(),
+    }
+}
+
+fn versions(policy: &Policy) -> Result<Vec<&'static SupportedProtocolVersion>, PolicyError> {
+    let number = |name: &str, default: u8| match name {
+        "" => Ok(default),
+        "tls1.2" => Ok(2),
+        "tls1.3" => Ok(3),
+        other => Err(PolicyError::Version(other.to_owned())),
+    };
+    let allowed = number(&policy.version_min, 2)?..=number(&policy.version_max, 3)?;
+    if allowed.is_empty() {
+        return Err(PolicyError::NoVersion);
+    }
+    let known = [(3, &version::TLS13), (2, &version::TLS12)];
+    Ok(known
+        .into_iter()
+        .filter(|(n, _)| allowed.contains(n))
+        .map(|(_, version)| version)
+        .collect())
+}
+
+fn client_verifier(
+    auth: &ClientAuth,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, PolicyError> {
+    let mode = auth.mode.unwrap_or(if auth.authorities.is_empty() {
+        ClientAuthMode::Require
+    } else {
+        ClientAuthMode::RequireAndVerify
+    });
+    let (mandatory, verified) = match mode {
+        ClientAuthMode::Request => (false, false),
+        ClientAuthMode::Require => (true, false),
+        ClientAuthMode::VerifyIfGiven => (false, true),
+        ClientAuthMode::RequireAndVerify => (true, true),
+    };
+    let mut chains = None;
+    if verified {
+        let mut roots = RootCertStore::empty();
+        for cert in &auth.authorities {
+            let added = roots.add(CertificateDer::from(cert.clone()));
+            added.map_err(|error| PolicyError::ClientAuth(error.to_string()))?;
+        }
+        let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        chains = Some(
+            built
+                .build()
+                .map_err(|error| PolicyError::ClientAuth(error.to_string()))?,
+        );
+    }
+    let leafs = auth.leafs.clone();
+    Ok(Arc::new(ClientVerifier {
+        mandatory,
+        chains,
+        leafs,
+        provider,
+    }))
+}
+
+/// Verifies as much of a client's certificate as the mode asks for, and always that the client holds its key.
+#[derive(Debug)]
+struct ClientVerifier {
+    mandatory: bool,
+    chains: Option<Arc<dyn ClientCertVerifier>>,
+    leafs: Vec<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chains
+            .as_ref()
+            .map_or(&[], |chains| chains.root_hint_subjects())
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if let Some(chains) = &self.chains {
+            chains.verify_client_cert(end_entity, intermediates, now)?;
+        }
+        let is_known = self.leafs.is_empty()
+            || self
+                .leafs
+                .iter()
+                .any(|leaf| leaf.as_slice() == end_entity.as_ref());
+        if is_known {
+            Ok(ClientCertVerified::assertion())
+        } else {
+            Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -1,0 +1,128 @@
+//! When a certificate is renewed and when a failed attempt is repeated: pure functions of time and a seed. Doing it
+//! is left to `maintain`.
+
+use std::time::{Duration, SystemTime};
+
+use crate::limits::{JITTER_SHARE, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+
+/// From when to when a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The first second.
+    pub from: SystemTime,
+    /// The last second.
+    pub until: SystemTime,
+}
+
+impl Lifetime {
+    /// The whole span.
+    pub fn length(&self) -> Duration {
+        self.until
+            .duration_since(self.from)
+            .unwrap_or(Duration::ZERO)
+    }
+
+    /// Whether it is over at `now`.
+    pub fn has_ended(&self, now: SystemTime) -> bool {
+        now > self.until
+    }
+
+    /// Whether it has not begun at `now`.
+    pub fn is_ahead(&self, now: SystemTime) -> bool {
+        now < self.from
+    }
+
+    /// When to renew: when `share` of the span is left, and a little earlier or not by `seed`, which should be
+    /// the same for one certificate and differ between them.
+    pub fn renewal_at(&self, share: f64, seed: u64) -> SystemTime {
+        let length = self.length();
+        let left = length.mul_f64(share.clamp(0.0, 1.0));
+        let earlier = length.mul_f64(JITTER_SHARE * fraction(seed));
+        self.until
+            .checked_sub(left + earlier)
+            .map_or(self.from, |at| at.max(self.from))
+    }
+}
+
+/// The pause after `failures` failed attempts in a row, at least one: doubling, with a limit, and spread by `seed`
+/// over a quarter of itself.
+pub fn retry_pause(failures: u32, seed: u64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let pause = RETRY_PAUSE_MIN
+        .saturating_mul(1 << doublings)
+        .min(RETRY_PAUSE_MAX);
+    pause.mul_f64(1.0 - 0.25 * fraction(seed.wrapping_add(u64::from(failures))))
+}
+
+/// A number for a text that differs between texts, the same in every run.
+pub fn seed_of(text: &str) -> u64 {
+    // FNV-1a: short, and good enough to spread renewals.
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// A number from 0 to 1, well mixed even for seeds that are close together.
+fn fraction(seed: u64) -> f64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_when_a_third_is_left_or_a_little_earlier() {
+        let lifetime = Lifetime {
+            from: at(1_000_000),
+            until: at(1_000_000 + 43_200),
+        };
+        for seed in 0..200 {
+            let renewal = lifetime.renewal_at(1.0 / 3.0, seed_of(&seed.to_string()));
+            assert!(
+                renewal <= at(1_000_000 + 28_800),
+                "never later than two thirds"
+            );
+            assert!(
+                renewal >= at(1_000_000 + 28_800 - 2160),
+                "never more than a twentieth earlier"
+            );
+        }
+        let renewals: std::collections::HashSet<_> = (0..200)
+            .map(|seed| lifetime.renewal_at(0.3, seed))
+            .collect();
+        assert!(renewals.len() > 190, "renewals are spread");
+    }
+
+    #[test]
+    fn odd_lifetimes_do_not_overflow() {
+        let backwards = Lifetime {
+            from: at(10),
+            until: at(5),
+        };
+        assert_eq!(backwards.length(), Duration::ZERO);
+        assert_eq!(backwards.renewal_at(0.5, 1), at(10));
+        let short = Lifetime {
+            from: at(0),
+            until: at(1),
+        };
+        assert_eq!(short.renewal_at(7.0, 1), at(0));
+    }
+
+    #[test]
+    fn pauses_after_failures_double_up_to_a_limit() {
+        let pauses: Vec<_> = (1..40).map(|failures| retry_pause(failures, 7)).collect();
+        assert!(pauses[0] <= RETRY_PAUSE_MIN && pauses[0] >= RETRY_PAUSE_MIN.mul_f64(0.75));
+        assert!(pauses[2] > pauses[0] * 2);
+        assert!(pauses.iter().all(|pause| *pause <= RETRY_PAUSE_MAX));
+        assert!(pauses[30] >= RETRY_PAUSE_MAX.mul_f64(0.75));
+        assert_eq!(retry_pause(0, 7), retry_pause(0, 7));
+    }
+}

@@ -1,0 +1,209 @@
+//! The certificates that can be shown, and the choice among them during a handshake. Which versions and clients are
+//! accepted is left to `policy`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::pair::Pair;
+use crate::subject::Subject;
+
+/// The certificates of a configuration. Renewed ones take the place of the old in it, so handshakes that begin
+/// afterwards get them and nothing has to be restarted.
+#[derive(Default)]
+pub struct CertStore {
+    index: RwLock<Index>,
+}
+
+#[derive(Default)]
+struct Index {
+    /// By name, wildcard or address; in each list manual ones come first.
+    by_subject: HashMap<Subject, Vec<Entry>>,
+    first: Vec<Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    pair: Arc<Pair>,
+    is_managed: bool,
+}
+
+/// What is shown to clients whose wish cannot be met otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fallback {
+    /// The name assumed when the client sends none.
+    pub default_sni: Option<Subject>,
+    /// The name assumed when no certificate fits.
+    pub fallback_sni: Option<Subject>,
+}
+
+impl CertStore {
+    /// A store of certificates that somebody else renews, in order of preference.
+    pub fn new(manual: impl IntoIterator<Item = Arc<Pair>>) -> Arc<CertStore> {
+        let mut index = Index::default();
+        for pair in manual {
+            index.add(Entry {
+                pair,
+                is_managed: false,
+            });
+        }
+        Arc::new(CertStore {
+            index: RwLock::new(index),
+        })
+    }
+
+    /// Adds a certificate that we renew ourselves. It takes the place of an earlier one for the same subjects.
+    pub fn put(&self, pair: Arc<Pair>) {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        index.add(Entry {
+            pair,
+            is_managed: true,
+        });
+    }
+
+    /// Whether a certificate for exactly `subject` is there, or a wildcard that covers it.
+    pub fn covers(&self, subject: &Subject) -> bool {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        index.by_subject.contains_key(subject)
+            || wildcard_of(subject).is_some_and(|subject| index.by_subject.contains_key(&subject))
+    }
+
+    /// The number of certificates.
+    pub fn len(&self) -> usize {
+        self.index
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .first
+            .len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The certificate for a client that asks for `server_name` at our address `local`: the exact name, then a
+    /// wildcard, then the fallback, then the first that the client can use.
+    pub fn choose(
+        &self,
+        server_name: Option<&str>,
+        local: Option<IpAddr>,
+        fallback: &Fallback,
+        usable: impl Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<CertifiedKey>> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now();
+        let wanted = match server_name {
+            Some(name) => Subject::parse(name).ok(),
+            None => local.and_then(|ip| Subject::parse(&ip.to_string()).ok()),
+        };
+        let assumed = match server_name {
+            Some(_) => None,
+            None => fallback.default_sni.as_ref(),
+        };
+        [wanted.as_ref(), assumed, fallback.fallback_sni.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|subject| index.find(subject, now, &usable))
+            .or_else(|| best(&index.first, now, &usable))
+    }
+}
+
+impl Index {
+    fn add(&mut self, entry: Entry) {
+        let mut replaced = entry.pair.subjects.is_empty();
+        for subject in &entry.pair.subjects {
+            let entries = self.by_subject.entry(subject.clone()).or_default();
+            replaced |= insert(entries, entry.clone());
+        }
+        // Looking through all certificates is only worth it where there is one to replace.
+        if !replaced {
+            self.first.push(entry);
+        } else {
+            insert(&mut self.first, entry);
+        }
+    }
+
+    fn find(
+        &self,
+        subject: &Subject,
+        now: SystemTime,
+        usable: &impl Fn(&CertifiedKey) -> bool,
+    ) -> Option<Arc<CertifiedKey>> {
+        let of = |subject: &Subject| best(self.by_subject.get(subject)?, now, usable);
+        of(subject).or_else(|| of(&wildcard_of(subject)?))
+    }
+}
+
+/// A renewed certificate takes the place of the one before it, which is told; any other comes behind.
+fn insert(entries: &mut Vec<Entry>, entry: Entry) -> bool {
+    let earlier = entries.iter_mut().find(|other| {
+        entry.is_managed && other.is_managed && other.pair.subjects == entry.pair.subjects
+    });
+    match earlier {
+        Some(earlier) => {
+            *earlier = entry;
+            true
+        }
+        None => {
+            entries.push(entry);
+            false
+        }
+    }
+}
+
+/// The first usable one that is valid, or else the first usable one: clients tell their users why it is refused.
+fn best(
+    entries: &[Entry],
+    now: SystemTime,
+    usable: &impl Fn(&CertifiedKey) -> bool,
+) -> Option<Arc<CertifiedKey>> {
+    let usable = || entries.iter().filter(|entry| usable(&entry.pair.certified));
+    let is_valid =
+        |entry: &&Entry| !entry.pair.lifetime.has_ended(now) && !entry.pair.lifetime.is_ahead(now);
+    usable()
+        .find(is_valid)
+        .or_else(|| usable().next())
+        .map(|entry| entry.pair.certified.clone())
+}
+
+/// `*.example.com` for `www.example.com`: a wildcard stands for exactly one label (RFC 9525, section 6.3).
+pub(crate) fn wildcard_of(subject: &Subject) -> Option<Subject> {
+    let (first, rest) = subject.name()?.split_once('.')?;
+    if first == "*" {
+        None
+    } else {
+        Subject::parse(&format!("*.{rest}")).ok()
+    }
+}
+
+/// The store as rustls asks it.
+pub(crate) struct Resolver {
+    pub(crate) store: Arc<CertStore>,
+    pub(crate) fallback: Fallback,
+    /// The address the client connected to, where it matters.
+    pub(crate) local: Option<IpAddr>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes: &[SignatureScheme] = hello.signature_schemes();
+        let usable = |certified: &CertifiedKey| certified.key.choose_scheme(schemes).is_some();
+        self.store
+            .choose(hello.server_name(), self.local, &self.fallback, usable)
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver")
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
