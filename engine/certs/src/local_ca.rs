@@ -464,3 +464,235 @@ fn is_signed_by(cert: &CertificateDer<'_>, by: &CertificateDer<'_>) -> bool {
 fn signing(error: rcgen::Error) -> CertsError {
     CertsError::Signing(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::pair::chain_from_pem;
+    use crate::tests::{TempFolder, TestCa};
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn open(folder: &TempFolder, now: SystemTime) -> Result<LocalCa, CertsError> {
+        LocalCa::open(Storage::new(folder.path()), LocalCaOptions::default(), now)
+    }
+
+    fn leaf(ca: &LocalCa, now: SystemTime) -> Lifetime {
+        ca.issue(&Subject::parse("a.test").unwrap(), now)
+            .unwrap()
+            .lifetime
+    }
+
+    #[test]
+    fn files_are_where_caddy_keeps_them_and_are_used_again() {
+        let folder = TempFolder::new();
+        let now = SystemTime::now();
+        let first = open(&folder, now).unwrap();
+        assert!(matches!(first.root_made(), Some(Notice::RootMade { .. })));
+        for name in [
+            "root.crt",
+            "root.key",
+            "intermediate.crt",
+            "intermediate.key",
+        ] {
+            let path = folder.path().join("pki/authorities/local").join(name);
+            let mode = fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{name}");
+        }
+        let second = open(&folder, now + DAY).unwrap();
+        assert!(second.root_made().is_none());
+        assert_eq!(first.root_pem(), second.root_pem());
+        assert_eq!(first.intermediate_pem(), second.intermediate_pem());
+    }
+
+    #[test]
+    fn certificates_say_what_caddys_say() {
+        let test = TestCa::new();
+        let now = SystemTime::now();
+        let describe = |der: &[u8]| {
+            let (_, cert) = X509Certificate::from_der(der).unwrap();
+            let ca = cert
+                .basic_constraints()
+                .unwrap()
+                .map(|c| (c.value.ca, c.value.path_len_constraint));
+            let usage = cert
+                .key_usage()
+                .unwrap()
+                .map(|usage| usage.value.to_string());
+            (cert.subject().to_string(), ca, usage.unwrap_or_default())
+        };
+        let (name, ca, usage) = describe(test.ca.root_der());
+        let year = time::OffsetDateTime::from(now).year();
+        assert_eq!(name, format!("CN=Sluice Local Authority - {year} ECC Root"));
+        assert_eq!(ca, Some((true, Some(1))));
+        assert_eq!(usage, "Key Cert Sign, CRL Sign");
+        let chain = chain_from_pem(&test.issue("a.test").certificate, &PathBuf::new()).unwrap();
+        let (name, ca, _) = describe(&chain[1]);
+        assert_eq!(name, "CN=Sluice Local Authority - ECC Intermediate");
+        assert_eq!(ca, Some((true, Some(0))));
+        let (name, ca, usage) = describe(&chain[0]);
+        assert_eq!(
+            (name.as_str(), ca, usage.as_str()),
+            ("", None, "Digital Signature")
+        );
+        let lifetime = leaf(&test.ca, now);
+        assert_eq!(lifetime.until, now + LEAF_LIFETIME);
+        assert_eq!(test.ca.root_lifetime().length().as_secs() / 86_400, 3600);
+    }
+
+    #[test]
+    fn the_intermediate_is_renewed_in_time_and_leafs_never_outlive_it() {
+        let folder = TempFolder::new();
+        let start = SystemTime::now();
+        let ca = open(&folder, start).unwrap();
+        let first = ca.intermediate_pem();
+        let due = ca.upkeep_at().unwrap();
+        assert!(
+            due > start + DAY * 4 && due < start + DAY * 5,
+            "a third of seven days is left"
+        );
+        ca.keep_up(start + DAY * 4).unwrap();
+        assert_eq!(ca.intermediate_pem(), first);
+        assert_eq!(
+            leaf(&ca, start + DAY * 7 - Duration::from_secs(60)).until,
+            start + DAY * 7
+        );
+        ca.keep_up(due).unwrap();
+        assert_ne!(ca.intermediate_pem(), first);
+        assert_eq!(
+            open(&folder, due).unwrap().intermediate_pem(),
+            ca.intermediate_pem()
+        );
+        assert_eq!(leaf(&ca, due).until, due + LEAF_LIFETIME);
+    }
+
+    #[test]
+    fn an_ended_root_is_replaced() {
+        let folder = TempFolder::new();
+        let start = SystemTime::now();
+        let first = open(&folder, start).unwrap();
+        let later = start + DAY * 3700;
+        let second = open(&folder, later).unwrap();
+        assert!(second.root_made().is_some());
+        assert_ne!(first.root_pem(), second.root_pem());
+        // The intermediate is one of the new root.
+        let chain = second
+            .issue(&Subject::parse("a.test").unwrap(), later)
+            .unwrap()
+            .pair;
+        let chain = chain_from_pem(&chain.certificate, &PathBuf::new()).unwrap();
+        assert!(second.accepts(&chain) && !first.accepts(&chain));
+    }
+
+    #[test]
+    fn damaged_files_are_named_and_what_is_in_memory_goes_on() {
+        let now = SystemTime::now();
+        let test = TestCa::new();
+        let base = test.folder.path().join("pki/authorities/local");
+        for (name, content) in [
+            ("root.crt", "junk"),
+            (
+                "root.crt",
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            ),
+            ("root.key", ""),
+            (
+                "root.key",
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            ),
+            ("intermediate.key", "junk"),
+        ] {
+            let path = base.join(name);
+            let good = fs::read(&path).unwrap();
+            fs::write(&path, content).unwrap();
+            let error = open(&test.folder, now).err().expect("refused").to_string();
+            assert!(error.contains(name), "{error}");
+            leaf(&test.ca, now);
+            fs::write(&path, good).unwrap();
+        }
+        let other = TestCa::new();
+        fs::copy(
+            other.folder.path().join("pki/authorities/local/root.key"),
+            base.join("root.key"),
+        )
+        .unwrap();
+        let error = open(&test.folder, now).err().expect("refused");
+        assert!(matches!(error, CertsError::KeyMismatch { .. }), "{error}");
+        // A damaged intermediate does not keep a running authority from making a new one.
+        fs::write(base.join("intermediate.crt"), "junk").unwrap();
+        test.ca.keep_up(test.ca.upkeep_at().unwrap()).unwrap();
+        assert!(leaf(&test.ca, now).until > now);
+    }
+
+    #[test]
+    fn processes_that_start_together_agree_on_a_root() {
+        let folder = TempFolder::new();
+        let open_one = || {
+            open(&folder, SystemTime::now())
+                .unwrap()
+                .root_pem()
+                .to_owned()
+        };
+        let roots: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(open_one)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert!(roots.iter().all(|root| *root == roots[0]));
+    }
+
+    #[test]
+    fn authorities_of_somebody_else_can_be_used() {
+        let (test, own) = (TestCa::new(), TempFolder::new());
+        let files = |name: &str| {
+            let base = test.folder.path().join("pki/authorities/local");
+            CaFiles::beside(&base.join(format!("{name}.crt")))
+        };
+        let options = LocalCaOptions {
+            id: "other".to_owned(),
+            root: Some(files("root")),
+            intermediate: Some(files("intermediate")),
+            ..Default::default()
+        };
+        let now = SystemTime::now();
+        let storage = Storage::new(own.path());
+        let ca = LocalCa::open(storage.clone(), options.clone(), now).unwrap();
+        assert_eq!(ca.root_pem(), test.ca.root_pem());
+        assert_eq!(
+            (ca.intermediate_pem(), ca.upkeep_at()),
+            (test.ca.intermediate_pem(), None)
+        );
+        let subject = Subject::parse("a.test").unwrap();
+        let chain = ca.issue(&subject, now).unwrap().pair.certificate;
+        assert!(ca.accepts(&chain_from_pem(&chain, &PathBuf::new()).unwrap()));
+
+        let options = LocalCaOptions {
+            intermediate: None,
+            sign_with_root: true,
+            ..options
+        };
+        let ca = LocalCa::open(storage.clone(), options.clone(), now).unwrap();
+        let chain = ca.issue(&subject, now).unwrap().pair.certificate;
+        let chain = chain_from_pem(&chain, &PathBuf::new()).unwrap();
+        assert!(chain.len() == 1 && ca.accepts(&chain) && ca.intermediate_pem().is_none());
+
+        let leaf = test.issue("a.test");
+        let [certificate, key] = ["leaf.crt", "leaf.key"].map(|name| own.path().join(name));
+        fs::write(&certificate, leaf.certificate).unwrap();
+        fs::write(&key, leaf.key).unwrap();
+        let options = LocalCaOptions {
+            root: Some(CaFiles { certificate, key }),
+            ..options
+        };
+        let refused = LocalCa::open(storage, options, now).err().expect("refused");
+        assert!(
+            matches!(refused, CertsError::NotAnAuthority(_)),
+            "{refused}"
+        );
+    }
+}

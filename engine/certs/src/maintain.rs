@@ -388,3 +388,245 @@ fn stored_name(issuer: &dyn Issuer, subject: &Subject) -> String {
     let name = subject.file_name();
     format!("certificates/{}/{name}/{name}", issuer.id())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use pki_types::CertificateDer;
+
+    use super::*;
+    use crate::issuer::Issued;
+    use crate::limits::{LEAF_LIFETIME, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+    use crate::local_ca::{LocalCa, LocalCaOptions};
+    use crate::tests::TempFolder;
+
+    /// A local CA that can be made to fail, and counts.
+    struct Flaky {
+        ca: LocalCa,
+        fails: AtomicBool,
+        issued: AtomicU32,
+    }
+
+    impl Issuer for Flaky {
+        fn id(&self) -> &str {
+            self.ca.id()
+        }
+        fn issue(&self, subject: &Subject, now: SystemTime) -> Result<Issued, CertsError> {
+            self.issued.fetch_add(1, Ordering::Relaxed);
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(CertsError::Signing("no luck".to_owned()));
+            }
+            self.ca.issue(subject, now)
+        }
+        fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
+            self.ca.accepts(chain)
+        }
+        fn renewal_share(&self) -> f64 {
+            self.ca.renewal_share()
+        }
+        fn upkeep_at(&self) -> Option<SystemTime> {
+            self.ca.upkeep_at()
+        }
+        fn keep_up(&self, now: SystemTime) -> Result<(), CertsError> {
+            self.ca.keep_up(now)
+        }
+    }
+
+    struct Setup {
+        folder: TempFolder,
+        maintainer: Maintainer,
+        issuer: Arc<Flaky>,
+        store: Arc<CertStore>,
+        start: SystemTime,
+    }
+
+    fn setup(subjects: &[&str]) -> Setup {
+        let folder = TempFolder::new();
+        let start = SystemTime::now();
+        let storage = Storage::new(folder.path());
+        let ca = LocalCa::open(storage.clone(), LocalCaOptions::default(), start).unwrap();
+        let issuer = Arc::new(Flaky {
+            ca,
+            fails: AtomicBool::new(false),
+            issued: AtomicU32::new(0),
+        });
+        let maintainer = Maintainer::new(storage);
+        maintainer.add_issuer(issuer.clone());
+        let store = CertStore::new([]);
+        maintainer
+            .provide(&store, "local", &parsed(subjects), start)
+            .unwrap();
+        Setup {
+            folder,
+            maintainer,
+            issuer,
+            store,
+            start,
+        }
+    }
+
+    fn parsed(subjects: &[&str]) -> Vec<Subject> {
+        subjects
+            .iter()
+            .map(|subject| Subject::parse(subject).unwrap())
+            .collect()
+    }
+
+    fn shown(store: &CertStore, name: &str) -> Vec<u8> {
+        let fallback = crate::store::Fallback::default();
+        store
+            .choose(Some(name), None, &fallback, |_| true)
+            .unwrap()
+            .cert[0]
+            .to_vec()
+    }
+
+    #[test]
+    fn renewals_are_due_in_time_and_the_store_shows_the_new_ones() {
+        let s = setup(&["a.test", "b.test"]);
+        assert_eq!(s.maintainer.due(s.start), []);
+        let old = shown(&s.store, "a.test");
+        let wake = s.maintainer.wake_at(s.start);
+        assert!(wake > s.start && wake <= s.start + Duration::from_secs(600));
+        let later = s.start + LEAF_LIFETIME.mul_f64(0.7);
+        let renew = |subject: &str| Job::Renew {
+            issuer: "local".to_owned(),
+            subject: Subject::parse(subject).unwrap(),
+        };
+        assert_eq!(s.maintainer.due(later), [renew("a.test"), renew("b.test")]);
+        assert_eq!(s.maintainer.wake_at(later), later);
+        assert!(
+            s.maintainer
+                .tick(later)
+                .iter()
+                .all(|outcome| outcome.result.is_ok())
+        );
+        assert_ne!(shown(&s.store, "a.test"), old);
+        assert_eq!(s.maintainer.due(later), []);
+        // The intermediate comes first: it signs the rest.
+        let days = s.start + Duration::from_secs(5 * 86_400);
+        assert!(matches!(
+            s.maintainer.due(days)[..],
+            [Job::Upkeep { .. }, Job::Renew { .. }, _]
+        ));
+        assert!(
+            s.maintainer
+                .tick(days)
+                .iter()
+                .all(|outcome| outcome.result.is_ok())
+        );
+        assert_eq!(s.maintainer.due(days), []);
+    }
+
+    #[test]
+    fn a_failing_issuer_is_asked_less_and_less_and_the_old_certificate_stays() {
+        let s = setup(&["a.test"]);
+        let old = shown(&s.store, "a.test");
+        s.issuer.fails.store(true, Ordering::Relaxed);
+        let before = s.issuer.issued.load(Ordering::Relaxed);
+        let mut now = s.start + LEAF_LIFETIME.mul_f64(0.7);
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let outcomes = s.maintainer.tick(now);
+            assert!(outcomes[0].result.is_err(), "{}", outcomes[0].job);
+            assert_eq!(s.maintainer.due(now + RETRY_PAUSE_MIN.mul_f64(0.7)), []);
+            let mut next = now;
+            while s.maintainer.due(next).is_empty() {
+                next += Duration::from_secs(1);
+            }
+            pauses.push(next.duration_since(now).unwrap());
+            now = next;
+        }
+        assert!(
+            pauses[3] > pauses[0] && pauses[8] <= RETRY_PAUSE_MAX,
+            "{pauses:?}"
+        );
+        assert_eq!(s.issuer.issued.load(Ordering::Relaxed) - before, 9);
+        assert_eq!(shown(&s.store, "a.test"), old);
+        s.issuer.fails.store(false, Ordering::Relaxed);
+        assert!(s.maintainer.tick(now)[0].result.is_ok());
+        assert_ne!(shown(&s.store, "a.test"), old);
+    }
+
+    #[test]
+    fn a_reload_takes_certificates_over_and_dropped_ones_are_forgotten() {
+        let s = setup(&["a.test", "b.test"]);
+        let issued = s.issuer.issued.load(Ordering::Relaxed);
+        let second = CertStore::new([]);
+        s.maintainer
+            .provide(&second, "local", &parsed(&["a.test"]), s.start)
+            .unwrap();
+        assert_eq!(s.issuer.issued.load(Ordering::Relaxed), issued);
+        assert_eq!(shown(&second, "a.test"), shown(&s.store, "a.test"));
+        drop(s.store);
+        let later = s.start + LEAF_LIFETIME.mul_f64(0.7);
+        assert_eq!(s.maintainer.due(later).len(), 1);
+        drop(second);
+        assert_eq!(s.maintainer.due(later), []);
+    }
+
+    #[test]
+    fn damaged_and_foreign_stored_certificates_are_replaced() {
+        for (ending, content) in [("crt", "junk"), ("key", "junk")] {
+            let s = setup(&["a.test"]);
+            let old = shown(&s.store, "a.test");
+            let base = s.folder.path().join("certificates/local/a.test/a.test");
+            fs::write(base.with_extension(format!("test.{ending}")), content).unwrap();
+            let restarted = Maintainer::new(Storage::new(s.folder.path()));
+            restarted.add_issuer(s.issuer.clone());
+            let store = CertStore::new([]);
+            restarted
+                .provide(&store, "local", &parsed(&["a.test"]), s.start)
+                .unwrap();
+            assert_ne!(shown(&store, "a.test"), old);
+            let notices = restarted.take_notices();
+            assert!(matches!(notices[0], Notice::Replaced { .. }), "{notices:?}");
+        }
+        // Of another root, after somebody deleted ours.
+        let s = setup(&["a.test"]);
+        fs::remove_dir_all(s.folder.path().join("pki")).unwrap();
+        let storage = Storage::new(s.folder.path());
+        let ca = LocalCa::open(storage, LocalCaOptions::default(), s.start).unwrap();
+        s.maintainer.add_issuer(Arc::new(ca));
+        let store = CertStore::new([]);
+        s.maintainer
+            .provide(&store, "local", &parsed(&["a.test"]), s.start)
+            .unwrap();
+        assert_ne!(shown(&store, "a.test"), shown(&s.store, "a.test"));
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_stored_is_still_shown() {
+        let s = setup(&[]);
+        // A file where a folder is needed stands for a full or read-only disk, also for root.
+        fs::write(s.folder.path().join("certificates"), b"in the way").unwrap();
+        s.maintainer
+            .provide(&s.store, "local", &parsed(&["a.test"]), s.start)
+            .unwrap();
+        assert!(!shown(&s.store, "a.test").is_empty());
+        let notices = s.maintainer.take_notices();
+        assert!(
+            notices
+                .iter()
+                .any(|n| matches!(n, Notice::NotStored { .. })),
+            "{notices:?}"
+        );
+    }
+
+    #[test]
+    fn a_failure_leaves_the_store_unchanged() {
+        let s = setup(&[]);
+        s.issuer.fails.store(true, Ordering::Relaxed);
+        let failed = s
+            .maintainer
+            .provide(&s.store, "local", &parsed(&["a.test"]), s.start);
+        assert!(failed.is_err() && s.store.is_empty());
+        let unknown = s
+            .maintainer
+            .provide(&s.store, "acme", &parsed(&["a.test"]), s.start);
+        assert!(matches!(unknown, Err(CertsError::UnknownIssuer(_))));
+    }
+}

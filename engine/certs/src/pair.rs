@@ -222,3 +222,151 @@ fn key_from_pem(text: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>, Cert
 fn contains(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window == wanted)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tests::{TempFolder, TestCa};
+
+    #[test]
+    fn wrong_files_are_told_apart() {
+        let (folder, test) = (TempFolder::new(), TestCa::new());
+        let path = |name: &str| folder.path().join(name);
+        let good = test.issue("a.test");
+        let other = test.issue("b.test");
+        let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).unwrap();
+        write("good.crt", &good.certificate);
+        write("good.key", &good.key);
+        write("other.key", &other.key);
+        write("empty", b"");
+        write(
+            "both.pem",
+            &[good.certificate.as_slice(), &good.key].concat(),
+        );
+        write(
+            "encrypted.key",
+            b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIE\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        );
+        write("old.key", b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIE\n-----END RSA PRIVATE KEY-----\n");
+        write("torn.crt", &good.certificate[..good.certificate.len() / 4]);
+        write(
+            "nonsense.crt",
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
+        write(
+            "nonsense.key",
+            b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        );
+        let root = test.ca.root_pem().repeat(CHAIN_CERTIFICATES_MAX + 1);
+        write("long.crt", root.as_bytes());
+        let cases = [
+            ("good.crt", "good.key", ""),
+            ("both.pem", "both.pem", ""),
+            ("missing.crt", "good.key", "cannot read `{}/missing.crt`"),
+            ("good.crt", "missing.key", "cannot read `{}/missing.key`"),
+            (".", "good.key", "cannot read"),
+            ("empty", "good.key", "no certificate in `{}/empty`"),
+            ("good.key", "good.key", "which holds a private key"),
+            ("good.crt", "empty", "no private key in `{}/empty`"),
+            ("good.crt", "good.crt", "which holds a certificate"),
+            (
+                "good.crt",
+                "other.key",
+                "`{}/other.key` does not belong to the certificate in `{}/good.crt`",
+            ),
+            ("good.crt", "encrypted.key", "protected by a password"),
+            ("good.crt", "old.key", "protected by a password"),
+            ("torn.crt", "good.key", "`{}/torn.crt` is damaged"),
+            ("nonsense.crt", "good.key", "`{}/nonsense.crt` is damaged"),
+            (
+                "good.crt",
+                "nonsense.key",
+                "`{}/nonsense.key` cannot be used",
+            ),
+            ("long.crt", "good.key", "more than 32 certificates"),
+        ];
+        for (certificate, key, wanted) in cases {
+            let wanted = wanted.replace("{}", &folder.path().display().to_string());
+            match Pair::from_files(&path(certificate), &path(key)) {
+                Ok(pair) => {
+                    assert!(wanted.is_empty(), "{certificate} {key} was taken");
+                    assert_eq!(pair.subjects, [Subject::parse("a.test").unwrap()]);
+                    assert_eq!(pair.certified.cert.len(), 2);
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(
+                        !wanted.is_empty() && error.contains(&wanted),
+                        "{certificate} {key}: {error}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn made(change: impl FnOnce(&mut rcgen::CertificateParams)) -> Pair {
+        let mut params = rcgen::CertificateParams::default();
+        change(&mut params);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().pem().into_bytes();
+        let stored = StoredPair {
+            certificate,
+            key: key.serialize_pem().into_bytes(),
+        };
+        let path = Path::new("made.crt");
+        Pair::from_pem(
+            &stored,
+            Origin {
+                certificate: path,
+                key: path,
+            },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn names_and_addresses_are_read_and_odd_ones_left_out() {
+        let pair = made(|params| {
+            let name = |text: &str| rcgen::SanType::DnsName(text.try_into().unwrap());
+            params.subject_alt_names = vec![
+                name("A.test"),
+                name("*.b.test"),
+                rcgen::SanType::IpAddress("::ffff:10.0.0.1".parse().unwrap()),
+                name("evil\0.test"),
+                name("a b"),
+                rcgen::SanType::Rfc822Name("a@b.test".try_into().unwrap()),
+            ];
+        });
+        let shown: Vec<_> = pair.subjects.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["a.test", "*.b.test", "10.0.0.1"]);
+        let common = made(|params| {
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, "c.test");
+        });
+        assert_eq!(common.subjects, [Subject::parse("c.test").unwrap()]);
+    }
+
+    #[test]
+    fn expired_and_nameless_certificates_are_usable_but_noticed() {
+        let pair = made(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+        let notices = pair.notices(SystemTime::now());
+        assert!(
+            matches!(
+                &notices[..],
+                [Notice::Expired { .. }, Notice::NoNames { .. }]
+            ),
+            "{notices:?}"
+        );
+        let early = pair.notices(SystemTime::UNIX_EPOCH);
+        assert!(
+            matches!(
+                &early[..],
+                [Notice::NotYetValid { .. }, Notice::NoNames { .. }]
+            ),
+            "{early:?}"
+        );
+    }
+}
