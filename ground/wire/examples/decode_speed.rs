@@ -41,7 +41,10 @@ const ROUNDS: u32 = 5_000;
 /// The fastest of 300 runs: what the code costs when nothing else has the core. A word on the command line
 /// chooses the lines that hold it.
 fn measure(name: &str, mut work: impl FnMut()) {
-    if std::env::args().nth(1).is_some_and(|word| !name.contains(&word)) {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|word| !name.contains(&word))
+    {
         return;
     }
     let mut best = f64::MAX;

@@ -114,11 +114,6 @@ impl ResponseDecoder {
         self.resume = Resume::default();
     }
 
-    /// Whether part of a head was seen.
-    pub fn has_begun(&self) -> bool {
-        self.resume.scanned > 0
-    }
-
     /// Reads a response head from the start of `buf`, which holds all bytes that were received and not consumed.
     /// `method` is that of the request. `head` is cleared, and filled only when the answer is complete.
     ///
