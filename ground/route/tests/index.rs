@@ -29,6 +29,57 @@ fn naive_normal(path: &str, keep_empty: bool) -> String {
     if as_folder { joined + "/" } else { joined }
 }
 
+/// The characters of an encoded path in normal form: each as text, in lower case, and as it was sent.
+fn naive_units(path: &str) -> Vec<(char, String)> {
+    let path = naive_normal(path, false);
+    let mut units = Vec::new();
+    let mut rest = path.as_str();
+    while let Some(first) = rest.chars().next() {
+        let code = rest
+            .get(1..3)
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let width = if first == '%' && code.is_some() {
+            3
+        } else {
+            first.len_utf8()
+        };
+        let text = code
+            .filter(|_| width == 3)
+            .map_or(first, char::from)
+            .to_ascii_lowercase();
+        units.push((text, String::from(&rest[..width])));
+        rest = &rest[width..];
+    }
+    units
+}
+
+/// Whether a pattern with `%` matches, by trying everything.
+fn naive_escaped(pattern: &str, units: &[(char, String)]) -> bool {
+    let Some(first) = pattern.chars().next() else {
+        return units.is_empty();
+    };
+    let rest = &pattern[first.len_utf8()..];
+    let run = |rest: &str, stays: &dyn Fn(&(char, String)) -> bool| {
+        let run = units.iter().take_while(|unit| stays(unit)).count();
+        (0..=run).any(|width| naive_escaped(rest, &units[width..]))
+    };
+    match first {
+        '%' if rest.starts_with('*') => run(&rest[1..], &|(_, sent)| sent != "/"),
+        '%' if rest.len() > 1 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit) => {
+            let same = units.first().is_some_and(|(_, sent)| *sent == pattern[..3]);
+            same && naive_escaped(&rest[2..], &units[1..])
+        }
+        '*' => run(rest, &|(text, _)| *text != '/'),
+        '?' => {
+            units.first().is_some_and(|(text, _)| *text != '/') && naive_escaped(rest, &units[1..])
+        }
+        _ => {
+            units.first().is_some_and(|(text, _)| *text == first)
+                && naive_escaped(rest, &units[1..])
+        }
+    }
+}
+
 /// Whether a glob matches, by trying everything.
 fn naive_glob(pattern: &[char], text: &[char]) -> bool {
     match pattern.split_first() {
@@ -110,6 +161,39 @@ fn paths_match_as_the_naive_rules_say() {
         }
     }
     assert!(met > 5_000, "only {met} matches: the cases test little");
+}
+
+#[test]
+fn patterns_with_escapes_match_as_the_naive_rules_say() {
+    let mut random = Random(0x5eed_0009);
+    let parts = &[
+        "/", "/", "a", "b", "A", ".", "..", "%2f", "%2F", "%61", "%41", "%2e", "%25",
+    ];
+    let pattern_parts: Vec<&str> = parts.iter().chain(&["*", "%*", "?"]).copied().collect();
+    let mut met = 0;
+    for case in 0..3_000 {
+        let escape = random.one_of(&["%2f", "%61", "%*", "%*"]);
+        let (before, after) = (
+            random.text(&pattern_parts, 2),
+            random.text(&pattern_parts, 3),
+        );
+        let pattern = format!("/{before}{escape}{after}");
+        if pattern.contains("//") {
+            continue;
+        }
+        let matcher = Matcher::path(&[&pattern]).unwrap();
+        for _ in 0..10 {
+            let path = format!("/{}", random.text(parts, 5));
+            let expected = naive_escaped(&pattern.to_lowercase(), &naive_units(&path));
+            met += usize::from(expected);
+            assert_eq!(
+                is_met(&matcher, &get("h", &path)),
+                expected,
+                "case {case}: {pattern} on {path}"
+            );
+        }
+    }
+    assert!(met > 1_000, "only {met} matches: the cases test little");
 }
 
 #[test]

@@ -19,7 +19,9 @@ enum Token {
     AnyRaw,
     /// `*`: any run without a slash, plain or encoded.
     Any,
-    /// A character or class.
+    /// That character, however it was sent.
+    Plain(u8),
+    /// `?` or a class.
     One(Glob),
 }
 
@@ -60,11 +62,14 @@ impl EscapedPattern {
                 _ => {
                     let width = token_width(rest);
                     let token = &rest[..width];
-                    if token.len() > 1 && !token.starts_with(['[', '\\']) {
+                    match token.as_bytes() {
+                        [b'\\'] => return Err(GlobError::EndsInBackslash),
                         // A character beyond ASCII is compared byte by byte, as the path is.
-                        tokens.extend(token.bytes().map(plain));
-                    } else {
-                        tokens.push(Token::One(Glob::parse(token)?));
+                        [b'\\', letter @ ..] => {
+                            tokens.extend(letter.iter().copied().map(Token::Plain))
+                        }
+                        [b'?' | b'[', ..] => tokens.push(Token::One(Glob::parse(token)?)),
+                        letter => tokens.extend(letter.iter().copied().map(Token::Plain)),
                     }
                     width
                 }
@@ -76,41 +81,59 @@ impl EscapedPattern {
 
     /// Whether `path`, normalized but still encoded and in lower case, matches.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        let units = units(path);
-        // Whether the tokens from a place on match the units from each place on, from the last
-        // token to the first: the cost is the product of both lengths, whatever the stars.
-        let mut ends: Vec<bool> = Vec::from_iter((0..=units.len()).map(|at| at == units.len()));
-        for token in self.tokens.iter().rev() {
-            let mut begins = Vec::from_iter(ends.iter().map(|_| false));
-            for at in (0..=units.len()).rev() {
-                let unit = units.get(at).copied();
-                begins[at] = match token {
-                    Token::AnyRaw => {
-                        ends[at]
-                            || unit.is_some_and(|u| u.escape.is_some() || u.byte != b'/')
-                                && begins[at + 1]
-                    }
-                    Token::Any => {
-                        ends[at] || unit.is_some_and(|u| u.byte != b'/') && begins[at + 1]
-                    }
-                    Token::Escape(byte) => {
-                        unit.is_some_and(|u| u.escape == Some(*byte)) && ends[at + 1]
-                    }
-                    Token::One(glob) => {
-                        unit.is_some_and(|u| glob.matches(&[u.byte])) && ends[at + 1]
-                    }
-                };
+        // Most paths differ before the first star.
+        let mut units = units(path);
+        let mut tokens = self.tokens.as_slice();
+        while let Some((token, rest)) = tokens.split_first().filter(|(token, _)| !token.is_star()) {
+            if !units.next().is_some_and(|unit| token.takes(unit)) {
+                return false;
             }
-            ends = begins;
+            tokens = rest;
         }
-        ends[0]
+        if tokens.is_empty() {
+            return units.next().is_none();
+        }
+        matches_from(tokens, &units.collect::<Vec<Unit>>())
     }
 }
 
-fn plain(byte: u8) -> Token {
-    let mut glob = Glob::default();
-    glob.push_plain(&[byte]);
-    Token::One(glob)
+impl Token {
+    fn is_star(&self) -> bool {
+        matches!(self, Token::Any | Token::AnyRaw)
+    }
+
+    /// Whether the token can stand for `unit`, or for a run that holds it.
+    fn takes(&self, unit: Unit) -> bool {
+        match self {
+            Token::AnyRaw => unit.escape.is_some() || unit.byte != b'/',
+            Token::Any => unit.byte != b'/',
+            Token::Escape(byte) => unit.escape == Some(*byte),
+            Token::Plain(byte) => unit.byte == *byte,
+            Token::One(glob) => glob.matches(&[unit.byte]),
+        }
+    }
+}
+
+/// Goes through the tokens from the last to the first and notes from which places on they match:
+/// the cost is the product of both lengths, whatever the stars. (Returning to the latest star alone
+/// would not do, since the two kinds of stars stop at different slashes.)
+fn matches_from(tokens: &[Token], units: &[Unit]) -> bool {
+    let mut ends: Vec<bool> = (0..=units.len()).map(|at| at == units.len()).collect();
+    for token in tokens.iter().rev() {
+        // Whether the tokens after this one, and from this one on, match from the place after `at`.
+        let (mut rest_after, mut all_after) = (false, false);
+        for at in (0..=units.len()).rev() {
+            let takes = units.get(at).is_some_and(|unit| token.takes(*unit));
+            let rest = ends[at];
+            ends[at] = if token.is_star() {
+                rest || takes && all_after
+            } else {
+                takes && rest_after
+            };
+            (rest_after, all_after) = (rest, ends[at]);
+        }
+    }
+    ends[0]
 }
 
 /// The bytes of the first character, class or escaped character of `rest`.
@@ -123,25 +146,24 @@ fn token_width(rest: &str) -> usize {
     }
 }
 
-fn units(path: &[u8]) -> Vec<Unit> {
-    let mut units = Vec::with_capacity(path.len());
+fn units(path: &[u8]) -> impl Iterator<Item = Unit> {
     let mut rest = path;
-    while let Some((&byte, tail)) = rest.split_first() {
+    core::iter::from_fn(move || {
+        let (&byte, tail) = rest.split_first()?;
         match hex_pair(tail).filter(|_| byte == b'%') {
             Some(code) => {
-                units.push(Unit {
+                rest = &tail[2..];
+                Some(Unit {
                     byte: code.to_ascii_lowercase(),
                     escape: Some(code),
-                });
-                rest = &tail[2..];
+                })
             }
             None => {
-                units.push(Unit { byte, escape: None });
                 rest = tail;
+                Some(Unit { byte, escape: None })
             }
         }
-    }
-    units
+    })
 }
 
 fn hex_pair(text: &[u8]) -> Option<u8> {
@@ -169,6 +191,12 @@ mod tests {
             ("/%41b", "/%41%42", true),
             ("/%20é", "/%20%c3%a9", true),
             ("/%zz", "/%zz", true),
+            ("/%*/*z", "/a%2f/b/cz", false),
+            ("/%*/b/*z", "/a%2f/b/cz", true),
+            ("/*x%*z", "/ax%2fx/bz", false),
+            ("/*x%*z", "/axx%2fbz", true),
+            ("/%*", "/", true),
+            ("%*a", "%2fa", true),
             ("/%41", "/%61", false),
             ("/%+f", "/%+f", true),
             ("/%20[a-c]?", "/%20bx", true),

@@ -34,24 +34,34 @@ pub(super) fn change_path(uri: &mut Uri, edit: &dyn Fn(&[u8]) -> Vec<u8>) {
     if encoded == uri.path_raw() {
         return;
     }
+    if encoded
+        .iter()
+        .all(|&byte| is_path_byte(byte) && byte != b'%')
+    {
+        return set_encoded(uri, &encoded);
+    }
     let mut decoded = Vec::with_capacity(encoded.len());
-    let well_formed = decode_percent(&encoded, &mut decoded);
-    if !well_formed {
+    if !decode_percent(&encoded, &mut decoded) {
         let decoded = edit(uri.path());
         return set_decoded(uri, &decoded);
     }
-    if encoded.first() == Some(&b'/') && encoded.iter().all(|&byte| is_path_byte(byte)) {
-        uri.set_path_raw(&encoded);
-    } else if encoded.first() != Some(&b'/') && encoded.iter().all(|&byte| is_path_byte(byte)) {
-        let rooted = [b"/", encoded.as_slice()].concat();
-        uri.set_path_raw(&rooted);
+    if encoded.iter().all(|&byte| is_path_byte(byte)) {
+        set_encoded(uri, &encoded);
     } else {
         set_decoded(uri, &decoded);
     }
 }
 
-/// Sets the path to `decoded`, encoded as needed. A path begins with a slash (RFC 9112, section
-/// 3.2.1); one is added where it is missing.
+/// Sets the path to `encoded`. A path begins with a slash (RFC 9112, section 3.2.1); one is added
+/// where it is missing.
+fn set_encoded(uri: &mut Uri, encoded: &[u8]) {
+    match encoded.first() {
+        Some(b'/') => uri.set_path_raw(encoded),
+        _ => uri.set_path_raw(&[b"/", encoded].concat()),
+    }
+}
+
+/// Sets the path to `decoded`, encoded as needed, with a slash added where it is missing.
 pub(super) fn set_decoded(uri: &mut Uri, decoded: &[u8]) {
     let mut encoded = Vec::with_capacity(decoded.len() + 1);
     if decoded.first() != Some(&b'/') {
@@ -130,29 +140,41 @@ pub(super) enum End {
 
 /// The cleaned `path` without `affix` at that end, or as it is if it has none.
 pub(super) fn strip(path: &[u8], affix: &[u8], end: End) -> Vec<u8> {
-    let path = cleaned(path, slashes_of(affix));
-    let mut path_units: Vec<&[u8]> = units(&path).collect();
-    let mut affix_units: Vec<&[u8]> = units(affix).collect();
+    let mut path = cleaned(path, slashes_of(affix));
+    if let Some(width) = affix_width(&path, affix, end) {
+        match end {
+            End::Start => drop(path.drain(..width)),
+            End::End => path.truncate(path.len() - width),
+        }
+    }
+    path
+}
+
+/// How many bytes of `path` the `affix` at that end takes; `None` if it is not there.
+fn affix_width(path: &[u8], affix: &[u8], end: End) -> Option<usize> {
+    if memchr::memchr(b'%', path)
+        .or(memchr::memchr(b'%', affix))
+        .is_none()
+    {
+        let (rest, width) = (path.len().checked_sub(affix.len())?, affix.len());
+        let found = match end {
+            End::Start => &path[..width],
+            End::End => &path[rest..],
+        };
+        return found.eq_ignore_ascii_case(affix).then_some(width);
+    }
+    let mut found: Vec<&[u8]> = units(path).collect();
+    let mut wanted: Vec<&[u8]> = units(affix).collect();
     if end == End::End {
-        path_units.reverse();
-        affix_units.reverse();
+        found.reverse();
+        wanted.reverse();
     }
-    let fits = path_units.len() >= affix_units.len()
-        && affix_units
-            .iter()
-            .zip(&path_units)
-            .all(|(wanted, found)| is_same(wanted, found));
-    if !fits {
-        return path;
-    }
-    let width: usize = path_units[..affix_units.len()]
+    let found = found.get(..wanted.len())?;
+    let fits = wanted
         .iter()
-        .map(|unit| unit.len())
-        .sum();
-    match end {
-        End::Start => path[width..].into(),
-        End::End => path[..path.len() - width].into(),
-    }
+        .zip(found)
+        .all(|(wanted, found)| is_same(wanted, found));
+    fits.then(|| found.iter().map(|unit| unit.len()).sum())
 }
 
 /// The characters of an encoded text: single bytes and whole escapes.
