@@ -56,11 +56,8 @@ fn named_fields(fields: &Fields) -> Vec<Vec<u8>> {
     let mut named = Vec::new();
     for value in fields.all(FieldId::Connection) {
         for option in items(value) {
-            let is_option = matches!(option.len(), 0 | 5 | 10)
-                && [&b""[..], b"close", b"keep-alive"]
-                    .iter()
-                    .any(|plain| plain.eq_ignore_ascii_case(option));
-            if !is_option && FieldId::of(option) == FieldId::Other && !is_protected(option) {
+            let is_name = !option.is_empty() && !option.eq_ignore_ascii_case(b"close");
+            if is_name && FieldId::of(option) == FieldId::Other && !is_protected(option) {
                 if named.len() == CONNECTION_NAMES_MAX {
                     return named;
                 }
