@@ -446,6 +446,37 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_weights_lead_where_they_lead_in_caddy() {
+        let addresses = ["127.0.0.1:18481", "127.0.0.1:18482", "127.0.0.1:18483"];
+        let upstreams = Fixed(
+            addresses
+                .iter()
+                .map(|&address| (true, 0, address.into()))
+                .collect(),
+        );
+        let policy = hash(HashBy::Header("X-Key".into()), Policy::First);
+        let chosen: String = (0..20)
+            .map(|n| {
+                let key = format!("key-{n}");
+                let hint = Hint {
+                    key: Some(key.as_bytes()),
+                    named: None,
+                };
+                policy
+                    .choose(&upstreams, hint, &Turn::new(), 0)
+                    .unwrap()
+                    .index
+            })
+            .map(|index| format!("{index}"))
+            .collect();
+        assert_eq!(chosen, "10212120202011012111", "as Caddy 2.11.4 answered");
+        let (weights, turn) = (Policy::WeightedRoundRobin(vec![3, 0, 1]), Turn::new());
+        let turns = (0..12).map(|_| choose(&weights, &upstreams, &turn, 0).unwrap());
+        let turns: String = turns.map(|index| format!("{index}")).collect();
+        assert_eq!(turns, "002000200020", "as Caddy 2.11.4 answered");
+    }
+
+    #[test]
     fn without_a_key_the_fallback_decides() {
         let policy = hash(HashBy::Header("X".into()), Policy::First);
         let upstreams = Fixed::new(&[(false, 0), (true, 0), (true, 0)]);
