@@ -150,6 +150,10 @@ impl AnswerBody {
 
 impl BodyStream for AnswerBody {
     fn len(&self) -> Option<u64> {
+        if self.decoder.trailers().is_some() {
+            // A body of told length has no place for them.
+            return None;
+        }
         let here = (self.content_end - self.content_at) as u64;
         self.decoder.remaining().map(|remaining| remaining + here)
     }

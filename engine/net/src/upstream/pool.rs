@@ -100,8 +100,8 @@ impl Pool {
         self.idle.get()
     }
 
-    /// A spare head to read an answer into.
-    pub(super) fn spare_head(&self) -> ResponseHead {
+    /// A spare head to read an answer into; its fields also serve as a place to put those of a request together.
+    pub fn spare_head(&self) -> ResponseHead {
         self.heads.borrow_mut().pop().unwrap_or_default()
     }
 

@@ -20,7 +20,11 @@ fn garbage_instead_of_an_answer_is_a_protocol_error() {
         "HTTP/1.1 101 Switching Protocols\r\n\r\n",
     ] {
         let failure = failing(garbage);
-        assert_eq!((failure.side, failure.kind), (Side::Upstream, FailureKind::Protocol), "{garbage}");
+        assert_eq!(
+            (failure.side, failure.kind),
+            (Side::Upstream, FailureKind::Protocol),
+            "{garbage}"
+        );
     }
 }
 
@@ -29,7 +33,10 @@ fn an_endless_head_is_given_up_at_the_limit() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\n");
-        while socket.write_all(b"X-More: of the same, and never an empty line\r\n").is_ok() {}
+        while socket
+            .write_all(b"X-More: of the same, and never an empty line\r\n")
+            .is_ok()
+        {}
     });
     on_worker(|worker| async move {
         let failure = fetch(&worker, &fake.endpoint()).await.err().unwrap();
@@ -89,10 +96,19 @@ fn silence_ends_after_the_answer_timeout() {
         read_head(&mut socket);
     });
     on_worker(|worker| async move {
-        let timeouts = Timeouts { answer: Some(Duration::from_millis(100)), ..Timeouts::default() };
-        let endpoint = fake.endpoint_with(Options { timeouts, ..Options::default() });
+        let timeouts = Timeouts {
+            answer: Some(Duration::from_millis(100)),
+            ..Timeouts::default()
+        };
+        let endpoint = fake.endpoint_with(Options {
+            timeouts,
+            ..Options::default()
+        });
         let failure = fetch(&worker, &endpoint).await.err().unwrap();
-        assert_eq!((failure.side, failure.kind), (Side::Upstream, FailureKind::Timeout));
+        assert_eq!(
+            (failure.side, failure.kind),
+            (Side::Upstream, FailureKind::Timeout)
+        );
     });
 }
 
@@ -102,10 +118,16 @@ fn nobody_listening_may_always_be_retried() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     on_worker(|worker| async move {
-        for address in [Address::Ip(address), Address::unix("/nonexistent/sluice.sock")] {
+        for address in [
+            Address::Ip(address),
+            Address::unix("/nonexistent/sluice.sock"),
+        ] {
             let endpoint = Arc::new(Endpoint::new(address, Options::default()));
             let failure = fetch(&worker, &endpoint).await.err().unwrap();
-            assert_eq!((failure.kind, failure.retry), (FailureKind::Dial, Retry::Always));
+            assert_eq!(
+                (failure.kind, failure.retry),
+                (FailureKind::Dial, Retry::Always)
+            );
         }
     });
 }
@@ -113,7 +135,10 @@ fn nobody_listening_may_always_be_retried() {
 #[test]
 fn an_upstream_that_says_nothing_and_closes_may_be_retried_if_idempotent() {
     let failure = failing("");
-    assert_eq!((failure.kind, failure.retry), (FailureKind::Closed, Retry::IfIdempotent));
+    assert_eq!(
+        (failure.kind, failure.retry),
+        (FailureKind::Closed, Retry::IfIdempotent)
+    );
     let failure = failing("HTTP/1.1 200 O");
     assert_eq!(failure.kind, FailureKind::Closed);
 }
@@ -128,7 +153,9 @@ fn names_and_unix_sockets_are_dialled() {
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         while read_head(&mut socket).is_some() {
-            socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nunix").unwrap();
+            socket
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nunix")
+                .unwrap();
         }
     });
     on_worker(|worker| async move {
@@ -145,7 +172,10 @@ fn names_and_unix_sockets_are_dialled() {
         let nowhere = Address::tcp("name.invalid", 80);
         let endpoint = Arc::new(Endpoint::new(nowhere, Options::default()));
         let failure = fetch(&worker, &endpoint).await.err().unwrap();
-        assert_eq!((failure.kind, failure.retry), (FailureKind::Dial, Retry::Always));
+        assert_eq!(
+            (failure.kind, failure.retry),
+            (FailureKind::Dial, Retry::Always)
+        );
     });
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -64,7 +64,10 @@ fn a_kept_connection_that_dies_under_a_request_says_so() {
         let endpoint = fake.endpoint();
         fetch(&worker, &endpoint).await.unwrap();
         let request = upload(GET, BodyFraming::None, RequestBody::None);
-        let failed = begin(&worker, &endpoint, Method::Get, request).await.err().unwrap();
+        let failed = begin(&worker, &endpoint, Method::Get, request)
+            .await
+            .err()
+            .unwrap();
         assert_eq!(failed.origin, Origin::Kept);
         assert_eq!(failed.failure.kind, FailureKind::Closed);
         assert_eq!(failed.failure.retry, Retry::IfIdempotent);
@@ -76,9 +79,14 @@ fn a_kept_connection_that_dies_under_a_request_says_so() {
 fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
     let fake = Fake::answering(HI);
     on_worker(|worker| async move {
-        let keep_alive =
-            KeepAlive::Keep { idle_timeout: Duration::from_millis(200), idle_max: 2 };
-        let endpoint = fake.endpoint_with(Options { keep_alive, ..Options::default() });
+        let keep_alive = KeepAlive::Keep {
+            idle_timeout: Duration::from_millis(200),
+            idle_max: 2,
+        };
+        let endpoint = fake.endpoint_with(Options {
+            keep_alive,
+            ..Options::default()
+        });
         let mut links = Vec::new();
         for _ in 0..4 {
             links.push(obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap());
@@ -90,7 +98,10 @@ fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
         tokio::time::sleep(Duration::from_millis(400)).await;
         assert_eq!(worker.upstreams.idle(), 0);
 
-        let options = Options { keep_alive: KeepAlive::Off, ..Options::default() };
+        let options = Options {
+            keep_alive: KeepAlive::Off,
+            ..Options::default()
+        };
         fetch(&worker, &fake.endpoint_with(options)).await.unwrap();
         assert_eq!(worker.upstreams.idle(), 0);
     });
@@ -119,12 +130,25 @@ fn the_last_connection_given_back_is_taken_first() {
 fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
     let fake = Fake::answering(HI);
     on_worker(|worker| async move {
-        let timeouts = Timeouts { dial: Duration::from_millis(200), ..Timeouts::default() };
-        let options = Options { busy_max: Some(1), timeouts, ..Options::default() };
+        let timeouts = Timeouts {
+            dial: Duration::from_millis(200),
+            ..Timeouts::default()
+        };
+        let options = Options {
+            busy_max: Some(1),
+            timeouts,
+            ..Options::default()
+        };
         let endpoint = fake.endpoint_with(options);
         let first = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
-        let refused = obtain(&worker, &endpoint, Wanted::Any, b"").await.err().unwrap();
-        assert_eq!((refused.kind, refused.retry), (FailureKind::Limit, Retry::Always));
+        let refused = obtain(&worker, &endpoint, Wanted::Any, b"")
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            (refused.kind, refused.retry),
+            (FailureKind::Limit, Retry::Always)
+        );
         let pool = worker.clone();
         tokio::task::spawn_local(async move {
             settle().await;

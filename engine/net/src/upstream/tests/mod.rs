@@ -29,7 +29,10 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// Runs `test` on a worker whose clock ticks, for ten seconds at most.
 fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let local = tokio::task::LocalSet::new();
     let worker = Rc::new(Worker::default());
     local.block_on(&runtime, async {
@@ -127,7 +130,13 @@ struct Got {
 
 /// One whole request and answer.
 async fn fetch(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Result<Got, Failure> {
-    fetch_with(worker, endpoint, Method::Get, upload(GET, BodyFraming::None, RequestBody::None)).await
+    fetch_with(
+        worker,
+        endpoint,
+        Method::Get,
+        upload(GET, BodyFraming::None, RequestBody::None),
+    )
+    .await
 }
 
 async fn fetch_with(
@@ -136,7 +145,9 @@ async fn fetch_with(
     method: Method,
     upload: Upload,
 ) -> Result<Got, Failure> {
-    let (answer, call) = begin(worker, endpoint, method, upload).await.map_err(|f| f.failure)?;
+    let (answer, call) = begin(worker, endpoint, method, upload)
+        .await
+        .map_err(|f| f.failure)?;
     let mut inline = Vec::new();
     let body = call.into_body(worker, answer.framing, &mut inline)?;
     let (mut pieces, mut trailers) = (1, None);
@@ -148,7 +159,12 @@ async fn fetch_with(
         }
         Body::Shared(_) | Body::File(_) | Body::Tunnel(_) | Body::Abort => panic!("no such body"),
     }
-    Ok(Got { head: answer.head, body: inline, pieces, trailers })
+    Ok(Got {
+        head: answer.head,
+        body: inline,
+        pieces,
+        trailers,
+    })
 }
 
 async fn begin(
@@ -157,9 +173,15 @@ async fn begin(
     method: Method,
     upload: Upload,
 ) -> Result<(Answer, Call), Box<CallFailure>> {
-    let link = obtain(worker, endpoint, Wanted::Any, b"").await.map_err(|failure| {
-        Box::new(CallFailure { failure, origin: Origin::Fresh, body: None })
-    })?;
+    let link = obtain(worker, endpoint, Wanted::Any, b"")
+        .await
+        .map_err(|failure| {
+            Box::new(CallFailure {
+                failure,
+                origin: Origin::Fresh,
+                body: None,
+            })
+        })?;
     let mut call = Call::new(link, upload, None);
     let answer = call.answer(worker, &method).await?;
     Ok((answer, call))
@@ -227,7 +249,10 @@ impl BodyStream for Pieces {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(Ok(self.pieces.front().map_or(&[], |piece| &piece[self.at..])))
+        Poll::Ready(Ok(self
+            .pieces
+            .front()
+            .map_or(&[], |piece| &piece[self.at..])))
     }
 
     fn consume(&mut self, count: usize) {

@@ -31,7 +31,9 @@ async fn open(worker: &Rc<Worker>, fake: &Fake, lifetime: Option<Duration>) -> c
 fn bytes_flow_both_ways_early_ones_included_until_both_sides_end() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
-        socket.write_all(format!("{SWITCHED}early").as_bytes()).unwrap();
+        socket
+            .write_all(format!("{SWITCHED}early").as_bytes())
+            .unwrap();
         let mut all = Vec::new();
         socket.read_to_end(&mut all).unwrap();
         all.reverse();
@@ -49,7 +51,13 @@ fn bytes_flow_both_ways_early_ones_included_until_both_sides_end() {
             all
         });
         let traffic = join_counted(&RefCell::new(ours), b"first".to_vec(), tunnel, &worker).await;
-        assert_eq!(traffic, Traffic { sent_up: 2_000_005, sent_down: 2_000_010 });
+        assert_eq!(
+            traffic,
+            Traffic {
+                sent_up: 2_000_005,
+                sent_down: 2_000_010
+            }
+        );
         let all = client.join().unwrap();
         assert!(all.starts_with(b"earlyxxx") && all.ends_with(b"xxxtsrif"));
         assert_eq!(worker.upstreams.idle(), 0);

@@ -15,7 +15,11 @@ fn listening(marker: &'static str) -> (Fake, std::sync::mpsc::Receiver<String>) 
         while !all.ends_with(marker.as_bytes()) && socket.read(&mut byte).unwrap_or(0) == 1 {
             all.push(byte[0]);
         }
-        sender.lock().unwrap().send(String::from_utf8(all).unwrap()).unwrap();
+        sender
+            .lock()
+            .unwrap()
+            .send(String::from_utf8(all).unwrap())
+            .unwrap();
         let _ = socket.write_all(OK);
         read_head(&mut socket);
     });
@@ -32,13 +36,14 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailer_fields() {
         body.trailers = Some(trailers);
         let body = RequestBody::Stream(Box::new(body));
         let request = upload(CHUNKED, BodyFraming::Chunked, body);
-        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request).await.unwrap();
+        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request)
+            .await
+            .unwrap();
         assert_eq!(got.body, b"ok");
         assert_eq!(worker.upstreams.idle(), 1);
     });
-    let expected = format!(
-        "{CHUNKED}5\r\nhello\r\n12\r\nbig world, this is\r\n0\r\nX-Sum: 1\r\n\r\n"
-    );
+    let expected =
+        format!("{CHUNKED}5\r\nhello\r\n12\r\nbig world, this is\r\n0\r\nX-Sum: 1\r\n\r\n");
     assert_eq!(seen.recv().unwrap(), expected);
 }
 
@@ -49,7 +54,9 @@ fn a_body_of_known_length_is_sent_as_it_is() {
     on_worker(|worker| async move {
         let body = RequestBody::Stream(Box::new(Pieces::new(&["hello", "", "world"])));
         let request = upload(head, BodyFraming::Length(10), body);
-        fetch_with(&worker, &fake.endpoint(), Method::Post, request).await.unwrap();
+        fetch_with(&worker, &fake.endpoint(), Method::Post, request)
+            .await
+            .unwrap();
         assert_eq!(worker.upstreams.idle(), 1);
     });
     assert_eq!(seen.recv().unwrap(), format!("{head}helloworld"));
@@ -59,13 +66,21 @@ fn a_body_of_known_length_is_sent_as_it_is() {
 fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
-        socket.write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig").unwrap();
+        socket
+            .write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
+            .unwrap();
         read_head(&mut socket);
     });
     on_worker(|worker| async move {
         let body = Pieces::endless();
-        let request = upload(CHUNKED, BodyFraming::Chunked, RequestBody::Stream(Box::new(body)));
-        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request).await.unwrap();
+        let request = upload(
+            CHUNKED,
+            BodyFraming::Chunked,
+            RequestBody::Stream(Box::new(body)),
+        );
+        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request)
+            .await
+            .unwrap();
         assert_eq!((got.head.status.code(), &got.body[..]), (413, &b"big"[..]));
         assert_eq!(worker.upstreams.idle(), 0);
     });
@@ -75,14 +90,22 @@ fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
 fn an_early_answer_before_a_reset_is_still_taken() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
-        socket.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno").unwrap();
+        socket
+            .write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+            .unwrap();
         socket.shutdown(std::net::Shutdown::Write).unwrap();
         thread::sleep(Duration::from_millis(100));
     });
     on_worker(|worker| async move {
         let body = Pieces::endless();
-        let request = upload(CHUNKED, BodyFraming::Chunked, RequestBody::Stream(Box::new(body)));
-        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request).await.unwrap();
+        let request = upload(
+            CHUNKED,
+            BodyFraming::Chunked,
+            RequestBody::Stream(Box::new(body)),
+        );
+        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request)
+            .await
+            .unwrap();
         assert_eq!(got.head.status.code(), 401);
     });
 }
@@ -91,7 +114,9 @@ fn an_early_answer_before_a_reset_is_still_taken() {
 fn both_directions_flow_at_the_same_time() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
-        socket.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        socket
+            .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            .unwrap();
         let mut reader = socket.try_clone().unwrap();
         loop {
             let mut piece = [0; 3 + 5 + 2];
@@ -108,7 +133,9 @@ fn both_directions_flow_at_the_same_time() {
         let pieces = ["hello", "", "", "again", "", "", "", "third"];
         let body = RequestBody::Stream(Box::new(Pieces::new(&pieces)));
         let request = upload(CHUNKED, BodyFraming::Chunked, body);
-        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request).await.unwrap();
+        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, request)
+            .await
+            .unwrap();
         assert_eq!(got.body, b"helloagainthird");
         assert_eq!(worker.upstreams.idle(), 1);
     });
@@ -123,12 +150,20 @@ fn an_upstream_that_does_not_read_holds_the_client_back() {
     on_worker(|worker| async move {
         let body = Pieces::endless();
         let consumed = body.consumed.clone();
-        let request = upload(CHUNKED, BodyFraming::Chunked, RequestBody::Stream(Box::new(body)));
+        let request = upload(
+            CHUNKED,
+            BodyFraming::Chunked,
+            RequestBody::Stream(Box::new(body)),
+        );
         let endpoint = fake.endpoint();
         let calling = fetch_with(&worker, &endpoint, Method::Post, request);
         let ended = tokio::time::timeout(Duration::from_millis(500), calling).await;
         assert!(ended.is_err());
-        assert!(consumed.get() > 0 && consumed.get() < 32_000_000, "{}", consumed.get());
+        assert!(
+            consumed.get() > 0 && consumed.get() < 32_000_000,
+            "{}",
+            consumed.get()
+        );
     });
 }
 
@@ -137,7 +172,9 @@ fn a_body_waits_for_100_continue_but_not_for_ever() {
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
-        socket.set_read_timeout(Some(Duration::from_millis(80))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(80)))
+            .unwrap();
         assert!(socket.read(&mut [0]).is_err(), "nothing comes before 100");
         socket.set_read_timeout(None).unwrap();
         socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
@@ -155,15 +192,24 @@ fn a_body_waits_for_100_continue_but_not_for_ever() {
             let consumed = body.consumed.clone();
             let body = RequestBody::Stream(Box::new(body));
             let upload = upload(head, BodyFraming::Length(5), body);
-            (upload.expect_continue(&worker, Duration::from_millis(limit)), consumed)
+            (
+                upload.expect_continue(&worker, Duration::from_millis(limit)),
+                consumed,
+            )
         };
         let (upload, _) = request(5_000);
-        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, upload).await.unwrap();
+        let got = fetch_with(&worker, &fake.endpoint(), Method::Post, upload)
+            .await
+            .unwrap();
         assert_eq!(got.body, b"ok");
         let (upload, _) = request(50);
-        fetch_with(&worker, &patient.endpoint(), Method::Post, upload).await.unwrap();
+        fetch_with(&worker, &patient.endpoint(), Method::Post, upload)
+            .await
+            .unwrap();
         let (upload, consumed) = request(5_000);
-        let got = fetch_with(&worker, &refusing.endpoint(), Method::Post, upload).await.unwrap();
+        let got = fetch_with(&worker, &refusing.endpoint(), Method::Post, upload)
+            .await
+            .unwrap();
         assert_eq!((got.head.status.code(), consumed.get()), (417, 0));
     });
     assert!(seen.recv().unwrap().ends_with("\r\n\r\nhello"));
@@ -180,12 +226,18 @@ fn what_can_still_be_sent_comes_back_from_a_failed_call() {
         let body = RequestBody::Stream(Box::new(Pieces::new(&["hello"])));
         let request = upload(CHUNKED, BodyFraming::Chunked, body)
             .expect_continue(&worker, Duration::from_secs(5));
-        let failed = begin(&worker, &endpoint, Method::Post, request).await.err().unwrap();
+        let failed = begin(&worker, &endpoint, Method::Post, request)
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(failed.body, Some(RequestBody::Stream(_))));
         // Content was taken.
         let body = RequestBody::Stream(Box::new(Pieces::new(&["hello"])));
         let request = upload(CHUNKED, BodyFraming::Chunked, body);
-        let failed = begin(&worker, &endpoint, Method::Post, request).await.err().unwrap();
+        let failed = begin(&worker, &endpoint, Method::Post, request)
+            .await
+            .err()
+            .unwrap();
         assert!(failed.body.is_none());
         assert_eq!(failed.failure.retry, Retry::IfIdempotent);
     });
@@ -209,11 +261,25 @@ impl BodyStream for Failing {
 fn a_client_that_fails_half_way_ends_the_call_and_its_connection() {
     let (fake, seen) = listening("never");
     on_worker(|worker| async move {
-        let request = upload(GET, BodyFraming::Length(10), RequestBody::Stream(Box::new(Failing)));
+        let request = upload(
+            GET,
+            BodyFraming::Length(10),
+            RequestBody::Stream(Box::new(Failing)),
+        );
         let endpoint = fake.endpoint();
-        let failed = begin(&worker, &endpoint, Method::Post, request).await.err().unwrap();
-        assert_eq!((failed.failure.side, failed.failure.retry), (Side::Client, Retry::Never));
+        let failed = begin(&worker, &endpoint, Method::Post, request)
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            (failed.failure.side, failed.failure.retry),
+            (Side::Client, Retry::Never)
+        );
         assert_eq!(worker.upstreams.idle(), 0);
     });
-    assert_eq!(seen.recv().unwrap(), "", "a request that fails at once is not begun");
+    assert_eq!(
+        seen.recv().unwrap(),
+        "",
+        "a request that fails at once is not begun"
+    );
 }

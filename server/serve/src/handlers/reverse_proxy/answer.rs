@@ -1,0 +1,152 @@
+//! What becomes of an upstream's answer: its head joins the exchange, its body or tunnel is handed on. Sending it
+//! is left to the client's connection.
+
+use std::task::{Context, Poll};
+
+use sluice_message::hop_by_hop::strip_hop_by_hop;
+use sluice_message::{FieldId, Fields, Method, ResponseHead};
+use sluice_net::upstream::{Answer, Call};
+use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
+use sluice_wire::h1::{BodyFraming, ResponseKind};
+
+use super::ReverseProxy;
+use super::request::{Switch, via};
+use crate::context::Exchange;
+use crate::handler::Step;
+use crate::handlers::headers::Of;
+
+impl ReverseProxy {
+    /// Makes the upstream's answer the answer of the exchange.
+    pub(super) async fn pass_back(
+        &self,
+        x: &mut Exchange,
+        call: Call,
+        answer: Answer,
+        switch: &Switch,
+    ) -> Step {
+        let Answer { mut head, framing } = answer;
+        let status = head.status;
+        if framing.kind == ResponseKind::Switched {
+            return self.join(x, call, Answer { head, framing }, switch);
+        }
+        x.res.status = status;
+        x.context.upstream.status = Some(status);
+        let version = head.version;
+        let trailer = head.fields.first(FieldId::Trailer).map(<[u8]>::to_vec);
+        strip_hop_by_hop(&mut head.fields);
+        let described = described(x, &head);
+        head.fields.remove(FieldId::ContentLength);
+        if let (Some(names), BodyFraming::Chunked) = (trailer, framing.body) {
+            head.fields.push(FieldId::Trailer, &names);
+        }
+        self.change_down(x, &mut head);
+        // The answer is the upstream's, and so is the name of its server; ours goes to Via.
+        x.res.fields.remove(FieldId::Server);
+        merge(&mut x.res.fields, &mut head.fields);
+        x.res.fields.push(FieldId::Via, via(version));
+        x.worker.upstreams.give_back(head);
+        x.inline.clear();
+        let body = call.into_body(&x.worker, framing, &mut x.inline);
+        let body = match body {
+            Ok(body) => self.buffering.answer(body).await,
+            Err(failure) => Err(failure),
+        };
+        match body {
+            Ok(body) => {
+                Step::Done(described.map_or(body, |content| Body::Stream(Box::new(content))))
+            }
+            Err(failure) => Step::Fail(failure.into()),
+        }
+    }
+
+    /// The connection becomes a tunnel, if that is what the client asked for: nothing else would stop its next
+    /// request from reaching the upstream as it is.
+    fn join(&self, x: &mut Exchange, call: Call, answer: Answer, switch: &Switch) -> Step {
+        let Answer { mut head, .. } = answer;
+        let protocol = head
+            .fields
+            .first(FieldId::Upgrade)
+            .map(<[u8]>::to_vec)
+            .unwrap_or_default();
+        let asked = match switch {
+            Switch::No => false,
+            Switch::To(asked) => is_one_of(&protocol, asked),
+        };
+        if !asked || head.status.code() != 101 {
+            let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+            let failure = failure.because("it switches protocols without having been asked to");
+            return Step::Fail(failure.into());
+        }
+        x.res.status = head.status;
+        x.context.upstream.status = Some(head.status);
+        strip_hop_by_hop(&mut head.fields);
+        head.fields.remove(FieldId::ContentLength);
+        head.fields.push(FieldId::Upgrade, &protocol);
+        self.change_down(x, &mut head);
+        merge(&mut x.res.fields, &mut head.fields);
+        let tunnel = call.into_tunnel(&x.worker, self.tunnel_lifetime);
+        x.worker.upstreams.give_back(head);
+        Step::Done(Body::Tunnel(Box::new(tunnel)))
+    }
+
+    /// Applies `header_down`, which sees and changes the upstream's fields only.
+    fn change_down(&self, x: &mut Exchange, head: &mut ResponseHead) {
+        let Some(down) = &self.header_down else {
+            return;
+        };
+        if down
+            .require
+            .as_ref()
+            .is_some_and(|require| !require.matches(head, &x.context.scratch))
+        {
+            return;
+        }
+        std::mem::swap(&mut x.res.fields, &mut head.fields);
+        down.ops.apply(x, Of::Answer);
+        std::mem::swap(&mut x.res.fields, &mut head.fields);
+    }
+}
+
+/// The content that an answer to HEAD describes and does not bring.
+struct Described {
+    length: Option<u64>,
+}
+
+/// What an answer to HEAD says of its content; `None` for other methods.
+fn described(x: &Exchange, head: &ResponseHead) -> Option<Described> {
+    if x.req.method != Method::Head || head.status.is_bodiless() {
+        return None;
+    }
+    let digits = head.fields.first(FieldId::ContentLength);
+    let length = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    Some(Described { length })
+}
+
+impl BodyStream for Described {
+    fn len(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        Poll::Ready(Ok(&[]))
+    }
+
+    fn consume(&mut self, _count: usize) {}
+}
+
+/// Adds the upstream's fields after those that earlier directives have set; usually there are none of these, and
+/// nothing is copied.
+fn merge(ours: &mut Fields, theirs: &mut Fields) {
+    if ours.is_empty() {
+        std::mem::swap(ours, theirs);
+    } else {
+        ours.append(theirs);
+    }
+}
+
+/// Whether the protocol that was chosen is in the list that was offered. Names compare without case, versions
+/// belong to the name (RFC 9110, section 7.8).
+fn is_one_of(chosen: &[u8], offered: &[u8]) -> bool {
+    let mut offered = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    !chosen.is_empty() && offered.any(|one| one.eq_ignore_ascii_case(chosen))
+}

@@ -1,0 +1,119 @@
+//! Bodies that are collected before they are passed on, where the configuration asks for it: a slow client then
+//! does not occupy an upstream. Bodies larger than the limit go on as they arrive after that much.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use sluice_message::Fields;
+use sluice_net::{Body, BodyStream, Failure, RequestBody};
+
+use crate::context::Exchange;
+
+/// How much of each body is collected first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buffering {
+    /// Bytes of the request.
+    pub request_bytes: usize,
+    /// Bytes of the answer.
+    pub answer_bytes: usize,
+}
+
+impl Buffering {
+    /// Takes the body of the request, collected as far as asked for.
+    pub async fn request(&self, x: &mut Exchange) -> Result<RequestBody, Failure> {
+        match x.body.take() {
+            RequestBody::Stream(body) if self.request_bytes > 0 => Ok(RequestBody::Stream(
+                collect(body, self.request_bytes).await?,
+            )),
+            body => Ok(body),
+        }
+    }
+
+    /// Collects the body of an answer as far as asked for.
+    pub async fn answer(&self, body: Body) -> Result<Body, Failure> {
+        match body {
+            Body::Stream(body) if self.answer_bytes > 0 => {
+                Ok(Body::Stream(collect(body, self.answer_bytes).await?))
+            }
+            body => Ok(body),
+        }
+    }
+}
+
+async fn collect(
+    mut body: Box<dyn BodyStream>,
+    bytes_max: usize,
+) -> Result<Box<dyn BodyStream>, Failure> {
+    let length = if body.len().is_some() {
+        Length::Told
+    } else {
+        Length::Untold
+    };
+    let mut collected = Vec::new();
+    loop {
+        let (seen, taken) = poll_fn(|cx| {
+            body.poll_data(cx).map_ok(|data| {
+                let taken = data.len().min(bytes_max - collected.len());
+                collected.extend_from_slice(&data[..taken]);
+                (data.len(), taken)
+            })
+        })
+        .await?;
+        body.consume(taken);
+        if seen == 0 || collected.len() == bytes_max {
+            return Ok(Box::new(Collected {
+                collected,
+                taken: 0,
+                length,
+                rest: body,
+            }));
+        }
+    }
+}
+
+/// Whether the sender had told the length of a body. One that was not told is not told now: the upstream gets the
+/// same request whether its body was collected or not, trailer fields included.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Told,
+    Untold,
+}
+
+/// What was collected of a body, then the rest of it.
+struct Collected {
+    collected: Vec<u8>,
+    taken: usize,
+    length: Length,
+    rest: Box<dyn BodyStream>,
+}
+
+impl BodyStream for Collected {
+    fn len(&self) -> Option<u64> {
+        let here = (self.collected.len() - self.taken) as u64;
+        match self.length {
+            Length::Told => self.rest.len().map(|rest| rest + here),
+            Length::Untold => None,
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if self.taken < self.collected.len() {
+            return Poll::Ready(Ok(&self.collected[self.taken..]));
+        }
+        self.collected = Vec::new();
+        self.taken = 0;
+        self.rest.poll_data(cx)
+    }
+
+    fn consume(&mut self, count: usize) {
+        if self.collected.is_empty() {
+            self.rest.consume(count);
+        } else {
+            self.taken += count;
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.rest.trailers()
+    }
+}

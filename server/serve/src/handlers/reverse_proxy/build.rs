@@ -1,0 +1,200 @@
+//! From the model's `reverse_proxy` to the handler; what is known but not built yet is refused by name. How
+//! upstreams are spoken to is left to `transport`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps};
+use sluice_model::proxy::{ReverseProxy as Config, Upstream as UpstreamConfig};
+use sluice_net::upstream::{Address, Endpoint, Load};
+use sluice_policy::PassiveHealth;
+use sluice_policy::health::PassivePolicy;
+use sluice_route::Rewrite;
+use sluice_route::matcher::IpRanges;
+
+use super::buffering::Buffering;
+use super::retry::Retries;
+use super::select::{self, Selection};
+use super::transport::Transport;
+use super::upstream::Upstream;
+use super::{HeaderDown, ReverseProxy};
+use crate::build::{Builder, Refusal};
+use crate::handler::Handler;
+use crate::handlers::headers::{Ops, response_matcher};
+use crate::handlers::rewrite;
+
+/// Builds `reverse_proxy`.
+pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+    refuse_unbuilt(config)?;
+    let transport = Transport::build(config.transport.as_ref())?;
+    let checks = config.health_checks.as_ref();
+    let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
+    let upstreams = config
+        .upstreams
+        .iter()
+        .map(|upstream| upstream_of(upstream, &transport, &passive))
+        .collect::<Result<Box<[_]>, _>>()?;
+    let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
+    let trusted_proxies = IpRanges::new(&config.trusted_proxies)
+        .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
+    let selection = Selection::build(config, &upstreams)?;
+    Ok(Box::new(ReverseProxy {
+        upstreams,
+        selection,
+        retries: Retries::build(config.load_balancing.as_ref()),
+        header_up,
+        header_down,
+        rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
+        trusted_proxies,
+        tunnel_lifetime: duration(config.stream_timeout),
+        buffering: Buffering {
+            request_bytes: buffered("request_buffers", config.request_buffers)?,
+            answer_bytes: buffered("response_buffers", config.response_buffers)?,
+        },
+    }))
+}
+
+fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
+    let policy = config.load_balancing.as_ref();
+    let unbuilt = [
+        (
+            config.circuit_breaker.is_some(),
+            "`circuit_breaker`",
+            "use passive health checks",
+        ),
+        (
+            config.dynamic_upstreams.is_some(),
+            "`dynamic` upstreams",
+            "list the upstreams with `to`",
+        ),
+        (
+            !config.handle_response.is_empty(),
+            "`handle_response` in `reverse_proxy`",
+            "change the answer with `header_down` or at the upstream",
+        ),
+        (
+            config
+                .health_checks
+                .as_ref()
+                .is_some_and(|checks| checks.active.is_some()),
+            "active health checks (`health_uri` and its like)",
+            "use passive ones: `fail_duration`, `max_fails`",
+        ),
+        (config.verbose_logs, "`verbose_logs`", "remove it"),
+        (
+            policy.is_some_and(|policy| !policy.retry_match.is_empty()),
+            "`lb_retry_match`",
+            "remove it: requests whose method is idempotent are tried again",
+        ),
+    ];
+    match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
+        Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
+        None => Ok(()),
+    }
+}
+
+fn upstream_of(
+    config: &UpstreamConfig,
+    transport: &Transport,
+    passive: &PassivePolicy,
+) -> Result<Upstream, Refusal> {
+    let dial = &config.dial;
+    let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
+    if dial.contains('{') {
+        return Err(Refusal::not_yet(
+            &format!("upstream `{dial}` with a placeholder"),
+            "list the addresses with `to`",
+        ));
+    }
+    let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
+    let (address, authority) = match (parsed.network.as_str(), parsed.ports) {
+        ("unix", None) if !parsed.host.is_empty() => {
+            (Address::unix(&parsed.host), "localhost".to_owned())
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", Some(ports)) if ports.count() == 1 => {
+            let host = if parsed.host.is_empty() {
+                "localhost"
+            } else {
+                &parsed.host
+            };
+            let is_v6 = host.contains(':');
+            let authority = if is_v6 {
+                format!("[{host}]:{}", ports.first)
+            } else {
+                format!("{host}:{}", ports.first)
+            };
+            (Address::tcp(host, ports.first), authority)
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", None) => return Err(refuse("it needs a port")),
+        _ => return Err(refuse("expected `host:port` or `unix//path`")),
+    };
+    let port = parsed.ports.map(|ports| ports.first);
+    Ok(Upstream {
+        address: dial.clone(),
+        authority,
+        endpoint: Arc::new(Endpoint::new(address, transport.options(port))),
+        load: Arc::new(Load::default()),
+        requests_max: usize::try_from(config.max_requests)
+            .ok()
+            .filter(|max| *max > 0),
+        proxy_header: transport.proxy_header(),
+        health: PassiveHealth::new(passive),
+        is_down: Arc::new(AtomicBool::new(false)),
+    })
+}
+
+fn headers(
+    config: Option<&Headers>,
+    cx: &Builder<'_>,
+) -> Result<(Option<Ops>, Option<HeaderDown>), Refusal> {
+    let Some(config) = config else {
+        return Ok((None, None));
+    };
+    let up = config
+        .request
+        .as_ref()
+        .map(|ops| Ops::build(ops, cx))
+        .transpose()?;
+    let down = config
+        .response
+        .as_ref()
+        .map(|down| header_down(down, cx))
+        .transpose()?;
+    Ok((up, down))
+}
+
+fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDown, Refusal> {
+    let ops = HeaderOps {
+        add: config.add.clone(),
+        set: config.set.clone(),
+        delete: config.delete.clone(),
+        replace: config.replace.clone(),
+    };
+    let require = config.require.as_ref().map(response_matcher).transpose()?;
+    Ok(HeaderDown {
+        ops: Ops::build(&ops, cx)?,
+        require,
+    })
+}
+
+fn compile_rewrite(config: &sluice_model::handler::Rewrite) -> Result<Rewrite, Refusal> {
+    rewrite::rewrite(config).map_err(|error| Refusal::new(error.to_string()))
+}
+
+fn buffered(name: &str, bytes: i64) -> Result<usize, Refusal> {
+    usize::try_from(bytes).map_err(|_| {
+        Refusal::new(format!(
+            "`{name}` without a limit is refused: one client could fill the memory"
+        ))
+        .with_help("give a size, such as `4MiB`")
+    })
+}
+
+/// A duration of the configuration; zero and less mean that there is none.
+pub(super) fn duration(value: sluice_model::Duration) -> Option<Duration> {
+    u64::try_from(value.0)
+        .ok()
+        .filter(|nanos| *nanos > 0)
+        .map(Duration::from_nanos)
+}

@@ -1,0 +1,182 @@
+//! `reverse_proxy`: a request is passed on to an upstream, and its answer back. Which upstream is left to `select`,
+//! what is asked to `request`, what becomes of the answer to `answer`; sockets are left to `sluice-net`.
+
+mod answer;
+mod buffering;
+mod build;
+mod request;
+mod retry;
+mod select;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod upstream;
+
+use std::time::Duration;
+
+use sluice_message::FieldId;
+use sluice_net::upstream::{Call, CallFailure, Lease, Origin, Upload, Wanted, obtain};
+use sluice_net::{Failure, FailureKind, RequestBody, Retry, Side};
+use sluice_route::Rewrite;
+use sluice_route::matcher::{IpRanges, ResponseMatcher};
+
+pub use build::build;
+
+use crate::context::Exchange;
+use crate::handler::{Handler, Step, Waiting};
+use crate::handlers::headers::Ops;
+use buffering::Buffering;
+use request::Prepared;
+use retry::Retries;
+use select::{Selection, Tried};
+use upstream::Upstream;
+
+/// The directive at work.
+struct ReverseProxy {
+    upstreams: Box<[Upstream]>,
+    selection: Selection,
+    retries: Retries,
+    header_up: Option<Ops>,
+    header_down: Option<HeaderDown>,
+    rewrite: Option<Rewrite>,
+    /// Whose X-Forwarded fields are believed, beside those whom the server trusts.
+    trusted_proxies: IpRanges,
+    /// The longest life of a tunnel.
+    tunnel_lifetime: Option<Duration>,
+    buffering: Buffering,
+}
+
+struct HeaderDown {
+    ops: Ops,
+    require: Option<ResponseMatcher>,
+}
+
+impl Handler for ReverseProxy {
+    fn serve(&self, _x: &mut Exchange) -> Step {
+        Step::Later
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.run(x))
+    }
+}
+
+impl ReverseProxy {
+    /// Tries upstreams until one answers or no further try is allowed.
+    async fn run(&self, x: &mut Exchange) -> Step {
+        let mut body = match self.buffering.request(x).await {
+            Ok(body) => body,
+            Err(failure) => return Step::Fail(failure.into()),
+        };
+        let began = x.worker.clock.coarse();
+        self.retries.begin();
+        let mut tried = Tried::default();
+        loop {
+            let chosen = self.selection.choose(&self.upstreams, x, &tried);
+            tried.add(chosen);
+            let failed = match chosen.map(|index| &self.upstreams[index]) {
+                None => no_upstream(body),
+                Some(upstream) => match self.attempt(x, upstream, body).await {
+                    Ok(step) => return step,
+                    Err(failed) => {
+                        if failed.failure.side == Side::Upstream {
+                            self.selection.note_failure(upstream, x);
+                        }
+                        failed
+                    }
+                },
+            };
+            let next = self.retries.next(x, &failed, tried.count(), began);
+            body = match (next, failed.body) {
+                (Some(moment), Some(body)) => {
+                    retry::wait_until(x, moment).await;
+                    body
+                }
+                (None, _) | (_, None) => return Step::Fail(failed.failure.into()),
+            };
+        }
+    }
+
+    /// Passes the request to one upstream. A kept connection that turns out to be closed is replaced by a new one
+    /// without counting as a try: that the other end closed it while we were sending is nobody's fault.
+    async fn attempt(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        mut body: RequestBody,
+    ) -> Result<Step, Box<CallFailure>> {
+        x.context.upstream.attempts += 1;
+        x.context.upstream.address.clear();
+        x.context.upstream.address.push_str(&upstream.address);
+        let mut wanted = upstream.wanted();
+        loop {
+            let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
+            let preface = upstream.preface(&x.conn);
+            let link = match obtain(&x.worker, &upstream.endpoint, wanted, &preface).await {
+                Ok(link) => link,
+                Err(failure) => {
+                    let origin = Origin::Fresh;
+                    return Err(Box::new(CallFailure {
+                        failure,
+                        origin,
+                        body: Some(body),
+                    }));
+                }
+            };
+            let Prepared {
+                head,
+                method,
+                framing,
+                switch,
+            } = match self.prepare(x, upstream, &body) {
+                Ok(prepared) => prepared,
+                Err(fault) => return Ok(Step::Fail(fault)),
+            };
+            let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
+            let mut upload = Upload::new(head, framing, body);
+            if awaits_continue {
+                let limit = upstream.endpoint.options().timeouts.expect_continue;
+                upload = upload.expect_continue(&x.worker, limit);
+            }
+            let mut call = Call::new(link, upload, lease);
+            let sent_at = self.selection.clock();
+            match call.answer(&x.worker, &method).await {
+                Ok(answer) => {
+                    self.selection
+                        .note_answer(upstream, x, answer.head.status, sent_at);
+                    return Ok(self.pass_back(x, call, answer, &switch).await);
+                }
+                Err(failed) if !is_stale(&failed, &method) => return Err(failed),
+                Err(failed) => match failed.body {
+                    Some(untouched) => {
+                        body = untouched;
+                        wanted = Wanted::Fresh;
+                    }
+                    None => return Err(failed),
+                },
+            }
+        }
+    }
+}
+
+/// All upstreams have failed or are full.
+fn no_upstream(body: RequestBody) -> Box<CallFailure> {
+    let failure = Failure::new(Side::Upstream, FailureKind::Unavailable).with_retry(Retry::Always);
+    Box::new(CallFailure {
+        failure,
+        origin: Origin::Fresh,
+        body: Some(body),
+    })
+}
+
+/// Whether a call failed only because its connection had been closed before the request arrived, and may be
+/// repeated at once.
+fn is_stale(failed: &CallFailure, method: &sluice_message::Method) -> bool {
+    let is_closed = matches!(failed.failure.kind, FailureKind::Closed | FailureKind::Io);
+    let may_repeat = match failed.failure.retry {
+        Retry::Always => true,
+        Retry::IfIdempotent => method.is_idempotent(),
+        Retry::Never => false,
+    };
+    failed.origin == Origin::Kept && is_closed && may_repeat
+}

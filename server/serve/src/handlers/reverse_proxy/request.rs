@@ -1,0 +1,262 @@
+//! What an upstream is asked: the client's request without what concerned the client's connection, with what the
+//! upstream has to know about the client. Sending it is left to `sluice-net`.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use sluice_message::hop_by_hop::strip_hop_by_hop;
+use sluice_message::{FieldId, Fields, Method, Scheme, Version};
+use sluice_net::RequestBody;
+use sluice_route::Input;
+use sluice_wire::h1::{self, BodyFraming};
+
+use super::ReverseProxy;
+use super::upstream::Upstream;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handlers::headers::Of;
+use crate::values::{At, remote_ip};
+
+/// A request ready to be sent.
+pub struct Prepared {
+    /// Its head, encoded, in one of the worker's buffers.
+    pub head: Vec<u8>,
+    /// Its method.
+    pub method: Method,
+    /// How its body is framed.
+    pub framing: BodyFraming,
+    /// The protocol it wants to switch to.
+    pub switch: Switch,
+}
+
+/// Whether a request asks for another protocol, and which (RFC 9110, section 7.8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    /// It does not: an answer that switches is refused.
+    #[default]
+    No,
+    /// To this.
+    To(Vec<u8>),
+}
+
+impl ReverseProxy {
+    /// Encodes the request for `upstream`. The exchange is left as it was.
+    pub(super) fn prepare(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        body: &RequestBody,
+    ) -> Result<Prepared, Fault> {
+        let before = self.rewrite(x)?;
+        let method = x.req.method.clone();
+        let framing = framing(&method, body);
+        let mut spare = x.worker.upstreams.spare_head();
+        spare.fields.clear();
+        let switch = self.put_together(x, upstream, framing, &mut spare.fields);
+        let mut head = x.worker.buffers.small();
+        std::mem::swap(&mut x.req.fields, &mut spare.fields);
+        match &self.header_up {
+            None => h1::encode_request_head(&x.req, framing, &mut head),
+            Some(ops) => {
+                let authority = x.req.authority.clone();
+                ops.apply(x, Of::Request);
+                if !x.req.fields.has(FieldId::Host) {
+                    x.req
+                        .fields
+                        .push(FieldId::Host, upstream.authority.as_bytes());
+                }
+                h1::encode_request_head(&x.req, framing, &mut head);
+                x.req.set_authority(&authority);
+            }
+        }
+        std::mem::swap(&mut x.req.fields, &mut spare.fields);
+        x.worker.upstreams.give_back(spare);
+        if let Some((method, target)) = before {
+            x.req.method = method;
+            x.req.uri = target;
+        }
+        Ok(Prepared {
+            head,
+            method,
+            framing,
+            switch,
+        })
+    }
+
+    /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.
+    fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, sluice_message::Uri)>, Fault> {
+        let Some(rewrite) = &self.rewrite else {
+            return Ok(None);
+        };
+        let before = (x.req.method.clone(), x.req.uri.clone());
+        let input = Input {
+            head: &x.req,
+            conn: &x.conn,
+            client_ip: x.context.client_ip,
+            values: &At(x),
+            scratch: &x.context.scratch,
+        };
+        let change = rewrite.apply(&input).map_err(|refusal| {
+            Fault::new(
+                refusal.status,
+                "the rewritten URI for the upstream is refused",
+            )
+        })?;
+        change.write(&mut x.req);
+        Ok(Some(before))
+    }
+
+    /// Writes the fields of the upstream's request to `out`, which is empty.
+    fn put_together(
+        &self,
+        x: &Exchange,
+        upstream: &Upstream,
+        framing: BodyFraming,
+        out: &mut Fields,
+    ) -> Switch {
+        let fields = &x.req.fields;
+        out.append(fields);
+        strip_hop_by_hop(out);
+        let switch = switch_of(x, framing);
+        if let Switch::To(protocol) = &switch {
+            out.push(FieldId::Upgrade, protocol);
+        }
+        if framing == BodyFraming::Chunked
+            && let Some(names) = fields.first(FieldId::Trailer)
+        {
+            out.push(FieldId::Trailer, names);
+        }
+        if framing == BodyFraming::None {
+            out.remove(FieldId::Expect);
+        }
+        self.set_host(x, upstream, out);
+        out.push(FieldId::Via, via(x.req.version));
+        self.set_forwarded(x, out);
+        switch
+    }
+
+    /// The host is the client's; where it named none the upstream's address has to do.
+    fn set_host(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields) {
+        let authority = &x.req.authority[..];
+        let host = if authority.is_empty() {
+            upstream.authority.as_bytes()
+        } else {
+            authority
+        };
+        if out.first(FieldId::Host) != Some(host) {
+            out.set(FieldId::Host, host);
+        }
+    }
+
+    /// X-Forwarded-For, -Host and -Proto. What the client sent of them counts only if it is a trusted proxy.
+    fn set_forwarded(&self, x: &Exchange, out: &mut Fields) {
+        let ip = remote_ip(&x.conn);
+        let is_trusted =
+            x.context.from_trusted_proxy || ip.is_some_and(|ip| self.trusted_proxies.contains(ip));
+        let proto: &[u8] = match x.conn.scheme() {
+            Scheme::Http => b"http",
+            Scheme::Https => b"https",
+        };
+        if !out.iter().any(|field| is_forwarded(field.id)) {
+            push_ip(out, b"", ip);
+            out.push(FieldId::XForwardedHost, &x.req.authority);
+            out.push(FieldId::XForwardedProto, proto);
+            return;
+        }
+        let believed = |id| {
+            let mut joined = Vec::new();
+            for value in x.req.fields.all(id).filter(|_| is_trusted) {
+                if !joined.is_empty() {
+                    joined.extend_from_slice(b", ");
+                }
+                joined.extend_from_slice(value);
+            }
+            joined
+        };
+        let last = |id| {
+            x.req
+                .fields
+                .all(id)
+                .filter(|v| is_trusted && !v.is_empty())
+                .last()
+        };
+        out.retain(|field| !is_forwarded(field.id));
+        push_ip(out, &believed(FieldId::XForwardedFor), ip);
+        let host = last(FieldId::XForwardedHost).unwrap_or(&x.req.authority);
+        out.push(FieldId::XForwardedHost, host);
+        out.push(
+            FieldId::XForwardedProto,
+            last(FieldId::XForwardedProto).unwrap_or(proto),
+        );
+    }
+}
+
+fn is_forwarded(id: FieldId) -> bool {
+    matches!(
+        id,
+        FieldId::XForwardedFor | FieldId::XForwardedHost | FieldId::XForwardedProto
+    )
+}
+
+/// Adds X-Forwarded-For: those before, then `ip`.
+fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
+    // Room for the longest address; no memory is asked for in the common case.
+    let mut text = [0; 48];
+    let length = match ip {
+        None => 0,
+        Some(ip) => {
+            let mut rest = &mut text[..];
+            write!(rest, "{ip}").expect("an address has at most 39 characters");
+            48 - rest.len()
+        }
+    };
+    match (before, length) {
+        (b"", 0) => {}
+        (b"", _) => out.push(FieldId::XForwardedFor, &text[..length]),
+        (before, 0) => out.push(FieldId::XForwardedFor, before),
+        (before, _) => {
+            let joined = [before, b", ", &text[..length]].concat();
+            out.push(FieldId::XForwardedFor, &joined);
+        }
+    }
+}
+
+/// How the version that a message arrived in names us in its Via field (RFC 9110, section 7.6.3).
+pub fn via(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"1.0 sluice",
+        Version::Http11 => b"1.1 sluice",
+        Version::Http2 => b"2.0 sluice",
+        Version::Http3 => b"3.0 sluice",
+    }
+}
+
+/// How a body is sent on. Methods that usually have a body say so where there is none (RFC 9110, section 8.6).
+fn framing(method: &Method, body: &RequestBody) -> BodyFraming {
+    match body {
+        RequestBody::None => match method {
+            Method::Post | Method::Put | Method::Patch => BodyFraming::Length(0),
+            _ => BodyFraming::None,
+        },
+        RequestBody::Stream(body) => body.len().map_or(BodyFraming::Chunked, BodyFraming::Length),
+    }
+}
+
+/// The switch that the client wants. One with a body is not passed on: where the body ends and the new protocol
+/// begins two servers can understand differently.
+fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
+    let fields = &x.req.fields;
+    let has_content = !matches!(framing, BodyFraming::None | BodyFraming::Length(0));
+    if !fields.has(FieldId::Upgrade) || has_content || x.req.version != Version::Http11 {
+        return Switch::No;
+    }
+    let is_meant = fields
+        .all(FieldId::Connection)
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    let mut protocols = fields.all(FieldId::Upgrade);
+    match (is_meant, protocols.next(), protocols.next()) {
+        (true, Some(protocol), None) if !protocol.is_empty() => Switch::To(protocol.to_vec()),
+        _ => Switch::No,
+    }
+}

@@ -1,0 +1,374 @@
+//! Which upstream gets a request, and which ones are left out because they failed or are full. How a policy
+//! decides is left to `sluice-policy`; here is what it looks at.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use sluice_message::{FieldId, Moment, Status};
+use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
+use sluice_net::clock;
+use sluice_policy::balance::Hint;
+use sluice_policy::health::PassivePolicy;
+use sluice_policy::{HashBy, Policy, Turn, Upstreams};
+use sluice_route::{query, values as route_values};
+
+use super::build::duration;
+use super::upstream::Upstream;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::random;
+use crate::values::{client_ip, remote_ip};
+
+/// The choice among upstreams and what it depends on. All workers share it.
+pub struct Selection {
+    policy: Policy,
+    turn: Turn,
+    pub(super) passive: PassivePolicy,
+    cookie: Option<Cookie>,
+    load: Counted,
+    /// Whether upstreams can be unavailable at all.
+    checks: Checks,
+}
+
+/// Whether requests in progress are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checks {
+    /// Something makes upstreams unavailable: failures, limits, checks of our own.
+    Some,
+    None,
+}
+
+/// The cookie that names an upstream to whoever got it before.
+struct Cookie {
+    name: String,
+    max_age: Option<Duration>,
+    /// The value for each upstream: not its address, which is nobody's business.
+    values: Box<[String]>,
+}
+
+/// The upstreams that a request was already passed to in vain.
+#[derive(Debug, Default)]
+pub struct Tried {
+    indexes: Vec<usize>,
+    count: u32,
+}
+
+impl Tried {
+    /// Adds a try, of the upstream at `index` if one was available.
+    pub fn add(&mut self, index: Option<usize>) {
+        self.count += 1;
+        self.indexes.extend(index);
+    }
+
+    /// How many tries there were.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+}
+
+impl Selection {
+    /// Reads policy and passive checks.
+    pub fn build(config: &Config, upstreams: &[Upstream]) -> Result<Selection, Refusal> {
+        let chosen = config
+            .load_balancing
+            .as_ref()
+            .and_then(|c| c.selection_policy.as_ref());
+        let checks = config.health_checks.as_ref();
+        let passive = passive(checks.and_then(|checks| checks.passive.as_ref()));
+        let policy = policy(chosen)?;
+        let limited = passive.unhealthy_request_count > 0
+            || upstreams
+                .iter()
+                .any(|upstream| upstream.requests_max.is_some());
+        let compares = needs_load(&policy);
+        let is_checked = limited || passive.is_on() || checks.is_some_and(|c| c.active.is_some());
+        Ok(Selection {
+            policy,
+            turn: Turn::new(),
+            cookie: cookie(chosen, upstreams),
+            load: if limited || compares {
+                Counted::Yes
+            } else {
+                Counted::No
+            },
+            checks: if is_checked {
+                Checks::Some
+            } else {
+                Checks::None
+            },
+            passive,
+        })
+    }
+
+    /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
+    pub fn choose(&self, upstreams: &[Upstream], x: &mut Exchange, tried: &Tried) -> Option<usize> {
+        if upstreams.len() == 1 && self.checks == Checks::None {
+            return Some(0);
+        }
+        let now = x.worker.clock.coarse();
+        let mut key = Vec::new();
+        if let Some(by) = self.policy.hash_by() {
+            push_key(by, x, &mut key);
+        }
+        let named = self.cookie.as_ref().and_then(|cookie| cookie.named(x));
+        let hint = Hint {
+            key: Some(&key),
+            named,
+        };
+        let fresh = View {
+            upstreams,
+            selection: self,
+            now,
+            tried: &tried.indexes,
+        };
+        let any = View {
+            tried: &[],
+            ..fresh
+        };
+        let seed = random::word();
+        let choice = self
+            .policy
+            .choose(&fresh, hint, &self.turn, seed)
+            .or_else(|| self.policy.choose(&any, hint, &self.turn, seed))?;
+        if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
+            cookie.tell(x, choice.index);
+        }
+        Some(choice.index)
+    }
+
+    /// Whether requests in progress are to be counted.
+    pub fn counts(&self) -> bool {
+        self.load == Counted::Yes
+    }
+
+    /// The exact time, if the time until the answer is of interest.
+    pub fn clock(&self) -> Option<Moment> {
+        let is_asked = self.passive.is_on() && !self.passive.unhealthy_latency.is_zero();
+        is_asked.then(clock::now)
+    }
+
+    /// Notes an answer to a request that was sent at `sent_at`: it may count as a failure.
+    pub fn note_answer(
+        &self,
+        upstream: &Upstream,
+        x: &mut Exchange,
+        status: Status,
+        sent_at: Option<Moment>,
+    ) {
+        if !self.passive.is_on() {
+            return;
+        }
+        let latency = sent_at.map_or(Duration::ZERO, |at| clock::now().since(at));
+        if self.passive.is_failure(status, latency) {
+            upstream.health.fail(x.worker.clock.coarse());
+        }
+    }
+
+    /// Notes that an upstream gave no answer.
+    pub fn note_failure(&self, upstream: &Upstream, x: &Exchange) {
+        upstream.health.fail(x.worker.clock.coarse());
+    }
+}
+
+/// The upstreams as a policy sees them.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    upstreams: &'a [Upstream],
+    selection: &'a Selection,
+    now: Moment,
+    tried: &'a [usize],
+}
+
+impl Upstreams for View<'_> {
+    fn count(&self) -> usize {
+        self.upstreams.len()
+    }
+
+    fn is_available(&self, index: usize) -> bool {
+        let upstream = &self.upstreams[index];
+        if self.tried.contains(&index) {
+            return false;
+        }
+        if self.selection.checks == Checks::None {
+            return true;
+        }
+        let in_flight = upstream.load.in_flight();
+        !upstream.is_down.load(Ordering::Relaxed)
+            && upstream.health.is_healthy(self.now)
+            && upstream.requests_max.is_none_or(|max| in_flight < max)
+            && !self.selection.passive.is_full(narrow(in_flight))
+    }
+
+    fn in_flight(&self, index: usize) -> u32 {
+        narrow(self.upstreams[index].load.in_flight())
+    }
+
+    fn address(&self, index: usize) -> &str {
+        &self.upstreams[index].address
+    }
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// What a hashing policy hashes; nothing where the request has none.
+fn push_key(by: &HashBy, x: &Exchange, out: &mut Vec<u8>) {
+    let mut push_ip = |ip: Option<std::net::IpAddr>| {
+        if let Some(ip) = ip {
+            out.extend_from_slice(ip.to_string().as_bytes());
+        }
+    };
+    match by {
+        HashBy::RemoteIp => push_ip(remote_ip(&x.conn)),
+        HashBy::ClientIp => push_ip(client_ip(x)),
+        HashBy::Uri => out.extend_from_slice(x.req.uri.as_bytes()),
+        HashBy::Header(name) if name.eq_ignore_ascii_case("host") => {
+            out.extend_from_slice(&x.req.authority);
+        }
+        HashBy::Header(name) => {
+            out.extend_from_slice(x.req.fields.find_first(name.as_bytes()).unwrap_or_default());
+        }
+        HashBy::Query(key) => {
+            query::join_values(x.req.uri.query().unwrap_or_default(), key.as_bytes(), out);
+        }
+    }
+}
+
+impl Cookie {
+    /// The upstream that the client's cookie names.
+    fn named(&self, x: &Exchange) -> Option<usize> {
+        let value = route_values::cookie(&x.req.fields, self.name.as_bytes())?;
+        self.values
+            .iter()
+            .position(|known| known.as_bytes() == value)
+    }
+
+    fn tell(&self, x: &mut Exchange, index: usize) {
+        let mut text = format!("{}={}; Path=/", self.name, self.values[index]);
+        if let Some(max_age) = self.max_age {
+            text.push_str(&format!("; Max-Age={}", max_age.as_secs()));
+        }
+        let forwarded = x.req.fields.first(FieldId::XForwardedProto);
+        let is_https =
+            x.conn.tls.is_some() || (x.context.from_trusted_proxy && forwarded == Some(b"https"));
+        if is_https {
+            text.push_str("; Secure; SameSite=None");
+        }
+        x.res.fields.push(FieldId::SetCookie, text.as_bytes());
+    }
+}
+
+fn policy(config: Option<&SelectionPolicy>) -> Result<Policy, Refusal> {
+    let fallback = |config: &Option<Box<SelectionPolicy>>| policy(config.as_deref()).map(Box::new);
+    let hash = |by| Policy::Hash {
+        by,
+        fallback: Box::new(Policy::Random),
+    };
+    Ok(match config {
+        None | Some(SelectionPolicy::Random(_)) => Policy::Random,
+        Some(SelectionPolicy::RandomChoose(config)) => {
+            let choices = usize::try_from(config.choose)
+                .ok()
+                .filter(|choices| *choices >= 2);
+            Policy::RandomChoose(choices.ok_or_else(|| {
+                Refusal::new(format!(
+                    "random_choose {}; it takes at least 2",
+                    config.choose
+                ))
+            })?)
+        }
+        Some(SelectionPolicy::First(_)) => Policy::First,
+        Some(SelectionPolicy::RoundRobin(_)) => Policy::RoundRobin,
+        Some(SelectionPolicy::WeightedRoundRobin(config)) => {
+            let weight = |weight: &i64| {
+                u32::try_from(*weight)
+                    .map_err(|_| Refusal::new(format!("weight {weight}; it is 0 or more")))
+            };
+            Policy::WeightedRoundRobin(
+                config
+                    .weights
+                    .iter()
+                    .map(weight)
+                    .collect::<Result<_, _>>()?,
+            )
+        }
+        Some(SelectionPolicy::LeastConn(_)) => Policy::LeastConn,
+        Some(SelectionPolicy::IpHash(_)) => hash(HashBy::RemoteIp),
+        Some(SelectionPolicy::ClientIpHash(_)) => hash(HashBy::ClientIp),
+        Some(SelectionPolicy::UriHash(_)) => hash(HashBy::Uri),
+        Some(SelectionPolicy::Header(config)) => Policy::Hash {
+            by: HashBy::Header(config.field.clone()),
+            fallback: fallback(&config.fallback)?,
+        },
+        Some(SelectionPolicy::Query(config)) => Policy::Hash {
+            by: HashBy::Query(config.key.clone()),
+            fallback: fallback(&config.fallback)?,
+        },
+        Some(SelectionPolicy::Cookie(config)) => Policy::Cookie {
+            fallback: fallback(&config.fallback)?,
+        },
+        Some(other @ SelectionPolicy::Other(_)) => {
+            return Err(Refusal::new(format!(
+                "unknown lb_policy `{}`",
+                other.module()
+            )));
+        }
+    })
+}
+
+/// Whether a policy compares how busy upstreams are.
+fn needs_load(policy: &Policy) -> bool {
+    match policy {
+        Policy::LeastConn | Policy::RandomChoose(_) => true,
+        Policy::Hash { fallback, .. } | Policy::Cookie { fallback } => needs_load(fallback),
+        Policy::Random | Policy::First | Policy::RoundRobin | Policy::WeightedRoundRobin(_) => {
+            false
+        }
+    }
+}
+
+fn cookie(config: Option<&SelectionPolicy>, upstreams: &[Upstream]) -> Option<Cookie> {
+    let Some(SelectionPolicy::Cookie(config)) = config else {
+        return None;
+    };
+    let key = hmac::Key::new(hmac::HMAC_SHA256, config.secret.as_bytes());
+    let value = |upstream: &Upstream| {
+        let tag = hmac::sign(&key, upstream.address.as_bytes());
+        tag.as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    };
+    let name = if config.name.is_empty() {
+        "lb"
+    } else {
+        &config.name
+    };
+    Some(Cookie {
+        name: name.to_owned(),
+        max_age: duration(config.max_age),
+        values: upstreams.iter().map(value).collect(),
+    })
+}
+
+/// Reads the passive checks.
+pub(super) fn passive(config: Option<&PassiveChecks>) -> PassivePolicy {
+    let Some(config) = config else {
+        return PassivePolicy::default();
+    };
+    PassivePolicy {
+        fail_duration: duration(config.fail_duration).unwrap_or_default(),
+        max_fails: u32::try_from(config.max_fails).unwrap_or(0).max(1),
+        unhealthy_statuses: config.unhealthy_status.clone(),
+        unhealthy_latency: duration(config.unhealthy_latency).unwrap_or_default(),
+        unhealthy_request_count: u32::try_from(config.unhealthy_request_count).unwrap_or(0),
+    }
+}

@@ -1,0 +1,277 @@
+//! Upstreams that are down, slow, or send garbage; connections that die at the wrong moment.
+
+use std::time::Instant;
+
+use super::*;
+
+#[test]
+fn what_goes_wrong_upstream_has_its_status() {
+    assert_eq!(
+        Proxy::dialling(&[nobody()], json!({})).ask(GET).status(),
+        502
+    );
+    assert_eq!(Proxy::dialling(&[], json!({})).ask(GET).status(), 503);
+    assert_eq!(
+        Proxy::dialling(&["unix//nonexistent/x.sock".into()], json!({}))
+            .ask(GET)
+            .status(),
+        502
+    );
+    for answer in [
+        "garbage\r\n\r\n",
+        "",
+        "HTTP/1.1 200 OK\r\nBroken",
+        "HTTP/1.1 101 X\r\n\r\n",
+    ] {
+        let fake = Fake::new(move |mut peer| {
+            peer.head();
+            peer.send(answer);
+        });
+        assert_eq!(Proxy::to(&[&fake]).ask(GET).status(), 502, "{answer:?}");
+    }
+    let silent = Fake::new(|mut peer| {
+        peer.head();
+        peer.head();
+    });
+    let settings = json!({ "transport": {
+        "protocol": "http", "response_header_timeout": "100ms"
+    } });
+    assert_eq!(Proxy::with(&[&silent], settings).ask(GET).status(), 504);
+}
+
+#[test]
+fn the_client_may_go_on_after_a_failure() {
+    let fake = Fake::new(|mut peer| {
+        let answer = match peer.head() {
+            Some(head) if head.starts_with("GET /bad") => "garbage\r\n\r\n",
+            _ => HI,
+        };
+        peer.send(answer);
+    });
+    let proxy = Proxy::to(&[&fake]);
+    let mut client = proxy.connect();
+    for (path, status) in [("/bad", 502), ("/", 200), ("/bad", 502)] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert_eq!(client.answer().status(), status);
+    }
+}
+
+/// An upstream that answers the first request of each connection and closes at the second.
+fn forgetful() -> Fake {
+    Fake::new(|mut peer| {
+        peer.head();
+        peer.send(HI);
+        peer.head();
+    })
+}
+
+#[test]
+fn a_request_on_a_connection_that_just_closed_is_repeated_once_if_safe() {
+    let fake = forgetful();
+    let proxy = Proxy::to(&[&fake]);
+    let mut client = proxy.connect();
+    for _ in 0..4 {
+        client.send(GET);
+        assert_eq!(client.answer().status(), 200);
+    }
+    // The second request met the closing connection, was repeated, and so on.
+    assert_eq!(fake.accepted(), 4);
+    assert_eq!(fake.seen().len(), 7);
+}
+
+#[test]
+fn a_post_is_never_sent_twice() {
+    let fake = Fake::new(|mut peer| {
+        peer.head();
+        peer.send(HI);
+        peer.head();
+        let mut body = [0; 5];
+        let _ = peer.socket.read_exact(&mut body);
+    });
+    let proxy = Proxy::to(&[&fake]);
+    let mut client = proxy.connect();
+    client.send(GET);
+    assert_eq!(client.answer().status(), 200);
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().status(), 502);
+    let posts = fake
+        .seen()
+        .iter()
+        .filter(|head| head.starts_with("POST"))
+        .count();
+    assert_eq!((posts, fake.accepted()), (1, 1));
+}
+
+#[test]
+fn a_fresh_connection_that_dies_is_not_tried_again_without_settings() {
+    let fake = Fake::new(|mut peer| {
+        peer.head();
+    });
+    assert_eq!(Proxy::to(&[&fake]).ask(GET).status(), 502);
+    assert_eq!(fake.accepted(), 1);
+}
+
+#[test]
+fn retries_go_to_another_upstream_but_not_with_what_may_have_had_an_effect() {
+    let dying = Fake::new(|mut peer| {
+        peer.head();
+    });
+    let well = Fake::called("well");
+    let settings = json!({ "load_balancing": {
+        "selection_policy": { "policy": "first" }, "retries": 1
+    } });
+    let proxy = Proxy::with(&[&dying, &well], settings.clone());
+    assert_eq!(proxy.ask(GET).body, b"well");
+    let post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
+    assert_eq!(proxy.ask(post).status(), 502);
+    // Where nobody listens nothing was sent: any request may go elsewhere.
+    let proxy = Proxy::dialling(&[nobody(), well.address.to_string()], settings);
+    assert_eq!(proxy.ask(post).body, b"well");
+}
+
+#[test]
+fn trying_goes_on_for_as_long_as_allowed() {
+    let settings = json!({ "load_balancing": { "try_duration": "400ms", "try_interval": "50ms" } });
+    let began = Instant::now();
+    assert_eq!(
+        Proxy::dialling(&[nobody()], settings.clone())
+            .ask(GET)
+            .status(),
+        502
+    );
+    assert!(
+        began.elapsed() >= Duration::from_millis(300),
+        "{:?}",
+        began.elapsed()
+    );
+
+    // An upstream that comes up meanwhile gets the request.
+    let address = nobody();
+    let proxy = Proxy::dialling(
+        &[address.clone()],
+        json!({ "load_balancing": { "try_duration": "5s" } }),
+    );
+    let late = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        let listener = TcpListener::bind(address).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        read_head(&mut socket);
+        socket.write_all(HI.as_bytes()).unwrap();
+        read_head(&mut socket);
+    });
+    assert_eq!(proxy.ask(GET).body, b"hi");
+    drop(proxy);
+    late.join().unwrap();
+}
+
+#[test]
+fn a_client_that_goes_away_frees_the_upstream() {
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = ended.clone();
+    let fake = Fake::new(move |mut peer| {
+        peer.head();
+        let _ = peer.socket.read(&mut [0]);
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let proxy = Proxy::to(&[&fake]);
+    let mut client = proxy.connect();
+    client.send(GET);
+    thread::sleep(Duration::from_millis(100));
+    drop(client);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_client_that_stops_half_way_through_its_body_leaves_no_whole_request() {
+    let fake = Fake::new(|mut peer| {
+        peer.head();
+        let mut body = Vec::new();
+        let _ = peer.socket.read_to_end(&mut body);
+        peer.seen
+            .lock()
+            .unwrap()
+            .push(format!("{} bytes", body.len()));
+    });
+    let proxy = Proxy::to(&[&fake]);
+    let mut client = proxy.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
+    thread::sleep(Duration::from_millis(50));
+    drop(client);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(fake.last(), "3 bytes");
+}
+
+#[test]
+fn connections_are_kept_unless_that_is_off() {
+    for (settings, connections) in [
+        (json!({}), 1),
+        (
+            json!({ "transport": { "protocol": "http", "keep_alive": { "enabled": false } } }),
+            3,
+        ),
+    ] {
+        let fake = Fake::answering(HI);
+        let proxy = Proxy::with(&[&fake], settings);
+        for _ in 0..3 {
+            assert_eq!(proxy.ask(GET).body, b"hi");
+        }
+        assert_eq!(fake.accepted(), connections);
+    }
+}
+
+#[test]
+fn each_connection_with_a_proxy_header_is_for_one_client() {
+    let fake = Fake::new(|mut peer| {
+        let line = read_until(&mut peer.socket, b"\r\n").unwrap();
+        peer.seen.lock().unwrap().push(line);
+        while peer.head().is_some() {
+            peer.send(HI);
+        }
+    });
+    let settings = json!({ "transport": { "protocol": "http", "proxy_protocol": "v1" } });
+    let proxy = Proxy::with(&[&fake], settings);
+    for _ in 0..2 {
+        let mut client = proxy.connect();
+        let (ours, theirs) = (client.socket.local_addr().unwrap(), proxy.address);
+        client.send(GET);
+        assert_eq!(client.answer().body, b"hi");
+        let line = &fake.seen()[fake.seen().len() - 2];
+        let (from, to) = (ours.port(), theirs.port());
+        assert_eq!(
+            line,
+            &format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n")
+        );
+    }
+    assert_eq!(fake.accepted(), 2);
+}
+
+#[test]
+fn what_is_not_built_is_refused_by_name() {
+    for (settings, expected) in [
+        (json!({ "circuit_breaker": {} }), "circuit_breaker"),
+        (json!({ "transport": { "protocol": "fastcgi" } }), "fastcgi"),
+        (
+            json!({ "transport": { "protocol": "http", "versions": ["h2c", "2"] } }),
+            "h2c",
+        ),
+        (json!({ "transport": { "protocol": "quantum" } }), "quantum"),
+        (json!({ "request_buffers": -1 }), "request_buffers"),
+        (
+            json!({ "upstreams": [{ "dial": "{http.request.host}:80" }] }),
+            "placeholder",
+        ),
+        (json!({ "upstreams": [{ "dial": "no-port" }] }), "no-port"),
+    ] {
+        let mut directive = settings;
+        directive["handler"] = json!("reverse_proxy");
+        let server = json!({ "routes": [{ "handle": [directive] }] });
+        let config: sluice_model::Server = serde_json::from_value(server).unwrap();
+        let refusals = Builder::program(&config, "", &[]).err().expect(expected);
+        assert!(
+            refusals[0].to_string().contains(expected),
+            "{}",
+            refusals[0]
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! The directive between raw sockets: a client and fake upstreams on free loopback ports.
+
+mod choosing;
+mod failing;
+mod fields;
+mod framing;
+mod switching;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluice_net::listener::ListenAddr;
+use sluice_net::worker::ConnectionLimit;
+use sluice_net::workers::{Listen, Workers};
+
+use crate::build::Builder;
+use crate::log::{Level, Log};
+use crate::record::Recorder;
+use crate::settings::{Times, settings};
+use crate::site::{HostCheck, Site};
+
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A server with one `reverse_proxy`, on one worker.
+struct Proxy {
+    address: SocketAddr,
+    workers: Option<Workers<Site>>,
+}
+
+impl Proxy {
+    /// A server that passes everything on to `fakes`.
+    fn to(fakes: &[&Fake]) -> Proxy {
+        Proxy::with(fakes, json!({}))
+    }
+
+    /// The same with further settings of the directive.
+    fn with(fakes: &[&Fake], settings: Value) -> Proxy {
+        let dials: Vec<String> = fakes.iter().map(|fake| fake.address.to_string()).collect();
+        Proxy::dialling(&dials, settings)
+    }
+
+    fn dialling(dials: &[String], mut directive: Value) -> Proxy {
+        let upstreams: Vec<Value> = dials.iter().map(|dial| json!({ "dial": dial })).collect();
+        directive["handler"] = json!("reverse_proxy");
+        directive["upstreams"] = json!(upstreams);
+        Proxy::serving(json!({ "routes": [{ "handle": [directive] }] }))
+    }
+
+    fn serving(server: Value) -> Proxy {
+        let config: sluice_model::Server = serde_json::from_value(server).unwrap();
+        let program =
+            Builder::program(&config, "", &[]).map_err(|refusals| refusals[0].to_string());
+        let log = Log::start(Level::Error).unwrap();
+        let site = Site {
+            program: program.unwrap(),
+            settings: settings(&config, Times::Coarse),
+            access: None,
+            trusted_proxies: crate::client_ip::TrustedProxies::build(&config).unwrap(),
+            host_check: HostCheck::Off,
+            recorder: Arc::new(Recorder::new(log, 1)),
+        };
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let mut workers = Workers::start(1, ConnectionLimit::new(100)).unwrap();
+        let (addr, service) = (ListenAddr::Tcp(address), Arc::new(site));
+        workers
+            .apply(vec![Listen {
+                addr,
+                service,
+                tls: None,
+            }])
+            .unwrap();
+        Proxy {
+            address,
+            workers: Some(workers),
+        }
+    }
+
+    fn connect(&self) -> Client {
+        let socket = TcpStream::connect(self.address).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        socket.set_nodelay(true).unwrap();
+        Client { socket }
+    }
+
+    /// One request on a connection of its own.
+    fn ask(&self, request: &str) -> Answer {
+        let mut client = self.connect();
+        client.send(request);
+        client.answer()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(workers) = self.workers.take() {
+            workers.drain(Duration::ZERO);
+        }
+    }
+}
+
+struct Client {
+    socket: TcpStream,
+}
+
+struct Answer {
+    head: String,
+    body: Vec<u8>,
+    /// What stood after the body: trailer fields.
+    trailer: String,
+}
+
+impl Answer {
+    fn status(&self) -> u16 {
+        self.head[9..12].parse().unwrap()
+    }
+
+    fn field(&self, name: &str) -> Option<String> {
+        self.fields(name).into_iter().next()
+    }
+
+    fn fields(&self, name: &str) -> Vec<String> {
+        lines_named(&self.head, name)
+    }
+}
+
+/// The values of the lines called `name` in a head.
+fn lines_named(head: &str, name: &str) -> Vec<String> {
+    let split = head.lines().filter_map(|line| line.split_once(": "));
+    split
+        .filter(|(n, _)| n.eq_ignore_ascii_case(name))
+        .map(|(_, v)| v.to_owned())
+        .collect()
+}
+
+impl Client {
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn answer(&mut self) -> Answer {
+        self.answer_to("GET")
+            .expect("an answer before the end of the connection")
+    }
+
+    /// Reads one whole answer; `None` if the connection ends before its end.
+    fn answer_to(&mut self, method: &str) -> Option<Answer> {
+        let head = read_head(&mut self.socket)?;
+        let mut answer = Answer {
+            head,
+            body: Vec::new(),
+            trailer: String::new(),
+        };
+        let bodiless = method == "HEAD" || matches!(answer.status(), 100..=199 | 204 | 304);
+        if bodiless {
+            return Some(answer);
+        }
+        if answer.field("Transfer-Encoding").is_some() {
+            loop {
+                let line = read_until(&mut self.socket, b"\r\n")?;
+                let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+                if size == 0 {
+                    break;
+                }
+                let mut chunk = vec![0; size + 2];
+                self.socket.read_exact(&mut chunk).ok()?;
+                answer.body.extend_from_slice(&chunk[..size]);
+            }
+            loop {
+                let line = read_until(&mut self.socket, b"\r\n")?;
+                if line == "\r\n" {
+                    return Some(answer);
+                }
+                answer.trailer.push_str(&line);
+            }
+        }
+        match answer.field("Content-Length") {
+            Some(length) => {
+                answer.body = vec![0; length.parse().unwrap()];
+                self.socket.read_exact(&mut answer.body).ok()?;
+            }
+            None => {
+                self.socket.read_to_end(&mut answer.body).ok()?;
+            }
+        }
+        Some(answer)
+    }
+
+    /// Everything until the end of the connection.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let _ = self.socket.read_to_end(&mut all);
+        all
+    }
+}
+
+/// An upstream that does `script` on each connection, in a thread of its own each.
+struct Fake {
+    address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+    /// The heads that were read by `read_head` of this upstream.
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+/// One connection of an upstream.
+struct Peer {
+    socket: TcpStream,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Peer {
+    fn head(&mut self) -> Option<String> {
+        let head = read_head(&mut self.socket)?;
+        self.seen.lock().unwrap().push(head.clone());
+        Some(head)
+    }
+
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.socket.write_all(bytes.as_ref());
+    }
+}
+
+impl Fake {
+    fn new(script: impl Fn(Peer) + Send + Sync + 'static) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (count, heads, script) = (accepted.clone(), seen.clone(), Arc::new(script));
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (socket, seen, script) = (socket.unwrap(), heads.clone(), script.clone());
+                count.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || script(Peer { socket, seen }));
+            }
+        });
+        Fake {
+            address,
+            accepted,
+            seen,
+        }
+    }
+
+    fn answering(answer: &'static str) -> Fake {
+        Fake::new(move |mut peer| {
+            while peer.head().is_some() {
+                peer.send(answer);
+            }
+        })
+    }
+
+    /// An upstream that names itself.
+    fn called(name: &'static str) -> Fake {
+        Fake::new(move |mut peer| {
+            while peer.head().is_some() {
+                let length = name.len();
+                peer.send(format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
+                ));
+            }
+        })
+    }
+
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// The heads seen so far.
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The last head seen.
+    fn last(&self) -> String {
+        self.seen().pop().expect("the upstream got a request")
+    }
+}
+
+/// An address where nobody listens.
+fn nobody() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn read_head(socket: &mut impl Read) -> Option<String> {
+    read_until(socket, b"\r\n\r\n")
+}
+
+/// Reads up to and including `end`, byte by byte so as to take nothing more; `None` at the end of the connection.
+fn read_until(socket: &mut impl Read, end: &[u8]) -> Option<String> {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(end) {
+        if socket.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        text.push(byte[0]);
+    }
+    Some(String::from_utf8(text).unwrap())
+}

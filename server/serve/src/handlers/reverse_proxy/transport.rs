@@ -1,0 +1,261 @@
+//! How upstreams are spoken to: from the model's transport to the options of `sluice-net`. Which upstreams there
+//! are is left to `build`.
+
+use std::sync::Arc;
+
+use sluice_model::proxy::{
+    HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
+};
+use sluice_net::tls::{
+    ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
+};
+use sluice_net::upstream::{KeepAlive, Options, Timeouts, limits};
+
+use super::build::duration;
+use super::upstream::ProxyHeader;
+use crate::build::Refusal;
+
+/// How all upstreams of a directive are spoken to.
+pub struct Transport {
+    options: Options,
+    proxy_header: ProxyHeader,
+    /// Ports spoken to without TLS.
+    plain_ports: Vec<u16>,
+}
+
+impl Transport {
+    /// Reads the settings.
+    pub fn build(config: Option<&Config>) -> Result<Transport, Refusal> {
+        match config {
+            None => Transport::http(&HttpTransport::default()),
+            Some(Config::Http(config)) => Transport::http(config),
+            Some(Config::FastCgi(_)) => Err(Refusal::not_yet(
+                "transport `fastcgi`",
+                "serve the application over HTTP for now",
+            )),
+            Some(other @ Config::Other(_)) => {
+                let name = other.module();
+                Err(Refusal::new(format!("unknown transport `{name}`"))
+                    .with_help("the transports are `http` and `fastcgi`"))
+            }
+        }
+    }
+
+    fn http(config: &HttpTransport) -> Result<Transport, Refusal> {
+        refuse_unbuilt(config)?;
+        let proxy_header = match config.proxy_protocol.as_str() {
+            "" => ProxyHeader::Off,
+            "v1" => ProxyHeader::V1,
+            "v2" => ProxyHeader::V2,
+            other => {
+                return Err(Refusal::new(format!(
+                    "proxy_protocol `{other}`; it is `v1` or `v2`"
+                )));
+            }
+        };
+        let mut plain_ports = Vec::new();
+        let mut tls = None;
+        if let Some(config) = &config.tls {
+            tls = Some(Arc::new(connector(config)?));
+            for port in &config.except_ports {
+                plain_ports.push(
+                    port.parse()
+                        .map_err(|_| Refusal::new(format!("`{port}` is no port")))?,
+                );
+            }
+        }
+        let keep_alive = match proxy_header {
+            // A connection that begins with the address of one client must not serve another.
+            ProxyHeader::V1 | ProxyHeader::V2 => KeepAlive::Off,
+            ProxyHeader::Off => keep_alive(config.keep_alive.as_ref()),
+        };
+        let mut h1 = sluice_wire::h1::Limits::default();
+        if let Ok(bytes @ 1..) = usize::try_from(config.max_response_header_size) {
+            h1.head_bytes_max = bytes;
+        }
+        let busy_max = usize::try_from(config.max_conns_per_host)
+            .ok()
+            .filter(|max| *max > 0);
+        let timeouts = timeouts(config);
+        let options = Options {
+            tls,
+            keep_alive,
+            timeouts,
+            busy_max,
+            h1,
+        };
+        Ok(Transport {
+            options,
+            proxy_header,
+            plain_ports,
+        })
+    }
+
+    /// The options for an upstream on `port`.
+    pub fn options(&self, port: Option<u16>) -> Options {
+        let mut options = self.options.clone();
+        if port.is_some_and(|port| self.plain_ports.contains(&port)) {
+            options.tls = None;
+        }
+        options
+    }
+
+    /// Which PROXY header connections begin with.
+    pub fn proxy_header(&self) -> ProxyHeader {
+        self.proxy_header
+    }
+}
+
+fn refuse_unbuilt(config: &HttpTransport) -> Result<(), Refusal> {
+    let versions = &config.versions;
+    let unbuilt = [
+        (
+            config.resolver.is_some(),
+            "`resolvers`",
+            "set the system's resolver in /etc/resolv.conf",
+        ),
+        (
+            !config.local_address.is_empty(),
+            "`local_address`",
+            "remove it",
+        ),
+        (
+            !config.forward_proxy_url.is_empty(),
+            "`forward_proxy_url`",
+            "name the upstream itself",
+        ),
+        (
+            config.network_proxy.is_some(),
+            "`network_proxy`",
+            "name the upstream itself",
+        ),
+        (
+            !versions.is_empty() && !versions.iter().any(|version| version == "1.1"),
+            "a transport without HTTP/1.1 (`h2c`, `versions 2` or `3`)",
+            "let the upstream speak HTTP/1.1, too, and add `1.1` to `versions`",
+        ),
+    ];
+    match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
+        Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
+        None => Ok(()),
+    }
+}
+
+fn timeouts(config: &HttpTransport) -> Timeouts {
+    let defaults = Timeouts::default();
+    Timeouts {
+        dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
+        answer: duration(config.response_header_timeout),
+        read: duration(config.read_timeout),
+        write: duration(config.write_timeout),
+        expect_continue: duration(config.expect_continue_timeout)
+            .unwrap_or(defaults.expect_continue),
+    }
+}
+
+fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
+    let Some(config) = config else {
+        return KeepAlive::default();
+    };
+    if config.enabled == Some(false) {
+        return KeepAlive::Off;
+    }
+    let limit = |value: i64| usize::try_from(value).ok().filter(|max| *max > 0);
+    let idle_max = limit(config.max_idle_conns_per_host)
+        .into_iter()
+        .chain(limit(config.max_idle_conns))
+        .fold(limits::IDLE_MAX, usize::min);
+    let idle_timeout = duration(config.idle_timeout).unwrap_or(limits::IDLE_TIMEOUT);
+    KeepAlive::Keep {
+        idle_timeout,
+        idle_max,
+    }
+}
+
+fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
+    let unbuilt = [
+        (
+            !config.client_certificate_automate.is_empty(),
+            "`tls_client_auth` by name",
+        ),
+        (!config.curves.is_empty(), "`tls_curves`"),
+        (!config.root_ca_pool.is_empty(), "`root_ca_pool`"),
+        (
+            config.server_name.contains('{'),
+            "a placeholder in `tls_server_name`",
+        ),
+        (
+            !matches!(config.renegotiation.as_str(), "" | "never"),
+            "`tls_renegotiation`",
+        ),
+    ];
+    if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
+        return Err(Refusal::not_yet(
+            what,
+            "name certificate files instead, or remove it",
+        ));
+    }
+    let options = ConnectorOptions {
+        trust: trust(config)?,
+        identity: identity(config)?,
+        server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
+        ..ConnectorOptions::default()
+    };
+    Connector::new(options).map_err(|error| Refusal::new(format!("TLS to upstreams: {error}")))
+}
+
+fn trust(config: &UpstreamTls) -> Result<ServerTrust, Refusal> {
+    if config.insecure_skip_verify {
+        return Ok(ServerTrust::Anyone);
+    }
+    let mut files: Vec<&str> = config
+        .root_ca_pem_files
+        .iter()
+        .map(String::as_str)
+        .collect();
+    if let Some(pool) = &config.ca {
+        let text = |key: &str| pool.get(key).and_then(serde_json::Value::as_str);
+        let list = pool.get("pem_files").and_then(serde_json::Value::as_array);
+        match (text("provider"), list) {
+            (Some("file"), Some(list)) => {
+                files.extend(list.iter().filter_map(serde_json::Value::as_str));
+            }
+            (provider, _) => {
+                let name = provider.unwrap_or("");
+                return Err(Refusal::not_yet(
+                    &format!("trust pool `{name}`"),
+                    "write `tls_trust_pool file <path>`",
+                ));
+            }
+        }
+    }
+    if files.is_empty() {
+        return Ok(ServerTrust::System);
+    }
+    let mut pool = Vec::new();
+    for file in files {
+        let certificates = certificates_from_pem(&read(file)?)
+            .map_err(|error| Refusal::new(format!("certificates in `{file}`: {error}")))?;
+        pool.extend(certificates);
+    }
+    Ok(ServerTrust::Pool(pool))
+}
+
+fn identity(config: &UpstreamTls) -> Result<Option<ClientIdentity>, Refusal> {
+    if config.client_certificate_file.is_empty() {
+        return Ok(None);
+    }
+    let chain = read(&config.client_certificate_file)?;
+    let key = read(&config.client_certificate_key_file)?;
+    let identity = ClientIdentity::from_pem(&chain, &key).map_err(|error| {
+        let file = &config.client_certificate_file;
+        Refusal::new(format!(
+            "certificate in `{file}` for TLS to upstreams: {error}"
+        ))
+    })?;
+    Ok(Some(identity))
+}
+
+fn read(path: &str) -> Result<Vec<u8>, Refusal> {
+    std::fs::read(path).map_err(|error| Refusal::new(format!("cannot read `{path}`: {error}")))
+}

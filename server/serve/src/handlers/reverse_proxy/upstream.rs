@@ -1,0 +1,152 @@
+//! One upstream as the configuration names it. Choosing it is left to `select`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sluice_message::{ConnInfo, Remote};
+use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
+use sluice_policy::PassiveHealth;
+
+/// One upstream.
+pub struct Upstream {
+    /// Its address as configured, for logs and placeholders.
+    pub address: String,
+    /// What it is called in a Host field where the client sent none.
+    pub authority: String,
+    /// How it is reached.
+    pub endpoint: Arc<Endpoint>,
+    /// Requests in progress, where somebody asks for them.
+    pub load: Arc<Load>,
+    /// The most requests at a time.
+    pub requests_max: Option<usize>,
+    /// Which PROXY header it gets.
+    pub proxy_header: ProxyHeader,
+    /// Its failures so far.
+    pub health: PassiveHealth,
+    /// Whether checks of our own say that it is down.
+    pub is_down: Arc<AtomicBool>,
+}
+
+/// Which PROXY header an upstream gets before the first request of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// None.
+    Off,
+    /// The one in text.
+    V1,
+    /// The binary one.
+    V2,
+}
+
+impl Upstream {
+    /// Which connections will do: one that begins with the address of a client is for that client only.
+    pub fn wanted(&self) -> Wanted {
+        match (self.proxy_header, self.endpoint.options().keep_alive) {
+            (ProxyHeader::Off, KeepAlive::Keep { .. }) => Wanted::Any,
+            (ProxyHeader::Off, KeepAlive::Off) | (ProxyHeader::V1 | ProxyHeader::V2, _) => {
+                Wanted::Fresh
+            }
+        }
+    }
+
+    /// What a new connection begins with.
+    pub fn preface(&self, conn: &ConnInfo) -> Vec<u8> {
+        match self.proxy_header {
+            // An empty list takes no memory.
+            ProxyHeader::Off => Vec::new(),
+            ProxyHeader::V1 => proxy_v1(conn),
+            ProxyHeader::V2 => proxy_v2(conn),
+        }
+    }
+}
+
+/// Both ends of a connection, if both are IP addresses of one version.
+fn ends(conn: &ConnInfo) -> Option<(SocketAddr, SocketAddr)> {
+    match (conn.remote, conn.local) {
+        (Remote::Ip(remote), Some(local)) if remote.is_ipv4() == local.is_ipv4() => {
+            Some((remote, local))
+        }
+        (Remote::Ip(_) | Remote::Unix, _) => None,
+    }
+}
+
+/// The PROXY protocol, section 2.1.
+fn proxy_v1(conn: &ConnInfo) -> Vec<u8> {
+    let mut out = Vec::new();
+    let written = match ends(conn) {
+        None => out.write_all(b"PROXY UNKNOWN\r\n"),
+        Some((from, to)) => {
+            let family = if from.is_ipv4() { 4 } else { 6 };
+            let (from_ip, to_ip) = (from.ip(), to.ip());
+            let (from_port, to_port) = (from.port(), to.port());
+            write!(
+                out,
+                "PROXY TCP{family} {from_ip} {to_ip} {from_port} {to_port}\r\n"
+            )
+        }
+    };
+    written.expect("writing to memory does not fail");
+    out
+}
+
+/// The PROXY protocol, section 2.2.
+fn proxy_v2(conn: &ConnInfo) -> Vec<u8> {
+    let mut out = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+    let Some((from, to)) = ends(conn) else {
+        // Version 2, command LOCAL, no address: the connection is our own business.
+        out.extend_from_slice(&[0x20, 0x00, 0, 0]);
+        return out;
+    };
+    let mut addresses = Vec::with_capacity(36);
+    for end in [from, to] {
+        match end {
+            SocketAddr::V4(end) => addresses.extend_from_slice(&end.ip().octets()),
+            SocketAddr::V6(end) => addresses.extend_from_slice(&end.ip().octets()),
+        }
+    }
+    addresses.extend_from_slice(&from.port().to_be_bytes());
+    addresses.extend_from_slice(&to.port().to_be_bytes());
+    // Version 2, command PROXY; then TCP over IPv4 or IPv6.
+    out.extend_from_slice(&[0x21, if from.is_ipv4() { 0x11 } else { 0x21 }]);
+    out.extend_from_slice(&(addresses.len() as u16).to_be_bytes());
+    out.extend_from_slice(&addresses);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn(remote: &str, local: &str) -> ConnInfo {
+        let local = local.parse().ok();
+        let remote = remote.parse().map_or(Remote::Unix, Remote::Ip);
+        ConnInfo {
+            remote,
+            local,
+            tls: None,
+        }
+    }
+
+    #[test]
+    fn the_text_header_names_both_ends() {
+        let four = conn("192.0.2.1:1000", "192.0.2.2:80");
+        assert_eq!(
+            proxy_v1(&four),
+            b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n"
+        );
+        let six = conn("[2001:db8::1]:1000", "[::1]:80");
+        assert_eq!(proxy_v1(&six), b"PROXY TCP6 2001:db8::1 ::1 1000 80\r\n");
+        assert_eq!(proxy_v1(&conn("", "")), b"PROXY UNKNOWN\r\n");
+    }
+
+    #[test]
+    fn the_binary_header_names_both_ends() {
+        let mut expected = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+        expected.extend_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2, 3, 232, 0, 80]);
+        assert_eq!(proxy_v2(&conn("192.0.2.1:1000", "192.0.2.2:80")), expected);
+        assert_eq!(proxy_v2(&conn("[::2]:1", "[::1]:80")).len(), 16 + 36);
+        assert_eq!(proxy_v2(&conn("", "")), b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0");
+    }
+}
