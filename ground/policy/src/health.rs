@@ -79,8 +79,8 @@ pub struct PassiveHealth {
 impl PassiveHealth {
     /// An upstream without failures.
     pub fn new(policy: &PassivePolicy) -> PassiveHealth {
-        // A power of two or not, the places are reached in turn; the counter's wrap misplaces one
-        // failure in 2^32.
+        // The places are reached in turn; only where the counter wraps, once in 2^32 failures, may
+        // one be passed over.
         let places = if policy.is_on() {
             policy.max_fails.clamp(1, FAILS_MAX)
         } else {

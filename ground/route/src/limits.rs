@@ -33,3 +33,15 @@ pub const PREFIX_COPIES_MAX: usize = 16;
 /// Fewest routes with a host or path of their own that make an index worth its lookups: a lookup
 /// takes some 50 ns, a comparison some 15 to 20 (`examples/router_speed.rs`).
 pub const INDEX_ROUTES_MIN: usize = 4;
+
+/// Bytes of a buffer that a connection keeps for its next request: paths and field values are
+/// shorter, and an idle connection shall cost a few KiB in all.
+pub const SCRATCH_BUF_BYTES_MAX: usize = 512;
+
+/// Buffers that a connection keeps. Matching nests them two deep, three where a pattern has
+/// placeholders.
+pub const SCRATCH_BUFS_MAX: usize = 3;
+
+/// Places for groups of expressions that a connection keeps; each also keeps its expression in
+/// memory.
+pub const SCRATCH_CAPTURES_MAX: usize = 4;

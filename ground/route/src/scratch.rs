@@ -9,6 +9,7 @@ use core::cell::RefCell;
 
 use regex::bytes::CaptureLocations;
 
+use crate::limits::{SCRATCH_BUF_BYTES_MAX, SCRATCH_BUFS_MAX, SCRATCH_CAPTURES_MAX};
 use crate::matcher::NamedRegexp;
 use crate::placeholder::{FileKey, Found};
 
@@ -60,13 +61,17 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// Forgets the request and keeps the memory.
+    /// Forgets the request and keeps its memory, as far as it is small: idle connections hold on to
+    /// it.
     pub fn clear(&mut self) {
         *self.found.get_mut() = FoundFile::default();
+        let bufs = self.bufs.get_mut();
+        bufs.retain(|buf| buf.capacity() <= SCRATCH_BUF_BYTES_MAX);
+        bufs.truncate(SCRATCH_BUFS_MAX);
         let spare = self.spare.get_mut();
         spare.append(self.captures.get_mut());
-        // Memory for a few expressions is enough; each holds on to its compiled form.
-        spare.truncate(4);
+        spare.retain(|capture| capture.text.capacity() <= SCRATCH_BUF_BYTES_MAX);
+        spare.truncate(SCRATCH_CAPTURES_MAX);
     }
 
     /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those
@@ -181,5 +186,30 @@ impl Scratch {
                 origin: Origin::Value,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_memory_is_kept_between_requests() {
+        let mut scratch = Scratch::new();
+        scratch.with_buf(|outer| {
+            outer.resize(10, 0);
+            scratch.with_buf(|inner| inner.resize(SCRATCH_BUF_BYTES_MAX * 2, 0));
+        });
+        let long = b"a".repeat(SCRATCH_BUF_BYTES_MAX * 2);
+        for _ in 0..20 {
+            let regexp = NamedRegexp::new("", "a").unwrap();
+            assert!(scratch.capture(&regexp, b"a", Origin::Value));
+        }
+        let regexp = NamedRegexp::new("", "a").unwrap();
+        assert!(scratch.capture(&regexp, &long, Origin::Value));
+        scratch.clear();
+        assert_eq!(scratch.bufs.get_mut().len(), 1, "the large buffer is gone");
+        assert_eq!(scratch.spare.get_mut().len(), SCRATCH_CAPTURES_MAX);
+        assert!(scratch.captures.get_mut().is_empty());
     }
 }
