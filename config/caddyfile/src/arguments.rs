@@ -3,10 +3,12 @@
 //!
 //! Finding the lines is left to `import`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use sluice_diag::{Diagnostic, ImportId, Report, shown};
 
+use crate::limits::{BLOCK_DEPTH_MAX, WORD_BYTES};
 use crate::lines::{Body, Line, Start};
 use crate::tree::{Quote, Token};
 
@@ -14,25 +16,69 @@ use crate::tree::{Quote, Token};
 pub(crate) struct Arguments<'a> {
     pub words: &'a [Token],
     pub block: &'a [Line],
+    /// How many blocks the innermost line of `block` is in.
+    pub block_depth: usize,
     pub import: ImportId,
+}
+
+/// What imports have come to.
+pub(crate) struct Growth<'a> {
+    /// Words that the whole configuration may still grow by.
+    pub words_left: &'a mut usize,
+    pub report: &'a mut Report,
 }
 
 /// Why lines could not be brought in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooManyWords;
+pub(crate) enum Refused {
+    /// The configuration would have too many words.
+    TooManyWords,
+    /// The lines would stand in too many blocks.
+    TooDeep,
+}
+
+impl Growth<'_> {
+    /// Takes a word of `bytes` from what is left.
+    fn spend(&mut self, bytes: usize) -> Result<(), Refused> {
+        let words = 1 + bytes / WORD_BYTES;
+        let left = self.words_left.checked_sub(words);
+        *self.words_left = left.ok_or(Refused::TooManyWords)?;
+        Ok(())
+    }
+
+    fn spend_lines(&mut self, lines: &[Line]) -> Result<(), Refused> {
+        for line in lines {
+            line.words
+                .iter()
+                .try_for_each(|word| self.spend(word.text.len()))?;
+            if let Some(body) = &line.block {
+                self.spend_lines(&body.lines)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Arguments<'_> {
-    /// A copy of `lines` with the arguments put in. `words_left` is what the whole configuration
-    /// may still grow by.
+    /// A copy of `lines` with the arguments put in.
     pub fn instantiate(
         &self,
         lines: &[Line],
-        words_left: &mut usize,
-        report: &mut Report,
-    ) -> Result<Vec<Line>, TooManyWords> {
+        growth: &mut Growth<'_>,
+    ) -> Result<Vec<Line>, Refused> {
+        self.lines(lines, 0, growth)
+    }
+
+    /// The lines that are to stand in `depth` blocks.
+    fn lines(
+        &self,
+        lines: &[Line],
+        depth: usize,
+        growth: &mut Growth<'_>,
+    ) -> Result<Vec<Line>, Refused> {
         let mut out = Vec::with_capacity(lines.len());
         for line in lines {
-            self.line(line, words_left, report, &mut out)?;
+            self.line(line, depth, growth, &mut out)?;
         }
         Ok(out)
     }
@@ -41,10 +87,10 @@ impl Arguments<'_> {
     fn line(
         &self,
         line: &Line,
-        words_left: &mut usize,
-        report: &mut Report,
+        depth: usize,
+        growth: &mut Growth<'_>,
         out: &mut Vec<Line>,
-    ) -> Result<(), TooManyWords> {
+    ) -> Result<(), Refused> {
         let mut current = Line {
             words: Vec::new(),
             block: None,
@@ -52,31 +98,32 @@ impl Arguments<'_> {
         };
         for word in &line.words {
             if let Some(block) = self.block_lines(word) {
-                spend(words_left, count(&block))?;
+                if depth + self.block_depth > BLOCK_DEPTH_MAX {
+                    return Err(Refused::TooDeep);
+                }
+                growth.spend_lines(&block)?;
                 if !current.words.is_empty() {
                     out.push(std::mem::replace(&mut current, empty_line()));
                 }
-                out.extend(block);
-            } else if let Some(range) = self.variadic(word, report) {
-                spend(words_left, range.len())?;
-                current.words.extend(
-                    self.words[range]
-                        .iter()
-                        .map(|arg| self.put(word, &arg.text)),
-                );
+                out.extend(block.into_owned());
+            } else if let Some(range) = self.variadic(word, growth.report) {
+                for arg in &self.words[range] {
+                    growth.spend(arg.text.len())?;
+                    current.words.push(self.put(word, &arg.text));
+                }
             } else {
-                spend(words_left, 1)?;
-                let text = self.replace(word, report);
+                let text = self.replace(word, growth)?;
+                growth.spend(text.len())?;
                 current.words.push(self.put(word, &text));
             }
         }
         if let Some(body) = &line.block {
-            let lines = self.instantiate(&body.lines, words_left, report)?;
+            let lines = self.lines(&body.lines, depth + 1, growth)?;
             let opening = self.put(&body.opening, &body.opening.text);
             current.block = Some(Body {
                 lines,
                 opening,
-                ..body.clone_braces()
+                ..*body
             });
         }
         // Without arguments `{args[:]}` leaves nothing, not even an empty line.
@@ -95,13 +142,17 @@ impl Arguments<'_> {
     }
 
     /// The lines that `{block}` and `{blocks.name}` stand for.
-    fn block_lines(&self, word: &Token) -> Option<Vec<Line>> {
+    fn block_lines(&self, word: &Token) -> Option<Cow<'_, [Line]>> {
         match block_placeholder(word)? {
-            "" => Some(self.block.to_vec()),
+            "" => Some(Cow::Borrowed(self.block)),
             key => {
                 let named = |line: &&Line| line.words.first().is_some_and(|w| w.text == key);
-                let lines = self.block.iter().rfind(named).map(content);
-                Some(lines.unwrap_or_default())
+                Some(
+                    self.block
+                        .iter()
+                        .rfind(named)
+                        .map_or(Cow::Borrowed(&[]), content),
+                )
             }
         }
     }
@@ -128,7 +179,7 @@ impl Arguments<'_> {
 
     /// The text of a word with single arguments put in. `\{` and `\}` lose their backslash, so
     /// that a snippet can write `\{args[0]}` for the text itself.
-    fn replace(&self, word: &Token, report: &mut Report) -> String {
+    fn replace(&self, word: &Token, growth: &mut Growth<'_>) -> Result<String, Refused> {
         let text = word.text.as_str();
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
@@ -143,10 +194,13 @@ impl Arguments<'_> {
                 at += 2;
                 continue;
             }
-            match self.argument(word, rest, report) {
+            match self.argument(word, rest, growth.report) {
                 Some((value, len)) => {
                     out.push_str(value);
                     at += len;
+                    if out.len() / WORD_BYTES > *growth.words_left {
+                        return Err(Refused::TooManyWords);
+                    }
                 }
                 None => {
                     out.push_str(&rest[..1]);
@@ -155,7 +209,7 @@ impl Arguments<'_> {
             }
         }
         out.push_str(&text[at..]);
-        out
+        Ok(out)
     }
 
     /// The argument that `rest` begins with, and the length of its placeholder.
@@ -232,29 +286,18 @@ pub(crate) fn block_placeholder(word: &Token) -> Option<&str> {
     }
 }
 
-impl Body {
-    /// The same braces around nothing.
-    fn clone_braces(&self) -> Body {
-        Body {
-            lines: Vec::new(),
-            opening: self.opening.clone(),
-            ..*self
-        }
-    }
-}
-
 /// What stands behind the first word of a line.
-fn content(line: &Line) -> Vec<Line> {
+fn content(line: &Line) -> Cow<'_, [Line]> {
     match (&line.words[1..], &line.block) {
-        ([], Some(body)) => body.lines.clone(),
-        ([], None) => Vec::new(),
+        ([], Some(body)) => Cow::Borrowed(&body.lines),
+        ([], None) => Cow::Borrowed(&[]),
         (words, block) => {
             let start = Start::OfLine;
-            vec![Line {
+            Cow::Owned(vec![Line {
                 words: words.to_vec(),
                 block: block.clone(),
                 start,
-            }]
+            }])
         }
     }
 }
@@ -273,18 +316,4 @@ fn empty_line() -> Line {
         block: None,
         start: Start::OfLine,
     }
-}
-
-fn count(lines: &[Line]) -> usize {
-    let below = |line: &Line| line.block.as_ref().map_or(0, |body| count(&body.lines));
-    lines
-        .iter()
-        .map(|line| line.words.len() + below(line))
-        .sum()
-}
-
-/// Takes `words` from what is left.
-fn spend(words_left: &mut usize, words: usize) -> Result<(), TooManyWords> {
-    *words_left = words_left.checked_sub(words).ok_or(TooManyWords)?;
-    Ok(())
 }

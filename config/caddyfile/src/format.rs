@@ -120,7 +120,7 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
             text: text[range.clone()].trim_end_matches('\r'),
             gap,
             ends_one_line: behind.matches('\n').count() == 1,
-            needs_escape: ends_line && resembles_heredoc,
+            needs_escape: ends_line && resembles_heredoc && kind == Kind::Word,
             inside_variable: !gap.is_empty()
                 && variables.contain(end)
                 && variables.contain(range.start),

@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use sluice_diag::{ImportId, ImportStep, closest, shown};
 
-use crate::arguments::{Arguments, TooManyWords};
+use crate::arguments::{Arguments, Growth, Refused};
 use crate::limits::{FILE_BYTES_MAX, IMPORT_DEPTH_MAX, WORDS_MAX};
-use crate::lines::{Line, Start};
+use crate::lines::{Line, Start, depth, report_too_deep};
 use crate::parse::Parser;
 use crate::tree::Token;
 
@@ -43,6 +43,7 @@ impl Parser<'_> {
             // `import a { b }` on one line is customary.
             first.start = Start::OfLine;
         }
+        let block_depth = depth(&block);
         let mut out = Vec::new();
         for target in self.targets(name) {
             // The description is also the identity by which cycles are found.
@@ -66,11 +67,17 @@ impl Parser<'_> {
             let arguments = Arguments {
                 words,
                 block: &block,
+                block_depth,
                 import,
             };
-            match arguments.instantiate(&lines, &mut self.words_left, &mut self.report) {
+            let mut growth = Growth {
+                words_left: &mut self.words_left,
+                report: &mut self.report,
+            };
+            match arguments.instantiate(&lines, &mut growth) {
                 Ok(lines) => out.extend(lines),
-                Err(TooManyWords) => self.report_too_many_words(name),
+                Err(Refused::TooManyWords) => self.report_too_many_words(name),
+                Err(Refused::TooDeep) => report_too_deep(name, &mut self.report),
             }
             if self.exhausted {
                 break;

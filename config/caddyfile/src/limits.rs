@@ -15,6 +15,10 @@ pub const BLOCK_DEPTH_MAX: usize = 64;
 /// Imports inside imports, for the same reasons.
 pub const IMPORT_DEPTH_MAX: usize = 32;
 
-/// Words of a whole configuration after imports. Ten thousand sites of a hundred words each; a few
-/// snippets that import each other twice would otherwise double without end.
+/// Words that imports may bring. Ten thousand sites of a hundred words each; a few snippets that
+/// import each other twice would otherwise double without end.
 pub const WORDS_MAX: usize = 1_000_000;
+
+/// Bytes of a word that count as one of these words: a longer one counts for several, since
+/// arguments can double in length as snippets do in number.
+pub const WORD_BYTES: usize = 64;

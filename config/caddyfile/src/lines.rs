@@ -42,6 +42,19 @@ pub(crate) struct Body {
     pub closes_behind_words: bool,
 }
 
+impl Body {
+    /// How many blocks the innermost line is in, this one included.
+    pub fn depth(&self) -> usize {
+        1 + depth(&self.lines)
+    }
+}
+
+/// How many blocks the innermost of the lines is in.
+pub(crate) fn depth(lines: &[Line]) -> usize {
+    let blocks = lines.iter().filter_map(|line| line.block.as_ref());
+    blocks.map(Body::depth).max().unwrap_or(0)
+}
+
 /// Groups the words of a file. Braces without a partner are reported.
 pub(crate) fn lines(lexed: Lexed, report: &mut Report) -> Vec<Line> {
     let mut grouping = Grouping {
@@ -138,10 +151,7 @@ impl Grouping<'_> {
     fn open(&mut self, brace: Token) {
         // Further ones inside it stay silent.
         if self.open.len() == BLOCK_DEPTH_MAX {
-            let title = format!("more than {BLOCK_DEPTH_MAX} blocks inside each other");
-            let found = brace.error("nesting-too-deep", title, "one too many");
-            self.report
-                .push(found.help("split the configuration with snippets or imports"));
+            report_too_deep(&brace, self.report);
         }
         let first = self.level().line().words.first();
         let line_start = first.map_or(brace.span, |word| word.span).start;
@@ -286,6 +296,13 @@ impl Grouping<'_> {
             .push(found.help("add the missing `}` on a line of its own"));
         self.report.silence(rest);
     }
+}
+
+/// Reports a block inside too many others.
+pub(crate) fn report_too_deep(opening: &Token, report: &mut Report) {
+    let title = format!("more than {BLOCK_DEPTH_MAX} blocks inside each other");
+    let found = opening.error("nesting-too-deep", title, "one too many");
+    report.push(found.help("leave out some blocks around it"));
 }
 
 /// What a word is among braces.

@@ -11,8 +11,8 @@ use sluice_diag::{Diagnostic, ImportId, Report, Span, shown};
 use crate::Parsed;
 use crate::arguments::block_placeholder;
 use crate::lex::lex;
-use crate::limits::{FILE_BYTES_MAX, WORDS_MAX};
-use crate::lines::{Body, Line, Start, lines};
+use crate::limits::{BLOCK_DEPTH_MAX, FILE_BYTES_MAX, WORDS_MAX};
+use crate::lines::{Body, Line, Start, lines, report_too_deep};
 use crate::loader::Loader;
 use crate::substitute::substitute;
 use crate::tree::{Block, Directive, File, NamedRoute, Quote, Site, Token};
@@ -28,6 +28,7 @@ pub fn parse(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
         files: HashMap::new(),
         words_left: WORDS_MAX,
         exhausted: false,
+        depth: 0,
         queue: VecDeque::new(),
         file: File::default(),
     };
@@ -62,6 +63,8 @@ pub(crate) struct Parser<'a> {
     /// Whether imports have reached that limit. It is reported once, and no import is followed
     /// any more.
     pub exhausted: bool,
+    /// Blocks around the line that is being read.
+    depth: usize,
     /// Top-level lines that are still to be read.
     queue: VecDeque<Line>,
     file: File,
@@ -321,6 +324,13 @@ impl Parser<'_> {
                 self.report
                     .push(found.help("put a space behind each comma"));
             }
+            if word.quote == Quote::None && word.text.ends_with('{') {
+                let title = format!("site address `{}` ends with a brace", shown(&word.text));
+                let found = word.error("brace-needs-space", title, "read as one word");
+                self.report
+                    .push(found.help("remove the brace, or put a space before it"));
+                self.report.silence(word.span);
+            }
         }
         words
             .last()
@@ -398,7 +408,7 @@ impl Parser<'_> {
         let mut span = args.iter().fold(name.span, |span, arg| span.to(arg.span));
         let block = line.block.map(|body| {
             span = span.to(body_span(&body));
-            self.body(body, Opening::EndsLine)
+            self.inner_body(body)
         });
         out.push(Directive {
             name,
@@ -406,6 +416,19 @@ impl Parser<'_> {
             block,
             span,
         });
+    }
+
+    /// The directives of a block inside a site. Imports may bring blocks into blocks, so the depth
+    /// that `lines` has seen in each file is looked at again.
+    fn inner_body(&mut self, body: Body) -> Vec<Directive> {
+        if self.depth >= BLOCK_DEPTH_MAX {
+            report_too_deep(&body.opening, &mut self.report);
+            return Vec::new();
+        }
+        self.depth += 1;
+        let directives = self.body(body, Opening::EndsLine);
+        self.depth -= 1;
+        directives
     }
 
     /// A brace at the start of a line, inside a site: meant for the line before, if that has none.
@@ -419,7 +442,7 @@ impl Parser<'_> {
             .error("brace-on-new-line", title, "nothing stands before it");
         self.report
             .push(found.help("put the `{` at the end of the line before"));
-        let directives = self.body(body, Opening::EndsLine);
+        let directives = self.inner_body(body);
         if let Some(before) = out.last_mut().filter(|before| before.block.is_none()) {
             before.block = Some(directives);
         }

@@ -88,6 +88,54 @@ fn nesting_to_the_limit_is_fine_and_far_beyond_is_refused() {
 }
 
 #[test]
+fn arguments_that_double_in_length_end_at_the_limit() {
+    let mut text = String::from("(s0) {\n\trespond {args[0]}\n}\n");
+    for n in 1..30 {
+        let inner = n - 1;
+        text.push_str(&format!(
+            "(s{n}) {{\n\timport s{inner} {{args[0]}}{{args[0]}}\n}}\n"
+        ));
+    }
+    text.push_str(&format!(":80 {{\n\timport s29 {}\n}}\n", "x".repeat(100)));
+    let parsed = parse("Caddyfile", &text, &MemoryLoader::default());
+    assert_eq!(slugs(&parsed), ["too-many-words"]);
+    let words = "{args[0]}".repeat(1_000);
+    let text = format!(
+        "(s) {{\n\trespond {words}\n}}\n:80 {{\n\timport s {}\n}}\n",
+        "x".repeat(1 << 20)
+    );
+    assert_eq!(
+        slugs(&parse("Caddyfile", &text, &MemoryLoader::default())),
+        ["too-many-words"]
+    );
+}
+
+#[test]
+fn imports_nest_no_deeper_than_blocks() {
+    let deep = |inner: &str| "a {\n".repeat(40) + inner + &"}\n".repeat(40);
+    let by_block = format!(
+        "(s) {{\n{}}}\n:80 {{\nimport s {{\n{}}}\n}}\n",
+        deep("{block}\n"),
+        deep("")
+    );
+    let by_import = format!(
+        "(t) {{\n{}}}\n(s) {{\n{}}}\n:80 {{\nimport s\n}}\n",
+        deep(""),
+        deep("import t\n")
+    );
+    let by_chain = (1..30).fold(String::from("(s0) {\n{block}\n}\n"), |text, n| {
+        let inner = deep("{block}\n");
+        format!("{text}(s{n}) {{\nimport s{} {{\n{inner}}}\n}}\n", n - 1)
+    }) + ":80 {\nimport s29 {\nx\n}\n}\n";
+    for text in [by_block, by_import, by_chain] {
+        assert_eq!(
+            slugs(&parse("Caddyfile", &text, &MemoryLoader::default())),
+            ["nesting-too-deep"]
+        );
+    }
+}
+
+#[test]
 fn ten_thousand_sites_are_read_in_no_time() {
     let site = |n| format!("site{n}.example {{\n\troot * /srv/{n}\n\tfile_server\n\tlog\n}}\n");
     let text: String = (0..10_000).map(site).collect();
