@@ -3,6 +3,7 @@
 mod bodies;
 mod calls;
 mod keeping;
+mod secured;
 mod tunnels;
 mod uploads;
 

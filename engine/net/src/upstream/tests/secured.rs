@@ -1,0 +1,108 @@
+//! Upstreams behind TLS.
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::*;
+use crate::failure::{FailureKind, Retry};
+use crate::tls::{Connector, ConnectorOptions, ServerTrust};
+
+type Secured = StreamOwned<ServerConnection, TcpStream>;
+
+/// An upstream that does `script` on each connection once the handshake is done.
+fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTrust) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let trust = ServerTrust::Pool(vec![made.cert.der().to_vec()]);
+    let config = ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::aws_lc_rs::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(vec![made.cert.der().clone()], key)
+    .unwrap();
+    let config = Arc::new(config);
+    let fake = Fake::new(move |socket| {
+        script(StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket));
+    });
+    (fake, trust)
+}
+
+fn over_tls(fake: &Fake, trust: ServerTrust) -> Arc<Endpoint> {
+    let options = ConnectorOptions { trust, ..ConnectorOptions::default() };
+    let tls = Some(Arc::new(Connector::new(options).unwrap()));
+    let timeouts = Timeouts { dial: Duration::from_millis(500), ..Timeouts::default() };
+    fake.endpoint_with(Options { tls, timeouts, ..Options::default() })
+}
+
+#[test]
+fn requests_go_over_one_verified_connection() {
+    let (fake, trust) = secured(|mut socket| {
+        while read_head(&mut socket).is_some() {
+            let body = "x".repeat(100_000);
+            let length = body.len();
+            write!(socket, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+            socket.flush().unwrap();
+        }
+    });
+    on_worker(|worker| async move {
+        let endpoint = over_tls(&fake, trust);
+        for _ in 0..5 {
+            assert_eq!(fetch(&worker, &endpoint).await.unwrap().body.len(), 100_000);
+            settle().await;
+        }
+        assert_eq!(fake.accepted(), 1);
+    });
+}
+
+#[test]
+fn an_upstream_that_nobody_vouches_for_is_not_spoken_to() {
+    let (fake, _) = secured(|mut socket| assert!(read_head(&mut socket).is_none()));
+    let (_, other) = secured(|_| {});
+    on_worker(|worker| async move {
+        let failure = fetch(&worker, &over_tls(&fake, other)).await.err().unwrap();
+        assert_eq!((failure.kind, failure.retry), (FailureKind::Tls, Retry::Always));
+        let anyone = over_tls(&fake, ServerTrust::Anyone);
+        assert_eq!(fetch(&worker, &anyone).await.err().unwrap().kind, FailureKind::Closed);
+    });
+}
+
+/// Attack row 13: what comes before the handshake is no answer.
+#[test]
+fn plain_bytes_before_the_handshake_are_no_answer() {
+    let fake = Fake::new(|mut socket| {
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
+        let _ = socket.read(&mut [0; 1024]);
+    });
+    let silent = Fake::new(|mut socket| {
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    on_worker(|worker| async move {
+        let failure = fetch(&worker, &over_tls(&fake, ServerTrust::Anyone)).await.err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Tls);
+        // Silence counts as part of dialling.
+        let failure = fetch(&worker, &over_tls(&silent, ServerTrust::Anyone)).await.err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Dial);
+    });
+}
+
+#[test]
+fn a_body_until_the_end_needs_a_proper_end() {
+    let (proper, trust) = secured(|mut socket| {
+        read_head(&mut socket);
+        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\nwhole").unwrap();
+        socket.conn.send_close_notify();
+        socket.flush().unwrap();
+    });
+    let (cut, cut_trust) = secured(|mut socket| {
+        read_head(&mut socket);
+        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\npart").unwrap();
+        socket.flush().unwrap();
+    });
+    on_worker(|worker| async move {
+        let got = fetch(&worker, &over_tls(&proper, trust)).await.unwrap();
+        assert_eq!(got.body, b"whole");
+        let failure = fetch(&worker, &over_tls(&cut, cut_trust)).await.err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Closed);
+    });
+}
