@@ -71,7 +71,8 @@ impl Scratch {
         let spare = self.spare.get_mut();
         spare.append(self.captures.get_mut());
         spare.retain(|capture| capture.text.capacity() <= SCRATCH_BUF_BYTES_MAX);
-        spare.truncate(SCRATCH_CAPTURES_MAX);
+        // The latest are the likeliest to be used again.
+        spare.drain(..spare.len().saturating_sub(SCRATCH_CAPTURES_MAX));
     }
 
     /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those
