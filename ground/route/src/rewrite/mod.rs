@@ -39,8 +39,9 @@ impl fmt::Display for RewriteError {
 
 impl core::error::Error for RewriteError {}
 
-/// Operations on a request, applied in the order of [`Op`]'s variants whatever order they were
-/// added in; several of one kind keep theirs.
+/// Operations on a request. Whatever order they were added in, they are applied in that of the
+/// methods here: method, target, prefix, suffix, substrings, expressions, query; several of one kind
+/// keep theirs.
 #[derive(Clone, Debug, Default)]
 pub struct Rewrite {
     ops: Vec<Op>,
