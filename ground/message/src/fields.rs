@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::name::{FieldId, FieldName};
+use crate::name::{FieldId, FieldName, is_token_byte, is_value_byte};
 
 /// Field lines in the order they arrived or were added. Names compare without case, values are bytes.
 ///
@@ -22,6 +22,16 @@ struct Line {
     value_len: u32,
     name_len: u16,
     id: FieldId,
+    place: Place,
+}
+
+/// How a line stands in the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// As on the wire: name, colon, value, CR LF in one piece, and every byte may stand there.
+    Whole,
+    /// The value stands elsewhere, or something in the line must not go on the wire.
+    Apart,
 }
 
 /// One field line.
@@ -125,16 +135,26 @@ impl Fields {
 
     /// Adds a line whose name and value the caller has checked; `id` is the number of `name`.
     pub fn push_raw(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
+        let named = id != FieldId::Other || is_token(name);
+        let place = if named && is_clean(value) {
+            Place::Whole
+        } else {
+            Place::Apart
+        };
+        self.bytes.reserve(name.len() + value.len() + 4);
         let name_at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(b": ");
         let value_at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(b"\r\n");
         self.lines.push(Line {
             name_at,
             value_at,
             value_len: value.len() as u32,
             name_len: name.len() as u16,
             id,
+            place,
         });
     }
 
@@ -174,7 +194,36 @@ impl Fields {
             value_len,
             name_len,
             id,
+            place: Place::Whole,
         });
+    }
+
+    /// Appends the lines for which `keep` says so to `out`, each as `name: value` and CR LF. Lines that stand
+    /// side by side are copied together: most heads are one or two copies.
+    ///
+    /// Whatever was put in, no line can add another: a line whose name is no token is left out, and control
+    /// characters in a value become spaces (RFC 9110, section 5.5).
+    pub fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let (mut from, mut to) = (0, 0);
+        for line in &self.lines {
+            if !keep(self.field(line)) {
+                continue;
+            }
+            let end = (line.value_at + line.value_len) as usize;
+            let whole = line.place == Place::Whole && self.bytes.get(end..end + 2) == Some(b"\r\n");
+            if whole && to == line.name_at as usize {
+                to = end + 2;
+                continue;
+            }
+            out.extend_from_slice(&self.bytes[from..to]);
+            if whole {
+                (from, to) = (line.name_at as usize, end + 2);
+            } else {
+                (from, to) = (0, 0);
+                write_apart(self.field(line), out);
+            }
+        }
+        out.extend_from_slice(&self.bytes[from..to]);
     }
 
     /// Replaces all lines of that known name by one, at the place of the first, else at the end.
@@ -235,6 +284,7 @@ impl Fields {
         let line = &mut self.lines[index];
         line.value_at = value_at;
         line.value_len = value.len() as u32;
+        line.place = Place::Apart;
     }
 
     /// Adds all lines of `other` after those here.
@@ -261,6 +311,28 @@ impl Fields {
     fn field(&self, line: &Line) -> Field<'_> {
         field(&self.bytes, line)
     }
+}
+
+fn write_apart(field: Field<'_>, out: &mut Vec<u8>) {
+    if field.id == FieldId::Other && !is_token(field.name) {
+        return;
+    }
+    out.extend_from_slice(field.name);
+    out.extend_from_slice(b": ");
+    let clean = |byte: &u8| if is_value_byte(*byte) { *byte } else { b' ' };
+    out.extend(field.value.iter().map(clean));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
+}
+
+/// Looks at all bytes without a way out, which compiles to vector comparisons.
+fn is_clean(value: &[u8]) -> bool {
+    value
+        .iter()
+        .fold(true, |clean, byte| clean & is_value_byte(*byte))
 }
 
 fn is_named(bytes: &[u8], line: &Line, id: FieldId, name: &[u8]) -> bool {
@@ -304,6 +376,36 @@ mod tests {
         assert_eq!(fields.first(FieldId::Connection), Some(&b"close"[..]));
         assert!(fields.remove_name(b"CONNECTION"));
         assert!(fields.is_empty());
+    }
+
+    #[test]
+    fn lines_are_written_as_they_would_be_one_by_one() {
+        let mut fields = Fields::new();
+        fields.adopt(b"A:1\r\nB: 2 \r\nC:\t3\r\n");
+        fields.mark(FieldId::Other, 0, 1, 2, 1);
+        fields.mark(FieldId::Other, 5, 1, 8, 1);
+        fields.mark(FieldId::Other, 12, 1, 15, 1);
+        fields.push_raw(FieldId::Other, b"D", b"4");
+        fields.push_raw(FieldId::Other, b"E", b"5");
+        fields.replace_at(3, b"44");
+        fields.set_raw(FieldId::Other, b"A", b"11");
+        let mut out = Vec::new();
+        fields.write_lines(&mut out, |_| true);
+        assert_eq!(out, b"A: 11\r\nB: 2\r\nC:\t3\r\nD: 44\r\nE: 5\r\n");
+        out.clear();
+        fields.write_lines(&mut out, |field| field.name != b"C");
+        assert_eq!(out, b"A: 11\r\nB: 2\r\nD: 44\r\nE: 5\r\n");
+    }
+
+    #[test]
+    fn no_line_can_add_another() {
+        let mut fields = Fields::new();
+        fields.push_raw(FieldId::Other, b"X\r\nY", b"1");
+        fields.push_raw(FieldId::Other, b"", b"2");
+        fields.push(FieldId::Location, b"/a\r\nSet-Cookie: b\0");
+        let mut out = Vec::new();
+        fields.write_lines(&mut out, |_| true);
+        assert_eq!(out, b"Location: /a  Set-Cookie: b \r\n");
     }
 
     #[test]

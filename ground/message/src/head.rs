@@ -106,7 +106,10 @@ pub fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     if let Some(rest) = authority.strip_prefix(b"[")
         && let Some(end) = memchr::memchr(b']', rest)
     {
-        let port = rest.get(end + 1..).and_then(|after| after.strip_prefix(b":")).and_then(parse_port);
+        let port = rest
+            .get(end + 1..)
+            .and_then(|after| after.strip_prefix(b":"))
+            .and_then(parse_port);
         return (&rest[..end], port);
     }
     match memchr::memrchr(b':', authority) {
@@ -116,8 +119,18 @@ pub fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
 }
 
 fn parse_port(digits: &[u8]) -> Option<u16> {
-    let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    if plain { core::str::from_utf8(digits).ok()?.parse().ok() } else { None }
+    let mut port: u32 = 0;
+    for digit in digits {
+        port = (port * 10).checked_add(u32::from(digit.checked_sub(b'0').filter(|d| *d < 10)?))?;
+        if port > u32::from(u16::MAX) {
+            return None;
+        }
+    }
+    if digits.is_empty() {
+        None
+    } else {
+        u16::try_from(port).ok()
+    }
 }
 
 /// The head of a response. `clear` keeps the memory for the next one.

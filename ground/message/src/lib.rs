@@ -23,7 +23,7 @@ pub mod range;
 pub mod status;
 pub mod uri;
 
-pub use conn::{ConnInfo, Remote, TlsInfo};
+pub use conn::{ConnInfo, IpText, Remote, TlsInfo};
 pub use fields::{Field, Fields};
 pub use head::{RequestHead, ResponseHead, Scheme, Version};
 pub use method::Method;

@@ -66,7 +66,10 @@ impl Method {
 
     /// Whether the method is safe: read-only by definition (RFC 9110, section 9.2.1).
     pub fn is_safe(&self) -> bool {
-        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+        matches!(
+            self,
+            Method::Get | Method::Head | Method::Options | Method::Trace
+        )
     }
 
     /// Whether sending the request twice has the effect of sending it once (RFC 9110, section 9.2.2).

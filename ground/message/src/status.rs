@@ -62,7 +62,11 @@ impl Default for Status {
 impl Status {
     /// The status `code`, if it has three digits (100 to 999; RFC 9110, section 15).
     pub const fn new(code: u16) -> Option<Status> {
-        if code >= 100 && code <= 999 { Some(Status(code)) } else { None }
+        if code >= 100 && code <= 999 {
+            Some(Status(code))
+        } else {
+            None
+        }
     }
 
     /// The code as a number.

@@ -45,7 +45,11 @@ impl Uri {
 
     /// The path with percent-encoding undone once. It may hold any byte.
     pub fn path(&self) -> &[u8] {
-        if self.decoded.is_empty() { self.path_raw() } else { &self.decoded }
+        if self.decoded.is_empty() {
+            self.path_raw()
+        } else {
+            &self.decoded
+        }
     }
 
     /// The query without its `?`; `None` where there is no `?`.
@@ -128,7 +132,11 @@ pub fn encode_query(text: &[u8], out: &mut Vec<u8>) {
             out.push(b'+');
             continue;
         }
-        push_encoded(byte, byte.is_ascii_alphanumeric() || b"-._~".contains(&byte), out);
+        push_encoded(
+            byte,
+            byte.is_ascii_alphanumeric() || b"-._~".contains(&byte),
+            out,
+        );
     }
 }
 

@@ -55,22 +55,25 @@ pub fn encode_request_head(head: &RequestHead, framing: BodyFraming, out: &mut V
         push_line(b"Host", &head.authority, out);
     }
     let (mut close, mut upgrade, mut te) = (false, false, false);
-    for field in head.fields.iter() {
-        match field.id {
-            FieldId::Connection => {
-                close |= items(field.value).any(|item| item.eq_ignore_ascii_case(b"close"));
-                continue;
-            }
-            FieldId::ContentLength
-            | FieldId::TransferEncoding
-            | FieldId::KeepAlive
-            | FieldId::ProxyConnection => continue,
-            FieldId::Upgrade => upgrade = true,
-            FieldId::Te => te = true,
-            _ => {}
+    head.fields.write_lines(out, |field| match field.id {
+        FieldId::Connection => {
+            close |= items(field.value).any(|item| item.eq_ignore_ascii_case(b"close"));
+            false
         }
-        push_field(field, out);
-    }
+        FieldId::ContentLength
+        | FieldId::TransferEncoding
+        | FieldId::KeepAlive
+        | FieldId::ProxyConnection => false,
+        FieldId::Upgrade => {
+            upgrade = true;
+            true
+        }
+        FieldId::Te => {
+            te = true;
+            true
+        }
+        _ => true,
+    });
     push_framing(framing, out);
     for (named, option) in [(close, "close"), (upgrade, "Upgrade"), (te, "TE")] {
         if named {
@@ -108,26 +111,29 @@ pub fn encode_response_head(
     push_status_line(status, version, out);
     let described =
         framing == BodyFraming::None && !status.is_informational() && status != Status::NO_CONTENT;
-    let (mut dated, mut length) = (false, None);
-    for field in fields.iter() {
-        match field.id {
-            FieldId::ContentLength => {
-                length = Some(field.value);
-                continue;
-            }
-            FieldId::Connection | FieldId::TransferEncoding => continue,
-            FieldId::Upgrade if conn != ConnectionHeader::Upgrade => continue,
-            FieldId::Date => dated = true,
-            _ => {}
+    let (mut dated, mut length) = (false, false);
+    fields.write_lines(out, |field| match field.id {
+        FieldId::ContentLength => {
+            length = true;
+            false
         }
-        push_field(field, out);
-    }
+        FieldId::Connection | FieldId::TransferEncoding => false,
+        FieldId::Upgrade => conn == ConnectionHeader::Upgrade,
+        FieldId::Date => {
+            dated = true;
+            true
+        }
+        _ => true,
+    });
     if !dated && !status.is_informational() {
-        push_line(b"Date", date, out);
+        let mut line = *b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        line[6..35].copy_from_slice(date);
+        out.extend_from_slice(&line);
     }
-    match length {
-        Some(value) if described => push_line(b"Content-Length", value, out),
-        _ => push_framing(framing, out),
+    let described = (length && described).then(|| fields.all(FieldId::ContentLength).last());
+    match described.flatten() {
+        Some(value) => push_line(b"Content-Length", value, out),
+        None => push_framing(framing, out),
     }
     out.extend_from_slice(match conn {
         ConnectionHeader::None => b"\r\n",
@@ -179,6 +185,10 @@ pub fn encode_last_chunk_with_trailers(trailers: &Fields, out: &mut Vec<u8>) {
 }
 
 fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
+    if status == Status::OK && version != Version::Http10 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
     let start: &[u8] = if version == Version::Http10 {
         b"HTTP/1.0 "
     } else {

@@ -1,11 +1,10 @@
 //! What an upstream is asked: the client's request without what concerned the client's connection, with what the
 //! upstream has to know about the client. Sending it is left to `sluice-net`.
 
-use std::io::Write;
 use std::net::IpAddr;
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, Method, Scheme, Version};
+use sluice_message::{FieldId, IpText, Fields, Method, Scheme, Version};
 use sluice_net::RequestBody;
 use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
@@ -200,22 +199,13 @@ fn is_forwarded(id: FieldId) -> bool {
 
 /// Adds X-Forwarded-For: those before, then `ip`.
 fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
-    // Room for the longest address; no memory is asked for in the common case.
-    let mut text = [0; 48];
-    let length = match ip {
-        None => 0,
-        Some(ip) => {
-            let mut rest = &mut text[..];
-            write!(rest, "{ip}").expect("an address has at most 39 characters");
-            48 - rest.len()
-        }
-    };
-    match (before, length) {
-        (b"", 0) => {}
-        (b"", _) => out.push(FieldId::XForwardedFor, &text[..length]),
-        (before, 0) => out.push(FieldId::XForwardedFor, before),
-        (before, _) => {
-            let joined = [before, b", ", &text[..length]].concat();
+    let text = ip.map(IpText::new);
+    match (before, &text) {
+        (b"", None) => {}
+        (b"", Some(text)) => out.push(FieldId::XForwardedFor, text.as_bytes()),
+        (before, None) => out.push(FieldId::XForwardedFor, before),
+        (before, Some(text)) => {
+            let joined = [before, b", ", text.as_bytes()].concat();
             out.push(FieldId::XForwardedFor, &joined);
         }
     }
