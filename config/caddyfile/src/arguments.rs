@@ -102,7 +102,7 @@ impl Arguments<'_> {
                     return Err(Refused::TooDeep);
                 }
                 growth.spend_lines(&block)?;
-                if !current.words.is_empty() {
+                if !block.is_empty() && !current.words.is_empty() {
                     out.push(std::mem::replace(&mut current, empty_line()));
                 }
                 out.extend(block.into_owned());
@@ -279,10 +279,10 @@ pub(crate) fn block_placeholder(word: &Token) -> Option<&str> {
     }
     match word.text.as_str() {
         "{block}" => Some(""),
-        text => text
-            .strip_prefix("{blocks.")?
-            .strip_suffix('}')
-            .filter(|key| !key.is_empty()),
+        text => {
+            let key = text.strip_prefix("{blocks.")?.strip_suffix('}')?;
+            (!key.is_empty() && !key.contains(['{', '}'])).then_some(key)
+        }
     }
 }
 
