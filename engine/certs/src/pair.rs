@@ -29,6 +29,8 @@ pub struct Pair {
     pub lifetime: Lifetime,
     /// Where it is from, for messages.
     pub origin: String,
+    /// Names by which policies choose it.
+    pub tags: Vec<String>,
 }
 
 /// Where the two texts of a pair are from; the same path twice if one file holds both.
@@ -84,6 +86,7 @@ impl Pair {
             subjects: facts.subjects,
             lifetime: facts.lifetime,
             origin: origin.certificate.display().to_string(),
+            tags: Vec::new(),
         })
     }
 

@@ -32,6 +32,8 @@ pub struct Policy {
     pub names: Vec<String>,
     /// What is shown to clients whose wish cannot be met otherwise.
     pub fallback: Fallback,
+    /// Only certificates with one of these tags are shown; all when empty.
+    pub any_tag: Vec<String>,
     /// The lowest version, `tls1.2` when empty.
     pub version_min: String,
     /// The highest version, `tls1.3` when empty.
@@ -240,7 +242,7 @@ impl ConfigChoice for TlsPolicies {
         }
         // Only clients that name no host pay for this copy: rustls tells its resolver no address.
         let mut config = ServerConfig::clone(config);
-        config.cert_resolver = built.resolver(local);
+        config.cert_resolver = resolver(&built.policy, &built.store, local);
         Arc::new(config)
     }
 }
@@ -260,12 +262,8 @@ impl Built {
             Some(auth) => builder.with_client_cert_verifier(client_verifier(auth, provider)?),
             None => builder.with_no_client_auth(),
         };
-        let resolver = Resolver {
-            store: store.clone(),
-            fallback: policy.fallback.clone(),
-            local: None,
-        };
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        let built_resolver = resolver(&policy, store, None);
+        let mut config = builder.with_cert_resolver(built_resolver);
         config.alpn_protocols = policy
             .alpn
             .iter()
@@ -283,15 +281,19 @@ impl Built {
             theirs,
         })
     }
+}
 
-    fn resolver(&self, local: Option<IpAddr>) -> Arc<dyn ResolvesServerCert> {
-        let fallback = self.policy.fallback.clone();
-        Arc::new(Resolver {
-            store: self.store.clone(),
-            fallback,
-            local,
-        })
-    }
+fn resolver(
+    policy: &Policy,
+    store: &Arc<CertStore>,
+    local: Option<IpAddr>,
+) -> Arc<dyn ResolvesServerCert> {
+    Arc::new(Resolver {
+        store: store.clone(),
+        fallback: policy.fallback.clone(),
+        any_tag: policy.any_tag.clone(),
+        local,
+    })
 }
 
 /// Whether the client's first choice is ChaCha20, which says that it has no instructions for AES. For all others
@@ -316,6 +318,7 @@ fn refusing() -> Result<Arc<ServerConfig>, PolicyError> {
     let resolver = Resolver {
         store: CertStore::new([]),
         fallback: Fallback::default(),
+        any_tag: Vec::new(),
         local: None,
     };
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -95,7 +95,7 @@ impl CertStore {
         server_name: Option<&str>,
         local: Option<IpAddr>,
         fallback: &Fallback,
-        usable: impl Fn(&CertifiedKey) -> bool,
+        usable: impl Fn(&Pair) -> bool,
     ) -> Option<Arc<CertifiedKey>> {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now();
@@ -134,7 +134,7 @@ impl Index {
         &self,
         subject: &Subject,
         now: SystemTime,
-        usable: &impl Fn(&CertifiedKey) -> bool,
+        usable: &impl Fn(&Pair) -> bool,
     ) -> Option<Arc<CertifiedKey>> {
         let of = |subject: &Subject| best(self.by_subject.get(subject)?, now, usable);
         of(subject).or_else(|| of(&wildcard_of(subject)?))
@@ -162,9 +162,9 @@ fn insert(entries: &mut Vec<Entry>, entry: Entry) -> bool {
 fn best(
     entries: &[Entry],
     now: SystemTime,
-    usable: &impl Fn(&CertifiedKey) -> bool,
+    usable: &impl Fn(&Pair) -> bool,
 ) -> Option<Arc<CertifiedKey>> {
-    let usable = || entries.iter().filter(|entry| usable(&entry.pair.certified));
+    let usable = || entries.iter().filter(|entry| usable(&entry.pair));
     let is_valid =
         |entry: &&Entry| !entry.pair.lifetime.has_ended(now) && !entry.pair.lifetime.is_ahead(now);
     usable()
@@ -187,6 +187,8 @@ pub(crate) fn wildcard_of(subject: &Subject) -> Option<Subject> {
 pub(crate) struct Resolver {
     pub(crate) store: Arc<CertStore>,
     pub(crate) fallback: Fallback,
+    /// Certificates without any of these tags do not count; all count when empty.
+    pub(crate) any_tag: Vec<String>,
     /// The address the client connected to, where it matters.
     pub(crate) local: Option<IpAddr>,
 }
@@ -194,7 +196,11 @@ pub(crate) struct Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes: &[SignatureScheme] = hello.signature_schemes();
-        let usable = |certified: &CertifiedKey| certified.key.choose_scheme(schemes).is_some();
+        let usable = |pair: &Pair| {
+            let is_chosen =
+                self.any_tag.is_empty() || pair.tags.iter().any(|tag| self.any_tag.contains(tag));
+            is_chosen && pair.certified.key.choose_scheme(schemes).is_some()
+        };
         self.store
             .choose(hello.server_name(), self.local, &self.fallback, usable)
     }

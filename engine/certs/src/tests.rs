@@ -582,3 +582,37 @@ fn certificates_are_provided_from_storage_after_a_restart() {
         );
     }
 }
+
+#[test]
+fn a_policy_with_tags_shows_only_certificates_that_have_one() {
+    let test = TestCa::new();
+    let tagged = |subject: &str, tag: &str| {
+        let path = Path::new(subject);
+        let origin = crate::pair::Origin {
+            certificate: path,
+            key: path,
+        };
+        let pair = Pair::from_pem(&test.issue(subject), origin).unwrap();
+        Arc::new(Pair {
+            tags: vec![tag.to_owned()],
+            ..pair
+        })
+    };
+    let [one, two] = [tagged("a.test", "one"), tagged("a.test", "two")];
+    let store = CertStore::new([one, two.clone()]);
+    let policy = |tag: &str| Policy {
+        any_tag: vec![tag.to_owned()],
+        ..Default::default()
+    };
+    let two_only = acceptor(vec![policy("two")], &store);
+    for host in ["a.test", "other.test"] {
+        assert!(
+            shown(&*two_only, host, None).unwrap() == two.certified.cert[0].to_vec(),
+            "{host}"
+        );
+    }
+    assert_eq!(
+        shown(&*acceptor(vec![policy("three")], &store), "a.test", None),
+        None
+    );
+}

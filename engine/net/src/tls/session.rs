@@ -59,6 +59,9 @@ pub trait Session {
 
     /// Says that we send no more (close_notify), by the next `transmit`.
     fn close(&mut self);
+
+    /// Gives back memory that a quiet session does not need.
+    fn trim(&mut self);
 }
 
 /// Why a session ended.

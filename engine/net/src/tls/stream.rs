@@ -249,10 +249,13 @@ impl TlsStream {
         if known {
             return Poll::Ready(Ok(()));
         }
-        self.socket
-            .as_mut()
-            .ok_or_else(not_connected)?
-            .poll_readable(cx)
+        let socket = self.socket.as_mut().ok_or_else(not_connected)?;
+        let readable = socket.poll_readable(cx);
+        if readable.is_pending() {
+            // Whoever waits like this has given up its own buffer, too.
+            self.session.trim();
+        }
+        readable
     }
 
     /// As `Stream::poll_writable`: ready when nothing encrypted is left to send.

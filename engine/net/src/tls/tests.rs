@@ -220,6 +220,26 @@ fn encrypting_ahead_of_the_socket_has_a_limit() {
 }
 
 #[test]
+fn a_session_trimmed_at_any_point_goes_on() {
+    let (acceptor, connector) = pair();
+    let (mut client, mut server) = joined(&acceptor, &connector);
+    for cut in [1, 5, 4096, 5000, 16_406, 40_000] {
+        assert_eq!(server.write(&[IoSlice::new(&[7; 60_000])]).unwrap(), 60_000);
+        let sent = output(&mut *server);
+        let mut got = Vec::new();
+        for part in [&sent[..cut], &sent[cut..]] {
+            let mut rest = part;
+            while !rest.is_empty() {
+                rest = &rest[client.receive(rest).unwrap()..];
+                got.extend(read_all(&mut *client));
+            }
+            client.trim();
+        }
+        assert!(got == [7; 60_000], "cut at {cut}");
+    }
+}
+
+#[test]
 fn tickets_wait_for_the_first_answer_in_tls_1_3_only() {
     for (versions, waits) in [(&version::TLS13, true), (&version::TLS12, false)] {
         let (acceptor, connector) = pair_of(&[versions]);

@@ -17,12 +17,17 @@ pub use server::{ConfigChoice, RustlsAcceptor};
 use super::session::{Session, SessionError};
 use crate::limits::TLS_OUTPUT_BYTES_MAX;
 
+/// Input up to this size leaves the session's buffer at its smallest.
+const SMALL_INPUT_BYTES: usize = 4096;
+
 /// A session whose configuration is settled: the client's from the start, the server's after the hello.
 struct Live {
     conn: Connection,
     /// Decrypted bytes that `read` has not moved out yet.
     plaintext_bytes: usize,
     peer_closed: bool,
+    /// Whether large input may have made the session's buffer large.
+    has_grown: bool,
 }
 
 impl Live {
@@ -32,6 +37,7 @@ impl Live {
             conn,
             plaintext_bytes: 0,
             peer_closed: false,
+            has_grown: false,
         }
     }
 
@@ -50,6 +56,7 @@ impl Session for Live {
             // RFC 8446, section 6.1: what comes after a closure alert is ignored.
             return Ok(input.len());
         }
+        self.has_grown |= input.len() > SMALL_INPUT_BYTES;
         let mut rest = input;
         let taken = self.conn.read_tls(&mut rest).map_err(tls_error)?;
         if taken == 0 && !input.is_empty() {
@@ -124,6 +131,23 @@ impl Session for Live {
 
     fn close(&mut self) {
         self.conn.send_close_notify();
+    }
+
+    fn trim(&mut self) {
+        if self.has_grown {
+            // rustls sizes its buffer before each read, so one that finds nothing shrinks it.
+            let _ = self.conn.read_tls(&mut Nothing);
+            self.has_grown = false;
+        }
+    }
+}
+
+/// A source that never has anything.
+struct Nothing;
+
+impl io::Read for Nothing {
+    fn read(&mut self, _buf: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
     }
 }
 

@@ -200,6 +200,12 @@ impl Session for ServerSession {
             live.close();
         }
     }
+
+    fn trim(&mut self) {
+        if let Some(live) = self.live_mut() {
+            live.trim();
+        }
+    }
 }
 
 impl ServerSession {
