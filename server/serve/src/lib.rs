@@ -5,6 +5,7 @@ pub mod build;
 pub mod client_ip;
 pub mod context;
 pub mod failure;
+pub mod files;
 pub mod filters;
 pub mod handler;
 pub mod handlers;

@@ -10,7 +10,7 @@ use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
 
 use crate::build::{Builder, Refusal};
 use crate::client_ip::TrustedProxies;
-use crate::https::{self, Https};
+use crate::https::{self, Https, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
 use crate::record::Recorder;
@@ -51,7 +51,11 @@ impl Server {
     ) -> Result<Server, Vec<Refusal>> {
         let recorder = Arc::new(Recorder::new(options.log.clone(), options.workers));
         let mut https = Https::new(&options.data_dir, options.log.clone());
-        let built = build(&config, config_files, &recorder, &mut https, &options)?;
+        let built =
+            build(&config, config_files, &recorder, &mut https, &options, Purpose::Serve)?;
+        https.start_maintenance().map_err(|error| {
+            vec![Refusal::new(format!("a thread cannot be started: {error}"))]
+        })?;
         let limit = ConnectionLimit::new(options.connections_max);
         let workers = Workers::start(options.workers, limit)
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
@@ -68,7 +72,14 @@ impl Server {
     /// Serves `config` from now on; requests end on the configuration they began with. On an error nothing has
     /// changed.
     pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
-        let built = build(&config, config_files, &self.recorder, &mut self.https, &self.options)?;
+        let built = build(
+            &config,
+            config_files,
+            &self.recorder,
+            &mut self.https,
+            &self.options,
+            Purpose::Serve,
+        )?;
         self.apply(built, config)
     }
 
@@ -101,11 +112,6 @@ impl Server {
         self.workers.connections()
     }
 
-    /// Renews certificates that are due. To be called from time to time.
-    pub fn maintain(&mut self) {
-        self.https.maintain();
-    }
-
     /// How long running requests get at the end.
     pub fn grace_period(&self) -> Duration {
         let http = self.config.apps.http.as_ref();
@@ -134,7 +140,7 @@ pub fn validate(
 ) -> Result<(), Vec<Refusal>> {
     let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
     let mut https = Https::new(&options.data_dir, options.log.clone());
-    build(config, config_files, &recorder, &mut https, options).map(|_| ())
+    build(config, config_files, &recorder, &mut https, options, Purpose::Check).map(|_| ())
 }
 
 fn build(
@@ -143,6 +149,7 @@ fn build(
     recorder: &Arc<Recorder>,
     https: &mut Https,
     options: &Options,
+    purpose: Purpose,
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = Vec::new();
     let plan = Plan::build(config.logging.as_ref(), options.log.outputs())
@@ -150,7 +157,7 @@ fn build(
         .map_err(|errors| {
             refusals.extend(errors.into_iter().map(|error| Refusal::new(error.to_string())));
         });
-    let (config, prepared) = https.prepare(config, &mut refusals);
+    let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
     let mut owners: HashMap<ListenAddr, String> = HashMap::new();
     for (name, server) in config.servers() {

@@ -1,11 +1,14 @@
 //! Conditions of routes: from the model's words to compiled matchers.
 
 
+use std::sync::Arc;
+
 use sluice_model::MatcherSet as Config;
 use sluice_model::matcher::Matcher as Word;
 use sluice_route::{Matcher, MatcherError, MatcherSet};
 
 use super::Refusal;
+use crate::files::FileHook;
 
 /// Compiles one set of conditions.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {
@@ -46,7 +49,7 @@ fn matcher(config: &Word) -> Result<Matcher, Refusal> {
                 (var.as_str(), regexp.name.as_str(), regexp.pattern.as_str())
             }),
         ),
-        Word::File(_) => return Err(Refusal::new("WIP file")),
+        Word::File(file) => Ok(Matcher::Hook(Arc::new(FileHook::build(file)?))),
         Word::Expression(_) => {
             return Err(Refusal::not_yet(
                 "matcher `expression`",

@@ -46,16 +46,16 @@ impl<'m> Builder<'m> {
 
     fn handler(&mut self, config: &'m Config) -> Built {
         match config {
-            Config::Authentication(config) => Err(Refusal::new(format!("WIP authentication {config:?}"))),
-            Config::Encode(config) => Err(Refusal::new(format!("WIP encode {config:?}"))),
+            Config::Authentication(config) => handlers::authentication::build(config, self),
+            Config::Encode(config) => handlers::encode::build(config, self),
             Config::Error(config) => handlers::error::build(config, self),
-            Config::FileServer(config) => Err(Refusal::new(format!("WIP file_server {config:?}"))),
+            Config::FileServer(config) => handlers::file_server::build(config, self),
             Config::Headers(config) => handlers::headers::build(config, self),
             Config::Invoke(config) => handlers::subroute::build_invoke(config, self),
             Config::LogAppend(config) => handlers::log_append::build(config, self),
             Config::Map(config) => handlers::map::build(config, self),
             Config::RequestBody(config) => handlers::request_body::build(config, self),
-            Config::ReverseProxy(config) => Err(Refusal::new(format!("WIP reverse_proxy {config:?}"))),
+            Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, self),
             Config::Rewrite(config) => handlers::rewrite::build(config, self),
             Config::StaticResponse(config) => handlers::static_response::build(config, self),
             Config::Subroute(config) => Ok(handlers::subroute::build(config, self)),

@@ -1,40 +1,208 @@
 //! TLS of the running server: which certificates there are, and who renews them. What automatic HTTPS changes in
-//! a configuration is left to `auto`, certificates themselves to `sluice-certs`.
+//! a configuration is left to `auto`, the settings of handshakes to `policies`, certificates themselves to
+//! `sluice-certs`.
 
 mod auto;
+mod authorities;
+mod policies;
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
 
+use sluice_certs::{CertStore, Maintainer, Pair, Storage, Subject, TlsPolicies};
 use sluice_model::Config;
+use sluice_model::tls::Certificates;
 use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
 use crate::log::Log;
+use auto::Auto;
 
-/// The certificates of a process.
-pub(crate) struct Https {}
+const LOGGER: &str = "tls";
+
+/// What a configuration is prepared for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be served: certificates are made.
+    Serve,
+    /// To be looked at: nothing is written.
+    Check,
+}
+
+/// The certificates of a process. They outlive configurations.
+pub(crate) struct Https {
+    storage: Storage,
+    maintainer: Arc<Maintainer>,
+    log: Log,
+    /// What is being served; its ticket keys go on over a reload.
+    current: HashMap<String, Arc<TlsPolicies>>,
+    store: Option<Arc<CertStore>>,
+}
 
 /// Certificates and policies for one configuration, which serve nobody yet.
-pub(crate) struct Prepared {}
+pub(crate) struct Prepared {
+    policies: HashMap<String, Arc<TlsPolicies>>,
+    store: Arc<CertStore>,
+}
 
 impl Https {
-    /// No certificates yet; they are kept below `data_dir`.
-    pub(crate) fn new(_data_dir: &Path, _log: Log) -> Https {
-        Https {}
+    /// No certificates yet; they are kept below `data_dir` and renewed in the background.
+    pub(crate) fn new(data_dir: &Path, log: Log) -> Https {
+        let storage = Storage::new(data_dir);
+        let maintainer = Arc::new(Maintainer::new(storage.clone()));
+        Https { storage, maintainer, log, current: HashMap::new(), store: None }
     }
 
-    pub(crate) fn prepare(&mut self, config: &Config, _refusals: &mut Vec<Refusal>) -> (Config, Prepared) {
-        (auto::expand(config, &Default::default()).config, Prepared {})
+    /// Starts the thread that renews certificates; it ends with this.
+    pub(crate) fn start_maintenance(&self) -> std::io::Result<()> {
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        std::thread::Builder::new()
+            .name("certificates".to_owned())
+            .spawn(move || maintain(&maintainer, &log))
+            .map(drop)
     }
 
-    pub(crate) fn commit(&mut self, _prepared: Prepared) {}
+    /// The configuration with automatic HTTPS, and its certificates. What cannot be is added to `refusals`.
+    pub(crate) fn prepare(
+        &mut self,
+        config: &Config,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> (Config, Prepared) {
+        let manual = self.load(config, refusals);
+        let loaded: BTreeSet<String> =
+            manual.iter().flat_map(|pair| &pair.subjects).map(Subject::to_string).collect();
+        let auto = auto::expand(config, &loaded);
+        let store = CertStore::new(manual);
+        if purpose == Purpose::Serve && refusals.is_empty() {
+            self.provide(&auto, &store, refusals);
+        }
+        let mut policies = HashMap::new();
+        for (name, server) in auto.config.servers() {
+            if server.tls_connection_policies.is_empty() {
+                continue;
+            }
+            let place = format!("apps.http.servers.{name}.tls_connection_policies");
+            let previous = self.current.get(name).map(|policies| &**policies);
+            match policies::build(&server.tls_connection_policies, &place, &store, previous) {
+                Ok(built) => _ = policies.insert(name.clone(), Arc::new(built)),
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        (auto.config, Prepared { policies, store })
+    }
 
-    pub(crate) fn maintain(&mut self) {}
+    /// Serves what was prepared from now on.
+    pub(crate) fn commit(&mut self, prepared: Prepared) {
+        self.current = prepared.policies;
+        self.store = Some(prepared.store);
+    }
+
+    /// Loads the certificates that the configuration names.
+    fn load(&self, config: &Config, refusals: &mut Vec<Refusal>) -> Vec<Arc<Pair>> {
+        let Some(tls) = &config.apps.tls else { return Vec::new() };
+        let Certificates { automate: _, load_files, load_folders, load_pem, load_storage } =
+            &tls.certificates;
+        let later = [
+            (!load_folders.is_empty(), "loading certificates from folders"),
+            (!load_pem.is_empty(), "certificates as text"),
+            (load_storage.is_some(), "loading certificates from storage"),
+        ];
+        for (_, what) in later.iter().filter(|(used, _)| *used) {
+            refusals.push(Refusal::not_yet(what, "name each pair of files with `tls CERT KEY`"));
+        }
+        let mut pairs = Vec::new();
+        for (index, files) in load_files.iter().enumerate() {
+            match Pair::from_files(Path::new(&files.certificate), Path::new(&files.key)) {
+                Ok(pair) => {
+                    for notice in pair.notices(SystemTime::now()) {
+                        self.log.warn(LOGGER, "certificate is odd").shown("what", notice).send();
+                    }
+                    pairs.push(Arc::new(Pair { tags: files.tags.clone(), ..pair }));
+                }
+                Err(error) => refusals.push(Refusal {
+                    place: format!("apps.tls.certificates.load_files[{index}]"),
+                    ..Refusal::new(error.to_string())
+                }),
+            }
+        }
+        pairs
+    }
+
+    /// Puts a certificate for each name of the configuration into `store`.
+    fn provide(&self, auto: &Auto, store: &Arc<CertStore>, refusals: &mut Vec<Refusal>) {
+        if auto.names.is_empty() {
+            return;
+        }
+        if !auto.public.is_empty() {
+            self.log
+                .warn(
+                    LOGGER,
+                    "public certificates (ACME) are not supported yet; these names get \
+                     certificates of the local authority, which browsers trust only after \
+                     `sluice trust`",
+                )
+                .texts("names", auto.public.iter().cloned())
+                .send();
+        }
+        let assigned = match authorities::assign(&auto.config, &auto.names) {
+            Ok(assigned) => assigned,
+            Err(refusal) => return refusals.push(refusal),
+        };
+        for (options, names) in assigned {
+            let provided = authorities::open(&self.maintainer, &self.storage, &options)
+                .and_then(|()| {
+                    let subjects =
+                        names.iter().map(|name| Subject::parse(name)).collect::<Result<Vec<_>, _>>()?;
+                    self.maintainer.provide(store, &options.id, &subjects, SystemTime::now())
+                });
+            if let Err(error) = provided {
+                refusals.push(
+                    Refusal::new(format!("the local certificate authority fails: {error}"))
+                        .with_help("make the data folder writable, or set XDG_DATA_HOME"),
+                );
+            }
+        }
+        tell(&self.maintainer, &self.log);
+    }
 }
 
 impl Prepared {
-    pub(crate) fn acceptor(&self, _server: &str) -> Option<Arc<dyn Acceptor>> {
-        None
+    /// What makes TLS sessions for a server; `None` if it speaks plain HTTP.
+    pub(crate) fn acceptor(&self, server: &str) -> Option<Arc<dyn Acceptor>> {
+        self.policies.get(server).map(|policies| policies.clone().acceptor())
+    }
+}
+
+/// Renews what is due, for as long as the maintainer is there.
+fn maintain(maintainer: &Weak<Maintainer>, log: &Log) {
+    /// A stop or a reload is noticed this late at most.
+    const LOOK: Duration = Duration::from_secs(5);
+    let mut next = SystemTime::now();
+    while let Some(maintainer) = maintainer.upgrade() {
+        let now = SystemTime::now();
+        if now >= next {
+            for outcome in maintainer.tick(now) {
+                if let Err(error) = outcome.result {
+                    log.error(LOGGER, "certificate could not be renewed; the old one is served")
+                        .shown("error", error)
+                        .send();
+                }
+            }
+            tell(&maintainer, log);
+            next = maintainer.wake_at(now);
+        }
+        drop(maintainer);
+        std::thread::sleep(LOOK);
+        // New certificates may be due earlier than those that were known.
+        next = next.min(SystemTime::now() + Duration::from_secs(60));
+    }
+}
+
+fn tell(maintainer: &Maintainer, log: &Log) {
+    for notice in maintainer.take_notices() {
+        log.info(LOGGER, "certificate").shown("what", notice).send();
     }
 }
