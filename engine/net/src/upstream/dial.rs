@@ -40,6 +40,21 @@ pub async fn obtain(
     wanted: Wanted,
     preface: &[u8],
 ) -> Result<Link, Failure> {
+    if let (Wanted::Any, None) = (wanted, endpoint.gate())
+        && let Some(link) = worker.upstreams.take(endpoint)
+    {
+        return Ok(link);
+    }
+    // In memory of its own: it is large and rarely needed, and every request would carry it.
+    Box::pin(obtain_slowly(worker, endpoint, wanted, preface)).await
+}
+
+async fn obtain_slowly(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    wanted: Wanted,
+    preface: &[u8],
+) -> Result<Link, Failure> {
     let permit = match endpoint.gate() {
         None => None,
         Some(gate) => Some(enter(worker, endpoint, gate).await?),

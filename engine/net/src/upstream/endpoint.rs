@@ -156,25 +156,21 @@ impl Endpoint {
     }
 }
 
-/// An endpoint as the key of a table.
-#[derive(Clone)]
-pub(super) struct Key(pub Arc<Endpoint>);
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.is_same(&other.0)
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Endpoint) -> bool {
+        std::ptr::eq(self, other) || self.is_same(other)
     }
 }
 
-impl Eq for Key {}
+impl Eq for Endpoint {}
 
-impl Hash for Key {
+impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.hash);
+        state.write_u64(self.hash);
     }
 }
 
-/// Takes the hash that a [`Key`] already has.
+/// Takes the hash that an [`Endpoint`] already has.
 #[derive(Default)]
 pub(super) struct Given(u64);
 

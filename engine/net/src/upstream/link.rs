@@ -1,5 +1,6 @@
 //! One connection to an upstream and what is known of it. Speaking on it is left to `call`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -51,17 +52,27 @@ impl Link {
     /// Whether an unused connection can still be used: nothing may have arrived on it, neither an end nor bytes
     /// nobody asked for. Asks the kernel only if something seems to have arrived.
     pub(super) fn is_quiet(&mut self) -> bool {
-        let mut cx = Context::from_waker(Waker::noop());
-        match self.stream.poll_readable(&mut cx) {
-            Poll::Pending => true,
-            Poll::Ready(Err(_)) => false,
-            // A false alarm, or a message of TLS itself: only reading tells.
-            Poll::Ready(Ok(())) => {
-                let mut probe = Vec::with_capacity(64);
-                self.stream.poll_read(&mut cx, &mut probe).is_pending()
+        let mut probe = [0];
+        match &mut self.stream {
+            Stream::Tcp(socket) => is_empty(socket.try_read(&mut probe)),
+            Stream::Unix(socket) => is_empty(socket.try_read(&mut probe)),
+            Stream::Tls(tls) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                match tls.poll_readable(&mut cx) {
+                    Poll::Pending => true,
+                    Poll::Ready(Err(_)) => false,
+                    // It may be a message of TLS itself: only reading tells.
+                    Poll::Ready(Ok(())) => tls
+                        .poll_read(&mut cx, &mut Vec::with_capacity(64))
+                        .is_pending(),
+                }
             }
         }
     }
+}
+
+fn is_empty(read: io::Result<usize>) -> bool {
+    read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// How busy an upstream is, all workers together.

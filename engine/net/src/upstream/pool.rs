@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sluice_message::{Moment, ResponseHead};
 
-use crate::upstream::endpoint::{Endpoint, Given, KeepAlive, Key};
+use crate::upstream::endpoint::{Endpoint, Given, KeepAlive};
 use crate::upstream::limits::{HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX};
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::names::Names;
@@ -18,7 +18,7 @@ use crate::upstream::names::Names;
 #[derive(Default)]
 pub struct Pool {
     /// By upstream; the longest unused one in front.
-    shelves: RefCell<HashMap<Key, VecDeque<Link>, BuildHasherDefault<Given>>>,
+    shelves: RefCell<HashMap<Arc<Endpoint>, VecDeque<Link>, BuildHasherDefault<Given>>>,
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
     pub(super) names: Names,
@@ -29,7 +29,7 @@ impl Pool {
     /// A kept connection to `endpoint` that the other end has not closed, as far as is known without asking.
     pub fn take(&self, endpoint: &Arc<Endpoint>) -> Option<Link> {
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves.get_mut(&Key(endpoint.clone()))?;
+        let shelf = shelves.get_mut(&**endpoint)?;
         while let Some(mut link) = shelf.pop_back() {
             self.idle.set(self.idle.get() - 1);
             if link.is_quiet() {
@@ -52,9 +52,10 @@ impl Pool {
         };
         link.idle_since = now;
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = match shelves.get_mut(&Key(link.endpoint.clone())) {
+        // The count of an Arc is shared by all workers: it is left alone on the way of a request.
+        let shelf = match shelves.get_mut(&*link.endpoint) {
             Some(shelf) => shelf,
-            None => shelves.entry(Key(link.endpoint.clone())).or_default(),
+            None => shelves.entry(link.endpoint.clone()).or_default(),
         };
         if shelf.len() >= idle_max || self.idle.get() >= IDLE_MAX {
             // The newest is the most likely to be alive. With no older one of this upstream it has to go itself.

@@ -23,16 +23,29 @@ fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTru
     .unwrap();
     let config = Arc::new(config);
     let fake = Fake::new(move |socket| {
-        script(StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket));
+        script(StreamOwned::new(
+            ServerConnection::new(config.clone()).unwrap(),
+            socket,
+        ));
     });
     (fake, trust)
 }
 
 fn over_tls(fake: &Fake, trust: ServerTrust) -> Arc<Endpoint> {
-    let options = ConnectorOptions { trust, ..ConnectorOptions::default() };
+    let options = ConnectorOptions {
+        trust,
+        ..ConnectorOptions::default()
+    };
     let tls = Some(Arc::new(Connector::new(options).unwrap()));
-    let timeouts = Timeouts { dial: Duration::from_millis(500), ..Timeouts::default() };
-    fake.endpoint_with(Options { tls, timeouts, ..Options::default() })
+    let timeouts = Timeouts {
+        dial: Duration::from_millis(500),
+        ..Timeouts::default()
+    };
+    fake.endpoint_with(Options {
+        tls,
+        timeouts,
+        ..Options::default()
+    })
 }
 
 #[test]
@@ -41,7 +54,11 @@ fn requests_go_over_one_verified_connection() {
         while read_head(&mut socket).is_some() {
             let body = "x".repeat(100_000);
             let length = body.len();
-            write!(socket, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+            write!(
+                socket,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
             socket.flush().unwrap();
         }
     });
@@ -61,9 +78,15 @@ fn an_upstream_that_nobody_vouches_for_is_not_spoken_to() {
     let (_, other) = secured(|_| {});
     on_worker(|worker| async move {
         let failure = fetch(&worker, &over_tls(&fake, other)).await.err().unwrap();
-        assert_eq!((failure.kind, failure.retry), (FailureKind::Tls, Retry::Always));
+        assert_eq!(
+            (failure.kind, failure.retry),
+            (FailureKind::Tls, Retry::Always)
+        );
         let anyone = over_tls(&fake, ServerTrust::Anyone);
-        assert_eq!(fetch(&worker, &anyone).await.err().unwrap().kind, FailureKind::Closed);
+        assert_eq!(
+            fetch(&worker, &anyone).await.err().unwrap().kind,
+            FailureKind::Closed
+        );
     });
 }
 
@@ -78,10 +101,16 @@ fn plain_bytes_before_the_handshake_are_no_answer() {
         let _ = socket.read_to_end(&mut Vec::new());
     });
     on_worker(|worker| async move {
-        let failure = fetch(&worker, &over_tls(&fake, ServerTrust::Anyone)).await.err().unwrap();
+        let failure = fetch(&worker, &over_tls(&fake, ServerTrust::Anyone))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(failure.kind, FailureKind::Tls);
         // Silence counts as part of dialling.
-        let failure = fetch(&worker, &over_tls(&silent, ServerTrust::Anyone)).await.err().unwrap();
+        let failure = fetch(&worker, &over_tls(&silent, ServerTrust::Anyone))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(failure.kind, FailureKind::Dial);
     });
 }
@@ -102,7 +131,10 @@ fn a_body_until_the_end_needs_a_proper_end() {
     on_worker(|worker| async move {
         let got = fetch(&worker, &over_tls(&proper, trust)).await.unwrap();
         assert_eq!(got.body, b"whole");
-        let failure = fetch(&worker, &over_tls(&cut, cut_trust)).await.err().unwrap();
+        let failure = fetch(&worker, &over_tls(&cut, cut_trust))
+            .await
+            .err()
+            .unwrap();
         assert_eq!(failure.kind, FailureKind::Closed);
     });
 }

@@ -17,7 +17,7 @@ use crate::handlers::headers::Of;
 
 impl ReverseProxy {
     /// Makes the upstream's answer the answer of the exchange.
-    pub(super) async fn pass_back(
+    pub(super) fn pass_back(
         &self,
         x: &mut Exchange,
         call: Call,
@@ -46,12 +46,7 @@ impl ReverseProxy {
         x.res.fields.push(FieldId::Via, via(version));
         x.worker.upstreams.give_back(head);
         x.inline.clear();
-        let body = call.into_body(&x.worker, framing, &mut x.inline);
-        let body = match body {
-            Ok(body) => self.buffering.answer(body).await,
-            Err(failure) => Err(failure),
-        };
-        match body {
+        match call.into_body(&x.worker, framing, &mut x.inline) {
             Ok(body) => {
                 Step::Done(described.map_or(body, |content| Body::Stream(Box::new(content))))
             }

@@ -5,9 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use sluice_message::Fields;
-use sluice_net::{Body, BodyStream, Failure, RequestBody};
-
-use crate::context::Exchange;
+use sluice_net::{BodyStream, Failure, RequestBody};
 
 /// How much of each body is collected first.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,24 +17,19 @@ pub struct Buffering {
 }
 
 impl Buffering {
-    /// Takes the body of the request, collected as far as asked for.
-    pub async fn request(&self, x: &mut Exchange) -> Result<RequestBody, Failure> {
-        match x.body.take() {
-            RequestBody::Stream(body) if self.request_bytes > 0 => Ok(RequestBody::Stream(
+    /// Collects the body of a request.
+    pub async fn request(&self, body: RequestBody) -> Result<RequestBody, Failure> {
+        match body {
+            RequestBody::None => Ok(RequestBody::None),
+            RequestBody::Stream(body) => Ok(RequestBody::Stream(
                 collect(body, self.request_bytes).await?,
             )),
-            body => Ok(body),
         }
     }
 
-    /// Collects the body of an answer as far as asked for.
-    pub async fn answer(&self, body: Body) -> Result<Body, Failure> {
-        match body {
-            Body::Stream(body) if self.answer_bytes > 0 => {
-                Ok(Body::Stream(collect(body, self.answer_bytes).await?))
-            }
-            body => Ok(body),
-        }
+    /// Collects the body of an answer.
+    pub async fn answer(&self, body: Box<dyn BodyStream>) -> Result<Box<dyn BodyStream>, Failure> {
+        collect(body, self.answer_bytes).await
     }
 }
 

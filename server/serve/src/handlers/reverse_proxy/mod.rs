@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sluice_message::FieldId;
 use sluice_net::upstream::{Call, CallFailure, Lease, Origin, Upload, Wanted, obtain};
-use sluice_net::{Failure, FailureKind, RequestBody, Retry, Side};
+use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::Rewrite;
 use sluice_route::matcher::{IpRanges, ResponseMatcher};
 
@@ -64,16 +64,18 @@ impl Handler for ReverseProxy {
 impl ReverseProxy {
     /// Tries upstreams until one answers or no further try is allowed.
     async fn run(&self, x: &mut Exchange) -> Step {
-        let mut body = match self.buffering.request(x).await {
-            Ok(body) => body,
-            Err(failure) => return Step::Fail(failure.into()),
-        };
+        let mut body = x.body.take();
+        if self.buffering.request_bytes > 0 {
+            body = match Box::pin(self.buffering.request(body)).await {
+                Ok(body) => body,
+                Err(failure) => return Step::Fail(failure.into()),
+            };
+        }
         let began = x.worker.clock.coarse();
         self.retries.begin();
         let mut tried = Tried::default();
         loop {
             let chosen = self.selection.choose(&self.upstreams, x, &tried);
-            tried.add(chosen);
             let failed = match chosen.map(|index| &self.upstreams[index]) {
                 None => no_upstream(body),
                 Some(upstream) => match self.attempt(x, upstream, body).await {
@@ -86,6 +88,7 @@ impl ReverseProxy {
                     }
                 },
             };
+            tried.add(chosen);
             let next = self.retries.next(x, &failed, tried.count(), began);
             body = match (next, failed.body) {
                 (Some(moment), Some(body)) => {
@@ -144,7 +147,8 @@ impl ReverseProxy {
                 Ok(answer) => {
                     self.selection
                         .note_answer(upstream, x, answer.head.status, sent_at);
-                    return Ok(self.pass_back(x, call, answer, &switch).await);
+                    let step = self.pass_back(x, call, answer, &switch);
+                    return Ok(self.buffered(step).await);
                 }
                 Err(failed) if !is_stale(&failed, &method) => return Err(failed),
                 Err(failed) => match failed.body {
@@ -155,6 +159,21 @@ impl ReverseProxy {
                     None => return Err(failed),
                 },
             }
+        }
+    }
+}
+
+impl ReverseProxy {
+    /// Collects the body of an answer, if that is asked for.
+    async fn buffered(&self, step: Step) -> Step {
+        match step {
+            Step::Done(Body::Stream(body)) if self.buffering.answer_bytes > 0 => {
+                match Box::pin(self.buffering.answer(body)).await {
+                    Ok(body) => Step::Done(Body::Stream(body)),
+                    Err(failure) => Step::Fail(failure.into()),
+                }
+            }
+            step => step,
         }
     }
 }

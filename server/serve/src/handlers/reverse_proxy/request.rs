@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, IpText, Fields, Method, Scheme, Version};
+use sluice_message::{FieldId, Fields, IpText, Method, Scheme, Version};
 use sluice_net::RequestBody;
 use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
