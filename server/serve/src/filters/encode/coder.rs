@@ -1,0 +1,217 @@
+//! The codings: gzip, zstd and brotli behind one face. When to compress is left to the filter.
+
+use std::cell::Cell;
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::build::Refusal;
+use crate::files::limits::ENCODERS_MAX;
+
+/// A coding and how hard it tries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Coding {
+    /// gzip (RFC 1952).
+    Gzip {
+        /// 1 to 9.
+        level: u32,
+    },
+    /// Zstandard (RFC 8878).
+    Zstd {
+        /// 1 to 22.
+        level: i32,
+        /// Whether a checksum ends the stream.
+        checksum: bool,
+    },
+    /// Brotli (RFC 7932).
+    Brotli {
+        /// 0 to 11.
+        level: u32,
+    },
+}
+
+/// 512 KiB: what a decoder must hold. RFC 9659 allows 8 MB, but the encoder holds as much for each answer.
+const ZSTD_WINDOW_BITS: u32 = 19;
+
+/// 256 KiB, for the same reason.
+const BROTLI_WINDOW_BITS: u32 = 18;
+
+impl Coding {
+    /// gzip; level 0 stands for the default.
+    pub fn gzip(level: i64) -> Result<Coding, Refusal> {
+        match level {
+            0 => Ok(Coding::Gzip { level: 5 }),
+            1..=9 => Ok(Coding::Gzip {
+                level: level as u32,
+            }),
+            _ => Err(Refusal::new(format!(
+                "gzip level {level} is not between 1 and 9"
+            ))),
+        }
+    }
+
+    /// Zstandard with one of Caddy's levels; an empty text stands for the default.
+    pub fn zstd(level: &str, checksum: bool) -> Result<Coding, Refusal> {
+        let level = match level {
+            "fastest" => 1,
+            "" | "default" => 3,
+            "better" => 7,
+            "best" => 11,
+            other => {
+                return Err(Refusal::new(format!("unknown zstd level `{other}`"))
+                    .with_help("write fastest, default, better or best"));
+            }
+        };
+        Ok(Coding::Zstd { level, checksum })
+    }
+
+    /// Brotli; level 0 stands for the default, which is what compresses about as fast as gzip.
+    pub fn brotli(level: i64) -> Result<Coding, Refusal> {
+        match level {
+            0 => Ok(Coding::Brotli { level: 4 }),
+            1..=11 => Ok(Coding::Brotli {
+                level: level as u32,
+            }),
+            _ => Err(Refusal::new(format!(
+                "br level {level} is not between 1 and 11"
+            ))),
+        }
+    }
+
+    /// The name in Accept-Encoding and Content-Encoding.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Coding::Gzip { .. } => "gzip",
+            Coding::Zstd { .. } => "zstd",
+            Coding::Brotli { .. } => "br",
+        }
+    }
+
+    /// A coder for a stream; `None` while the worker has [`ENCODERS_MAX`] of them.
+    pub(super) fn coder(&self) -> io::Result<Option<Coder>> {
+        let Some(permit) = Permit::take() else {
+            return Ok(None);
+        };
+        let state = self.start(None)?;
+        Ok(Some(Coder {
+            state,
+            _permit: permit,
+        }))
+    }
+
+    /// `bytes` compressed as a whole.
+    pub(super) fn encode(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut state = self.start(Some(bytes.len() as u64))?;
+        state.write(bytes)?;
+        state.finish()
+    }
+
+    fn start(&self, len: Option<u64>) -> io::Result<State> {
+        Ok(match self {
+            Coding::Gzip { level } => {
+                State::Gzip(GzEncoder::new(Vec::new(), Compression::new(*level)))
+            }
+            Coding::Zstd { level, checksum } => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), *level)?;
+                encoder.window_log(ZSTD_WINDOW_BITS)?;
+                encoder.include_checksum(*checksum)?;
+                encoder.set_pledged_src_size(len)?;
+                State::Zstd(encoder)
+            }
+            Coding::Brotli { level } => {
+                let buffer = 4096;
+                State::Brotli(Box::new(brotli::CompressorWriter::new(
+                    Vec::new(),
+                    buffer,
+                    *level,
+                    BROTLI_WINDOW_BITS,
+                )))
+            }
+        })
+    }
+}
+
+/// A compressed stream in the making.
+pub(super) struct Coder {
+    state: State,
+    _permit: Permit,
+}
+
+impl Coder {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.state.write(bytes)
+    }
+
+    /// Makes everything written so far readable for the client.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.state {
+            State::Gzip(encoder) => encoder.flush(),
+            State::Zstd(encoder) => encoder.flush(),
+            State::Brotli(encoder) => encoder.flush(),
+        }
+    }
+
+    /// What is compressed and was not taken yet.
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+        match &mut self.state {
+            State::Gzip(encoder) => encoder.get_mut(),
+            State::Zstd(encoder) => encoder.get_mut(),
+            State::Brotli(encoder) => encoder.get_mut(),
+        }
+    }
+
+    /// Ends the stream and gives what was not taken yet.
+    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+        self.state.finish()
+    }
+}
+
+enum State {
+    Gzip(GzEncoder<Vec<u8>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
+}
+
+impl State {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            State::Gzip(encoder) => encoder.write_all(bytes),
+            State::Zstd(encoder) => encoder.write_all(bytes),
+            State::Brotli(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            State::Gzip(encoder) => encoder.finish(),
+            State::Zstd(encoder) => encoder.finish(),
+            State::Brotli(encoder) => Ok(encoder.into_inner()),
+        }
+    }
+}
+
+thread_local! {
+    /// The coders of the worker that runs this thread.
+    static CODERS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One of the worker's coders, given back when dropped.
+struct Permit(());
+
+impl Permit {
+    fn take() -> Option<Permit> {
+        CODERS.with(|coders| {
+            (coders.get() < ENCODERS_MAX).then(|| {
+                coders.set(coders.get() + 1);
+                Permit(())
+            })
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        CODERS.with(|coders| coders.set(coders.get() - 1));
+    }
+}

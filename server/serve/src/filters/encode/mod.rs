@@ -1,0 +1,268 @@
+//! Compresses answers. Which coding a client takes is left to `handlers::encode`; the compressing itself is done
+//! by `coder`, piece by piece in `stream`.
+
+mod coder;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Fields, Method, Status, etag};
+use sluice_model::matcher::ResponseMatcher as MatcherConfig;
+use sluice_net::Body;
+use sluice_route::matcher::ResponseMatcher;
+
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::files::limits::ENCODE_AT_ONCE_BYTES_MAX;
+use crate::handler::Filter;
+use crate::handlers::encode::forbids_transform;
+use crate::handlers::headers::response_matcher;
+
+use coder::Coder;
+pub use coder::Coding;
+use stream::{EncodeStream, Silence, Source};
+
+/// Which answers are worth compressing.
+pub struct Eligible {
+    bytes_min: u64,
+    /// The configured condition; without one the content types of [`TYPES`].
+    matcher: Option<ResponseMatcher>,
+}
+
+impl Eligible {
+    /// Compiles the conditions of a configuration.
+    pub fn build(bytes_min: u64, matcher: Option<&MatcherConfig>) -> Result<Eligible, Refusal> {
+        let matcher = matcher.map(response_matcher).transpose()?;
+        // Below this, compressing saves no packet.
+        let bytes_min = if bytes_min == 0 { 512 } else { bytes_min };
+        Ok(Eligible { bytes_min, matcher })
+    }
+
+    fn includes(&self, x: &Exchange, body: &Body) -> bool {
+        let res = &x.res;
+        // A part of a file compressed for itself would be a part of something that does not exist.
+        let partial =
+            res.status == Status::PARTIAL_CONTENT || res.fields.has(FieldId::ContentRange);
+        if partial || res.status.is_bodiless() || res.fields.has(FieldId::ContentEncoding) {
+            return false;
+        }
+        let long_enough = body
+            .len(x.inline.len())
+            .is_none_or(|len| len >= self.bytes_min);
+        let compressible = || match &self.matcher {
+            Some(matcher) => matcher.matches(res, &x.context.scratch),
+            None => res
+                .fields
+                .first(FieldId::ContentType)
+                .is_some_and(is_compressible),
+        };
+        long_enough && !forbids_transform(&res.fields) && compressible()
+    }
+}
+
+/// Compresses eligible answers with one coding.
+pub struct EncodeFilter {
+    coding: Coding,
+    eligible: Arc<Eligible>,
+    /// What this coding adds to a tag: `-gzip"`.
+    tag_end: Vec<u8>,
+}
+
+impl EncodeFilter {
+    /// A filter for one coding.
+    pub fn new(coding: Coding, eligible: Arc<Eligible>) -> EncodeFilter {
+        let tag_end = format!("-{}\"", coding.name()).into_bytes();
+        EncodeFilter {
+            coding,
+            eligible,
+            tag_end,
+        }
+    }
+
+    /// The coding.
+    pub fn coding(&self) -> &Coding {
+        &self.coding
+    }
+
+    /// Adds to the conditions of a request the tags that later handlers know, where an earlier answer had them
+    /// marked. The marked ones stay, so that [`Filter::apply`] can tell which variant the client has.
+    pub fn restore_tags(&self, x: &mut Exchange) {
+        for index in 0..x.req.fields.len() {
+            let field = x
+                .req
+                .fields
+                .at(index)
+                .expect("the index is below the length");
+            let conditional = matches!(field.id, FieldId::IfNoneMatch | FieldId::IfMatch);
+            if conditional && memchr::memmem::find(field.value, &self.tag_end).is_some() {
+                let restored = [field.value, b", ", &self.without_tag_ends(field.value)].concat();
+                x.req.fields.replace_at(index, &restored);
+            }
+        }
+    }
+
+    fn without_tag_ends(&self, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(value.len());
+        let mut rest = value;
+        while let Some(at) = memchr::memmem::find(rest, &self.tag_end) {
+            out.extend_from_slice(&rest[..at]);
+            out.push(b'"');
+            rest = &rest[at + self.tag_end.len()..];
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+
+    /// Whether the client has the compressed variant of what this answer says is unchanged.
+    fn client_has_variant(&self, x: &Exchange) -> bool {
+        let Some(marked) = x
+            .res
+            .fields
+            .first(FieldId::Etag)
+            .and_then(|tag| self.marked(tag))
+        else {
+            return false;
+        };
+        let mut values = x.req.fields.all(FieldId::IfNoneMatch);
+        values.any(|value| etag::list(value).any(|tag| etag::matches_weakly(tag, &marked)))
+    }
+
+    /// A strong tag must differ where bytes differ (RFC 9110, section 8.8.3); a weak one already says less.
+    fn mark_tag(&self, fields: &mut Fields) {
+        if let Some(marked) = fields.first(FieldId::Etag).and_then(|tag| self.marked(tag)) {
+            fields.set(FieldId::Etag, &marked);
+        }
+    }
+
+    fn marked(&self, tag: &[u8]) -> Option<Vec<u8>> {
+        let opened = tag
+            .strip_suffix(b"\"")
+            .filter(|tag| tag.starts_with(b"\""))?;
+        Some([opened, &self.tag_end].concat())
+    }
+
+    fn set_fields(&self, x: &mut Exchange) {
+        let fields = &mut x.res.fields;
+        let varies = fields.all(FieldId::Vary).any(|value| {
+            value.split(|&b| b == b',').any(|name| {
+                let name = name.trim_ascii();
+                name == b"*" || name.eq_ignore_ascii_case(b"Accept-Encoding")
+            })
+        });
+        if !varies {
+            fields.push(FieldId::Vary, b"Accept-Encoding");
+        }
+        fields.set(FieldId::ContentEncoding, self.coding.name().as_bytes());
+        // Ranges would count compressed bytes that differ from answer to answer.
+        fields.remove(FieldId::AcceptRanges);
+        fields.remove(FieldId::ContentLength);
+        self.mark_tag(fields);
+    }
+
+    /// Compresses what is at hand as a whole, so that its length is known.
+    fn encode_at_once(&self, x: &mut Exchange, source: Source) -> Body {
+        match self.coding.encode(source.at_hand()) {
+            Ok(encoded) => {
+                self.set_fields(x);
+                x.inline = encoded;
+                Body::Inline
+            }
+            Err(_) => source.into_body(x),
+        }
+    }
+}
+
+impl Filter for EncodeFilter {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if !self.eligible.includes(x, &body) {
+            if x.res.status == Status::NOT_MODIFIED && self.client_has_variant(x) {
+                self.mark_tag(&mut x.res.fields);
+            }
+            return body;
+        }
+        if x.req.method == Method::Head {
+            // The fields are those of GET, where the length is known only after compressing.
+            self.set_fields(x);
+            return Body::Stream(Box::new(Silence));
+        }
+        let at_once = body
+            .len(x.inline.len())
+            .is_some_and(|len| len <= ENCODE_AT_ONCE_BYTES_MAX);
+        let source = match body {
+            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Source::shared(slice),
+            Body::File(slice) => Source::file(slice, x.worker.clone()),
+            Body::Stream(stream) => Source::stream(stream),
+            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
+        };
+        if at_once && source.is_at_hand() {
+            return self.encode_at_once(x, source);
+        }
+        match self.coder() {
+            Some(coder) => {
+                self.set_fields(x);
+                Body::Stream(Box::new(EncodeStream::new(source, coder)))
+            }
+            None => source.into_body(x),
+        }
+    }
+}
+
+impl EncodeFilter {
+    /// A coder, if this worker may have another one.
+    fn coder(&self) -> Option<Coder> {
+        let coder: io::Result<Option<Coder>> = self.coding.coder();
+        coder.ok().flatten()
+    }
+}
+
+/// Whether answers of this type get smaller.
+fn is_compressible(content_type: &[u8]) -> bool {
+    TYPES.iter().any(|prefix| {
+        content_type
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+    })
+}
+
+/// The types that Caddy's documentation of `encode` lists, each as a prefix.
+const TYPES: &[&str] = &[
+    "application/atom+xml",
+    "application/eot",
+    "application/font",
+    "application/geo+json",
+    "application/graphql+json",
+    "application/graphql-response+json",
+    "application/javascript",
+    "application/json",
+    "application/ld+json",
+    "application/manifest+json",
+    "application/opentype",
+    "application/otf",
+    "application/rss+xml",
+    "application/truetype",
+    "application/ttf",
+    "application/vnd.api+json",
+    "application/vnd.ms-fontobject",
+    "application/wasm",
+    "application/x-httpd-cgi",
+    "application/x-javascript",
+    "application/x-opentype",
+    "application/x-otf",
+    "application/x-perl",
+    "application/x-protobuf",
+    "application/x-ttf",
+    "application/xhtml+xml",
+    "application/xml",
+    "font/otf",
+    "font/ttf",
+    "image/svg+xml",
+    "image/vnd.microsoft.icon",
+    "image/x-icon",
+    "multipart/bag",
+    "multipart/mixed",
+    "text/",
+];

@@ -1,0 +1,83 @@
+//! `encode`: chooses the coding that an answer is compressed with. Compressing is left to `filters::encode`.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, negotiate};
+use sluice_model::handler::Encode as Config;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::filters::encode::{Coding, Eligible, EncodeFilter};
+use crate::handler::{Handler, Step};
+
+/// Compresses what later handlers answer.
+struct Encode {
+    /// One filter for each coding, the preferred first.
+    filters: Vec<Arc<EncodeFilter>>,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, _cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let encodings = &config.encodings;
+    let mut codings = Vec::new();
+    if let Some(zstd) = &encodings.zstd {
+        codings.push(Coding::zstd(&zstd.level, zstd.checksum == Some(true))?);
+    }
+    if let Some(br) = &encodings.br {
+        codings.push(Coding::brotli(br.level)?);
+    }
+    if let Some(gzip) = &encodings.gzip {
+        codings.push(Coding::gzip(gzip.level)?);
+    }
+    if codings.is_empty() {
+        return Err(Refusal::new("`encode` has no encoding").with_help("add gzip, zstd or br"));
+    }
+    if let Some(unknown) = config
+        .prefer
+        .iter()
+        .find(|name| codings.iter().all(|coding| coding.name() != *name))
+    {
+        let message = format!("`encode` prefers `{unknown}`, which is not enabled");
+        return Err(Refusal::new(message).with_help("the encodings are gzip, zstd and br"));
+    }
+    let place = |coding: &Coding| config.prefer.iter().position(|name| name == coding.name());
+    codings.sort_by_key(|coding| place(coding).unwrap_or(config.prefer.len()));
+    let eligible = Arc::new(Eligible::build(
+        config.minimum_length,
+        config.r#match.as_ref(),
+    )?);
+    let filter = |coding| Arc::new(EncodeFilter::new(coding, eligible.clone()));
+    Ok(Box::new(Encode {
+        filters: codings.into_iter().map(filter).collect(),
+    }))
+}
+
+impl Handler for Encode {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let fields = &x.req.fields;
+        let names = self
+            .filters
+            .iter()
+            .map(|filter| filter.coding().name().as_bytes());
+        let Some(chosen) = negotiate::choose_coding(fields, names) else {
+            return Step::Next;
+        };
+        // What follows an upgrade is no body, and a client may forbid changing one.
+        let excluded = fields.has(FieldId::SecWebsocketKey) || forbids_transform(fields);
+        if !excluded {
+            let filter = &self.filters[chosen];
+            filter.restore_tags(x);
+            x.context.filters.push(filter.clone());
+        }
+        Step::Next
+    }
+}
+
+/// RFC 9111, section 5.2.1.6 and 5.2.2.6.
+pub(crate) fn forbids_transform(fields: &sluice_message::Fields) -> bool {
+    fields.all(FieldId::CacheControl).any(|value| {
+        value
+            .split(|&b| b == b',')
+            .any(|d| d.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
+    })
+}
