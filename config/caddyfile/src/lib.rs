@@ -20,6 +20,7 @@ pub mod tree;
 
 pub use format::format;
 pub use loader::{DiskLoader, Loader, MemoryLoader};
+pub use lower::{Adapted, adapt};
 pub use parse::parse;
 
 use sluice_diag::Report;

@@ -1,0 +1,73 @@
+//! `acme_server`: certificates for others.
+
+use sluice_model::Handler;
+use sluice_model::handler::{AcmePolicy, AcmeRules, AcmeServer};
+
+use super::Outcomes;
+use crate::lower::Lowering;
+use crate::tree::Directive;
+
+impl Lowering<'_> {
+    pub(super) fn acme_server(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.exact::<0>(line, args)?;
+            let mut server = AcmeServer::default();
+            for option in line.lines() {
+                this.acme_server_option(option, &mut server)?;
+            }
+            if !server.ca.is_empty() {
+                this.options.named_authorities.insert(server.ca.clone());
+            }
+            Some(Handler::AcmeServer(Box::new(server)))
+        })
+    }
+
+    fn acme_server_option(&mut self, line: &Directive, server: &mut AcmeServer) -> Option<()> {
+        match line.name.text.as_str() {
+            "ca" => server.ca = self.single_text(line)?,
+            "lifetime" => server.lifetime = self.single_duration(line)?,
+            "resolvers" => server.resolvers = self.texts(line)?,
+            "challenges" => {
+                self.texts(line)?;
+                for word in &line.args {
+                    let kinds = ["http-01", "dns-01", "tls-alpn-01"];
+                    server.challenges.push(self.one_of(word, &kinds)?);
+                }
+            }
+            "sign_with_root" => {
+                self.flag(line)?;
+                server.sign_with_root = true;
+            }
+            "allow_wildcard_names" => {
+                self.flag(line)?;
+                server
+                    .policy
+                    .get_or_insert_with(AcmePolicy::default)
+                    .allow_wildcard_names = true;
+            }
+            "allow" => {
+                let rules = self.acme_rules(line)?;
+                server.policy.get_or_insert_with(AcmePolicy::default).allow = Some(rules);
+            }
+            "deny" => {
+                let rules = self.acme_rules(line)?;
+                server.policy.get_or_insert_with(AcmePolicy::default).deny = Some(rules);
+            }
+            _ => return self.unknown_option(line),
+        }
+        Some(())
+    }
+
+    fn acme_rules(&mut self, line: &Directive) -> Option<AcmeRules> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut rules = AcmeRules::default();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "domains" => rules.domains.extend(self.texts(option)?),
+                "ip_ranges" => rules.ip_ranges.extend(self.texts(option)?),
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(rules)
+    }
+}

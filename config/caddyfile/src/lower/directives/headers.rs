@@ -1,0 +1,279 @@
+//! `header`, `request_header` and the header changes of other directives.
+
+use std::collections::BTreeMap;
+
+use sluice_model::Handler;
+use sluice_model::handler::{FieldValues, HeaderOps, Headers, Replacement, ResponseHeaderOps};
+use sluice_model::matcher::ResponseMatcher;
+
+use super::Outcomes;
+use crate::lower::Lowering;
+use crate::lower::outcome::Outcome;
+use crate::lower::routes::route;
+use crate::tree::{Directive, Token};
+
+/// One change to a header field, as a line has it.
+enum Change {
+    Add(String, String),
+    Set(String, String),
+    Delete(String),
+    Replace(String, Replacement),
+}
+
+/// A change with the marks that only responses may have.
+struct Marked {
+    change: Change,
+    /// `>`: when the head is written.
+    deferred: bool,
+    /// `?`: only if the field is missing.
+    default: bool,
+}
+
+impl Lowering<'_> {
+    pub(super) fn header(&mut self, line: &Directive) -> Outcomes {
+        let (matcher, args) = self.matched(line)?;
+        if args.is_empty() && line.lines().is_empty() {
+            return self.missing(line, "a field");
+        }
+        let is_field =
+            |option: &&Directive| !matches!(option.name.text.as_str(), "defer" | "match");
+        if let (false, Some(first)) = (args.is_empty(), line.lines().iter().find(is_field)) {
+            let title = "`header` has both a field and a block";
+            let diagnostic = first.name.error("unexpected-block", title, "the block");
+            return self.refuse(diagnostic.help("put all fields into the block"));
+        }
+        let mut ops = ResponseHeaderOps::default();
+        let mut defaults = ResponseHeaderOps::default();
+        if let Some((field, rest)) = args.split_first() {
+            self.response_change(line, field, rest, &mut ops, &mut defaults)?;
+        }
+        let mut require = None;
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "defer" if option.args.is_empty() => ops.deferred = true,
+                "match" => require = Some(self.response_matcher(option)?),
+                _ => {
+                    self.no_block(option)?;
+                    let (field, rest) = (&option.name, option.args.as_slice());
+                    self.response_change(option, field, rest, &mut ops, &mut defaults)?;
+                }
+            }
+        }
+        let (mut ops, mut defaults) = (some_ops(ops), some_ops(defaults));
+        if let Some(require) = require {
+            match (&mut ops, &mut defaults) {
+                (Some(ops), _) => ops.require = Some(require),
+                (None, Some(defaults)) => merge(&mut defaults.require, require),
+                (None, None) => {}
+            }
+        }
+        let handlers = [ops, defaults].into_iter().flatten().map(|response| {
+            Handler::Headers(Box::new(Headers {
+                request: None,
+                response: Some(response),
+            }))
+        });
+        Some(
+            handlers
+                .map(|handler| Outcome::Route(route(matcher.clone(), handler)))
+                .collect(),
+        )
+    }
+
+    fn response_change(
+        &mut self,
+        line: &Directive,
+        field: &Token,
+        args: &[Token],
+        ops: &mut ResponseHeaderOps,
+        defaults: &mut ResponseHeaderOps,
+    ) -> Option<()> {
+        let marked = self.header_change(line, field, args)?;
+        if marked.default {
+            if let Change::Set(field, value) = marked.change {
+                let require = defaults
+                    .require
+                    .get_or_insert_with(ResponseMatcher::default);
+                defaults.set.insert(canonical(&field), vec![value]);
+                require.headers.insert(field, None);
+            }
+            return Some(());
+        }
+        ops.deferred |= marked.deferred || matches!(marked.change, Change::Delete(_));
+        let ResponseHeaderOps {
+            add,
+            set,
+            delete,
+            replace,
+            ..
+        } = ops;
+        apply(marked.change, add, set, delete, replace);
+        Some(())
+    }
+
+    pub(super) fn request_header(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            let Some((field, rest)) = args.split_first() else {
+                return this.missing(line, "a field");
+            };
+            let mut ops = HeaderOps::default();
+            this.request_change(line, field, rest, &mut ops)?;
+            Some(Handler::Headers(Box::new(Headers {
+                request: Some(ops),
+                response: None,
+            })))
+        })
+    }
+
+    /// A change to a request, or to a response where no mark is allowed.
+    pub(super) fn request_change(
+        &mut self,
+        line: &Directive,
+        field: &Token,
+        args: &[Token],
+        ops: &mut HeaderOps,
+    ) -> Option<()> {
+        let marked = self.header_change(line, field, args)?;
+        if marked.default {
+            let title = format!("`{}` sets a default, which only responses have", field.text);
+            let diagnostic = field.error("invalid-value", title, "not for this directive");
+            return self.refuse(
+                diagnostic.help("use the directive `header`, or a matcher such as `header !Field`"),
+            );
+        }
+        let HeaderOps {
+            add,
+            set,
+            delete,
+            replace,
+        } = ops;
+        apply(marked.change, add, set, delete, replace);
+        Some(())
+    }
+
+    /// A change to the response of an upstream.
+    pub(super) fn upstream_change(
+        &mut self,
+        line: &Directive,
+        ops: &mut ResponseHeaderOps,
+    ) -> Option<()> {
+        let Some((field, rest)) = line.args.split_first() else {
+            return self.missing(line, "a field");
+        };
+        let mut plain = HeaderOps {
+            add: std::mem::take(&mut ops.add),
+            set: std::mem::take(&mut ops.set),
+            delete: std::mem::take(&mut ops.delete),
+            replace: std::mem::take(&mut ops.replace),
+        };
+        let done = self.request_change(line, field, rest, &mut plain);
+        let HeaderOps {
+            add,
+            set,
+            delete,
+            replace,
+        } = plain;
+        *ops = ResponseHeaderOps {
+            add,
+            set,
+            delete,
+            replace,
+            ..std::mem::take(ops)
+        };
+        done
+    }
+
+    /// Reads `[+|-|?|>]Field [value] [replacement]`.
+    fn header_change(&mut self, line: &Directive, field: &Token, args: &[Token]) -> Option<Marked> {
+        self.between(line, args, 0, 2)?;
+        let (deferred, text) = match field.text.strip_prefix('>') {
+            Some(rest) => (true, rest),
+            None => (false, field.text.as_str()),
+        };
+        let text = text.strip_suffix(':').unwrap_or(text);
+        let value = args
+            .first()
+            .map(|word| word.text.clone())
+            .unwrap_or_default();
+        let (default, change) = if deferred && args.len() < 2 {
+            (false, Change::Set(canonical(text), value))
+        } else if let Some(name) = text.strip_prefix('+') {
+            (false, Change::Add(canonical(name), value))
+        } else if let Some(name) = text.strip_prefix('-') {
+            (false, Change::Delete(name.to_string()))
+        } else if let Some(name) = text.strip_prefix('?') {
+            (true, Change::Set(name.to_string(), value))
+        } else if let Some(replacement) = args.get(1) {
+            let replacement = Replacement {
+                search: String::new(),
+                search_regexp: value,
+                replace: replacement.text.clone(),
+            };
+            (
+                false,
+                Change::Replace(text.trim_start_matches('>').to_string(), replacement),
+            )
+        } else {
+            (false, Change::Set(canonical(text), value))
+        };
+        Some(Marked {
+            change,
+            deferred,
+            default,
+        })
+    }
+}
+
+fn merge(into: &mut Option<ResponseMatcher>, from: ResponseMatcher) {
+    let matcher = into.get_or_insert_with(ResponseMatcher::default);
+    matcher.status_code.extend(from.status_code);
+    matcher.headers.extend(from.headers);
+}
+
+fn some_ops(ops: ResponseHeaderOps) -> Option<ResponseHeaderOps> {
+    let empty = ResponseHeaderOps {
+        deferred: ops.deferred,
+        ..ResponseHeaderOps::default()
+    };
+    (ops != empty).then_some(ops)
+}
+
+fn apply(
+    change: Change,
+    add: &mut FieldValues,
+    set: &mut FieldValues,
+    delete: &mut Vec<String>,
+    replace: &mut BTreeMap<String, Vec<Replacement>>,
+) {
+    match change {
+        Change::Add(field, value) => add.entry(field).or_default().push(value),
+        Change::Set(field, value) => {
+            set.insert(field, vec![value]);
+        }
+        Change::Delete(field) => delete.push(field),
+        Change::Replace(field, replacement) => {
+            replace.entry(field).or_default().push(replacement);
+        }
+    }
+}
+
+/// The usual spelling of a field name: each part begins with a capital. Names with characters that
+/// no field name has (placeholders, wildcards) stay as they are.
+pub(super) fn canonical(name: &str) -> String {
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if !name.chars().all(token) {
+        return name.to_string();
+    }
+    let mut start = true;
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        out.push(if start {
+            c.to_ascii_uppercase()
+        } else {
+            c.to_ascii_lowercase()
+        });
+        start = c == '-';
+    }
+    out
+}

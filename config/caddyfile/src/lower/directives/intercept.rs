@@ -1,0 +1,155 @@
+//! Directives that replace responses: `intercept`, `copy_response`, `copy_response_headers`, and
+//! the part of `reverse_proxy` that does so.
+
+use std::collections::BTreeMap;
+
+use sluice_model::Handler;
+use sluice_model::handler::{CopyResponse, CopyResponseHeaders, Intercept, ResponseHandler};
+use sluice_model::matcher::ResponseMatcher;
+
+use super::Outcomes;
+use crate::lower::Lowering;
+use crate::lower::args::texts;
+use crate::lower::routes::Sorting;
+use crate::tree::{Directive, Token};
+
+/// Named response matchers of one block.
+type Named = BTreeMap<String, ResponseMatcher>;
+
+impl Lowering<'_> {
+    pub(super) fn intercept(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.exact::<0>(line, args)?;
+            let mut rest = line
+                .lines()
+                .iter()
+                .filter(|option| !is_response_line(option));
+            if let Some(option) = rest.next() {
+                return this.unknown_option(option);
+            }
+            let handle_response = this.response_handlers(line.lines())?;
+            Some(Handler::Intercept(Intercept { handle_response }))
+        })
+    }
+
+    /// Reads the named response matchers, `replace_status` and `handle_response` among some lines.
+    /// Replaced statuses come before handled responses, and those with a matcher before those
+    /// without.
+    pub(super) fn response_handlers(
+        &mut self,
+        lines: &[Directive],
+    ) -> Option<Vec<ResponseHandler>> {
+        let mut named = Named::new();
+        for line in lines.iter().filter(|line| line.name.text.starts_with('@')) {
+            let matcher = self.response_matcher(line)?;
+            if named.insert(line.name.text.clone(), matcher).is_some() {
+                let title = format!("matcher `{}` is defined twice", line.name.text);
+                return self.refuse(line.name.error(
+                    "duplicate-matcher",
+                    title,
+                    "second definition",
+                ));
+            }
+        }
+        let mut replaced = Vec::new();
+        let mut handled = Vec::new();
+        for line in lines {
+            match line.name.text.as_str() {
+                "replace_status" => replaced.push(self.replace_status(line, &named)?),
+                "handle_response" => handled.push(self.handle_response(line, &named)?),
+                _ => {}
+            }
+        }
+        replaced.append(&mut handled);
+        replaced.sort_by_key(|handler: &ResponseHandler| handler.r#match.is_none());
+        Some(replaced)
+    }
+
+    fn replace_status(&mut self, line: &Directive, named: &Named) -> Option<ResponseHandler> {
+        self.no_block(line)?;
+        self.between(line, &line.args, 1, 2)?;
+        let (matcher, status) = match line.args.as_slice() {
+            [status] => (None, status),
+            args => (Some(self.named_response(&args[0], named)?), &args[1]),
+        };
+        let status_code = self.status(status)?;
+        Some(ResponseHandler {
+            r#match: matcher,
+            status_code,
+            ..ResponseHandler::default()
+        })
+    }
+
+    fn handle_response(&mut self, line: &Directive, named: &Named) -> Option<ResponseHandler> {
+        self.between(line, &line.args, 0, 1)?;
+        let matcher = match line.args.first() {
+            Some(word) => Some(self.named_response(word, named)?),
+            None => None,
+        };
+        let routes = self.block_routes(line.lines(), Sorting::ByOrder);
+        Some(ResponseHandler {
+            r#match: matcher,
+            routes,
+            ..ResponseHandler::default()
+        })
+    }
+
+    fn named_response(&mut self, word: &Token, named: &Named) -> Option<ResponseMatcher> {
+        if let Some(matcher) = named.get(&word.text) {
+            return Some(matcher.clone());
+        }
+        let title = format!("undefined response matcher `{}`", word.text);
+        let guess = sluice_diag::closest(&word.text, named.keys().map(String::as_str));
+        let diagnostic = word
+            .error("undefined-matcher", title, "not defined in this block")
+            .did_you_mean(guess)
+            .help("define it in this block: `@name status 404`");
+        self.refuse(diagnostic)
+    }
+
+    pub(super) fn copy_response(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.between(line, args, 0, 1)?;
+            let mut copy = CopyResponse::default();
+            if let Some(word) = args.first() {
+                copy.status_code = this.status(word)?;
+            }
+            for option in line.lines() {
+                match option.name.text.as_str() {
+                    "status" if !copy.status_code.0.is_empty() => return this.duplicate(option),
+                    "status" => {
+                        let word = this.single(option)?;
+                        copy.status_code = this.status(word)?;
+                    }
+                    _ => return this.unknown_option(option),
+                }
+            }
+            Some(Handler::CopyResponse(copy))
+        })
+    }
+
+    pub(super) fn copy_response_headers(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.exact::<0>(line, args)?;
+            let mut copy = CopyResponseHeaders::default();
+            for option in line.lines() {
+                this.no_block(option)?;
+                match option.name.text.as_str() {
+                    "include" => copy.include.extend(texts(&option.args)),
+                    "exclude" => copy.exclude.extend(texts(&option.args)),
+                    _ => return this.unknown_option(option),
+                }
+            }
+            Some(Handler::CopyResponseHeaders(copy))
+        })
+    }
+}
+
+/// Whether a line belongs to the replacing of responses.
+pub(super) fn is_response_line(line: &Directive) -> bool {
+    line.name.text.starts_with('@')
+        || matches!(
+            line.name.text.as_str(),
+            "replace_status" | "handle_response"
+        )
+}

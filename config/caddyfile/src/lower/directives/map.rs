@@ -1,0 +1,69 @@
+//! `map`: variables from a table.
+
+use serde_json::Value;
+use sluice_model::Handler;
+use sluice_model::handler::{Map, Mapping};
+
+use super::{Outcomes, scalar};
+use crate::lower::Lowering;
+use crate::lower::args::texts;
+use crate::registry::placeholders::EXACT;
+use crate::tree::Directive;
+
+impl Lowering<'_> {
+    pub(super) fn map(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.between(line, args, 2, usize::MAX)?;
+            let (source, destinations) = (&args[0], &args[1..]);
+            for word in destinations {
+                let name = word.text.trim_start_matches('{').trim_end_matches('}');
+                if let Some((short, _)) = EXACT.iter().find(|(_, long)| *long == name) {
+                    let title = format!("`map` cannot set `{{{short}}}`");
+                    let label = "a placeholder with a meaning of its own";
+                    return this.refuse(word.error("invalid-value", title, label));
+                }
+            }
+            let mut map = Map {
+                source: source.text.clone(),
+                destinations: texts(destinations),
+                ..Map::default()
+            };
+            for option in line.lines() {
+                this.map_row(option, &mut map)?;
+            }
+            Some(Handler::Map(map))
+        })
+    }
+
+    fn map_row(&mut self, line: &Directive, map: &mut Map) -> Option<()> {
+        self.no_block(line)?;
+        if line.name.text == "default" {
+            if !map.defaults.is_empty() {
+                return self.duplicate(line);
+            }
+            self.between(line, &line.args, map.destinations.len(), usize::MAX)?;
+            map.defaults = texts(&line.args);
+            return Some(());
+        }
+        if let Some(word) = line.args.get(map.destinations.len()) {
+            return self.surplus(line, word);
+        }
+        let mut outputs: Vec<Value> = Vec::new();
+        for at in 0..map.destinations.len() {
+            outputs.push(match line.args.get(at).map(|word| word.text.as_str()) {
+                None | Some("-") => Value::Null,
+                Some(text) => scalar(text),
+            });
+        }
+        let mut mapping = Mapping {
+            outputs,
+            ..Mapping::default()
+        };
+        match line.name.text.strip_prefix('~') {
+            Some(pattern) => mapping.input_regexp = pattern.to_string(),
+            None => mapping.input.clone_from(&line.name.text),
+        }
+        map.mappings.push(mapping);
+        Some(())
+    }
+}

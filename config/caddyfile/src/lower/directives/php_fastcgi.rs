@@ -1,0 +1,123 @@
+//! `php_fastcgi`: the usual routes in front of a FastCGI application, written out.
+
+use sluice_model::handler::{Rewrite, StaticResponse};
+use sluice_model::matcher::FileMatcher;
+use sluice_model::proxy::{FastCgiTransport, Transport};
+use sluice_model::{Handler, Matcher, MatcherSet, Route};
+
+use super::Outcomes;
+use super::rewriting::rewrite_handler;
+use crate::lower::Lowering;
+use crate::lower::outcome::Outcome;
+use crate::lower::routes::{route, subroute};
+use crate::tree::Directive;
+
+/// The settings of `php_fastcgi` that are its own.
+struct Php {
+    index: String,
+    try_files: Vec<String>,
+    transport: FastCgiTransport,
+}
+
+impl Lowering<'_> {
+    pub(super) fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
+        let (matcher, args) = self.matched(line)?;
+        let mut php = Php {
+            index: "index.php".to_string(),
+            try_files: Vec::new(),
+            transport: FastCgiTransport::default(),
+        };
+        let mut rest = Vec::new();
+        for option in line.lines() {
+            if !self.php_option(option, &mut php)? {
+                rest.push(option.clone());
+            }
+        }
+        if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
+            return self.duplicate(option);
+        }
+        let mut proxy = self.proxy_block(line, args, &rest)?;
+        if php.transport.split_path.is_empty() {
+            php.transport.split_path = vec![".php".to_string()];
+        }
+        let scripts: Vec<String> = php
+            .transport
+            .split_path
+            .iter()
+            .map(|ending| format!("*{ending}"))
+            .collect();
+        let mut routes = if php.index == "off" {
+            Vec::new()
+        } else {
+            index_routes(&php)
+        };
+        proxy.transport = Some(Transport::FastCgi(Box::new(php.transport)));
+        routes.push(route(
+            vec![MatcherSet::of(Matcher::Path(scripts))],
+            Handler::ReverseProxy(Box::new(proxy)),
+        ));
+        // Without a matcher the routes need no wrapping, but they must stay together.
+        if matcher.is_empty() {
+            return Some(vec![Outcome::Routes(routes)]);
+        }
+        Some(vec![Outcome::Route(route(matcher, subroute(routes)))])
+    }
+
+    /// Reads a line if it is one of our own settings.
+    fn php_option(&mut self, line: &Directive, php: &mut Php) -> Option<bool> {
+        match line.name.text.as_str() {
+            "index" => php.index = self.single_text(line)?,
+            "try_files" => php.try_files = self.texts(line)?,
+            _ => return self.fastcgi_option(line, &mut php.transport),
+        }
+        Some(true)
+    }
+}
+
+/// The redirect to a folder's right name, and the rewrite to its index file.
+fn index_routes(php: &Php) -> Vec<Route> {
+    let folder_index = format!("{{http.request.uri.path}}/{}", php.index);
+    let mut try_files = php.try_files.clone();
+    if try_files.is_empty() {
+        let path = "{http.request.uri.path}".to_string();
+        try_files = vec![path, folder_index.clone(), php.index.clone()];
+    }
+    let mut routes = Vec::new();
+    if try_files.contains(&folder_index) {
+        let index = FileMatcher {
+            try_files: vec![folder_index],
+            ..FileMatcher::default()
+        };
+        let mut set = MatcherSet::of(Matcher::File(index));
+        let folder = Matcher::Path(vec!["*/".to_string()]);
+        set.insert(Matcher::Not(vec![MatcherSet::of(folder)]));
+        let to = "{http.request.orig_uri.path}/{http.request.orig_uri.prefixed_query}";
+        let mut redirect = StaticResponse {
+            status_code: 308.into(),
+            ..StaticResponse::default()
+        };
+        redirect.headers.insert("Location".into(), vec![to.into()]);
+        routes.push(route(vec![set], Handler::StaticResponse(redirect)));
+    }
+    let ends_with_status = try_files.last().is_some_and(|last| last.starts_with('='));
+    let try_policy = if ends_with_status {
+        ""
+    } else {
+        "first_exist_fallback"
+    };
+    let file = FileMatcher {
+        try_files,
+        try_policy: try_policy.to_string(),
+        split_path: php.transport.split_path.clone(),
+        ..FileMatcher::default()
+    };
+    let uri = "{http.matchers.file.relative}".to_string();
+    routes.push(route(
+        vec![MatcherSet::of(Matcher::File(file))],
+        rewrite_handler(Rewrite {
+            uri,
+            ..Rewrite::default()
+        }),
+    ));
+    routes
+}

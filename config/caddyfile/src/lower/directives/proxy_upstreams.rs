@@ -1,0 +1,314 @@
+//! The upstreams of a proxy: addresses, and sources that are asked for them.
+
+use sluice_model::proxy::{
+    AUpstreams, IpVersions, MultiUpstreams, Resolver, ReverseProxy, SrvUpstreams, Transport,
+    Upstream, UpstreamSource, UpstreamTls,
+};
+use sluice_model::{Address, PortRange};
+
+use crate::lower::Lowering;
+use crate::lower::args::texts;
+use crate::lower::matchers::inner_line;
+use crate::tree::{Directive, Token};
+
+/// How upstreams of one proxy are spoken to, as their addresses say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    None,
+    Http,
+    Https,
+    H2c,
+}
+
+impl Scheme {
+    fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Http => "http://",
+            Self::Https => "https://",
+            Self::H2c => "h2c://",
+        }
+    }
+}
+
+/// A port range longer than this is a mistake: each port is an upstream.
+const UPSTREAMS_PER_RANGE_MAX: u32 = 1024;
+
+impl Lowering<'_> {
+    /// Reads upstream addresses and fits the transport to their scheme.
+    pub(super) fn upstreams(
+        &mut self,
+        line: &Directive,
+        words: &[&Token],
+        proxy: &mut ReverseProxy,
+    ) -> Option<()> {
+        let mut common: Option<Scheme> = None;
+        let mut whole = true;
+        for word in words {
+            let Some((scheme, dials)) = self.upstream(word) else {
+                whole = false;
+                continue;
+            };
+            let dials = dials.into_iter().map(|dial| Upstream {
+                dial,
+                max_requests: 0,
+            });
+            proxy.upstreams.extend(dials);
+            let scheme = if scheme == Scheme::None {
+                common.unwrap_or(scheme)
+            } else {
+                scheme
+            };
+            match common {
+                Some(first) if first != scheme && first != Scheme::None => {
+                    let title = "the upstreams of a proxy have different schemes";
+                    let label = format!("`{}` after `{}`", scheme.text(), first.text());
+                    let diagnostic = word.error("conflicting-schemes", title, label);
+                    self.report
+                        .push(diagnostic.help("use one `reverse_proxy` for each scheme"));
+                    whole = false;
+                }
+                _ => common = Some(scheme),
+            }
+        }
+        self.fit_transport(line, common.unwrap_or(Scheme::None), proxy)?;
+        if proxy.transport == Some(Transport::Http(Box::default())) {
+            proxy.transport = None;
+        }
+        whole.then_some(())
+    }
+
+    fn fit_transport(
+        &mut self,
+        line: &Directive,
+        scheme: Scheme,
+        proxy: &mut ReverseProxy,
+    ) -> Option<()> {
+        if matches!(scheme, Scheme::Https | Scheme::H2c) && proxy.transport.is_none() {
+            proxy.transport = Some(Transport::Http(Box::default()));
+        }
+        let conflict = match (&mut proxy.transport, scheme) {
+            (Some(Transport::Http(http)), Scheme::Https) => {
+                http.tls.get_or_insert_with(UpstreamTls::default);
+                return Some(());
+            }
+            (Some(Transport::Http(http)), Scheme::H2c) => {
+                http.versions = vec!["h2c".into(), "2".into()];
+                return Some(());
+            }
+            (Some(Transport::Http(http)), Scheme::Http) if http.tls.is_some() => {
+                "the upstreams are `http://` and the transport has TLS"
+            }
+            (Some(Transport::FastCgi(_)), Scheme::Https) => {
+                "the upstreams are `https://` and FastCGI has no TLS"
+            }
+            _ => return Some(()),
+        };
+        let label = "scheme and transport disagree";
+        let diagnostic = line.name.error("conflicting-schemes", conflict, label);
+        self.refuse(diagnostic.help("change the scheme of the upstreams, or the transport"))
+    }
+
+    /// Reads one address; a range of ports gives several upstreams.
+    fn upstream(&mut self, word: &Token) -> Option<(Scheme, Vec<String>)> {
+        let text = word.text.as_str();
+        if text.contains("://") {
+            let (scheme, dials) = self.upstream_url(word)?;
+            return Some((scheme, dials));
+        }
+        if let Some(path) = text.strip_prefix("unix+h2c/") {
+            return Some((Scheme::H2c, vec![format!("unix/{path}")]));
+        }
+        if text.contains('{') || is_socket(text) {
+            return Some((Scheme::None, vec![text.to_string()]));
+        }
+        let address = match Address::parse(text) {
+            Ok(address) => address,
+            Err(error) => return self.bad_upstream(word, error.to_string(), "write `host:port`"),
+        };
+        let known = matches!(
+            address.network.as_str(),
+            "" | "tcp" | "tcp4" | "tcp6" | "udp"
+        );
+        if !known {
+            return self.bad_upstream(
+                word,
+                format!("`{}/` is no network", address.network),
+                "an upstream has no path; use `rewrite` or `uri` to change the request",
+            );
+        }
+        let range = address.ports.unwrap_or(PortRange::single(80));
+        self.ports_of(word, &address, range)
+            .map(|dials| (Scheme::None, dials))
+    }
+
+    fn ports_of(
+        &mut self,
+        word: &Token,
+        address: &Address,
+        range: PortRange,
+    ) -> Option<Vec<String>> {
+        if range.count() > UPSTREAMS_PER_RANGE_MAX {
+            let help = format!("a range may have {UPSTREAMS_PER_RANGE_MAX} ports");
+            return self.bad_upstream(word, format!("a range of {} ports", range.count()), &help);
+        }
+        let host = match address.host.contains(':') {
+            true => format!("[{}]", address.host),
+            false => address.host.clone(),
+        };
+        let network = match address.network.as_str() {
+            "" => String::new(),
+            network => format!("{network}/"),
+        };
+        Some(
+            (range.first..=range.last)
+                .map(|port| format!("{network}{host}:{port}"))
+                .collect(),
+        )
+    }
+
+    fn upstream_url(&mut self, word: &Token) -> Option<(Scheme, Vec<String>)> {
+        let (scheme, rest) = word.text.split_once("://").unwrap_or_default();
+        let (scheme, default_port) = match scheme {
+            "http" => (Scheme::Http, 80),
+            "https" => (Scheme::Https, 443),
+            "h2c" => (Scheme::H2c, 80),
+            "ws" | "wss" => {
+                let help = "write `http://` or `https://`; WebSocket passes through either";
+                return self.bad_upstream(word, "a scheme for browsers".into(), help);
+            }
+            _ => {
+                let help = "write `http://`, `https://`, `h2c://` or no scheme";
+                return self.bad_upstream(word, format!("unknown scheme `{scheme}://`"), help);
+            }
+        };
+        if rest.contains('{') {
+            let help = "leave out the scheme; for HTTPS add `transport http { tls }`";
+            return self.bad_upstream(word, "a placeholder behind a scheme".into(), help);
+        }
+        if rest.contains(['/', '?', '#']) {
+            let help = "leave out the path; use `rewrite` or `uri` to change the request";
+            return self.bad_upstream(word, "a path behind the address".into(), help);
+        }
+        let address = match Address::parse(rest) {
+            Ok(address) => address,
+            Err(error) => return self.bad_upstream(word, error.to_string(), "write `host:port`"),
+        };
+        let range = address.ports.unwrap_or(PortRange::single(default_port));
+        let against = match scheme {
+            Scheme::Https => 80,
+            Scheme::Http | Scheme::H2c | Scheme::None => 443,
+        };
+        if range == PortRange::single(against) {
+            let label = format!("`{}` on port {against}", scheme.text());
+            return self.bad_upstream(word, label, "change the scheme or the port");
+        }
+        self.ports_of(word, &address, range)
+            .map(|dials| (scheme, dials))
+    }
+
+    fn bad_upstream<T>(&mut self, word: &Token, label: String, help: &str) -> Option<T> {
+        let title = format!("invalid upstream address `{}`", word.text);
+        self.refuse(word.error("invalid-upstream", title, label).help(help))
+    }
+
+    /// `dynamic <source> …`.
+    pub(super) fn dynamic_upstreams(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        match inner_line(line) {
+            Some(source) => self.upstream_source(&source),
+            None => self.missing(line, "a source: `a`, `srv` or `multi`"),
+        }
+    }
+
+    fn upstream_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        let place = std::mem::replace(&mut self.place, "dynamic");
+        let source = match line.name.text.as_str() {
+            "a" => self.a_source(line),
+            "srv" => self.srv_source(line),
+            "multi" => {
+                let lines = line.lines().iter();
+                let sources: Option<Vec<_>> =
+                    lines.map(|line| self.upstream_source(line)).collect();
+                sources.map(|sources| UpstreamSource::Multi(MultiUpstreams { sources }))
+            }
+            _ => self.unknown_module(&line.name, "source of upstreams", &["a", "srv", "multi"]),
+        };
+        self.place = place;
+        source
+    }
+
+    fn a_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.between(line, &line.args, 0, 2)?;
+        let text = |at: usize| {
+            line.args
+                .get(at)
+                .map(|word| word.text.clone())
+                .unwrap_or_default()
+        };
+        let mut a = AUpstreams {
+            name: text(0),
+            port: text(1),
+            ..AUpstreams::default()
+        };
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "name" => a.name = self.single_text(option)?,
+                "port" => a.port = self.single_text(option)?,
+                "refresh" => a.refresh = self.single_duration(option)?,
+                "resolvers" => a.resolver = Some(self.resolver(option)?),
+                "dial_timeout" => a.dial_timeout = self.single_duration(option)?,
+                "dial_fallback_delay" => a.dial_fallback_delay = self.single_duration(option)?,
+                "versions" => {
+                    self.texts(option)?;
+                    let versions = a.versions.get_or_insert_with(IpVersions::default);
+                    for word in &option.args {
+                        match self.one_of(word, &["ipv4", "ipv6"])?.as_str() {
+                            "ipv4" => versions.ipv4 = Some(true),
+                            _ => versions.ipv6 = Some(true),
+                        }
+                    }
+                }
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(UpstreamSource::A(Box::new(a)))
+    }
+
+    fn srv_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.between(line, &line.args, 0, 1)?;
+        let mut srv = SrvUpstreams::default();
+        if let Some(word) = line.args.first() {
+            srv.name.clone_from(&word.text);
+        }
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "service" => srv.service = self.single_text(option)?,
+                "proto" => srv.proto = self.single_text(option)?,
+                "name" => srv.name = self.single_text(option)?,
+                "refresh" => srv.refresh = self.single_duration(option)?,
+                "grace_period" => srv.grace_period = self.single_duration(option)?,
+                "resolvers" => srv.resolver = Some(self.resolver(option)?),
+                "dial_timeout" => srv.dial_timeout = self.single_duration(option)?,
+                "dial_fallback_delay" => srv.dial_fallback_delay = self.single_duration(option)?,
+                "dial_network" => srv.dial_network = self.single_text(option)?,
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(UpstreamSource::Srv(Box::new(srv)))
+    }
+
+    /// DNS servers.
+    pub(super) fn resolver(&mut self, line: &Directive) -> Option<Resolver> {
+        self.texts(line)?;
+        Some(Resolver {
+            addresses: texts(&line.args),
+        })
+    }
+}
+
+/// Whether an address is a socket without ports.
+fn is_socket(text: &str) -> bool {
+    ["unix/", "unixgram/", "unixpacket/", "fd/", "fdgram/"]
+        .iter()
+        .any(|net| text.starts_with(net))
+}

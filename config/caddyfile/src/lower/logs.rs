@@ -1,0 +1,441 @@
+//! Logs: the settings that access logs and the global option `log` share, and the logging of the
+//! whole configuration.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sluice_model::RawModule;
+use sluice_model::logging::{
+    AppendEncoder, FileWriter, FilterEncoder, LineEncoder, Log, LogEncoder, LogSampling, LogWriter,
+    Logging, NetWriter, PlainWriter,
+};
+
+use super::Lowering;
+use super::listen::Site;
+use super::matchers::inner_line;
+use super::servers::logs_of;
+use crate::tree::{Directive, Token};
+
+/// The log that takes what no other takes.
+pub(super) const DEFAULT_LOG: &str = "default";
+
+const WRITERS: [&str; 5] = ["file", "net", "stdout", "stderr", "discard"];
+const ENCODERS: [&str; 4] = ["console", "json", "filter", "append"];
+const FILTERS: [&str; 9] = [
+    "delete",
+    "rename",
+    "replace",
+    "ip_mask",
+    "query",
+    "cookie",
+    "regexp",
+    "hash",
+    "multi_regexp",
+];
+
+impl Lowering<'_> {
+    /// Reads an option that every log has.
+    pub(super) fn log_option(&mut self, line: &Directive, log: &mut Log) -> Option<()> {
+        let place = std::mem::replace(&mut self.place, "log");
+        let done = self.shared_log_option(line, log);
+        self.place = place;
+        done
+    }
+
+    fn shared_log_option(&mut self, line: &Directive, log: &mut Log) -> Option<()> {
+        match line.name.text.as_str() {
+            "output" => log.writer = Some(self.log_writer(line)?),
+            "format" => {
+                let Some(format) = inner_line(line) else {
+                    return self.missing(line, "a format such as `json` or `console`");
+                };
+                log.encoder = Some(self.log_encoder(&format)?);
+            }
+            "level" => {
+                let word = self.single(line)?;
+                let upper = word.text.to_ascii_uppercase();
+                let levels = ["DEBUG", "INFO", "WARN", "ERROR", "PANIC", "FATAL"];
+                if !levels.contains(&upper.as_str()) && !word.text.contains('{') {
+                    return self.invalid_value(word, &levels);
+                }
+                log.level.clone_from(&word.text);
+            }
+            "sampling" => {
+                self.place = "sampling";
+                log.sampling = Some(self.log_sampling(line)?);
+            }
+            _ => return self.unknown_option(line),
+        }
+        Some(())
+    }
+
+    fn log_sampling(&mut self, line: &Directive) -> Option<LogSampling> {
+        let mut sampling = LogSampling::default();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "interval" => sampling.interval = self.single_duration(option)?,
+                "first" => sampling.first = self.single_number(option, "a number of entries")?,
+                "thereafter" => {
+                    sampling.thereafter = self.single_number(option, "a number of entries")?;
+                }
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(sampling)
+    }
+
+    fn log_writer(&mut self, line: &Directive) -> Option<LogWriter> {
+        let Some((name, args)) = line.args.split_first() else {
+            return self.missing(line, "a place such as `stdout` or `file <path>`");
+        };
+        let plain = PlainWriter::default();
+        match name.text.as_str() {
+            "stdout" | "stderr" | "discard" => {
+                self.no_block(line)?;
+                self.exact::<0>(line, args)?;
+            }
+            _ => {}
+        }
+        Some(match name.text.as_str() {
+            "stdout" => LogWriter::Stdout(plain),
+            "stderr" => LogWriter::Stderr(plain),
+            "discard" => LogWriter::Discard(plain),
+            "file" => LogWriter::File(self.file_writer(line, args)?),
+            "net" => LogWriter::Net(self.net_writer(line, args)?),
+            _ => return self.unknown_module(name, "log output", &WRITERS),
+        })
+    }
+
+    fn file_writer(&mut self, line: &Directive, args: &[Token]) -> Option<FileWriter> {
+        let [filename] = self.exact::<1>(line, args)?;
+        let mut file = FileWriter {
+            filename: filename.text.clone(),
+            ..FileWriter::default()
+        };
+        self.place = "output file";
+        for option in line.lines() {
+            self.file_writer_option(option, &mut file)?;
+        }
+        Some(file)
+    }
+
+    fn file_writer_option(&mut self, line: &Directive, file: &mut FileWriter) -> Option<()> {
+        match line.name.text.as_str() {
+            "mode" => file.mode = self.file_mode(line, &[])?,
+            "dir_mode" => file.dir_mode = self.file_mode(line, &["inherit", "from_file"])?,
+            "roll_disabled" => {
+                self.flag(line)?;
+                file.roll = Some(false);
+            }
+            "roll_size" => {
+                // The model counts MiB, and a part of one counts whole.
+                let size = self.single_size(line)?;
+                file.roll_size_mb = (size + (1 << 20) - 1) >> 20;
+            }
+            "roll_interval" => file.roll_interval = self.single_duration(line)?,
+            "roll_minutes" => {
+                self.texts(line)?;
+                for part in line.args.iter().flat_map(|word| word.text.split(',')) {
+                    match part.trim().parse::<i64>() {
+                        Ok(minute @ 0..=59) => file.roll_minutes.push(minute),
+                        _ => return self.bad_minute(line, part),
+                    }
+                }
+            }
+            "roll_at" => {
+                self.texts(line)?;
+                let parts = line.args.iter().flat_map(|word| word.text.split(','));
+                file.roll_at
+                    .extend(parts.map(|part| part.trim().to_string()));
+            }
+            "roll_uncompressed" => {
+                self.flag(line)?;
+                file.roll_gzip = Some(false);
+            }
+            "roll_compression" => {
+                let word = self.single(line)?;
+                file.roll_compression = self.one_of(word, &["gzip", "zstd", "none"])?;
+            }
+            "roll_local_time" => {
+                self.flag(line)?;
+                file.roll_local_time = true;
+            }
+            "roll_keep" => file.roll_keep = self.single_number(line, "a number of files")?,
+            "roll_keep_for" => {
+                let days = self.single_duration(line)?.0;
+                const DAY: i64 = 86_400 * 1_000_000_000;
+                file.roll_keep_days = days / DAY + i64::from(days % DAY > 0);
+            }
+            "backup_time_format" => file.backup_time_format = self.single_text(line)?,
+            _ => return self.unknown_option(line),
+        }
+        Some(())
+    }
+
+    fn bad_minute<T>(&mut self, line: &Directive, part: &str) -> Option<T> {
+        let word = line.args.first().unwrap_or(&line.name);
+        let title = format!("invalid minute `{part}`");
+        self.refuse(word.error("invalid-number", title, "expected minutes from 0 to 59"))
+    }
+
+    fn file_mode(&mut self, line: &Directive, words: &[&str]) -> Option<String> {
+        let word = self.single(line)?;
+        let octal = u32::from_str_radix(&word.text, 8).is_ok_and(|mode| mode <= 0o7777);
+        if octal || words.contains(&word.text.as_str()) {
+            return Some(word.text.clone());
+        }
+        let title = format!("invalid file mode `{}`", word.text);
+        let diagnostic = word.error("invalid-number", title, "not an octal number");
+        self.refuse(diagnostic.help("write four octal digits, such as `0640`"))
+    }
+
+    fn net_writer(&mut self, line: &Directive, args: &[Token]) -> Option<NetWriter> {
+        let [address] = self.exact::<1>(line, args)?;
+        let mut net = NetWriter {
+            address: address.text.clone(),
+            ..NetWriter::default()
+        };
+        self.place = "output net";
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "dial_timeout" => net.dial_timeout = self.single_duration(option)?,
+                "soft_start" => {
+                    self.flag(option)?;
+                    net.soft_start = true;
+                }
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(net)
+    }
+
+    /// Reads an encoder from a line that begins with its name.
+    fn log_encoder(&mut self, line: &Directive) -> Option<LogEncoder> {
+        match line.name.text.as_str() {
+            "console" => Some(LogEncoder::Console(self.line_encoder(line)?)),
+            "json" => Some(LogEncoder::Json(self.line_encoder(line)?)),
+            "filter" => Some(LogEncoder::Filter(self.filter_encoder(line)?)),
+            "append" => Some(LogEncoder::Append(self.append_encoder(line)?)),
+            "journald" => {
+                let title = "log format `journald` is not supported";
+                let diagnostic =
+                    line.name
+                        .error("unsupported-option", title, "known, but not built");
+                self.refuse(diagnostic.help("write `format json`"))
+            }
+            _ => self.unknown_module(&line.name, "log format", &ENCODERS),
+        }
+    }
+
+    fn line_encoder(&mut self, line: &Directive) -> Option<LineEncoder> {
+        self.between(line, &line.args, 0, 0)?;
+        self.place = "format";
+        let mut encoder = LineEncoder::default();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "message_key" => encoder.message_key = Some(self.single_text(option)?),
+                "level_key" => encoder.level_key = Some(self.single_text(option)?),
+                "time_key" => encoder.time_key = Some(self.single_text(option)?),
+                "name_key" => encoder.name_key = Some(self.single_text(option)?),
+                "caller_key" => encoder.caller_key = Some(self.single_text(option)?),
+                "stacktrace_key" => encoder.stacktrace_key = Some(self.single_text(option)?),
+                "line_ending" => encoder.line_ending = Some(self.single_text(option)?),
+                "time_format" => encoder.time_format = self.single_text(option)?,
+                "time_local" => {
+                    self.flag(option)?;
+                    encoder.time_local = true;
+                }
+                "duration_format" => encoder.duration_format = self.single_text(option)?,
+                "level_format" => encoder.level_format = self.single_text(option)?,
+                _ => return self.unknown_option(option),
+            }
+        }
+        Some(encoder)
+    }
+
+    fn wrapped(&mut self, line: &Directive) -> Option<Box<LogEncoder>> {
+        match inner_line(line) {
+            Some(inner) => self.log_encoder(&inner).map(Box::new),
+            None => self.missing(line, "the format that writes"),
+        }
+    }
+
+    fn append_encoder(&mut self, line: &Directive) -> Option<AppendEncoder> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut encoder = AppendEncoder::default();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "wrap" => encoder.wrap = Some(self.wrapped(option)?),
+                "fields" => {
+                    for field in option.lines() {
+                        let value = self.single(field)?;
+                        encoder.fields.insert(
+                            field.name.text.clone(),
+                            super::directives::scalar(&value.text),
+                        );
+                    }
+                }
+                name => {
+                    let value = self.single(option)?;
+                    encoder
+                        .fields
+                        .insert(name.to_string(), super::directives::scalar(&value.text));
+                }
+            }
+        }
+        Some(encoder)
+    }
+
+    fn filter_encoder(&mut self, line: &Directive) -> Option<FilterEncoder> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut encoder = FilterEncoder::default();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "wrap" => encoder.wrap = Some(self.wrapped(option)?),
+                "fields" => {
+                    for field in option.lines() {
+                        self.filter_field(field, &mut encoder)?;
+                    }
+                }
+                _ => self.filter_field(option, &mut encoder)?,
+            }
+        }
+        Some(encoder)
+    }
+
+    fn filter_field(&mut self, line: &Directive, encoder: &mut FilterEncoder) -> Option<()> {
+        let Some((filter, args)) = line.args.split_first() else {
+            return self.missing(line, "a filter such as `delete`");
+        };
+        let mut module = RawModule::new();
+        let mut put = |key: &str, value: Value| module.insert(key.to_string(), value);
+        put("filter", filter.text.as_str().into());
+        match filter.text.as_str() {
+            "delete" | "hash" => {
+                self.exact::<0>(line, args)?;
+            }
+            "rename" => {
+                let [name] = self.exact::<1>(line, args)?;
+                put("name", name.text.as_str().into());
+            }
+            "replace" => {
+                let [value] = self.exact::<1>(line, args)?;
+                put("value", value.text.as_str().into());
+            }
+            "regexp" => {
+                let [pattern, value] = self.exact::<2>(line, args)?;
+                put("regexp", pattern.text.as_str().into());
+                put("value", value.text.as_str().into());
+            }
+            "ip_mask" => {
+                let (ipv4, ipv6) = self.ip_mask(line, args)?;
+                if let Some(bits) = ipv4 {
+                    put("ipv4_cidr", bits.into());
+                }
+                if let Some(bits) = ipv6 {
+                    put("ipv6_cidr", bits.into());
+                }
+            }
+            "query" | "cookie" => {
+                self.exact::<0>(line, args)?;
+                let key = if filter.text == "query" {
+                    "parameter"
+                } else {
+                    "name"
+                };
+                put("actions", self.filter_actions(line, key)?);
+            }
+            "multi_regexp" => {
+                self.exact::<0>(line, args)?;
+                let mut operations = Vec::new();
+                for operation in line.lines() {
+                    let [pattern, value] = self.exact::<2>(operation, &operation.args)?;
+                    operations.push(json!({"regexp": pattern.text, "value": value.text}));
+                }
+                put("operations", operations.into());
+            }
+            _ => return self.unknown_module(filter, "log filter", &FILTERS),
+        }
+        encoder.fields.insert(line.name.text.clone(), module);
+        Some(())
+    }
+
+    fn ip_mask(&mut self, line: &Directive, args: &[Token]) -> Option<(Option<u8>, Option<u8>)> {
+        self.between(line, args, 0, 2)?;
+        let mut bits = [None, None];
+        for (at, word) in args.iter().enumerate() {
+            bits[at] = Some(self.number(word, "a number of bits")?);
+        }
+        for option in line.lines() {
+            let word = self.single(option)?;
+            let number = Some(self.number(word, "a number of bits")?);
+            match option.name.text.as_str() {
+                "ipv4" => bits[0] = number,
+                "ipv6" => bits[1] = number,
+                _ => return self.invalid_value(&option.name, &["ipv4", "ipv6"]),
+            }
+        }
+        let [ipv4, ipv6] = bits;
+        Some((ipv4, ipv6))
+    }
+
+    fn filter_actions(&mut self, line: &Directive, key: &str) -> Option<Value> {
+        let mut actions = Vec::new();
+        for option in line.lines() {
+            let action = option.name.text.as_str();
+            match (action, option.args.as_slice()) {
+                ("replace", [name, value]) => {
+                    actions.push(json!({"type": action, key: name.text, "value": value.text}));
+                }
+                ("delete" | "hash", [name]) => {
+                    actions.push(json!({"type": action, key: name.text}));
+                }
+                ("replace" | "delete" | "hash", _) => {
+                    return self.missing(option, "a name, and `replace` a value");
+                }
+                _ => return self.invalid_value(&option.name, &["replace", "delete", "hash"]),
+            }
+        }
+        Some(actions.into())
+    }
+
+    /// The logs that sites write to, by name.
+    pub(super) fn site_logs(&mut self, sites: &[Site]) -> BTreeMap<String, Log> {
+        let mut logs = BTreeMap::new();
+        for log in sites.iter().flat_map(logs_of) {
+            if let Some(body) = &log.log {
+                logs.insert(log.name.clone(), body.clone());
+            }
+        }
+        logs
+    }
+
+    /// All logs: those of the global options, then those of sites. The default log leaves out what
+    /// another one takes.
+    pub(super) fn logging(&self, site_logs: BTreeMap<String, Log>) -> Option<Logging> {
+        let mut logs: BTreeMap<String, Log> = BTreeMap::new();
+        let mut taken = Vec::new();
+        for (name, log) in self.options.logs.iter().cloned().chain(site_logs) {
+            if name != DEFAULT_LOG {
+                taken.extend(log.include.iter().cloned());
+            }
+            let empty = log == Log::default();
+            if !empty || (name != DEFAULT_LOG && self.options.debug) {
+                logs.insert(name, log);
+            }
+        }
+        if !taken.is_empty() {
+            let default = logs.entry(DEFAULT_LOG.to_string()).or_default();
+            default.exclude.extend(taken);
+            default.exclude.sort();
+            default.exclude.dedup();
+        }
+        if self.options.debug {
+            logs.entry(DEFAULT_LOG.to_string()).or_default();
+            for log in logs.values_mut().filter(|log| log.level.is_empty()) {
+                log.level = "DEBUG".to_string();
+            }
+        }
+        (!logs.is_empty()).then_some(Logging { sink: None, logs })
+    }
+}

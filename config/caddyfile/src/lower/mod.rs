@@ -1,0 +1,147 @@
+//! Tree to model: what the words of a Caddyfile mean.
+//!
+//! The behaviour is that of `caddy adapt`: the JSON of the model is the JSON that Caddy would run.
+//! Whether a named file exists, a pattern compiles or this server can run a module is left to
+//! `server/serve/build`.
+
+mod address;
+mod args;
+mod directives;
+mod listen;
+mod logs;
+mod matchers;
+mod options;
+mod outcome;
+mod pki;
+mod routes;
+mod scope;
+mod servers;
+mod shorthand;
+mod size;
+mod tls;
+mod tls_app;
+mod trust_pool;
+
+use std::collections::BTreeMap;
+
+use sluice_diag::{Diagnostic, Report};
+use sluice_model::{Config, HttpApp, Route};
+
+use crate::tree::File;
+use crate::{Loader, Parsed};
+
+use options::GlobalOptions;
+use routes::DirectiveOrder;
+use scope::Scopes;
+
+/// What [`adapt`] made of a text.
+#[derive(Clone, Debug)]
+pub struct Adapted {
+    /// The model; there is none when the report holds an error.
+    pub config: Option<Config>,
+    /// The mistakes found, and the texts they point into.
+    pub report: Report,
+}
+
+/// Reads a Caddyfile and lowers it. Imports and environment variables come from `loader`.
+pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
+    let Parsed { file, mut report } = crate::parse(name, text, loader);
+    let config = lower(&file, &mut report);
+    Adapted { config, report }
+}
+
+/// Lowers a parsed file. There is no model when the report holds an error.
+pub fn lower(file: &File, report: &mut Report) -> Option<Config> {
+    let mut lowering = Lowering::new(report);
+    let config = lowering.file(file);
+    if report.has_errors() { None } else { config }
+}
+
+/// The state of one lowering: what was reported, what is in force, and what is numbered.
+struct Lowering<'r> {
+    report: &'r mut Report,
+    options: GlobalOptions,
+    order: DirectiveOrder,
+    /// Named matchers in force, innermost block last.
+    scopes: Scopes,
+    /// Named routes that exist; the route is absent until it is lowered.
+    named_routes: BTreeMap<String, Option<Route>>,
+    /// The number of the next route group.
+    next_group: u32,
+    /// The number of the next access log without a name.
+    next_log: u32,
+    /// The directive or option whose lines are being read; it finds the right usage text.
+    place: &'static str,
+    /// Named routes that the site being lowered invokes.
+    invoked: Vec<String>,
+    /// The files that the site being lowered was written in.
+    site_files: Vec<String>,
+}
+
+impl<'r> Lowering<'r> {
+    fn new(report: &'r mut Report) -> Self {
+        Self {
+            report,
+            options: GlobalOptions::default(),
+            order: DirectiveOrder::default(),
+            scopes: Scopes::default(),
+            named_routes: BTreeMap::new(),
+            next_group: 0,
+            next_log: 0,
+            place: "",
+            invoked: Vec::new(),
+            site_files: Vec::new(),
+        }
+    }
+
+    /// Reports a diagnostic; the `None` lets callers give up in one expression.
+    fn refuse<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
+        self.report.push(diagnostic);
+        None
+    }
+
+    fn file(&mut self, file: &File) -> Option<Config> {
+        if let Some(global) = &file.global {
+            self.global_options(&global.body);
+        }
+        self.declare_named_routes(&file.named_routes);
+        self.lower_named_routes(&file.named_routes);
+        let sites: Vec<listen::Site> = file
+            .sites
+            .iter()
+            .filter_map(|site| self.site(site))
+            .collect();
+        let mut pairings = self.pairings(sites);
+        self.sort_sites(&mut pairings);
+        let (servers, logs) = self.servers(&pairings);
+
+        let http = HttpApp {
+            http_port: self.options.http_port.unwrap_or(0),
+            https_port: self.options.https_port.unwrap_or(0),
+            grace_period: self.options.grace_period,
+            shutdown_delay: self.options.shutdown_delay,
+            metrics: self.options.metrics.clone(),
+            servers,
+        };
+        let http = self.with_server_options(http);
+        let tls = self.tls_app(&pairings);
+        let pki = self.pki_app();
+        let mut config = Config::default();
+        config.apps.http = (!http.servers.is_empty()).then_some(http);
+        config.apps.tls = tls;
+        config.apps.pki = pki;
+        config.apps.events = self.options.events.take();
+        config.apps.filesystems = self.options.filesystems.take();
+        config.admin = self.admin();
+        config.storage = self.options.storage.clone();
+        config.logging = self.logging(logs);
+        Some(config)
+    }
+
+    /// The next group name. Caddy draws one for every block, used or not; the numbers are visible.
+    fn draw_group(&mut self) -> String {
+        let name = format!("group{}", self.next_group);
+        self.next_group += 1;
+        name
+    }
+}

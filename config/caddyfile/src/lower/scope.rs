@@ -1,0 +1,107 @@
+//! Named matchers in force. A block sees its own and those of the blocks around it.
+
+use std::collections::BTreeMap;
+
+use sluice_diag::{Span, closest};
+use sluice_model::{Matcher, MatcherSet};
+
+use super::Lowering;
+use crate::tree::{Directive, Token};
+
+/// The named matchers in force, innermost block last.
+#[derive(Debug, Default)]
+pub(super) struct Scopes(Vec<BTreeMap<String, Defined>>);
+
+/// A named matcher; the set is absent when its definition was refused.
+#[derive(Debug)]
+struct Defined {
+    set: Option<MatcherSet>,
+    span: Span,
+}
+
+impl Lowering<'_> {
+    /// Reads the matcher definitions among some lines and puts them in force until
+    /// [`Lowering::leave_scope`].
+    pub(super) fn enter_scope(&mut self, lines: &[Directive]) {
+        self.scopes.0.push(BTreeMap::new());
+        for line in lines.iter().filter(|line| line.name.text.starts_with('@')) {
+            let set = self.matcher_definition(line);
+            let name = &line.name.text;
+            let earlier = self.scopes.0.iter().rev().find_map(|scope| scope.get(name));
+            if let Some(first) = earlier.map(|defined| defined.span) {
+                self.report.push(
+                    line.name
+                        .error(
+                            "duplicate-matcher",
+                            format!("matcher `{name}` is defined twice"),
+                            "second definition",
+                        )
+                        .also(first, "first definition")
+                        .help("give one of them another name, or put both into one block"),
+                );
+                continue;
+            }
+            let defined = Defined {
+                set,
+                span: line.name.span,
+            };
+            if let Some(scope) = self.scopes.0.last_mut() {
+                scope.insert(name.clone(), defined);
+            }
+        }
+    }
+
+    /// Forgets the matchers of the innermost block.
+    pub(super) fn leave_scope(&mut self) {
+        self.scopes.0.pop();
+    }
+
+    /// The matcher that a directive's first word is, and the words behind it. The matcher is empty
+    /// when there is none, or when it is `*`.
+    pub(super) fn matched<'t>(
+        &mut self,
+        line: &'t Directive,
+    ) -> Option<(Vec<MatcherSet>, &'t [Token])> {
+        let Some((first, rest)) = line.args.split_first() else {
+            return Some((Vec::new(), &[]));
+        };
+        if first.text == "*" {
+            return Some((Vec::new(), rest));
+        }
+        if first.text.starts_with('/') {
+            let path = Matcher::Path(vec![first.text.clone()]);
+            return Some((vec![MatcherSet::of(path)], rest));
+        }
+        if first.text.starts_with('@') {
+            return self.named_matcher(first).map(|set| (vec![set], rest));
+        }
+        Some((Vec::new(), &line.args))
+    }
+
+    /// The matcher behind a name.
+    pub(super) fn named_matcher(&mut self, word: &Token) -> Option<MatcherSet> {
+        let found = self
+            .scopes
+            .0
+            .iter()
+            .rev()
+            .find_map(|scope| scope.get(&word.text));
+        if let Some(defined) = found {
+            // A refused definition was reported where it stands.
+            return defined.set.clone();
+        }
+        let names = self.scopes.0.iter().rev().flat_map(|scope| scope.keys());
+        let guess = closest(&word.text, names.map(String::as_str)).map(str::to_string);
+        let mut diagnostic = word
+            .error(
+                "undefined-matcher",
+                format!("undefined matcher `{}`", word.text),
+                "not defined in this site",
+            )
+            .did_you_mean(guess.as_deref());
+        if guess.is_none() {
+            diagnostic = diagnostic.help(format!("define it: `{} path /example*`", word.text));
+        }
+        self.refuse(diagnostic)
+    }
+}

@@ -1,0 +1,121 @@
+//! Sources of certificate authorities, for client certificates and for upstreams.
+
+use serde_json::Value;
+use sluice_model::RawModule;
+
+use super::Lowering;
+use super::matchers::inner_line;
+use crate::tree::Directive;
+
+const POOLS: [&str; 8] = [
+    "file",
+    "inline",
+    "system",
+    "pki_root",
+    "pki_intermediate",
+    "storage",
+    "http",
+    "combined",
+];
+
+impl Lowering<'_> {
+    /// Reads a source of authorities from a line that begins with its name.
+    pub(super) fn trust_pool(&mut self, line: &Directive) -> Option<RawModule> {
+        let place = std::mem::replace(&mut self.place, "trust_pool");
+        let pool = match line.name.text.as_str() {
+            "file" => self.listed_pool(line, "pem_file", "pem_files"),
+            "pki_root" | "pki_intermediate" => self.listed_pool(line, "authority", "authority"),
+            "storage" => self.listed_pool(line, "keys", "pem_keys"),
+            "http" => self.http_pool(line),
+            "combined" => self.combined_pool(line),
+            "inline" => {
+                let arguments = self.between(line, &line.args, 0, 0);
+                arguments.and_then(|()| self.listed_pool(line, "trust_der", "trusted_ca_certs"))
+            }
+            "system" => self.flag(line).map(|()| RawModule::new()),
+            _ => self.unknown_module(&line.name, "source of authorities", &POOLS),
+        };
+        self.place = place;
+        let mut pool = pool?;
+        pool.insert("provider".into(), line.name.text.as_str().into());
+        Some(pool)
+    }
+
+    /// A pool that is a list, on the line or in lines of a block.
+    fn listed_pool(&mut self, line: &Directive, option: &str, key: &str) -> Option<RawModule> {
+        let mut values: Vec<String> = super::args::texts(&line.args);
+        for inner in line.lines() {
+            if inner.name.text != option {
+                return self.unknown_option(inner);
+            }
+            values.extend(self.texts(inner)?);
+        }
+        if values.is_empty() {
+            return self.missing(line, &format!("at least one `{option}`"));
+        }
+        let mut pool = RawModule::new();
+        pool.insert(key.into(), values.into());
+        Some(pool)
+    }
+
+    fn combined_pool(&mut self, line: &Directive) -> Option<RawModule> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut sources: Vec<Value> = Vec::new();
+        for option in line.lines() {
+            match (option.name.text.as_str(), inner_line(option)) {
+                ("source", Some(source)) => sources.push(self.trust_pool(&source)?.into()),
+                ("source", None) => return self.missing(option, "a source of authorities"),
+                _ => return self.unknown_option(option),
+            }
+        }
+        let mut pool = RawModule::new();
+        pool.insert("sources".into(), sources.into());
+        Some(pool)
+    }
+
+    fn http_pool(&mut self, line: &Directive) -> Option<RawModule> {
+        let mut endpoints = super::args::texts(&line.args);
+        let mut pool = RawModule::new();
+        for option in line.lines() {
+            match option.name.text.as_str() {
+                "endpoints" => endpoints.extend(self.texts(option)?),
+                "tls" => {
+                    let tls = self.pool_tls(option)?;
+                    pool.insert("tls".into(), tls.into());
+                }
+                _ => return self.unknown_option(option),
+            }
+        }
+        pool.insert("endpoints".into(), endpoints.into());
+        Some(pool)
+    }
+
+    fn pool_tls(&mut self, line: &Directive) -> Option<RawModule> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut tls = RawModule::new();
+        for option in line.lines() {
+            let (key, value): (&str, Value) = match option.name.text.as_str() {
+                "ca" => match inner_line(option) {
+                    Some(source) => ("ca", self.trust_pool(&source)?.into()),
+                    None => return self.missing(option, "a source of authorities"),
+                },
+                "insecure_skip_verify" => {
+                    self.flag(option)?;
+                    ("insecure_skip_verify", true.into())
+                }
+                "handshake_timeout" => {
+                    ("handshake_timeout", self.single_duration(option)?.0.into())
+                }
+                "server_name" => ("server_name", self.single_text(option)?.into()),
+                "renegotiation" => {
+                    let word = self.single(option)?;
+                    let levels = ["never", "once", "freely"];
+                    ("renegotiation", self.one_of(word, &levels)?.into())
+                }
+                _ => return self.unknown_option(option),
+            };
+            tls.insert(key.into(), value);
+        }
+        Some(tls)
+    }
+}
