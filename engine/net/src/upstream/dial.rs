@@ -175,7 +175,7 @@ async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The outcome of `work`, or `None` if it takes longer than `limit`.
-pub(super) async fn within<T>(
+pub async fn within<T>(
     worker: &Worker,
     limit: Duration,
     work: impl Future<Output = T>,

@@ -16,8 +16,16 @@ mod tests;
 
 pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure};
-pub use dial::{Wanted, obtain};
+pub use dial::{Wanted, obtain, within};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Timeouts};
 pub use link::{Lease, Link, Load, Origin};
 pub use pool::Pool;
 pub use upload::Upload;
+
+/// Runs `task` on this worker beside its connections, until it ends or the worker does: checks of upstreams.
+///
+/// # Panics
+/// Outside of a worker's thread.
+pub fn in_background(task: impl Future<Output = ()> + 'static) {
+    tokio::task::spawn_local(task);
+}

@@ -13,6 +13,7 @@ use sluice_policy::health::PassivePolicy;
 use sluice_route::Rewrite;
 use sluice_route::matcher::IpRanges;
 
+use super::active::ActiveChecks;
 use super::buffering::Buffering;
 use super::retry::Retries;
 use super::select::{self, Selection};
@@ -39,7 +40,10 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
     let selection = Selection::build(config, &upstreams)?;
+    let active = checks.and_then(|checks| checks.active.as_ref());
+    let active = active.map(|checks| ActiveChecks::build(checks, &upstreams, &transport));
     Ok(Box::new(ReverseProxy {
+        active: active.transpose()?.flatten(),
         upstreams,
         selection,
         retries: Retries::build(config.load_balancing.as_ref()),
@@ -73,14 +77,6 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
             "`handle_response` in `reverse_proxy`",
             "change the answer with `header_down` or at the upstream",
         ),
-        (
-            config
-                .health_checks
-                .as_ref()
-                .is_some_and(|checks| checks.active.is_some()),
-            "active health checks (`health_uri` and its like)",
-            "use passive ones: `fail_duration`, `max_fails`",
-        ),
         (config.verbose_logs, "`verbose_logs`", "remove it"),
         (
             policy.is_some_and(|policy| !policy.retry_match.is_empty()),
@@ -99,39 +95,9 @@ fn upstream_of(
     transport: &Transport,
     passive: &PassivePolicy,
 ) -> Result<Upstream, Refusal> {
-    let dial = &config.dial;
-    let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
-    if dial.contains('{') {
-        return Err(Refusal::not_yet(
-            &format!("upstream `{dial}` with a placeholder"),
-            "list the addresses with `to`",
-        ));
-    }
-    let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
-    let (address, authority) = match (parsed.network.as_str(), parsed.ports) {
-        ("unix", None) if !parsed.host.is_empty() => {
-            (Address::unix(&parsed.host), "localhost".to_owned())
-        }
-        ("" | "tcp" | "tcp4" | "tcp6", Some(ports)) if ports.count() == 1 => {
-            let host = if parsed.host.is_empty() {
-                "localhost"
-            } else {
-                &parsed.host
-            };
-            let is_v6 = host.contains(':');
-            let authority = if is_v6 {
-                format!("[{host}]:{}", ports.first)
-            } else {
-                format!("{host}:{}", ports.first)
-            };
-            (Address::tcp(host, ports.first), authority)
-        }
-        ("" | "tcp" | "tcp4" | "tcp6", None) => return Err(refuse("it needs a port")),
-        _ => return Err(refuse("expected `host:port` or `unix//path`")),
-    };
-    let port = parsed.ports.map(|ports| ports.first);
+    let (address, authority, port) = address_of(&config.dial)?;
     Ok(Upstream {
-        address: dial.clone(),
+        address: config.dial.clone(),
         authority,
         endpoint: Arc::new(Endpoint::new(address, transport.options(port))),
         load: Arc::new(Load::default()),
@@ -142,6 +108,43 @@ fn upstream_of(
         health: PassiveHealth::new(passive),
         is_down: Arc::new(AtomicBool::new(false)),
     })
+}
+
+/// The address that `dial` names, what it is called in a Host field, and its port.
+pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), Refusal> {
+    let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
+    if dial.contains('{') {
+        return Err(Refusal::not_yet(
+            &format!("upstream `{dial}` with a placeholder"),
+            "list the addresses with `to`",
+        ));
+    }
+    let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
+    match (parsed.network.as_str(), parsed.ports) {
+        ("unix", None) if !parsed.host.is_empty() => {
+            Ok((Address::unix(&parsed.host), "localhost".to_owned(), None))
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", Some(ports)) if ports.count() == 1 => {
+            let host = if parsed.host.is_empty() {
+                "localhost"
+            } else {
+                &parsed.host
+            };
+            Ok(tcp(host, ports.first))
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", None) => Err(refuse("it needs a port")),
+        _ => Err(refuse("expected `host:port` or `unix//path`")),
+    }
+}
+
+/// As [`address_of`] for a host without brackets and a port.
+pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
+    let authority = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    (Address::tcp(host, port), authority, Some(port))
 }
 
 fn headers(

@@ -1,6 +1,7 @@
 //! `reverse_proxy`: a request is passed on to an upstream, and its answer back. Which upstream is left to `select`,
 //! what is asked to `request`, what becomes of the answer to `answer`; sockets are left to `sluice-net`.
 
+mod active;
 mod answer;
 mod buffering;
 mod build;
@@ -25,6 +26,7 @@ pub use build::build;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
+use active::ActiveChecks;
 use buffering::Buffering;
 use request::Prepared;
 use retry::Retries;
@@ -35,6 +37,7 @@ use upstream::Upstream;
 struct ReverseProxy {
     upstreams: Box<[Upstream]>,
     selection: Selection,
+    active: Option<ActiveChecks>,
     retries: Retries,
     header_up: Option<Ops>,
     header_down: Option<HeaderDown>,
@@ -70,6 +73,9 @@ impl ReverseProxy {
                 Ok(body) => body,
                 Err(failure) => return Step::Fail(failure.into()),
             };
+        }
+        if let Some(active) = &self.active {
+            active.begin(&x.worker);
         }
         let began = x.worker.clock.coarse();
         self.retries.begin();

@@ -51,3 +51,135 @@ fn the_least_busy_gets_the_next() {
     assert_eq!(bodies(&proxy, 10), vec!["quick"; 10]);
     assert_eq!(slow.accepted(), 1);
 }
+
+#[test]
+fn hashing_policies_keep_to_one_upstream_for_one_key() {
+    let (a, b, c) = (Fake::called("a"), Fake::called("b"), Fake::called("c"));
+    let header = json!({ "policy": "header", "field": "X-User" });
+    let proxy = Proxy::with(&[&a, &b, &c], policy(header));
+    let ask = |user: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: x\r\nX-User: {user}\r\n\r\n");
+        String::from_utf8(proxy.ask(&request).body).unwrap()
+    };
+    let users: Vec<String> = (0..30).map(|user| user.to_string()).collect();
+    let first: Vec<String> = users.iter().map(|user| ask(user)).collect();
+    let again: Vec<String> = users.iter().map(|user| ask(user)).collect();
+    assert_eq!(first, again);
+    for name in ["a", "b", "c"] {
+        assert!(first.iter().any(|body| body == name), "{name} in {first:?}");
+    }
+    for by in ["ip_hash", "client_ip_hash", "uri_hash"] {
+        let proxy = Proxy::with(&[&a, &b, &c], policy(json!({ "policy": by })));
+        let got = bodies(&proxy, 6);
+        assert!(got.iter().all(|body| *body == got[0]), "{by} {got:?}");
+    }
+}
+
+#[test]
+fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
+    let (a, b) = (Fake::called("a"), Fake::called("b"));
+    let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "max_age": "1h" });
+    let proxy = Proxy::with(&[&a, &b], policy(cookie));
+    let first = proxy.ask(GET);
+    let told = first.field("set-cookie").unwrap();
+    assert!(
+        told.starts_with("stick=") && told.ends_with("; Path=/; Max-Age=3600"),
+        "{told}"
+    );
+    assert!(!told.contains("127.0.0.1"), "{told}");
+    let value = told.split(';').next().unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: a=b; {value}\r\n\r\n");
+    for _ in 0..10 {
+        let answer = proxy.ask(&request);
+        assert_eq!(answer.body, first.body);
+        assert!(answer.field("set-cookie").is_none());
+    }
+}
+
+#[test]
+fn failures_take_an_upstream_out_for_a_while() {
+    let well = Fake::called("well");
+    let settings = json!({
+        "load_balancing": { "selection_policy": { "policy": "first" } },
+        "health_checks": { "passive": { "fail_duration": "400ms", "max_fails": 2 } },
+    });
+    let proxy = Proxy::dialling(&[nobody(), well.address.to_string()], settings);
+    let statuses: Vec<u16> = (0..5).map(|_| proxy.ask(GET).status()).collect();
+    assert_eq!(statuses, [502, 502, 200, 200, 200]);
+    thread::sleep(Duration::from_millis(700));
+    assert_eq!(proxy.ask(GET).status(), 502);
+}
+
+#[test]
+fn statuses_and_fullness_count_where_they_are_named() {
+    let sick = Fake::answering("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    let well = Fake::called("well");
+    let settings = json!({
+        "load_balancing": { "selection_policy": { "policy": "first" } },
+        "health_checks": { "passive": { "fail_duration": "1m", "unhealthy_status": [5] } },
+    });
+    let proxy = Proxy::with(&[&sick, &well], settings);
+    assert_eq!(
+        [proxy.ask(GET).status(), proxy.ask(GET).status()],
+        [503, 200]
+    );
+
+    let busy = Fake::new(|mut peer| {
+        peer.head();
+        peer.head();
+    });
+    let directive = json!({
+        "handler": "reverse_proxy",
+        "upstreams": [{ "dial": busy.address.to_string(), "max_requests": 1 }],
+    });
+    let proxy = Proxy::serving(json!({ "routes": [{ "handle": [directive] }] }));
+    let mut waiting = proxy.connect();
+    waiting.send(GET);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(proxy.ask(GET).status(), 503);
+    assert_eq!(busy.accepted(), 1);
+}
+
+#[test]
+fn checks_of_our_own_take_upstreams_out_and_in() {
+    let ill = Arc::new(AtomicUsize::new(1));
+    let state = ill.clone();
+    let fake = Fake::new(move |mut peer| {
+        while let Some(head) = peer.head() {
+            let body = match (
+                head.starts_with("GET /health?a=b "),
+                state.load(Ordering::SeqCst),
+            ) {
+                (true, 1) => "not so well",
+                (true, _) => "all is well",
+                (false, _) => "an answer..",
+            };
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{body}"
+            ));
+        }
+    });
+    let settings = json!({ "health_checks": { "active": {
+        "uri": "/health?a=b", "interval": "100ms", "expect_body": "^all", "headers": { "X-Check": ["1"] }
+    } } });
+    let proxy = Proxy::with(&[&fake], settings);
+    // Until it is known to be ill it gets requests; the first one starts the checks.
+    assert_eq!(proxy.ask(GET).status(), 200);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(proxy.ask(GET).status(), 503);
+    let check = fake
+        .seen()
+        .into_iter()
+        .find(|head| head.contains("/health"))
+        .unwrap();
+    assert_eq!(lines_named(&check, "x-check"), ["1"]);
+    assert_eq!(lines_named(&check, "host"), [fake.address.to_string()]);
+    ill.store(0, Ordering::SeqCst);
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(proxy.ask(GET).status(), 200);
+    // The checks end with the configuration they belong to.
+    drop(proxy);
+    let before = fake.seen().len();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(fake.seen().len(), before);
+}
