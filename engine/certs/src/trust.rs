@@ -118,7 +118,10 @@ impl SystemStore {
             let _ = fs::remove_file(&next);
             return Err(CertsError::io("write", &path, source));
         }
-        gather(&self.command)
+        gather(&self.command).inspect_err(|_| {
+            // Else it would count as installed the next time.
+            let _ = fs::remove_file(&path);
+        })
     }
 
     /// Removes the certificate called `name`; tells whether there was one.
@@ -226,6 +229,9 @@ mod tests {
         ];
         let error = store.install("x", &made()).unwrap_err();
         assert!(error.to_string().contains("no rights"), "{error}");
+        assert!(!store.is_installed("x", &made()).unwrap() && !store.path("x").exists());
+        store.command = vec!["/bin/true".into()];
+        store.install("x", &made()).unwrap();
         store.command_after_removal = vec!["/nonexistent/update".into()];
         assert!(matches!(
             store.uninstall("x"),
