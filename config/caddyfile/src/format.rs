@@ -42,6 +42,7 @@ pub fn format(name: &str, text: &str) -> Result<String, Box<Report>> {
         out: String::with_capacity(text.len()),
         depth: 0,
         before: None,
+        continues: false,
     };
     for item in items(lexed, text) {
         printer.item(&item);
@@ -56,11 +57,14 @@ struct Item<'a> {
     text: &'a str,
     /// The white space in front, with the backslashes of continued lines.
     gap: &'a str,
-    /// Whether exactly one line end follows, so that a backslash in front of a comment still
+    /// Whether one line end follows that may count, so that a backslash in front of a comment still
     /// continues its line behind it.
     ends_one_line: bool,
     /// Whether an ordinary word would become a heredoc by coming to stand at the end of a line.
     needs_escape: bool,
+    /// Whether an opening brace begins a block of its own: behind an import, whose block it would
+    /// become on the same line.
+    own_line: bool,
     /// Whether the gap belongs to the default of a variable, and so is kept as well.
     inside_variable: bool,
 }
@@ -79,6 +83,8 @@ struct Piece {
     range: Range<usize>,
     /// Whether it would be a heredoc at the end of a line.
     resembles_heredoc: bool,
+    /// See [`Item`].
+    own_line: bool,
 }
 
 /// Where the text has variables.
@@ -100,17 +106,14 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
         kind: Kind::Comment,
         range,
         resembles_heredoc: false,
+        own_line: false,
     }));
     pieces.sort_by_key(|piece| piece.range.start);
     let mut end = 0;
     let mut items = Vec::with_capacity(pieces.len());
     let mut pieces = pieces.into_iter().peekable();
-    while let Some(Piece {
-        kind,
-        range,
-        resembles_heredoc,
-    }) = pieces.next()
-    {
+    while let Some(piece) = pieces.next() {
+        let Piece { kind, range, .. } = piece;
         let next = pieces.peek();
         let ends_line = next.is_none_or(|next| next.kind == Kind::Closing);
         let behind = next.map_or("", |next| &text[range.end..next.range.start]);
@@ -119,8 +122,9 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
             kind,
             text: text[range.clone()].trim_end_matches('\r'),
             gap,
-            ends_one_line: behind.matches('\n').count() == 1,
-            needs_escape: ends_line && resembles_heredoc && kind == Kind::Word,
+            ends_one_line: is_one_line_end(behind),
+            needs_escape: ends_line && piece.resembles_heredoc && kind == Kind::Word,
+            own_line: piece.own_line,
             inside_variable: !gap.is_empty()
                 && variables.contain(end)
                 && variables.contain(range.start),
@@ -133,7 +137,14 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
 /// The words and braces of a text, those that touch taken apart.
 fn pieces(lexemes: &[Lexeme], text: &str, variables: &Variables) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(lexemes.len());
-    for (Lexeme { token, .. }, brace) in lexemes.iter().zip(braces(lexemes)) {
+    let mut before = Brace::Opening;
+    let mut is_import = false;
+    for (Lexeme { token, starts_line }, brace) in lexemes.iter().zip(braces(lexemes)) {
+        let own_line = *starts_line && is_import && brace == Brace::Opening;
+        if *starts_line || before.begins_line() {
+            is_import = token.is_bare("import");
+        }
+        before = brace;
         let (start, end) = (token.span.start as usize, token.span.end as usize);
         let written = &text[start..end];
         let resembles_heredoc = token.quote == Quote::None && written.starts_with("<<");
@@ -142,7 +153,8 @@ fn pieces(lexemes: &[Lexeme], text: &str, variables: &Variables) -> Vec<Piece> {
                 kind,
                 range,
                 resembles_heredoc,
-            })
+                own_line,
+            });
         };
         // Braces in the default of a variable stay where they are, and so do those in words
         // that hold line endings of other systems.
@@ -178,13 +190,16 @@ struct Printer {
     out: String,
     depth: usize,
     before: Option<Kind>,
+    /// Whether the comment before has a backslash in front that continues its line.
+    continues: bool,
 }
 
 impl Printer {
     fn item(&mut self, item: &Item<'_>) {
+        let continued = std::mem::take(&mut self.continues);
         match item.kind {
             Kind::Word | Kind::Comment if item.inside_variable => self.out.push_str(item.gap),
-            Kind::Word | Kind::Comment => self.separate(item),
+            Kind::Word | Kind::Comment => self.separate(item, continued),
             Kind::Opening => self.before_opening(item),
             Kind::Closing => {
                 self.depth = self.depth.saturating_sub(1);
@@ -203,14 +218,16 @@ impl Printer {
         }
     }
 
-    /// What stands between the item before and a word or comment.
-    fn separate(&mut self, item: &Item<'_>) {
+    /// What stands between the item before and a word or comment. `continued` tells of a comment
+    /// before whether the line goes on behind it.
+    fn separate(&mut self, item: &Item<'_>, continued: bool) {
         let newlines = item.gap.matches('\n').count();
         match self.before {
             None => {}
             Some(Kind::Opening) => self.lines(1),
             Some(Kind::Closing) if newlines > 0 => self.lines(newlines.min(NEWLINES_MAX)),
             Some(Kind::Closing) => self.lines(if self.depth == 0 { 2 } else { 1 }),
+            Some(Kind::Comment) if continued => self.lines(1),
             Some(Kind::Comment) => self.lines(newlines.min(NEWLINES_BEHIND_COMMENT_MAX)),
             Some(Kind::Word) => self.behind_word(item),
         }
@@ -220,6 +237,9 @@ impl Printer {
     fn before_opening(&mut self, item: &Item<'_>) {
         match self.before {
             None => {}
+            Some(Kind::Word) if item.own_line => {
+                self.lines(item.gap.matches('\n').count().clamp(1, NEWLINES_MAX));
+            }
             Some(Kind::Word) if continuations(item).0.is_empty() => {
                 self.out.push(' ');
             }
@@ -231,6 +251,7 @@ impl Printer {
 
     fn behind_word(&mut self, item: &Item<'_>) {
         let (continuations, rest) = continuations(item);
+        self.continues = continuations.ends_with('\\');
         self.out.push_str(&continuations);
         match rest.matches('\n').count() {
             // Words may touch behind quotes.
@@ -244,6 +265,15 @@ impl Printer {
         self.out.extend(std::iter::repeat_n('\n', newlines));
         self.out.extend(std::iter::repeat_n('\t', self.depth));
     }
+}
+
+/// Whether of the line ends in a gap only the first may count, the others being continued.
+fn is_one_line_end(gap: &str) -> bool {
+    let Some((_, behind)) = gap.split_once('\n') else {
+        return false;
+    };
+    let ends = behind.rsplit_once('\n').map(|(ends, _)| ends);
+    ends.is_none_or(|ends| ends.split('\n').all(|line| line.contains('\\')))
 }
 
 /// The line ends behind a word that continue its line, with their backslashes, and the rest of the

@@ -134,7 +134,12 @@ impl Grouping<'_> {
         }
         match brace {
             Brace::None => self.level().line().words.push(token),
-            Brace::Opening => self.open(token),
+            Brace::Opening => {
+                if starts_line {
+                    self.rejoin(&token);
+                }
+                self.open(token);
+            }
             Brace::Closing => self.close(token),
             Brace::Empty => self.empty_pair(token),
             Brace::GluedOpening => self.glued_opening(token),
@@ -146,6 +151,20 @@ impl Grouping<'_> {
         self.open
             .last_mut()
             .map_or(&mut self.top, |open| &mut open.level)
+    }
+
+    /// Lets a brace at the start of a line open the block of the line before. That is a mistake
+    /// inside a block; at the top of a file it is left to `parse`, where sites may have it so.
+    fn rejoin(&mut self, brace: &Token) {
+        if self.open.is_empty() {
+            return;
+        }
+        let level = self.level();
+        let before = level.lines.last().filter(|line| line.block.is_none());
+        if before.is_some_and(|line| !line.words[0].is_bare("import")) {
+            level.unfinished = true;
+            report_brace_on_new_line(brace, self.report);
+        }
     }
 
     fn open(&mut self, brace: Token) {
@@ -305,6 +324,13 @@ pub(crate) fn report_too_deep(opening: &Token, report: &mut Report) {
     report.push(found.help("leave out some blocks around it"));
 }
 
+/// Reports an opening brace that starts a line inside a block.
+pub(crate) fn report_brace_on_new_line(opening: &Token, report: &mut Report) {
+    let title = "an opening brace starts a line";
+    let found = opening.error("brace-on-new-line", title, "nothing stands before it");
+    report.push(found.help("put the `{` at the end of the line before"));
+}
+
 /// What a word is among braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Brace {
@@ -350,7 +376,7 @@ pub(crate) fn braces(lexemes: &[Lexeme]) -> Vec<Brace> {
 
 impl Brace {
     /// Whether what follows on the same line should stand on the next one.
-    fn begins_line(self) -> bool {
+    pub fn begins_line(self) -> bool {
         match self {
             Brace::None | Brace::Empty => false,
             Brace::Opening | Brace::Closing | Brace::GluedOpening | Brace::GluedClosing => true,

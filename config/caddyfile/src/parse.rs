@@ -12,7 +12,7 @@ use crate::Parsed;
 use crate::arguments::block_placeholder;
 use crate::lex::lex;
 use crate::limits::{BLOCK_DEPTH_MAX, FILE_BYTES_MAX, WORDS_MAX};
-use crate::lines::{Body, Line, Start, lines, report_too_deep};
+use crate::lines::{Body, Line, Start, lines, report_brace_on_new_line, report_too_deep};
 use crate::loader::Loader;
 use crate::substitute::substitute;
 use crate::tree::{Block, Directive, File, NamedRoute, Quote, Site, Token};
@@ -436,12 +436,7 @@ impl Parser<'_> {
         let Some(body) = line.block else {
             return;
         };
-        let title = "an opening brace starts a line";
-        let found = body
-            .opening
-            .error("brace-on-new-line", title, "nothing stands before it");
-        self.report
-            .push(found.help("put the `{` at the end of the line before"));
+        report_brace_on_new_line(&body.opening, &mut self.report);
         let directives = self.inner_body(body);
         if let Some(before) = out.last_mut().filter(|before| before.block.is_none()) {
             before.block = Some(directives);
