@@ -148,7 +148,7 @@ fn trying_goes_on_for_as_long_as_allowed() {
     // An upstream that comes up meanwhile gets the request.
     let address = nobody();
     let proxy = Proxy::dialling(
-        &[address.clone()],
+        std::slice::from_ref(&address),
         json!({ "load_balancing": { "try_duration": "5s" } }),
     );
     let late = thread::spawn(move || {

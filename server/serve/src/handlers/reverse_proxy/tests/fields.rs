@@ -104,7 +104,7 @@ fn header_up_changes_what_the_upstream_sees_and_nothing_else() {
         );
         assert_eq!(client.answer().status(), 200);
         let (head, upstream) = (fake.last(), fake.address.to_string());
-        assert_eq!(lines_named(&head, "host"), [upstream.clone()]);
+        assert_eq!(lines_named(&head, "host"), std::slice::from_ref(&upstream));
         assert_eq!(lines_named(&head, "x-new"), [upstream]);
         assert_eq!(lines_named(&head, "x-two"), ["a", "b"]);
         assert_eq!(lines_named(&head, "user-agent"), ["wr/7"]);
