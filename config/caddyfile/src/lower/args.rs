@@ -50,6 +50,22 @@ impl Lowering<'_> {
         self.refuse(diagnostic)
     }
 
+    /// Reads every line, going on after a refused one; `None` if any was refused.
+    pub(super) fn each<'t>(
+        &mut self,
+        lines: &'t [Directive],
+        mut read: impl FnMut(&mut Self, &'t Directive) -> Option<()>,
+    ) -> Option<()> {
+        let place = self.place;
+        let mut whole = true;
+        for line in lines {
+            self.subject.clone_from(&line.name.text);
+            whole &= read(self, line).is_some();
+            self.place = place;
+        }
+        whole.then_some(())
+    }
+
     /// Checks how many words there are.
     pub(super) fn between(
         &mut self,
@@ -129,7 +145,7 @@ impl Lowering<'_> {
             Err(error) => self.refuse(
                 word.error(
                     "invalid-duration",
-                    format!("invalid duration `{}`", word.text),
+                    format!("invalid duration `{}`{}", word.text, self.about()),
                     error.to_string(),
                 )
                 .help("write a number and a unit: `500ms`, `10s`, `5m`, `1h`, `2d`"),
@@ -150,7 +166,7 @@ impl Lowering<'_> {
             None => self.refuse(
                 word.error(
                     "invalid-size",
-                    format!("invalid size `{}`", word.text),
+                    format!("invalid size `{}`{}", word.text, self.about()),
                     "not a number of bytes",
                 )
                 .help("write a number and a unit: `512`, `64KiB`, `10MB`, `1GiB`"),
@@ -170,7 +186,7 @@ impl Lowering<'_> {
             Ok(number) => Some(number),
             Err(_) => self.refuse(word.error(
                 "invalid-number",
-                format!("invalid number `{}`", word.text),
+                format!("invalid number `{}`{}", word.text, self.about()),
                 format!("expected {expected}"),
             )),
         }
@@ -201,19 +217,23 @@ impl Lowering<'_> {
 
     /// Refuses a word that is none of the accepted ones.
     pub(super) fn invalid_value<T>(&mut self, word: &Token, accepted: &[&str]) -> Option<T> {
-        let list = accepted
-            .iter()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let title = format!("invalid value `{}`{}", word.text, self.about());
+        let label = match accepted.len() > OPTIONS_LISTED_MAX {
+            true => "not a known name".to_string(),
+            false => format!("expected {}", listed(accepted)),
+        };
         let diagnostic = word
-            .error(
-                "invalid-value",
-                format!("invalid value `{}`", word.text),
-                format!("expected {list}"),
-            )
+            .error("invalid-value", title, label)
             .did_you_mean(closest(&word.text, accepted.iter().copied()));
         self.refuse(diagnostic)
+    }
+
+    /// Names the line that is being read, behind a title.
+    pub(super) fn about(&self) -> String {
+        match self.subject.is_empty() {
+            true => String::new(),
+            false => format!(" for `{}`", self.subject),
+        }
     }
 
     /// Refuses a setting that was given before.
@@ -229,35 +249,29 @@ impl Lowering<'_> {
     /// Refuses a line that the directive or option being read does not have.
     pub(super) fn unknown_option<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
+        let what = match self.place == GLOBAL {
+            true => format!("global option `{name}`"),
+            false => format!("option `{name}` of `{}`", self.place),
+        };
         if let Some(Verdict::Unsupported(instead)) = registry::option(self.place, name) {
-            return self.refuse(
-                line.name
-                    .error(
-                        "unsupported-option",
-                        format!("`{name}` of `{}` is not supported", self.place),
-                        "known, but not built",
-                    )
-                    .help(instead),
-            );
+            let title = format!("{what} is not supported");
+            let diagnostic = line
+                .name
+                .error("unsupported-option", title, "known, but not built");
+            return self.refuse(diagnostic.help(instead));
         }
-        let mut names = registry::option_names(self.place);
+        let names = registry::option_names(self.place);
         let guess = closest(name, names.iter().copied());
         let mut diagnostic = line
             .name
             .error(
                 "unknown-option",
-                format!("unknown option `{name}` of `{}`", self.place),
+                format!("unknown {what}"),
                 "not an option here",
             )
             .did_you_mean(guess);
-        if guess.is_none() && !names.is_empty() {
-            names.truncate(OPTIONS_LISTED_MAX);
-            let list = names
-                .iter()
-                .map(|name| format!("`{name}`"))
-                .collect::<Vec<_>>()
-                .join(", ");
-            diagnostic = diagnostic.help(format!("`{}` has {list}", self.place));
+        if guess.is_none() && !names.is_empty() && names.len() <= OPTIONS_LISTED_MAX {
+            diagnostic = diagnostic.help(format!("`{}` has {}", self.place, listed(&names)));
         }
         self.refuse(diagnostic)
     }
@@ -269,21 +283,28 @@ impl Lowering<'_> {
         what: &str,
         accepted: &[&str],
     ) -> Option<T> {
-        let list = accepted
-            .iter()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(", ");
         let diagnostic = word
             .error(
                 "unknown-module",
                 format!("unknown {what} `{}`", word.text),
-                format!("expected {list}"),
+                format!("expected {}", listed(accepted)),
             )
             .did_you_mean(closest(&word.text, accepted.iter().copied()));
         self.refuse(diagnostic)
     }
 }
+
+/// Names as a message has them.
+fn listed(names: &[&str]) -> String {
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The place of options that stand in the global block.
+pub(super) const GLOBAL: &str = "global options";
 
 /// Longer lists help nobody.
 const OPTIONS_LISTED_MAX: usize = 12;

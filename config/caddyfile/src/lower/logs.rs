@@ -71,16 +71,17 @@ impl Lowering<'_> {
 
     fn log_sampling(&mut self, line: &Directive) -> Option<LogSampling> {
         let mut sampling = LogSampling::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "interval" => sampling.interval = self.single_duration(option)?,
-                "first" => sampling.first = self.single_number(option, "a number of entries")?,
+                "interval" => sampling.interval = this.single_duration(option)?,
+                "first" => sampling.first = this.single_number(option, "a number of entries")?,
                 "thereafter" => {
-                    sampling.thereafter = self.single_number(option, "a number of entries")?;
+                    sampling.thereafter = this.single_number(option, "a number of entries")?;
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(sampling)
     }
 
@@ -113,9 +114,10 @@ impl Lowering<'_> {
             ..FileWriter::default()
         };
         self.place = "output file";
-        for option in line.lines() {
-            self.file_writer_option(option, &mut file)?;
-        }
+        self.each(line.lines(), |this, option| {
+            this.file_writer_option(option, &mut file)?;
+            Some(())
+        })?;
         Some(file)
     }
 
@@ -196,16 +198,17 @@ impl Lowering<'_> {
             ..NetWriter::default()
         };
         self.place = "output net";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "dial_timeout" => net.dial_timeout = self.single_duration(option)?,
+                "dial_timeout" => net.dial_timeout = this.single_duration(option)?,
                 "soft_start" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     net.soft_start = true;
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(net)
     }
 
@@ -231,25 +234,26 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         self.place = "format";
         let mut encoder = LineEncoder::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "message_key" => encoder.message_key = Some(self.single_text(option)?),
-                "level_key" => encoder.level_key = Some(self.single_text(option)?),
-                "time_key" => encoder.time_key = Some(self.single_text(option)?),
-                "name_key" => encoder.name_key = Some(self.single_text(option)?),
-                "caller_key" => encoder.caller_key = Some(self.single_text(option)?),
-                "stacktrace_key" => encoder.stacktrace_key = Some(self.single_text(option)?),
-                "line_ending" => encoder.line_ending = Some(self.single_text(option)?),
-                "time_format" => encoder.time_format = self.single_text(option)?,
+                "message_key" => encoder.message_key = Some(this.single_text(option)?),
+                "level_key" => encoder.level_key = Some(this.single_text(option)?),
+                "time_key" => encoder.time_key = Some(this.single_text(option)?),
+                "name_key" => encoder.name_key = Some(this.single_text(option)?),
+                "caller_key" => encoder.caller_key = Some(this.single_text(option)?),
+                "stacktrace_key" => encoder.stacktrace_key = Some(this.single_text(option)?),
+                "line_ending" => encoder.line_ending = Some(this.single_text(option)?),
+                "time_format" => encoder.time_format = this.single_text(option)?,
                 "time_local" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     encoder.time_local = true;
                 }
-                "duration_format" => encoder.duration_format = self.single_text(option)?,
-                "level_format" => encoder.level_format = self.single_text(option)?,
-                _ => return self.unknown_option(option),
+                "duration_format" => encoder.duration_format = this.single_text(option)?,
+                "level_format" => encoder.level_format = this.single_text(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(encoder)
     }
 
@@ -263,43 +267,47 @@ impl Lowering<'_> {
     fn append_encoder(&mut self, line: &Directive) -> Option<AppendEncoder> {
         self.between(line, &line.args, 0, 0)?;
         let mut encoder = AppendEncoder::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "wrap" => encoder.wrap = Some(self.wrapped(option)?),
+                "wrap" => encoder.wrap = Some(this.wrapped(option)?),
                 "fields" => {
-                    for field in option.lines() {
-                        let value = self.single(field)?;
+                    this.each(option.lines(), |this, field| {
+                        let value = this.single(field)?;
                         encoder.fields.insert(
                             field.name.text.clone(),
                             super::directives::scalar(&value.text),
                         );
-                    }
+                        Some(())
+                    })?;
                 }
                 name => {
-                    let value = self.single(option)?;
+                    let value = this.single(option)?;
                     encoder
                         .fields
                         .insert(name.to_string(), super::directives::scalar(&value.text));
                 }
             }
-        }
+            Some(())
+        })?;
         Some(encoder)
     }
 
     fn filter_encoder(&mut self, line: &Directive) -> Option<FilterEncoder> {
         self.between(line, &line.args, 0, 0)?;
         let mut encoder = FilterEncoder::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "wrap" => encoder.wrap = Some(self.wrapped(option)?),
+                "wrap" => encoder.wrap = Some(this.wrapped(option)?),
                 "fields" => {
-                    for field in option.lines() {
-                        self.filter_field(field, &mut encoder)?;
-                    }
+                    this.each(option.lines(), |this, field| {
+                        this.filter_field(field, &mut encoder)?;
+                        Some(())
+                    })?;
                 }
-                _ => self.filter_field(option, &mut encoder)?,
+                _ => this.filter_field(option, &mut encoder)?,
             }
-        }
+            Some(())
+        })?;
         Some(encoder)
     }
 
@@ -348,10 +356,11 @@ impl Lowering<'_> {
             "multi_regexp" => {
                 self.exact::<0>(line, args)?;
                 let mut operations = Vec::new();
-                for operation in line.lines() {
-                    let [pattern, value] = self.exact::<2>(operation, &operation.args)?;
+                self.each(line.lines(), |this, operation| {
+                    let [pattern, value] = this.exact::<2>(operation, &operation.args)?;
                     operations.push(json!({"regexp": pattern.text, "value": value.text}));
-                }
+                    Some(())
+                })?;
                 put("operations", operations.into());
             }
             _ => return self.unknown_module(filter, "log filter", &FILTERS),
@@ -366,22 +375,23 @@ impl Lowering<'_> {
         for (at, word) in args.iter().enumerate() {
             bits[at] = Some(self.number(word, "a number of bits")?);
         }
-        for option in line.lines() {
-            let word = self.single(option)?;
-            let number = Some(self.number(word, "a number of bits")?);
+        self.each(line.lines(), |this, option| {
+            let word = this.single(option)?;
+            let number = Some(this.number(word, "a number of bits")?);
             match option.name.text.as_str() {
                 "ipv4" => bits[0] = number,
                 "ipv6" => bits[1] = number,
-                _ => return self.invalid_value(&option.name, &["ipv4", "ipv6"]),
+                _ => return this.invalid_value(&option.name, &["ipv4", "ipv6"]),
             }
-        }
+            Some(())
+        })?;
         let [ipv4, ipv6] = bits;
         Some((ipv4, ipv6))
     }
 
     fn filter_actions(&mut self, line: &Directive, key: &str) -> Option<Value> {
         let mut actions = Vec::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             let action = option.name.text.as_str();
             match (action, option.args.as_slice()) {
                 ("replace", [name, value]) => {
@@ -391,11 +401,12 @@ impl Lowering<'_> {
                     actions.push(json!({"type": action, key: name.text}));
                 }
                 ("replace" | "delete" | "hash", _) => {
-                    return self.missing(option, "a name, and `replace` a value");
+                    return this.missing(option, "a name, and `replace` a value");
                 }
-                _ => return self.invalid_value(&option.name, &["replace", "delete", "hash"]),
+                _ => return this.invalid_value(&option.name, &["replace", "delete", "hash"]),
             }
-        }
+            Some(())
+        })?;
         Some(actions.into())
     }
 

@@ -79,6 +79,7 @@ impl Lowering<'_> {
         let mut whole = true;
         for line in lines {
             let place = std::mem::replace(&mut self.place, "matcher");
+            self.subject.clone_from(&line.name.text);
             let read = self.matcher_line(line, name, &mut found);
             self.place = place;
             whole &= read.is_some();
@@ -362,15 +363,16 @@ impl Lowering<'_> {
         };
         file.try_files.extend(texts(&line.args));
         self.place = "file matcher";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "root" => file.root = self.single_text(option)?,
-                "try_files" => file.try_files.extend(self.texts(option)?),
-                "try_policy" => file.try_policy = self.try_policy(option)?,
-                "split_path" => file.split_path = self.texts(option)?,
-                _ => return self.unknown_option(option),
+                "root" => file.root = this.single_text(option)?,
+                "try_files" => file.try_files.extend(this.texts(option)?),
+                "try_policy" => file.try_policy = this.try_policy(option)?,
+                "split_path" => file.split_path = this.texts(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(file)
     }
 
@@ -409,9 +411,10 @@ impl Lowering<'_> {
         if line.lines().is_empty() {
             return self.missing(line, "`status` or `header`");
         }
-        for condition in line.lines() {
-            self.response_condition(condition, &mut matcher)?;
-        }
+        self.each(line.lines(), |this, condition| {
+            this.response_condition(condition, &mut matcher)?;
+            Some(())
+        })?;
         Some(matcher)
     }
 
@@ -449,7 +452,7 @@ impl Lowering<'_> {
         match digits.parse() {
             Ok(number) => Some(number),
             Err(_) => {
-                let title = format!("invalid status `{}`", word.text);
+                let title = format!("invalid status `{}`{}", word.text, self.about());
                 let diagnostic = word.error("invalid-status", title, "neither code nor class");
                 self.refuse(diagnostic.help("write a code such as `404`, or a class such as `4xx`"))
             }

@@ -72,6 +72,8 @@ struct Lowering<'r> {
     next_log: u32,
     /// The directive or option whose lines are being read; it finds the right usage text.
     place: &'static str,
+    /// The name of the line that is being read; messages about its words give it.
+    subject: String,
     /// Named routes that the site being lowered invokes.
     invoked: Vec<String>,
     /// The files that the site being lowered was written in.
@@ -89,6 +91,7 @@ impl<'r> Lowering<'r> {
             next_group: 0,
             next_log: 0,
             place: "",
+            subject: String::new(),
             invoked: Vec::new(),
             site_files: Vec::new(),
         }

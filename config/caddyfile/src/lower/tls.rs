@@ -64,9 +64,10 @@ impl Lowering<'_> {
             [certificate, key] => self.tls_files(certificate, key, &mut tls),
             _ => {}
         }
-        for option in line.lines() {
-            self.tls_option(option, &mut tls)?;
-        }
+        self.each(line.lines(), |this, option| {
+            this.tls_option(option, &mut tls)?;
+            Some(())
+        })?;
         let own = tls.acme.is_some() || tls.internal;
         if (own && !tls.issuers.is_empty()) || (tls.acme.is_some() && tls.internal) {
             let title = "`tls` names its issuer in two ways";
@@ -262,24 +263,25 @@ impl Lowering<'_> {
         if let Some(directory) = line.args.first() {
             acme.ca.clone_from(&directory.text);
         }
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "dir" if !acme.ca.is_empty() => return self.duplicate(option),
-                "dir" => acme.ca = self.single_text(option)?,
-                "test_dir" => acme.test_ca = self.single_text(option)?,
-                "email" => acme.email = self.single_text(option)?,
-                "profile" => acme.profile = self.single_text(option)?,
-                "account_key" => acme.account_key = self.single_text(option)?,
-                "timeout" => acme.acme_timeout = self.single_duration(option)?,
-                "lifetime" => acme.certificate_lifetime = self.single_duration(option)?,
-                "eab" => acme.external_account = Some(self.eab(option)?),
-                "trusted_roots" => acme.trusted_roots_pem_files = self.texts(option)?,
-                "preferred_chains" => acme.preferred_chains = Some(self.preferred_chains(option)?),
+                "dir" if !acme.ca.is_empty() => return this.duplicate(option),
+                "dir" => acme.ca = this.single_text(option)?,
+                "test_dir" => acme.test_ca = this.single_text(option)?,
+                "email" => acme.email = this.single_text(option)?,
+                "profile" => acme.profile = this.single_text(option)?,
+                "account_key" => acme.account_key = this.single_text(option)?,
+                "timeout" => acme.acme_timeout = this.single_duration(option)?,
+                "lifetime" => acme.certificate_lifetime = this.single_duration(option)?,
+                "eab" => acme.external_account = Some(this.eab(option)?),
+                "trusted_roots" => acme.trusted_roots_pem_files = this.texts(option)?,
+                "preferred_chains" => acme.preferred_chains = Some(this.preferred_chains(option)?),
                 _ => {
-                    self.acme_challenge(option, acme.challenges.get_or_insert_default())?;
+                    this.acme_challenge(option, acme.challenges.get_or_insert_default())?;
                 }
             }
-        }
+            Some(())
+        })?;
         Some(acme)
     }
 
@@ -313,17 +315,18 @@ impl Lowering<'_> {
     fn internal_issuer(&mut self, line: &Directive) -> Option<InternalIssuer> {
         self.between(line, &line.args, 0, 0)?;
         let mut internal = InternalIssuer::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "ca" => internal.ca = self.single_text(option)?,
-                "lifetime" => internal.lifetime = self.single_duration(option)?,
+                "ca" => internal.ca = this.single_text(option)?,
+                "lifetime" => internal.lifetime = this.single_duration(option)?,
                 "sign_with_root" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     internal.sign_with_root = true;
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(internal)
     }
 
@@ -333,18 +336,19 @@ impl Lowering<'_> {
             api_key: key.text.clone(),
             ..ZeroSslIssuer::default()
         };
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
                 "validity_days" => {
-                    zerossl.validity_days = self.single_number(option, "a number of days")?;
+                    zerossl.validity_days = this.single_number(option, "a number of days")?;
                 }
                 "alt_http_port" => {
-                    let word = self.single(option)?;
-                    zerossl.alternate_http_port = self.port(word)?;
+                    let word = this.single(option)?;
+                    zerossl.alternate_http_port = this.port(word)?;
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(zerossl)
     }
 
@@ -352,9 +356,10 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut auth = ClientAuthentication::default();
         let place = std::mem::replace(&mut self.place, "client_auth");
-        for option in line.lines() {
-            self.client_auth_option(option, &mut auth)?;
-        }
+        self.each(line.lines(), |this, option| {
+            this.client_auth_option(option, &mut auth)?;
+            Some(())
+        })?;
         self.place = place;
         Some(auth)
     }
@@ -388,7 +393,8 @@ impl Lowering<'_> {
                 auth.verifiers.push(self.verifier(&verifier)?);
             }
             "trusted_ca_cert" => {
-                auth.trusted_ca_certs.push(self.single_text(line)?);
+                let certificate = self.single_text(line)?;
+                trust_inline(auth.ca.get_or_insert_with(RawModule::new), certificate);
                 self.deprecated(line, "write `trust_pool inline { trust_der … }`");
             }
             "trusted_leaf_cert" => {
@@ -432,6 +438,17 @@ impl Lowering<'_> {
         module.insert("verifier".into(), "leaf".into());
         module.insert("leaf_certs_loaders".into(), loaders.into());
         Some(module)
+    }
+}
+
+/// Adds an authority to those that are written out in the configuration.
+fn trust_inline(pool: &mut RawModule, certificate: String) {
+    pool.insert("provider".into(), "inline".into());
+    let list = pool
+        .entry("trusted_ca_certs")
+        .or_insert_with(|| Vec::<String>::new().into());
+    if let serde_json::Value::Array(list) = list {
+        list.push(certificate.into());
     }
 }
 

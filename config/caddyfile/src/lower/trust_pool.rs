@@ -44,12 +44,13 @@ impl Lowering<'_> {
     /// A pool that is a list, on the line or in lines of a block.
     fn listed_pool(&mut self, line: &Directive, option: &str, key: &str) -> Option<RawModule> {
         let mut values: Vec<String> = super::args::texts(&line.args);
-        for inner in line.lines() {
+        self.each(line.lines(), |this, inner| {
             if inner.name.text != option {
-                return self.unknown_option(inner);
+                return this.unknown_option(inner);
             }
-            values.extend(self.texts(inner)?);
-        }
+            values.extend(this.texts(inner)?);
+            Some(())
+        })?;
         if values.is_empty() {
             return self.missing(line, &format!("at least one `{option}`"));
         }
@@ -61,13 +62,14 @@ impl Lowering<'_> {
     fn combined_pool(&mut self, line: &Directive) -> Option<RawModule> {
         self.between(line, &line.args, 0, 0)?;
         let mut sources: Vec<Value> = Vec::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match (option.name.text.as_str(), inner_line(option)) {
-                ("source", Some(source)) => sources.push(self.trust_pool(&source)?.into()),
-                ("source", None) => return self.missing(option, "a source of authorities"),
-                _ => return self.unknown_option(option),
+                ("source", Some(source)) => sources.push(this.trust_pool(&source)?.into()),
+                ("source", None) => return this.missing(option, "a source of authorities"),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         let mut pool = RawModule::new();
         pool.insert("sources".into(), sources.into());
         Some(pool)
@@ -76,16 +78,17 @@ impl Lowering<'_> {
     fn http_pool(&mut self, line: &Directive) -> Option<RawModule> {
         let mut endpoints = super::args::texts(&line.args);
         let mut pool = RawModule::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "endpoints" => endpoints.extend(self.texts(option)?),
+                "endpoints" => endpoints.extend(this.texts(option)?),
                 "tls" => {
-                    let tls = self.pool_tls(option)?;
+                    let tls = this.pool_tls(option)?;
                     pool.insert("tls".into(), tls.into());
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         pool.insert("endpoints".into(), endpoints.into());
         Some(pool)
     }
@@ -93,29 +96,30 @@ impl Lowering<'_> {
     fn pool_tls(&mut self, line: &Directive) -> Option<RawModule> {
         self.between(line, &line.args, 0, 0)?;
         let mut tls = RawModule::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             let (key, value): (&str, Value) = match option.name.text.as_str() {
                 "ca" => match inner_line(option) {
-                    Some(source) => ("ca", self.trust_pool(&source)?.into()),
-                    None => return self.missing(option, "a source of authorities"),
+                    Some(source) => ("ca", this.trust_pool(&source)?.into()),
+                    None => return this.missing(option, "a source of authorities"),
                 },
                 "insecure_skip_verify" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     ("insecure_skip_verify", true.into())
                 }
                 "handshake_timeout" => {
-                    ("handshake_timeout", self.single_duration(option)?.0.into())
+                    ("handshake_timeout", this.single_duration(option)?.0.into())
                 }
-                "server_name" => ("server_name", self.single_text(option)?.into()),
+                "server_name" => ("server_name", this.single_text(option)?.into()),
                 "renegotiation" => {
-                    let word = self.single(option)?;
+                    let word = this.single(option)?;
                     let levels = ["never", "once", "freely"];
-                    ("renegotiation", self.one_of(word, &levels)?.into())
+                    ("renegotiation", this.one_of(word, &levels)?.into())
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             };
             tls.insert(key.into(), value);
-        }
+            Some(())
+        })?;
         Some(tls)
     }
 }

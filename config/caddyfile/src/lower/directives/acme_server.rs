@@ -12,9 +12,10 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut server = AcmeServer::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 this.acme_server_option(option, &mut server)?;
-            }
+                Some(())
+            })?;
             if !server.ca.is_empty() {
                 this.options.named_authorities.insert(server.ca.clone());
             }
@@ -61,13 +62,14 @@ impl Lowering<'_> {
     fn acme_rules(&mut self, line: &Directive) -> Option<AcmeRules> {
         self.between(line, &line.args, 0, 0)?;
         let mut rules = AcmeRules::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "domains" => rules.domains.extend(self.texts(option)?),
-                "ip_ranges" => rules.ip_ranges.extend(self.texts(option)?),
-                _ => return self.unknown_option(option),
+                "domains" => rules.domains.extend(this.texts(option)?),
+                "ip_ranges" => rules.ip_ranges.extend(this.texts(option)?),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(rules)
     }
 }

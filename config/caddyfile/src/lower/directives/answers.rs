@@ -21,7 +21,7 @@ impl Lowering<'_> {
                 }
                 _ => {}
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "body" if !response.body.is_empty() => return this.duplicate(option),
                     "body" => response.body = this.single_text(option)?,
@@ -32,7 +32,8 @@ impl Lowering<'_> {
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::StaticResponse(response))
         })
     }
@@ -50,13 +51,14 @@ impl Lowering<'_> {
                 }
                 _ => {}
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "message" if !error.error.is_empty() => return this.duplicate(option),
                     "message" => error.error = this.single_text(option)?,
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Error(error))
         })
     }
@@ -117,7 +119,7 @@ impl Lowering<'_> {
         if fits || word.text.contains('{') {
             return Some(word.text.as_str().into());
         }
-        let title = format!("invalid status `{}`", word.text);
+        let title = format!("invalid status `{}`{}", word.text, self.about());
         let diagnostic = word.error("invalid-status", title, "not a status code");
         self.refuse(diagnostic.help("quote the text if it has several words"))
     }

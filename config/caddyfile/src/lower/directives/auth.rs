@@ -32,9 +32,10 @@ impl Lowering<'_> {
                     .unwrap_or_default(),
                 accounts: Vec::new(),
             };
-            for account in line.lines() {
+            this.each(line.lines(), |this, account| {
                 basic.accounts.push(this.account(account)?);
-            }
+                Some(())
+            })?;
             let http_basic = Some(basic);
             let providers = AuthenticationProviders { http_basic };
             Some(Handler::Authentication(Authentication { providers }))
@@ -64,21 +65,22 @@ impl Lowering<'_> {
         let mut rest = Vec::new();
         let mut uri = None;
         let mut copied: Vec<(String, String)> = Vec::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "uri" => uri = Some(self.single_text(option)?),
+                "uri" => uri = Some(this.single_text(option)?),
                 "copy_headers" => {
                     let lines = option.lines().iter();
                     for line in lines.clone() {
-                        self.flag(line)?;
+                        this.flag(line)?;
                     }
                     for word in option.args.iter().chain(lines.map(|line| &line.name)) {
-                        copied.push(self.copied_header(word)?);
+                        copied.push(this.copied_header(word)?);
                     }
                 }
                 _ => rest.push(option.clone()),
             }
-        }
+            Some(())
+        })?;
         copied.sort();
         copied.dedup();
         let Some(uri) = uri else {

@@ -21,17 +21,18 @@ impl Lowering<'_> {
             addresses: texts(&line.args),
             protocols: Vec::new(),
         };
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
                 "protocols" => {
-                    self.texts(option)?;
+                    this.texts(option)?;
                     for word in &option.args {
-                        bind.protocols.push(self.one_of(word, &PROTOCOLS)?);
+                        bind.protocols.push(this.one_of(word, &PROTOCOLS)?);
                     }
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(bind)
     }
 }

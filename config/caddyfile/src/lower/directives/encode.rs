@@ -17,7 +17,7 @@ impl Lowering<'_> {
             for word in args {
                 this.encoding(line, word, &[], &mut encode)?;
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "minimum_length" => {
                         encode.minimum_length = this.single_number(option, "a number of bytes")?;
@@ -28,7 +28,8 @@ impl Lowering<'_> {
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             if encode.prefer.is_empty() {
                 encode.prefer = vec!["zstd".into(), "gzip".into()];
                 encode.encodings.zstd = Some(ZstdEncoder::default());
@@ -74,20 +75,21 @@ impl Lowering<'_> {
             zstd.level = self.one_of(word, &["fastest", "default", "better", "best"])?;
         }
         if line.name.text == "zstd" {
-            for option in line.lines() {
+            self.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "level" => {
-                        let word = self.single(option)?;
+                        let word = this.single(option)?;
                         let levels = ["fastest", "default", "better", "best"];
-                        zstd.level = self.one_of(word, &levels)?;
+                        zstd.level = this.one_of(word, &levels)?;
                     }
                     "disable_checksum" => {
-                        self.flag(option)?;
+                        this.flag(option)?;
                         zstd.checksum = Some(false);
                     }
-                    _ => return self.unknown_option(option),
+                    _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
         }
         Some(zstd)
     }

@@ -19,9 +19,10 @@ impl Lowering<'_> {
                 this.one_of(word, &["browse"])?;
                 server.browse = Some(Browse::default());
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 this.file_server_option(option, &mut server)?;
-            }
+                Some(())
+            })?;
             server
                 .hide
                 .extend(this.site_files.iter().map(|name| hidden(name)));
@@ -62,12 +63,13 @@ impl Lowering<'_> {
         if let Some(template) = line.args.first() {
             browse.template_file.clone_from(&template.text);
         }
-        for option in line.lines() {
-            let place = std::mem::replace(&mut self.place, "browse");
-            let done = self.browse_option(option, &mut browse);
-            self.place = place;
+        self.each(line.lines(), |this, option| {
+            let place = std::mem::replace(&mut this.place, "browse");
+            let done = this.browse_option(option, &mut browse);
+            this.place = place;
             done?;
-        }
+            Some(())
+        })?;
         Some(browse)
     }
 

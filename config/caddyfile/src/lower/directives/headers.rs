@@ -48,17 +48,18 @@ impl Lowering<'_> {
             self.response_change(line, field, rest, &mut ops, &mut defaults)?;
         }
         let mut require = None;
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
                 "defer" if option.args.is_empty() => ops.deferred = true,
-                "match" => require = Some(self.response_matcher(option)?),
+                "match" => require = Some(this.response_matcher(option)?),
                 _ => {
-                    self.no_block(option)?;
+                    this.no_block(option)?;
                     let (field, rest) = (&option.name, option.args.as_slice());
-                    self.response_change(option, field, rest, &mut ops, &mut defaults)?;
+                    this.response_change(option, field, rest, &mut ops, &mut defaults)?;
                 }
             }
-        }
+            Some(())
+        })?;
         let (mut ops, mut defaults) = (some_ops(ops), some_ops(defaults));
         if let Some(require) = require {
             match (&mut ops, &mut defaults) {

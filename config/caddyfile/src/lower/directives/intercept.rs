@@ -114,7 +114,7 @@ impl Lowering<'_> {
             if let Some(word) = args.first() {
                 copy.status_code = this.status(word)?;
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "status" if !copy.status_code.0.is_empty() => return this.duplicate(option),
                     "status" => {
@@ -123,7 +123,8 @@ impl Lowering<'_> {
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::CopyResponse(copy))
         })
     }
@@ -132,14 +133,15 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut copy = CopyResponseHeaders::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 this.no_block(option)?;
                 match option.name.text.as_str() {
                     "include" => copy.include.extend(texts(&option.args)),
                     "exclude" => copy.exclude.extend(texts(&option.args)),
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::CopyResponseHeaders(copy))
         })
     }

@@ -19,11 +19,11 @@ impl Lowering<'_> {
             log: None,
         };
         let mut body = sluice_model::logging::Log::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "hostnames" => log.hostnames = self.texts(option)?,
+                "hostnames" => log.hostnames = this.texts(option)?,
                 "no_hostname" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     log.no_hostname = true;
                 }
                 "include" | "exclude" => {
@@ -33,11 +33,12 @@ impl Lowering<'_> {
                         option
                             .name
                             .error("unknown-option", title, "not an option here");
-                    return self.refuse(diagnostic.help("it belongs to the global option `log`"));
+                    return this.refuse(diagnostic.help("it belongs to the global option `log`"));
                 }
-                _ => self.log_option(option, &mut body)?,
+                _ => this.log_option(option, &mut body)?,
             }
-        }
+            Some(())
+        })?;
         if body != sluice_model::logging::Log::default() {
             if log.name.is_empty() {
                 log.name = format!("log{}", self.next_log);

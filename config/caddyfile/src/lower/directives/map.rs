@@ -28,9 +28,10 @@ impl Lowering<'_> {
                 destinations: texts(destinations),
                 ..Map::default()
             };
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 this.map_row(option, &mut map)?;
-            }
+                Some(())
+            })?;
             Some(Handler::Map(map))
         })
     }

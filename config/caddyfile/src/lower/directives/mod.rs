@@ -55,6 +55,7 @@ impl Lowering<'_> {
             self.report.push(diagnostic.help(format!("write `{new}`")));
         }
         let place = std::mem::replace(&mut self.place, entry.name);
+        self.subject.clone_from(&line.name.text);
         let outcomes = self.dispatch(name, line);
         self.place = place;
         // `handle_path` is sorted and grouped as the `handle` that it is.

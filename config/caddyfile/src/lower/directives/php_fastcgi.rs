@@ -28,11 +28,12 @@ impl Lowering<'_> {
             transport: FastCgiTransport::default(),
         };
         let mut rest = Vec::new();
-        for option in line.lines() {
-            if !self.php_option(option, &mut php)? {
+        self.each(line.lines(), |this, option| {
+            if !this.php_option(option, &mut php)? {
                 rest.push(option.clone());
             }
-        }
+            Some(())
+        })?;
         if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
             return self.duplicate(option);
         }

@@ -251,14 +251,15 @@ impl Lowering<'_> {
         let mut fallback = None;
         let mut max_age = sluice_model::Duration::default();
         let place = std::mem::replace(&mut self.place, "lb_policy");
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "fallback" if fallback.is_some() => return self.duplicate(option),
-                "fallback" => fallback = Some(Box::new(self.selection_policy(option)?)),
-                "max_age" if name == "cookie" => max_age = self.single_duration(option)?,
-                _ => return self.unknown_option(option),
+                "fallback" if fallback.is_some() => return this.duplicate(option),
+                "fallback" => fallback = Some(Box::new(this.selection_policy(option)?)),
+                "max_age" if name == "cookie" => max_age = this.single_duration(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         self.place = place;
         let text = |at: usize| {
             args.get(at)
@@ -321,8 +322,8 @@ impl Lowering<'_> {
                 active.follow_redirects = true;
             }
             "health_headers" => {
-                for field in line.lines() {
-                    self.no_block(field)?;
+                self.each(line.lines(), |this, field| {
+                    this.no_block(field)?;
                     let name = field.name.text.clone();
                     let values = texts(&field.args);
                     let values = if values.is_empty() {
@@ -331,7 +332,8 @@ impl Lowering<'_> {
                         values
                     };
                     active.headers.entry(name).or_default().extend(values);
-                }
+                    Some(())
+                })?;
             }
             _ => return self.unknown_option(line),
         }

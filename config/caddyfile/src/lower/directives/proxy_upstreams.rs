@@ -250,27 +250,28 @@ impl Lowering<'_> {
             port: text(1),
             ..AUpstreams::default()
         };
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "name" => a.name = self.single_text(option)?,
-                "port" => a.port = self.single_text(option)?,
-                "refresh" => a.refresh = self.single_duration(option)?,
-                "resolvers" => a.resolver = Some(self.resolver(option)?),
-                "dial_timeout" => a.dial_timeout = self.single_duration(option)?,
-                "dial_fallback_delay" => a.dial_fallback_delay = self.single_duration(option)?,
+                "name" => a.name = this.single_text(option)?,
+                "port" => a.port = this.single_text(option)?,
+                "refresh" => a.refresh = this.single_duration(option)?,
+                "resolvers" => a.resolver = Some(this.resolver(option)?),
+                "dial_timeout" => a.dial_timeout = this.single_duration(option)?,
+                "dial_fallback_delay" => a.dial_fallback_delay = this.single_duration(option)?,
                 "versions" => {
-                    self.texts(option)?;
+                    this.texts(option)?;
                     let versions = a.versions.get_or_insert_with(IpVersions::default);
                     for word in &option.args {
-                        match self.one_of(word, &["ipv4", "ipv6"])?.as_str() {
+                        match this.one_of(word, &["ipv4", "ipv6"])?.as_str() {
                             "ipv4" => versions.ipv4 = Some(true),
                             _ => versions.ipv6 = Some(true),
                         }
                     }
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(UpstreamSource::A(Box::new(a)))
     }
 
@@ -280,20 +281,21 @@ impl Lowering<'_> {
         if let Some(word) = line.args.first() {
             srv.name.clone_from(&word.text);
         }
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "service" => srv.service = self.single_text(option)?,
-                "proto" => srv.proto = self.single_text(option)?,
-                "name" => srv.name = self.single_text(option)?,
-                "refresh" => srv.refresh = self.single_duration(option)?,
-                "grace_period" => srv.grace_period = self.single_duration(option)?,
-                "resolvers" => srv.resolver = Some(self.resolver(option)?),
-                "dial_timeout" => srv.dial_timeout = self.single_duration(option)?,
-                "dial_fallback_delay" => srv.dial_fallback_delay = self.single_duration(option)?,
-                "dial_network" => srv.dial_network = self.single_text(option)?,
-                _ => return self.unknown_option(option),
+                "service" => srv.service = this.single_text(option)?,
+                "proto" => srv.proto = this.single_text(option)?,
+                "name" => srv.name = this.single_text(option)?,
+                "refresh" => srv.refresh = this.single_duration(option)?,
+                "grace_period" => srv.grace_period = this.single_duration(option)?,
+                "resolvers" => srv.resolver = Some(this.resolver(option)?),
+                "dial_timeout" => srv.dial_timeout = this.single_duration(option)?,
+                "dial_fallback_delay" => srv.dial_fallback_delay = this.single_duration(option)?,
+                "dial_network" => srv.dial_network = this.single_text(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(UpstreamSource::Srv(Box::new(srv)))
     }
 

@@ -79,7 +79,7 @@ impl Lowering<'_> {
                 let [name, value] = this.exact::<2>(line, args)?;
                 vars.insert(name.text.clone(), scalar(&value.text));
             }
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 let value = this.single(option)?;
                 if vars
                     .insert(option.name.text.clone(), scalar(&value.text))
@@ -87,7 +87,8 @@ impl Lowering<'_> {
                 {
                     return this.duplicate(option);
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Vars(vars))
         })
     }
@@ -155,10 +156,11 @@ impl Lowering<'_> {
         } else if line.lines().is_empty() {
             return self.missing(line, "a query key");
         }
-        for option in line.lines() {
-            self.no_block(option)?;
-            self.query_op(option, &option.name, &option.args, &mut ops)?;
-        }
+        self.each(line.lines(), |this, option| {
+            this.no_block(option)?;
+            this.query_op(option, &option.name, &option.args, &mut ops)?;
+            Some(())
+        })?;
         Some(ops)
     }
 
@@ -202,12 +204,13 @@ impl Lowering<'_> {
     pub(super) fn try_files(&mut self, line: &Directive) -> Outcomes {
         self.between(line, &line.args, 1, usize::MAX)?;
         let mut policy = String::new();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "policy" => policy = self.try_policy(option)?,
-                _ => return self.unknown_option(option),
+                "policy" => policy = this.try_policy(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         // A candidate with a query needs a rewrite of its own.
         let mut routes = Vec::new();
         let mut candidates: Vec<String> = Vec::new();

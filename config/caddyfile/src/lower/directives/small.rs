@@ -46,7 +46,7 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut metrics = MetricsHandler::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "disable_openmetrics" => {
                         this.flag(option)?;
@@ -54,7 +54,8 @@ impl Lowering<'_> {
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Metrics(metrics))
         })
     }
@@ -63,20 +64,22 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut tracing = Tracing::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "span" => tracing.span = this.single_text(option)?,
                     "span_attributes" => {
-                        for attribute in option.lines() {
+                        this.each(option.lines(), |this, attribute| {
                             let value = this.single_text(attribute)?;
                             tracing
                                 .span_attributes
                                 .insert(attribute.name.text.clone(), value);
-                        }
+                            Some(())
+                        })?;
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Tracing(tracing))
         })
     }
@@ -85,7 +88,7 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut templates = Templates::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "mime" => templates.mime_types = this.texts(option)?,
                     "root" => templates.file_root = this.single_text(option)?,
@@ -95,7 +98,8 @@ impl Lowering<'_> {
                     }
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Templates(templates))
         })
     }
@@ -110,13 +114,14 @@ impl Lowering<'_> {
             let mut push = Push::default();
             push.resources
                 .extend(args.iter().map(|word| resource("", &word.text)));
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "headers" => {
                         let ops = push.headers.get_or_insert_with(HeaderOps::default);
-                        for change in option.lines() {
+                        this.each(option.lines(), |this, change| {
                             this.request_change(change, &change.name, &change.args, ops)?;
-                        }
+                            Some(())
+                        })?;
                     }
                     method @ ("GET" | "HEAD") => {
                         let target = this.single_text(option)?;
@@ -127,7 +132,8 @@ impl Lowering<'_> {
                         push.resources.push(resource("", target));
                     }
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::Push(push))
         })
     }
@@ -136,7 +142,7 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut body = RequestBody::default();
-            for option in line.lines() {
+            this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "max_size" => body.max_size = this.single_size(option)?,
                     "read_timeout" => body.read_timeout = this.single_duration(option)?,
@@ -144,7 +150,8 @@ impl Lowering<'_> {
                     "set" => body.set = this.single_text(option)?,
                     _ => return this.unknown_option(option),
                 }
-            }
+                Some(())
+            })?;
             Some(Handler::RequestBody(body))
         })
     }

@@ -30,11 +30,12 @@ impl Lowering<'_> {
 
     fn fastcgi_transport(&mut self, line: &Directive) -> Option<Transport> {
         let mut transport = FastCgiTransport::default();
-        for option in line.lines() {
-            if !self.fastcgi_option(option, &mut transport)? {
-                return self.unknown_option(option);
+        self.each(line.lines(), |this, option| {
+            if !this.fastcgi_option(option, &mut transport)? {
+                return this.unknown_option(option);
             }
-        }
+            Some(())
+        })?;
         Some(Transport::FastCgi(Box::new(transport)))
     }
 
@@ -70,16 +71,17 @@ impl Lowering<'_> {
 
     fn http_transport(&mut self, line: &Directive) -> Option<Transport> {
         let mut http = HttpTransport::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             let name = option.name.text.as_str();
             if name == "tls" || name.starts_with("tls_") {
-                self.upstream_tls_option(option, &mut http)?;
+                this.upstream_tls_option(option, &mut http)?;
             } else if name == "keepalive" || name.starts_with("keepalive_") {
-                self.keepalive_option(option, &mut http)?;
+                this.keepalive_option(option, &mut http)?;
             } else {
-                self.http_option(option, &mut http)?;
+                this.http_option(option, &mut http)?;
             }
-        }
+            Some(())
+        })?;
         Some(Transport::Http(Box::new(http)))
     }
 

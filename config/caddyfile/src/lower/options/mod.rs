@@ -12,6 +12,7 @@ use sluice_model::tls::{AcmeIssuer, ChainPreference, ExternalAccount, Issuer, On
 use sluice_model::{Admin, ConfigSettings, Duration, EventsApp, FileStorage, RawModule, Storage};
 
 use super::Lowering;
+use super::args::GLOBAL;
 use super::logs::DEFAULT_LOG;
 use super::matchers::inner_line;
 use super::outcome::Bind;
@@ -68,7 +69,8 @@ impl Lowering<'_> {
     /// Reads the global options block.
     pub(super) fn global_options(&mut self, lines: &[Directive]) {
         for line in lines {
-            self.place = "global options";
+            self.place = GLOBAL;
+            self.subject.clone_from(&line.name.text);
             self.global_option(line);
         }
         self.place = "";
@@ -196,8 +198,7 @@ impl Lowering<'_> {
 
     fn unknown_global<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
-        if registry::option("global options", name).is_none() && registry::directive(name).is_some()
-        {
+        if registry::option(GLOBAL, name).is_none() && registry::directive(name).is_some() {
             let title = format!("directive `{name}` stands in the global options");
             let diagnostic = line
                 .name
@@ -222,16 +223,17 @@ impl Lowering<'_> {
     pub(super) fn metrics_option(&mut self, line: &Directive) -> Option<Metrics> {
         self.between(line, &line.args, 0, 0)?;
         let mut metrics = Metrics::default();
-        self.place = "metrics";
-        for option in line.lines() {
-            self.flag(option)?;
+        self.place = "metrics option";
+        self.each(line.lines(), |this, option| {
+            this.flag(option)?;
             match option.name.text.as_str() {
                 "per_host" => metrics.per_host = true,
                 "observe_catchall_hosts" => metrics.observe_catchall_hosts = true,
                 "otlp" => metrics.otlp = true,
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(metrics)
     }
 
@@ -296,13 +298,14 @@ impl Lowering<'_> {
             storage.root.clone_from(&root.text);
         }
         self.place = "storage";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "root" if !storage.root.is_empty() => return self.duplicate(option),
-                "root" => storage.root = self.single_text(option)?,
-                _ => return self.unknown_option(option),
+                "root" if !storage.root.is_empty() => return this.duplicate(option),
+                "root" => storage.root = this.single_text(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(Storage::FileSystem(storage))
     }
 
@@ -318,16 +321,17 @@ impl Lowering<'_> {
             None => admin.listen = DEFAULT_ADMIN.to_string(),
         }
         self.place = "admin";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
                 "enforce_origin" => {
-                    self.flag(option)?;
+                    this.flag(option)?;
                     admin.enforce_origin = true;
                 }
-                "origins" => admin.origins = self.texts(option)?,
-                _ => return self.unknown_option(option),
+                "origins" => admin.origins = this.texts(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         self.options.admin = Some(admin);
         Some(())
     }
@@ -355,21 +359,22 @@ impl Lowering<'_> {
             return self.duplicate(line);
         }
         let mut log = Log::default();
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "include" => log.include.extend(self.texts(option)?),
-                "exclude" => log.exclude.extend(self.texts(option)?),
+                "include" => log.include.extend(this.texts(option)?),
+                "exclude" => log.exclude.extend(this.texts(option)?),
                 "hostnames" | "no_hostname" => {
                     let title = format!("a global log has no `{}`", option.name.text);
                     let diagnostic =
                         option
                             .name
                             .error("unknown-option", title, "not an option here");
-                    return self.refuse(diagnostic.help("it belongs to the directive `log`"));
+                    return this.refuse(diagnostic.help("it belongs to the directive `log`"));
                 }
-                _ => self.log_option(option, &mut log)?,
+                _ => this.log_option(option, &mut log)?,
             }
-        }
+            Some(())
+        })?;
         self.options.logs.push((name, log));
         Some(())
     }
@@ -378,13 +383,14 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut account = ExternalAccount::default();
         self.place = "acme_eab";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "key_id" => account.key_id = self.single_text(option)?,
-                "mac_key" => account.mac_key = self.single_text(option)?,
-                _ => return self.unknown_option(option),
+                "key_id" => account.key_id = this.single_text(option)?,
+                "mac_key" => account.mac_key = this.single_text(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(account)
     }
 
@@ -397,13 +403,14 @@ impl Lowering<'_> {
             chains.smallest = Some(true);
         }
         let place = std::mem::replace(&mut self.place, "preferred_chains");
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "root_common_name" => chains.root_common_name = self.texts(option)?,
-                "any_common_name" => chains.any_common_name = self.texts(option)?,
-                _ => return self.unknown_option(option),
+                "root_common_name" => chains.root_common_name = this.texts(option)?,
+                "any_common_name" => chains.any_common_name = this.texts(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         self.place = place;
         if !chains.root_common_name.is_empty() && !chains.any_common_name.is_empty() {
             return self.duplicate(line);
@@ -418,27 +425,28 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut permission = None;
         self.place = "on_demand_tls";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             let endpoint: Token = match option.name.text.as_str() {
-                "ask" => self.single(option)?.clone(),
+                "ask" => this.single(option)?.clone(),
                 "permission" => {
-                    self.no_block(option)?;
-                    let [module, endpoint] = self.exact::<2>(option, &option.args)?;
+                    this.no_block(option)?;
+                    let [module, endpoint] = this.exact::<2>(option, &option.args)?;
                     if module.text != "http" {
-                        return self.unknown_module(module, "permission module", &["http"]);
+                        return this.unknown_module(module, "permission module", &["http"]);
                     }
                     endpoint.clone()
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             };
             if permission.is_some() {
-                return self.duplicate(option);
+                return this.duplicate(option);
             }
             let mut module = RawModule::new();
             module.insert("endpoint".into(), endpoint.text.as_str().into());
             module.insert("module".into(), "http".into());
             permission = Some(module);
-        }
+            Some(())
+        })?;
         if permission.is_none() {
             return self.missing(line, "`ask <endpoint>`");
         }

@@ -8,13 +8,14 @@ use crate::tree::Directive;
 impl Lowering<'_> {
     pub(super) fn pki_option(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 0)?;
-        for option in line.lines() {
-            self.place = "pki";
+        self.each(line.lines(), |this, option| {
+            this.place = "pki";
             match option.name.text.as_str() {
-                "ca" => self.authority(option)?,
-                _ => return self.unknown_option(option),
+                "ca" => this.authority(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(())
     }
 
@@ -26,28 +27,29 @@ impl Lowering<'_> {
             .map_or("local", |word| word.text.as_str())
             .to_string();
         let mut authority = CertificateAuthority::default();
-        for option in line.lines() {
-            self.place = "ca";
+        self.each(line.lines(), |this, option| {
+            this.place = "ca";
             match option.name.text.as_str() {
-                "name" => authority.name = self.single_text(option)?,
-                "root_cn" => authority.root_common_name = self.single_text(option)?,
+                "name" => authority.name = this.single_text(option)?,
+                "root_cn" => authority.root_common_name = this.single_text(option)?,
                 "intermediate_cn" => {
-                    authority.intermediate_common_name = self.single_text(option)?;
+                    authority.intermediate_common_name = this.single_text(option)?;
                 }
                 "intermediate_lifetime" => {
-                    authority.intermediate_lifetime = self.single_duration(option)?;
+                    authority.intermediate_lifetime = this.single_duration(option)?;
                 }
                 "maintenance_interval" => {
-                    authority.maintenance_interval = self.single_duration(option)?;
+                    authority.maintenance_interval = this.single_duration(option)?;
                 }
                 "renewal_window_ratio" => {
-                    authority.renewal_window_ratio = self.window_ratio(option)?;
+                    authority.renewal_window_ratio = this.window_ratio(option)?;
                 }
-                "root" => authority.root = Some(self.key_pair(option)?),
-                "intermediate" => authority.intermediate = Some(self.key_pair(option)?),
-                _ => return self.unknown_option(option),
+                "root" => authority.root = Some(this.key_pair(option)?),
+                "intermediate" => authority.intermediate = Some(this.key_pair(option)?),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         self.options.authorities.insert(id, authority);
         Some(())
     }
@@ -56,14 +58,15 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut pair = KeyPair::default();
         self.place = "key pair";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "cert" => pair.certificate = self.single_text(option)?,
-                "key" => pair.private_key = self.single_text(option)?,
-                "format" => pair.format = self.single_text(option)?,
-                _ => return self.unknown_option(option),
+                "cert" => pair.certificate = this.single_text(option)?,
+                "key" => pair.private_key = this.single_text(option)?,
+                "format" => pair.format = this.single_text(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(pair)
     }
 }

@@ -53,10 +53,11 @@ impl Lowering<'_> {
         if other {
             return self.duplicate(line);
         }
-        for option in line.lines() {
-            self.place = "servers";
-            self.server_option(option, &mut options)?;
-        }
+        self.each(line.lines(), |this, option| {
+            this.place = "servers";
+            this.server_option(option, &mut options)?;
+            Some(())
+        })?;
         self.options.servers.push(options);
         Some(())
     }
@@ -82,10 +83,11 @@ impl Lowering<'_> {
                 }
             }
             "listener_wrappers" => {
-                for wrapper in line.lines() {
-                    let wrapper = self.listener_wrapper(wrapper)?;
+                self.each(line.lines(), |this, wrapper| {
+                    let wrapper = this.listener_wrapper(wrapper)?;
                     options.listener_wrappers.push(wrapper);
-                }
+                    Some(())
+                })?;
             }
             "timeouts" => self.timeouts(line, options)?,
             "keepalive_interval" => options.keepalive_interval = self.single_duration(line)?,
@@ -154,15 +156,16 @@ impl Lowering<'_> {
 
     fn timeouts(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
         self.place = "timeouts";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "read_body" => options.read_timeout = self.single_duration(option)?,
-                "read_header" => options.read_header_timeout = self.single_duration(option)?,
-                "write" => options.write_timeout = self.single_duration(option)?,
-                "idle" => options.idle_timeout = self.single_duration(option)?,
-                _ => return self.unknown_option(option),
+                "read_body" => options.read_timeout = this.single_duration(option)?,
+                "read_header" => options.read_header_timeout = this.single_duration(option)?,
+                "write" => options.write_timeout = this.single_duration(option)?,
+                "idle" => options.idle_timeout = this.single_duration(option)?,
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(())
     }
 
@@ -198,15 +201,15 @@ impl Lowering<'_> {
 
     fn proxy_protocol(&mut self, line: &Directive, module: &mut RawModule) -> Option<()> {
         self.place = "proxy_protocol";
-        for option in line.lines() {
+        self.each(line.lines(), |this, option| {
             let name = option.name.text.as_str();
             match name {
                 "timeout" => {
-                    let timeout = self.single_duration(option)?;
+                    let timeout = this.single_duration(option)?;
                     module.insert(name.into(), timeout.0.into());
                 }
                 "allow" | "deny" => {
-                    let ranges = self.texts(option)?;
+                    let ranges = this.texts(option)?;
                     let list = module
                         .entry(name)
                         .or_insert_with(|| Value::Array(Vec::new()));
@@ -215,18 +218,19 @@ impl Lowering<'_> {
                     }
                 }
                 "fallback_policy" => {
-                    let word = self.single(option)?;
+                    let word = this.single(option)?;
                     let lower = Token {
                         text: word.text.to_lowercase(),
                         ..word.clone()
                     };
                     let policies = ["ignore", "use", "reject", "require", "skip"];
-                    let policy = self.one_of(&lower, &policies)?;
+                    let policy = this.one_of(&lower, &policies)?;
                     module.insert(name.into(), policy.to_uppercase().into());
                 }
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             }
-        }
+            Some(())
+        })?;
         Some(())
     }
 
