@@ -133,6 +133,8 @@ pub struct UpstreamInfo {
     pub latency: Option<std::time::Duration>,
     /// Status it answered with.
     pub status: Option<Status>,
+    /// Fields it answered with, where `handle_response` lets others see them.
+    pub fields: sluice_message::Fields,
 }
 
 /// What the access log is told besides the request.
@@ -169,6 +171,7 @@ impl Context {
         self.upstream.attempts = 0;
         self.upstream.latency = None;
         self.upstream.status = None;
+        self.upstream.fields.clear();
         self.log.skip = false;
         self.log.user = None;
         self.log.names.clear();

@@ -171,6 +171,10 @@ impl At<'_> {
             ProxyKey::StatusText => {
                 upstream.status.map_or(Found::Unknown, |status| push(out, status.reason()))
             }
+            ProxyKey::Header(name) if !upstream.fields.is_empty() => {
+                sluice_route::values::join_fields(&upstream.fields, name, out);
+                Found::Known
+            }
             ProxyKey::Header(name) => self.response_header(name, out),
             ProxyKey::UpstreamRequests
             | ProxyKey::UpstreamMaxRequests

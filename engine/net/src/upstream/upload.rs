@@ -27,12 +27,19 @@ pub struct Upload {
     sent: u64,
     /// Whether content was taken out of the body, so that it could not be sent again.
     touched: bool,
+    trailers: Trailers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chunks {
     Plain,
     Chunked,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trailers {
+    Pass,
+    Drop,
 }
 
 enum Stage {
@@ -68,6 +75,7 @@ impl Upload {
             stage,
             sent: 0,
             touched: false,
+            trailers: Trailers::Pass,
         }
     }
 
@@ -78,6 +86,12 @@ impl Upload {
             timer.set(&worker.clock, limit);
             self.stage = Stage::AwaitContinue(timer);
         }
+        self
+    }
+
+    /// Leaves out the trailer fields of the body.
+    pub fn without_trailers(mut self) -> Upload {
+        self.trailers = Trailers::Drop;
         self
     }
 
@@ -239,7 +253,8 @@ impl Upload {
         if self.chunks == Chunks::Plain {
             return;
         }
-        match body.and_then(|mut body| body.trailers()) {
+        let trailers = body.filter(|_| self.trailers == Trailers::Pass);
+        match trailers.and_then(|mut body| body.trailers()) {
             Some(trailers) => h1::encode_last_chunk_with_trailers(&trailers, &mut self.framing),
             None => self.framing.extend_from_slice(h1::LAST_CHUNK),
         }

@@ -15,11 +15,12 @@ use sluice_route::matcher::IpRanges;
 
 use super::active::ActiveChecks;
 use super::buffering::Buffering;
+use super::intercept::Interception;
 use super::retry::Retries;
 use super::select::{self, Selection};
 use super::transport::Transport;
 use super::upstream::Upstream;
-use super::{HeaderDown, ReverseProxy};
+use super::{Content, HeaderDown, ReverseProxy};
 use crate::build::{Builder, Refusal};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
@@ -40,10 +41,17 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
     let selection = Selection::build(config, &upstreams)?;
+    let interceptions = config
+        .handle_response
+        .iter()
+        .map(|rule| Interception::build(rule, cx))
+        .collect::<Result<_, _>>()?;
     let active = checks.and_then(|checks| checks.active.as_ref());
     let active = active.map(|checks| ActiveChecks::build(checks, &upstreams, &transport));
     Ok(Box::new(ReverseProxy {
         active: active.transpose()?.flatten(),
+        interceptions,
+        content: content(config),
         upstreams,
         selection,
         retries: Retries::build(config.load_balancing.as_ref()),
@@ -71,11 +79,6 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
             config.dynamic_upstreams.is_some(),
             "`dynamic` upstreams",
             "list the upstreams with `to`",
-        ),
-        (
-            !config.handle_response.is_empty(),
-            "`handle_response` in `reverse_proxy`",
-            "change the answer with `header_down` or at the upstream",
         ),
         (config.verbose_logs, "`verbose_logs`", "remove it"),
         (
@@ -179,6 +182,17 @@ fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDow
         ops: Ops::build(&ops, cx)?,
         require,
     })
+}
+
+fn content(config: &Config) -> Content {
+    match config
+        .rewrite
+        .as_ref()
+        .map(|rewrite| rewrite.method.as_str())
+    {
+        Some("GET" | "HEAD") => Content::Keep,
+        Some(_) | None => Content::Send,
+    }
 }
 
 fn compile_rewrite(config: &sluice_model::handler::Rewrite) -> Result<Rewrite, Refusal> {

@@ -5,6 +5,7 @@ mod active;
 mod answer;
 mod buffering;
 mod build;
+mod intercept;
 mod request;
 mod retry;
 mod select;
@@ -28,6 +29,7 @@ use crate::handler::{Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::Buffering;
+use intercept::Interception;
 use request::Prepared;
 use retry::Retries;
 use select::{Selection, Tried};
@@ -47,6 +49,17 @@ struct ReverseProxy {
     /// The longest life of a tunnel.
     tunnel_lifetime: Option<Duration>,
     buffering: Buffering,
+    interceptions: Vec<Interception>,
+    content: Content,
+}
+
+/// Whether the upstream gets the content of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Send,
+    /// The method is rewritten to one without content, as where an upstream only decides whether a request may
+    /// pass: the content stays for whoever comes after.
+    Keep,
 }
 
 struct HeaderDown {
@@ -67,7 +80,10 @@ impl Handler for ReverseProxy {
 impl ReverseProxy {
     /// Tries upstreams until one answers or no further try is allowed.
     async fn run(&self, x: &mut Exchange) -> Step {
-        let mut body = x.body.take();
+        let mut body = match self.content {
+            Content::Send => x.body.take(),
+            Content::Keep => RequestBody::None,
+        };
         if self.buffering.request_bytes > 0 {
             body = match Box::pin(self.buffering.request(body)).await {
                 Ok(body) => body,
@@ -141,11 +157,15 @@ impl ReverseProxy {
                 Ok(prepared) => prepared,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
+            let passes_trailers = self.passes_trailers(x);
             let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
             let mut upload = Upload::new(head, framing, body);
             if awaits_continue {
                 let limit = upstream.endpoint.options().timeouts.expect_continue;
                 upload = upload.expect_continue(&x.worker, limit);
+            }
+            if !passes_trailers {
+                upload = upload.without_trailers();
             }
             let mut call = Call::new(link, upload, lease);
             let sent_at = self.selection.clock();
@@ -153,6 +173,10 @@ impl ReverseProxy {
                 Ok(answer) => {
                     self.selection
                         .note_answer(upstream, x, answer.head.status, sent_at);
+                    let (call, answer) = match self.intercept(x, call, answer) {
+                        Ok(kept) => kept,
+                        Err(step) => return Ok(step),
+                    };
                     let step = self.pass_back(x, call, answer, &switch);
                     return Ok(self.buffered(step).await);
                 }

@@ -121,6 +121,7 @@ impl ReverseProxy {
             out.push(FieldId::Upgrade, protocol);
         }
         if framing == BodyFraming::Chunked
+            && self.passes_trailers(x)
             && let Some(names) = fields.first(FieldId::Trailer)
         {
             out.push(FieldId::Trailer, names);
@@ -132,6 +133,13 @@ impl ReverseProxy {
         out.push(FieldId::Via, via(x.req.version));
         self.set_forwarded(x, out);
         switch
+    }
+
+    /// Whether the trailer fields of a request are passed on: if the client announced them, and if no rule says
+    /// which fields the upstream may see. Upstreams that take trailer fields for header fields would otherwise
+    /// let a client get round such a rule.
+    pub(super) fn passes_trailers(&self, x: &Exchange) -> bool {
+        self.header_up.is_none() && x.req.fields.has(FieldId::Trailer)
     }
 
     /// The host is the client's; where it named none the upstream's address has to do.

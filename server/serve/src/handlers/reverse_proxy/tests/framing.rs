@@ -245,6 +245,27 @@ fn request_trailers_and_expectations_are_passed_on() {
     assert_eq!(seen[1], "3\r\nabc\r\n0\r\nX-Q: 1\r\n\r\n");
 }
 
+/// Trailer fields must not bring in what a rule keeps out, nor what nobody announced.
+#[test]
+fn request_trailers_do_not_get_round_rules() {
+    let rule = json!({ "headers": { "request": { "delete": ["X-User"] } } });
+    for (settings, announced) in [(rule, "Trailer: X-User\r\n"), (json!({}), "")] {
+        let fake = Fake::new(|mut peer| {
+            peer.head();
+            let body = read_until(&mut peer.socket, b"0\r\n\r\n").unwrap();
+            peer.seen.lock().unwrap().push(body);
+            peer.send(HI);
+        });
+        let proxy = Proxy::with(&[&fake], settings);
+        let answer = proxy.ask(&format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n{announced}\r\n\
+             2\r\nhi\r\n0\r\nX-User: root\r\n\r\n"
+        ));
+        assert_eq!(answer.status(), 200);
+        assert_eq!(fake.last(), "2\r\nhi\r\n0\r\n\r\n");
+    }
+}
+
 #[test]
 fn an_upstream_that_refuses_an_expectation_spares_the_client_its_body() {
     let fake = Fake::answering("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
@@ -261,7 +282,7 @@ fn an_upstream_that_refuses_an_expectation_spares_the_client_its_body() {
 fn collected_bodies_are_sent_like_streamed_ones() {
     let requests = [
         "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nhello world",
-        "POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\nX-T: 1\r\n\r\n",
+        "POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\nb\r\nhello world\r\n0\r\nX-T: 1\r\n\r\n",
     ];
     let record = |settings: Value| -> Vec<String> {
         let fake = Fake::new(|mut peer| {

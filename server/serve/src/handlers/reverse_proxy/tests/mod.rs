@@ -4,6 +4,7 @@ mod choosing;
 mod failing;
 mod fields;
 mod framing;
+mod intercepting;
 mod switching;
 
 use std::io::{Read, Write};

@@ -1,0 +1,90 @@
+//! `handle_response` and `replace_status`: answers of upstreams that are answered otherwise. What the routes do is
+//! left to their handlers.
+
+use sluice_message::ResponseHead;
+use sluice_model::handler::ResponseHandler as Config;
+use sluice_net::upstream::{Answer, Call};
+use sluice_route::matcher::ResponseMatcher;
+
+use super::ReverseProxy;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::Step;
+use crate::handlers::headers::response_matcher;
+use crate::status::StatusText;
+
+/// Which answers, and what becomes of them.
+pub struct Interception {
+    /// All where there is none.
+    when: Option<ResponseMatcher>,
+    then: Then,
+}
+
+enum Then {
+    /// The answer gets this status.
+    Replace(StatusText),
+    /// The routes of this list answer, or pass the request on.
+    Enter(usize),
+}
+
+impl Interception {
+    /// Reads the settings.
+    pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Interception, Refusal> {
+        let when = config.r#match.as_ref().map(response_matcher).transpose()?;
+        let then = match StatusText::build(config.status_code.as_str(), cx)? {
+            Some(status) => Then::Replace(status),
+            None => Then::Enter(cx.add_list(&config.routes)),
+        };
+        Ok(Interception { when, then })
+    }
+
+    fn is_meant(&self, head: &ResponseHead, x: &Exchange) -> bool {
+        self.when
+            .as_ref()
+            .is_none_or(|when| when.matches(head, &x.context.scratch))
+    }
+}
+
+impl ReverseProxy {
+    /// Gives the answer and its call back if they are to be passed on, else what is done instead.
+    pub(super) fn intercept(
+        &self,
+        x: &mut Exchange,
+        call: Call,
+        mut answer: Answer,
+    ) -> Result<(Call, Answer), Step> {
+        let rule = self
+            .interceptions
+            .iter()
+            .find(|rule| rule.is_meant(&answer.head, x));
+        let Some(rule) = rule else {
+            return Ok((call, answer));
+        };
+        x.context.upstream.status = Some(answer.head.status);
+        x.context.upstream.fields.clear();
+        x.context.upstream.fields.append(&answer.head.fields);
+        match &rule.then {
+            Then::Replace(status) => match status.resolve(x) {
+                Some(status) => {
+                    answer.head.status = status;
+                    Ok((call, answer))
+                }
+                None => {
+                    let status = sluice_message::Status::INTERNAL_SERVER_ERROR;
+                    Err(Step::Fail(Fault::new(
+                        status,
+                        "the replaced status is no number",
+                    )))
+                }
+            },
+            Then::Enter(list) => {
+                x.worker.upstreams.give_back(answer.head);
+                // The content is not wanted. If all of it is here its connection is free again, else it is closed.
+                let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());
+                drop(unwanted);
+                Err(Step::Enter(*list))
+            }
+        }
+    }
+}
