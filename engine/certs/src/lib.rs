@@ -2,7 +2,6 @@
 //! during a handshake. Moving the bytes of a handshake is left to `sluice-net`; which sites need which certificate
 //! is left to `sluice-serve`. ACME will be one more [`Issuer`].
 
-pub mod configuration;
 pub mod failure;
 pub mod issuer;
 pub mod limits;
@@ -16,7 +15,6 @@ pub mod store;
 pub mod subject;
 pub mod trust;
 
-pub use configuration::ConfigurationError;
 pub use failure::{CertsError, Notice};
 pub use issuer::{Issued, Issuer};
 pub use local_ca::{CaFiles, LocalCa, LocalCaOptions};

@@ -42,8 +42,5 @@ pub const JITTER_SHARE: f64 = 0.05;
 /// The longest the maintenance sleeps: the clock of the machine may be set meanwhile.
 pub const MAINTENANCE_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The shortest the maintenance sleeps, so that nothing that is always due keeps a core busy.
-pub const MAINTENANCE_PAUSE_MIN: Duration = Duration::from_secs(1);
-
 /// Notices kept until somebody takes them; beyond it the oldest is dropped.
 pub const NOTICES_MAX: usize = 100;

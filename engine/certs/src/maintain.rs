@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::SystemTime;
 
 use crate::failure::{CertsError, Notice};
 use crate::issuer::Issuer;
-use crate::limits::{MAINTENANCE_PAUSE_MAX, MAINTENANCE_PAUSE_MIN, NOTICES_MAX};
+use crate::limits::{MAINTENANCE_PAUSE_MAX, NOTICES_MAX};
 use crate::pair::{Origin, Pair};
 use crate::renewal::{retry_pause, seed_of};
 use crate::storage::{Storage, StoredPair};
@@ -230,20 +229,6 @@ impl Maintainer {
             job,
         };
         self.due(now).into_iter().map(run).collect()
-    }
-
-    /// Does what is due, on the thread of the caller, until the other end of `wake` is dropped. A message on it
-    /// makes it look again at once: a new configuration may need something sooner.
-    pub fn keep(&self, wake: &Receiver<()>, mut report: impl FnMut(&Outcome)) {
-        loop {
-            let now = SystemTime::now();
-            self.tick(now).iter().for_each(&mut report);
-            let pause = self.wake_at(now).duration_since(now).unwrap_or_default();
-            match wake.recv_timeout(pause.max(MAINTENANCE_PAUSE_MIN)) {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
     }
 
     /// What happened since it was asked last.
@@ -629,37 +614,6 @@ mod tests {
                 .any(|n| matches!(n, Notice::NotStored { .. })),
             "{notices:?}"
         );
-    }
-
-    #[test]
-    fn the_maintenance_renews_until_it_is_told_to_end() {
-        let options = LocalCaOptions {
-            // Of a minute before and two seconds after now: due at once.
-            leaf_lifetime: Duration::from_secs(2),
-            ..Default::default()
-        };
-        let folder = TempFolder::new();
-        let storage = Storage::new(folder.path());
-        let now = SystemTime::now();
-        let maintainer = Maintainer::new(storage.clone());
-        maintainer.add_issuer(Arc::new(LocalCa::open(storage, options, now).unwrap()));
-        let store = CertStore::new([]);
-        maintainer
-            .provide(&store, "local", &parsed(&["a.test"]), now)
-            .unwrap();
-        let old = shown(&store, "a.test");
-        let (wake, woken) = std::sync::mpsc::sync_channel(1);
-        let (mut wake, mut renewals) = (Some(wake), 0);
-        maintainer.keep(&woken, |outcome| {
-            assert!(outcome.result.is_ok());
-            renewals += 1;
-            match &wake {
-                Some(waker) if renewals == 1 => waker.send(()).unwrap(),
-                Some(_) | None => wake = None,
-            }
-        });
-        assert_eq!(renewals, 2);
-        assert_ne!(shown(&store, "a.test"), old);
     }
 
     #[test]
