@@ -17,7 +17,7 @@ use crate::timer::Timer;
 use crate::upstream::answer::AnswerBody;
 use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Lease, Link, Origin};
-use crate::upstream::upload::Upload;
+use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
 
 /// A request on its way on a connection. Dropping it closes the connection.
@@ -42,12 +42,23 @@ pub struct Answer {
     pub framing: ResponseFraming,
 }
 
+/// What came from an upstream before a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Not a byte.
+    Nothing,
+    /// Part of a head, or interim answers.
+    Something,
+}
+
 /// A call that ended before its answer began.
 pub struct CallFailure {
     /// What happened.
     pub failure: Failure,
     /// Whether the connection had been used before.
     pub origin: Origin,
+    /// What came of an answer.
+    pub heard: Heard,
     /// The body of the request, if all of it can still be sent.
     pub body: Option<RequestBody>,
 }
@@ -93,10 +104,11 @@ impl Call {
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Pending => {
                     let timeouts = &self.link.endpoint.options().timeouts;
-                    let limit = if self.upload.is_done() {
-                        shorter(timeouts.answer, timeouts.read)
-                    } else {
-                        timeouts.write
+                    let limit = match (self.upload.is_done(), self.upload.waits_for()) {
+                        (true, _) => shorter(timeouts.answer, timeouts.read),
+                        (false, WaitsFor::Upstream) => timeouts.write,
+                        // A slow client has limits of its own.
+                        (false, WaitsFor::Client) => None,
                     };
                     let progress = self.upload.sent();
                     return self.silence.poll(cx, worker, limit, progress).map(Err);
@@ -177,16 +189,22 @@ impl Call {
     }
 
     fn fail(&mut self, failure: Failure) -> CallFailure {
-        let (side, silent) = (failure.side, self.received.is_empty() && self.interims == 0);
-        let retry = match (side, self.upload.sent()) {
-            (Side::Client, _) => Retry::Never,
-            (_, 0) if silent => Retry::Always,
-            // Nothing of an answer, so nothing was shown to the client either.
-            _ => Retry::IfIdempotent,
+        let is_silent = self.received.is_empty() && self.interims == 0;
+        let heard = if is_silent {
+            Heard::Nothing
+        } else {
+            Heard::Something
+        };
+        let retry = match (failure.side, self.upload.sent(), heard) {
+            (Side::Client, _, _) => Retry::Never,
+            (_, 0, Heard::Nothing) => Retry::Always,
+            // Whatever came was not shown to the client.
+            (_, _, Heard::Nothing | Heard::Something) => Retry::IfIdempotent,
         };
         CallFailure {
             failure: failure.with_retry(retry),
             origin: self.link.origin,
+            heard,
             body: self.upload.take_body(),
         }
     }

@@ -15,7 +15,7 @@ mod upload;
 mod tests;
 
 pub use answer::AnswerBody;
-pub use call::{Answer, Call, CallFailure};
+pub use call::{Answer, Call, CallFailure, Heard};
 pub use dial::{Wanted, obtain, within};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Timeouts};
 pub use link::{Lease, Link, Load, Origin};

@@ -28,6 +28,16 @@ pub struct Upload {
     /// Whether content was taken out of the body, so that it could not be sent again.
     touched: bool,
     trailers: Trailers,
+    waits_for: WaitsFor,
+}
+
+/// Whose turn it is while nothing moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    /// The client's, to send more of the body.
+    Client,
+    /// The upstream's, to take more or to ask for it.
+    Upstream,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +86,7 @@ impl Upload {
             sent: 0,
             touched: false,
             trailers: Trailers::Pass,
+            waits_for: WaitsFor::Upstream,
         }
     }
 
@@ -107,6 +118,11 @@ impl Upload {
         matches!(self.stage, Stage::Done)
     }
 
+    /// Whose turn it is, after a poll that was not ready.
+    pub(super) fn waits_for(&self) -> WaitsFor {
+        self.waits_for
+    }
+
     /// Bytes handed over so far, framing included: it grows while there is progress.
     pub(super) fn sent(&self) -> u64 {
         self.sent
@@ -131,6 +147,7 @@ impl Upload {
         worker: &Worker,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
+        self.waits_for = WaitsFor::Upstream;
         loop {
             let step = match &self.stage {
                 Stage::Done | Stage::Broken => return Poll::Ready(Ok(())),
@@ -196,6 +213,7 @@ impl Upload {
                 return self.poll_framing(stream, cx).map(Ok);
             }
             Poll::Pending => {
+                self.waits_for = WaitsFor::Client;
                 // TLS may hold back what was written last.
                 return match stream.poll_flush(cx) {
                     Poll::Ready(Err(error)) => Poll::Ready(Ok(Err(error))),

@@ -113,6 +113,62 @@ fn silence_ends_after_the_answer_timeout() {
 }
 
 #[test]
+fn an_upstream_that_does_not_take_the_body_has_its_time_and_a_slow_client_its_own() {
+    let fake = Fake::new(|mut socket| {
+        read_head(&mut socket);
+        thread::sleep(Duration::from_secs(1));
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    on_worker(|worker| async move {
+        let timeouts = Timeouts {
+            write: Some(Duration::from_millis(200)),
+            ..Timeouts::default()
+        };
+        let endpoint = fake.endpoint_with(Options {
+            timeouts,
+            ..Options::default()
+        });
+        let post = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let send = |body: Box<dyn BodyStream>| {
+            upload(post, BodyFraming::Chunked, RequestBody::Stream(body))
+        };
+        let flood = send(Box::new(Pieces::endless()));
+        let failure = fetch_with(&worker, &endpoint, Method::Post, flood)
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            (failure.side, failure.kind),
+            (Side::Upstream, FailureKind::Timeout)
+        );
+        let slow = send(Box::new(Never));
+        assert_eq!(
+            fetch_with(&worker, &endpoint, Method::Post, slow)
+                .await
+                .unwrap()
+                .body,
+            b""
+        );
+    });
+}
+
+/// A client that sends nothing of its body.
+struct Never;
+
+impl BodyStream for Never {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn poll_data(&mut self, _: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        Poll::Pending
+    }
+
+    fn consume(&mut self, _: usize) {}
+}
+
+#[test]
 fn nobody_listening_may_always_be_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -180,6 +180,7 @@ async fn begin(
             Box::new(CallFailure {
                 failure,
                 origin: Origin::Fresh,
+                heard: Heard::Nothing,
                 body: None,
             })
         })?;

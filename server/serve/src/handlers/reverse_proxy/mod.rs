@@ -17,7 +17,7 @@ mod upstream;
 use std::time::Duration;
 
 use sluice_message::FieldId;
-use sluice_net::upstream::{Call, CallFailure, Lease, Origin, Upload, Wanted, obtain};
+use sluice_net::upstream::{Call, CallFailure, Heard, Lease, Origin, Upload, Wanted, obtain};
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::Rewrite;
 use sluice_route::matcher::{IpRanges, ResponseMatcher};
@@ -139,14 +139,7 @@ impl ReverseProxy {
             let preface = upstream.preface(&x.conn);
             let link = match obtain(&x.worker, &upstream.endpoint, wanted, &preface).await {
                 Ok(link) => link,
-                Err(failure) => {
-                    let origin = Origin::Fresh;
-                    return Err(Box::new(CallFailure {
-                        failure,
-                        origin,
-                        body: Some(body),
-                    }));
-                }
+                Err(failure) => return Err(unsent(failure, body)),
             };
             let Prepared {
                 head,
@@ -211,9 +204,16 @@ impl ReverseProxy {
 /// All upstreams have failed or are full.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {
     let failure = Failure::new(Side::Upstream, FailureKind::Unavailable).with_retry(Retry::Always);
+    unsent(failure, body)
+}
+
+/// A failure before anything was sent.
+fn unsent(failure: Failure, body: RequestBody) -> Box<CallFailure> {
+    let (origin, heard) = (Origin::Fresh, Heard::Nothing);
     Box::new(CallFailure {
         failure,
-        origin: Origin::Fresh,
+        origin,
+        heard,
         body: Some(body),
     })
 }
@@ -227,5 +227,5 @@ fn is_stale(failed: &CallFailure, method: &sluice_message::Method) -> bool {
         Retry::IfIdempotent => method.is_idempotent(),
         Retry::Never => false,
     };
-    failed.origin == Origin::Kept && is_closed && may_repeat
+    failed.origin == Origin::Kept && failed.heard == Heard::Nothing && is_closed && may_repeat
 }
