@@ -1,2 +1,54 @@
-//! The `sluice` command line.
-fn main() {}
+//! The `sluice` program: reads the command line and hands over to one command. What a command does is left to
+//! `commands`, what a running server does to `supervise`.
+#![forbid(unsafe_code)]
+
+mod admin_client;
+mod commands;
+mod envfile;
+mod folders;
+mod load;
+mod messages;
+mod quick;
+mod supervise;
+mod watch;
+mod welcome;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Fewer and smaller pages than the system's allocator, and less time per request.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = commands::Cli::parse();
+    match commands::run(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            error.print();
+            Exit::Refused.into()
+        }
+    }
+}
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Something could not be done; it was told why.
+    Refused,
+    /// The command line makes no sense, or a stop was cut short.
+    Misused,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Done => 0,
+            Exit::Refused => 1,
+            Exit::Misused => 2,
+        })
+    }
+}

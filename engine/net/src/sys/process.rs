@@ -114,6 +114,23 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     result(unsafe { libc::kill(pid, signal.number()) })
 }
 
+/// Sets environment variables of this process. Refused once there is a second thread, since others may be reading
+/// the environment then, which the C library does not guard.
+pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other("threads are already running"));
+    }
+    for (name, value) in variables {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(io::Error::other("a name or value holds what no variable can hold"));
+        }
+        // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+        unsafe { std::env::set_var(name, value) };
+    }
+    Ok(())
+}
+
 /// The effective user.
 pub fn user_id() -> u32 {
     // SAFETY: geteuid takes nothing and cannot fail.
@@ -177,6 +194,12 @@ mod tests {
             signals.wait()
         });
         assert_eq!(waiting.join().expect("it ends"), Signal::User2);
+    }
+
+    #[test]
+    fn variables_are_not_set_while_threads_run() {
+        // The test harness runs tests in threads of its own.
+        assert!(set_variables(&[("SLUICE_TEST".into(), "1".into())]).is_err());
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! The other end of the control interface: what `stop`, `reload` and `trust` say to a running server. What the server
+//! answers is left to `sluice-admin`.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use sluice_model::Config;
+
+use crate::messages::Failed;
+
+/// How long a server may take to answer: a reload opens files and may fetch nothing, so this is plenty.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The largest answer taken.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// The address of the admin interface: as told, else as a configuration has it, else the usual one.
+pub fn address(told: Option<&str>, config: Option<&Config>) -> Result<String, Failed> {
+    if let Some(told) = told {
+        return Ok(told.to_owned());
+    }
+    let admin = config.and_then(|config| config.admin.as_ref());
+    match admin {
+        Some(admin) if admin.disabled => Err(Failed::new(
+            "this configuration switches the admin interface off",
+        )
+        .help("send SIGUSR1 to the process to reload it, SIGTERM to stop it")),
+        Some(admin) if !admin.listen.is_empty() => Ok(admin.listen.clone()),
+        Some(_) | None => Ok(default_address()),
+    }
+}
+
+/// The usual address: `$SLUICE_ADMIN`, else Caddy's.
+pub fn default_address() -> String {
+    let variable = std::env::var("SLUICE_ADMIN")
+        .ok()
+        .filter(|value| !value.is_empty());
+    variable.unwrap_or_else(|| sluice_admin::Address::DEFAULT.to_owned())
+}
+
+/// Talks to one server.
+#[derive(Debug)]
+pub struct Client {
+    address: String,
+}
+
+impl Client {
+    /// A client for the interface at `address`: `host:port`, `:port` or `unix//path`.
+    pub fn new(address: String) -> Self {
+        Client { address }
+    }
+
+    /// Sends a POST and gives the body of the answer. A refusal is an error with the server's words.
+    pub fn post(
+        &self,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        fields: &[(&str, &str)],
+    ) -> Result<Vec<u8>, Failed> {
+        let mut head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\n",
+            self.host(),
+            body.len()
+        );
+        for (name, value) in fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        let raw = self.exchange(head.as_bytes(), body).map_err(|error| {
+            Failed::new(format!(
+                "no answer from the admin interface at {}: {error}",
+                self.address
+            ))
+            .help("is a server running? `--address` names another interface")
+        })?;
+        let (status, body) = answer(&raw).ok_or_else(|| {
+            Failed::new(format!(
+                "what answers at {} does not speak HTTP",
+                self.address
+            ))
+        })?;
+        if (200..300).contains(&status) {
+            return Ok(body.to_vec());
+        }
+        let told = serde_json::from_slice::<serde_json::Value>(body).ok();
+        let told = told.and_then(|value| value.get("error")?.as_str().map(str::to_owned));
+        Err(Failed::new(match told {
+            Some(told) => format!("the server refused: {told}"),
+            None => format!("the server answered with status {status}"),
+        }))
+    }
+
+    fn exchange(&self, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
+        if let Some(path) = self.address.strip_prefix("unix/") {
+            let path = path.split('|').next().unwrap_or_default();
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            return talk(stream, head, body);
+        }
+        let stream = TcpStream::connect(self.host())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        talk(stream, head, body)
+    }
+
+    /// The host and port to dial and to name.
+    fn host(&self) -> String {
+        let address = self.address.strip_prefix("tcp/").unwrap_or(&self.address);
+        if address.starts_with("unix/") {
+            return "localhost".to_owned();
+        }
+        if address.starts_with(':') {
+            format!("localhost{address}")
+        } else {
+            address.to_owned()
+        }
+    }
+}
+
+fn talk(mut stream: impl Read + Write, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
+    stream.write_all(head)?;
+    // A server that refuses a body may close before it has read all of it; its answer counts.
+    let written = stream.write_all(body);
+    let mut raw = Vec::new();
+    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut raw) {
+        Ok(0) => written.and(Err(io::ErrorKind::UnexpectedEof.into())),
+        Ok(_) => Ok(raw),
+        Err(_) if !raw.is_empty() => Ok(raw),
+        Err(error) => Err(error),
+    }
+}
+
+/// Status and body of a whole answer. The connection ends behind it, so its framing does not matter, except that a
+/// chunked one would have to be undone; our servers know the length of what they say.
+fn answer(raw: &[u8]) -> Option<(u16, &[u8])> {
+    let end = raw.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&raw[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
+    Some((status, &raw[end + 4..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_apart() {
+        let raw = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}";
+        assert_eq!(answer(raw), Some((400, &b"{}"[..])));
+        assert_eq!(answer(b"SSH-2.0\r\n\r\n"), None);
+        assert_eq!(answer(b""), None);
+    }
+
+    #[test]
+    fn addresses_become_hosts() {
+        for (address, host) in [
+            ("localhost:2019", "localhost:2019"),
+            (":2019", "localhost:2019"),
+            ("tcp/[::1]:1", "[::1]:1"),
+            ("unix//run/x.sock", "localhost"),
+        ] {
+            assert_eq!(Client::new(address.into()).host(), host);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! `sluice completion`: scripts that complete this command line in a shell.
+
+use clap::ValueEnum;
+use clap_complete::Shell;
+
+use crate::Exit;
+use crate::commands::description;
+use crate::messages::Failed;
+
+/// The flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The shell.
+    shell: KnownShell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KnownShell {
+    Bash,
+    Zsh,
+    Fish,
+    #[value(name = "powershell")]
+    PowerShell,
+}
+
+impl Args {
+    /// Prints the script.
+    pub fn run(self) -> Result<Exit, Failed> {
+        let shell = match self.shell {
+            KnownShell::Bash => Shell::Bash,
+            KnownShell::Zsh => Shell::Zsh,
+            KnownShell::Fish => Shell::Fish,
+            KnownShell::PowerShell => Shell::PowerShell,
+        };
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut description(), "sluice", &mut script);
+        super::print_bytes(&script)
+    }
+}

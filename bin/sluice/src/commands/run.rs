@@ -1,0 +1,98 @@
+//! `sluice run`: a server in the foreground.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use sluice_admin::read_autosaved;
+use sluice_net::sys::process::leave_terminal;
+
+use crate::commands::environ;
+use crate::load::{Adapter, Source};
+use crate::messages::{Failed, MessageFormat};
+use crate::supervise::{Job, Origin, Ready};
+use crate::{Exit, envfile, folders, supervise};
+
+/// The flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The configuration; `-` for standard input. By default the Caddyfile of this folder, if there is one.
+    #[arg(short, long, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// Its language; by default told from its name and text.
+    #[arg(short, long, value_enum)]
+    adapter: Option<Adapter>,
+    /// Files with variables to set first.
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    envfile: Vec<PathBuf>,
+    /// Prints the environment first.
+    #[arg(short, long)]
+    environ: bool,
+    /// Uses the configuration that was served last, if there is one.
+    #[arg(short, long)]
+    resume: bool,
+    /// Reloads the configuration when its files change.
+    #[arg(short, long)]
+    watch: bool,
+    /// Writes the number of the process to this file.
+    #[arg(long, value_name = "PATH")]
+    pidfile: Option<PathBuf>,
+    /// Sends what comes from standard input to this address once requests are served.
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    pingback: Option<String>,
+}
+
+impl Args {
+    /// Serves until the server is stopped.
+    pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
+        let pingback = self.pingback.map(read_pingback).transpose()?;
+        envfile::apply(&self.envfile)?;
+        if self.environ {
+            environ::print();
+        }
+        let saved = if self.resume { saved()? } else { None };
+        let source = Source::of(self.config.as_deref(), self.adapter);
+        let origin = match (saved, source) {
+            (Some(config), _) => Origin::Saved(config),
+            (None, Some(source)) => Origin::Source(source),
+            (None, None) => Origin::Nothing,
+        };
+        let watch = self.watch;
+        supervise::run(Job {
+            origin,
+            watch,
+            pidfile: self.pidfile,
+            ready,
+            pingback,
+            format,
+        })
+    }
+}
+
+fn saved() -> Result<Option<sluice_model::Config>, Failed> {
+    let path = folders::autosave();
+    read_autosaved(&path)
+        .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Takes the secret of the process that waits for us, and leaves its terminal.
+fn read_pingback(address: String) -> Result<(String, Vec<u8>), Failed> {
+    const SECRET_BYTES_MAX: u64 = 1024;
+    let mut secret = Vec::new();
+    std::io::stdin()
+        .take(SECRET_BYTES_MAX)
+        .read_to_end(&mut secret)
+        .map_err(Failed::new)?;
+    // It fails for the leader of a group, which has no terminal to lose.
+    let _ = leave_terminal();
+    Ok((address, secret))
+}
+
+fn ready(ready: &Ready<'_>) -> Result<(), Failed> {
+    let Some((address, secret)) = ready.pingback else {
+        return Ok(());
+    };
+    TcpStream::connect(address)
+        .and_then(|mut stream| stream.write_all(secret))
+        .map_err(|error| Failed::new(format!("cannot report to {address}: {error}")))
+}

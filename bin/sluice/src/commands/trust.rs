@@ -1,0 +1,89 @@
+//! `sluice trust`: the root certificate of the local authority into the system's trust store.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sluice_certs::trust::SystemStore;
+use sluice_certs::{LocalCa, LocalCaOptions, Storage};
+use sluice_model::Config;
+
+use crate::load::{Adapter, Source};
+use crate::messages::{Failed, MessageFormat};
+use crate::{Exit, folders};
+
+/// The flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The authority.
+    #[arg(long, value_name = "ID", default_value = "local")]
+    ca: String,
+    /// The address of a running server; its authority is then the one of this user on this machine.
+    #[arg(long)]
+    address: Option<String>,
+    /// The configuration that names the folder of certificates.
+    #[arg(short, long, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// Its language; by default told from its name and text.
+    #[arg(short, long, value_enum)]
+    adapter: Option<Adapter>,
+}
+
+impl Args {
+    /// Installs the root; makes it first if there is none yet.
+    pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
+        let storage = storage(self.address, self.config, self.adapter, format)?;
+        let options = LocalCaOptions {
+            id: self.ca.clone(),
+            ..LocalCaOptions::default()
+        };
+        let authority = LocalCa::open(storage, options, SystemTime::now()).map_err(Failed::new)?;
+        let store = SystemStore::find(Path::new("/")).map_err(Failed::new)?;
+        let name = installed_name(&self.ca);
+        store
+            .install(&name, authority.root_pem())
+            .map_err(|error| {
+                Failed::new(error)
+                    .help("run it as a user who may change the trust store, such as root")
+            })?;
+        println!(
+            "The root certificate is trusted: {}",
+            store.path(&name).display()
+        );
+        Ok(Exit::Done)
+    }
+}
+
+/// What the root of an authority is called in trust stores.
+pub fn installed_name(authority: &str) -> String {
+    format!("sluice-{authority}")
+}
+
+/// Where the certificates are that the flags speak of.
+pub fn storage(
+    address: Option<String>,
+    config: Option<PathBuf>,
+    adapter: Option<Adapter>,
+    format: MessageFormat,
+) -> Result<Storage, Failed> {
+    if address.is_some() {
+        return Err(
+            Failed::new("reading the root from a running server is not supported yet")
+                .help("run this as the user of the server; `--config` names its configuration"),
+        );
+    }
+    let config = match &config {
+        Some(path) => Source::required(Some(path), adapter)?.load(format)?.config,
+        None => Config::default(),
+    };
+    let named = config.storage.map(|storage| match storage {
+        sluice_model::Storage::FileSystem(folder) => Ok(folder.root),
+        other => Err(Failed::new(format!(
+            "the storage of this configuration is no folder: {other:?}"
+        ))),
+    });
+    let folder = match named.transpose()?.filter(|root| !root.is_empty()) {
+        Some(root) => PathBuf::from(root),
+        None => folders::data(),
+    };
+    Ok(Storage::new(folder))
+}

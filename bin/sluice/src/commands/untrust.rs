@@ -1,0 +1,66 @@
+//! `sluice untrust`: a root certificate out of the system's trust store.
+
+use std::path::{Path, PathBuf};
+
+use sluice_certs::trust::SystemStore;
+
+use crate::Exit;
+use crate::commands::trust::installed_name;
+use crate::load::Adapter;
+use crate::messages::{Failed, MessageFormat};
+
+/// The flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The file of the certificate; by default the one that `trust` installed.
+    #[arg(short = 'p', long, value_name = "PATH")]
+    cert: Option<PathBuf>,
+    /// The authority.
+    #[arg(long, value_name = "ID", default_value = "local")]
+    ca: String,
+    /// The address of a running server; the name of the authority is enough here.
+    #[arg(long)]
+    address: Option<String>,
+    /// The configuration; the name of the authority is enough here.
+    #[arg(short, long, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// The language of the configuration.
+    #[arg(short, long, value_enum)]
+    adapter: Option<Adapter>,
+}
+
+impl Args {
+    /// Removes the certificate. That there is none is no failure.
+    pub fn run(self, _format: MessageFormat) -> Result<Exit, Failed> {
+        if self.address.is_some() || self.config.is_some() || self.adapter.is_some() {
+            eprintln!(
+                "warning: the trust store alone decides; --address, --config and --adapter change nothing"
+            );
+        }
+        let store = SystemStore::find(Path::new("/")).map_err(Failed::new)?;
+        let name = installed_name(&self.ca);
+        if let Some(path) = &self.cert {
+            let pem = std::fs::read_to_string(path)
+                .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))?;
+            if !store.is_installed(&name, &pem).map_err(Failed::new)? {
+                return Err(Failed::new(format!(
+                    "{} is not what `sluice trust` installed",
+                    path.display()
+                ))
+                .help("`--ca` names another authority"));
+            }
+        }
+        let removed = store.uninstall(&name).map_err(|error| {
+            Failed::new(error).help("run it as a user who may change the trust store, such as root")
+        })?;
+        println!(
+            "{}",
+            if removed {
+                "The root certificate is no longer trusted"
+            } else {
+                "It was not trusted"
+            }
+        );
+        Ok(Exit::Done)
+    }
+}

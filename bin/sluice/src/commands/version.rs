@@ -1,0 +1,13 @@
+//! `sluice version`.
+
+use crate::Exit;
+use crate::messages::Failed;
+
+/// The version, as all commands tell it.
+pub const TEXT: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// Prints the version.
+pub fn run() -> Result<Exit, Failed> {
+    println!("{TEXT}");
+    Ok(Exit::Done)
+}

@@ -1,0 +1,296 @@
+//! From a file, standard input or generated text to a configuration. What a text means is left to the configuration
+//! languages, whether a server can run it to `sluice-serve`.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use sluice_caddyfile::limits::FILE_BYTES_MAX;
+use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt};
+use sluice_diag::{Diagnostic, Report, Span};
+use sluice_model::{Config, ConfigError};
+
+use crate::messages::{Failed, MessageFormat};
+
+/// The language of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Adapter {
+    /// Caddy's configuration language.
+    Caddyfile,
+    /// The model itself: Caddy's JSON.
+    Json,
+}
+
+/// The file that is used where none is named.
+pub const ADJACENT: &str = "Caddyfile";
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Its language, if it is not to be guessed from its name.
+        adapter: Option<Adapter>,
+    },
+    /// Standard input, which can be read only once.
+    Stdin {
+        /// Its language; a Caddyfile if not named.
+        adapter: Option<Adapter>,
+    },
+}
+
+/// A configuration that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// Warnings, and the texts they point into.
+    pub report: Report,
+    /// The files that it was read from, imported ones included.
+    pub files: Vec<String>,
+}
+
+impl Source {
+    /// What the flags `--config` and `--adapter` name; else the Caddyfile of this folder, if there is one.
+    pub fn of(config: Option<&Path>, adapter: Option<Adapter>) -> Option<Source> {
+        match config {
+            Some(path) if path == Path::new("-") => Some(Source::Stdin { adapter }),
+            Some(path) => Some(Source::File {
+                path: path.to_path_buf(),
+                adapter,
+            }),
+            None if Path::new(ADJACENT).is_file() => Some(Source::File {
+                path: ADJACENT.into(),
+                adapter,
+            }),
+            None => None,
+        }
+    }
+
+    /// As [`Source::of`]; to have none is an error.
+    pub fn required(config: Option<&Path>, adapter: Option<Adapter>) -> Result<Source, Failed> {
+        Source::of(config, adapter).ok_or_else(|| {
+            Failed::new("no configuration: there is no Caddyfile in this folder")
+                .help("name one with `--config <path>`")
+        })
+    }
+
+    /// Reads and understands it.
+    pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
+        let (name, text) = self.read()?;
+        let adapter = self.adapter(&text);
+        let mut loaded = parse(&name, &text, adapter, format)?;
+        if let Source::File { path, .. } = self
+            && let Ok(whole) = std::path::absolute(path)
+        {
+            // File servers hide the files of the configuration by their whole path.
+            loaded.files.retain(|file| *file != name);
+            loaded.files.insert(0, whole.to_string_lossy().into_owned());
+        }
+        Ok(loaded)
+    }
+
+    /// The text with the name that messages give it.
+    pub fn read(&self) -> Result<(String, String), Failed> {
+        let (name, bytes) = match self {
+            Source::File { path, .. } => {
+                let name = path.to_string_lossy().into_owned();
+                let read = std::fs::File::open(path).and_then(read_bounded);
+                (name, read)
+            }
+            Source::Stdin { .. } => ("stdin".to_owned(), read_bounded(std::io::stdin())),
+        };
+        let bytes = bytes.map_err(|error| Failed::new(format!("cannot read {name}: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Failed::new(format!(
+                "{name} is not UTF-8: byte {at} belongs to no character"
+            ))
+        })?;
+        Ok((name, text))
+    }
+
+    /// The language: as named, else by the file's name, else by how the text begins.
+    pub fn adapter(&self, text: &str) -> Adapter {
+        let (path, named) = match self {
+            Source::File { path, adapter } => (path.as_path(), adapter),
+            Source::Stdin { adapter } => (Path::new("Caddyfile"), adapter),
+        };
+        if let Some(adapter) = named {
+            return *adapter;
+        }
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_lowercase();
+        if file.starts_with("caddyfile") || file.ends_with(".caddyfile") {
+            return Adapter::Caddyfile;
+        }
+        // A Caddyfile may begin with a brace too, but then a line end follows it.
+        let json = text
+            .trim_start()
+            .strip_prefix('{')
+            .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
+        if file.ends_with(".json") || json {
+            Adapter::Json
+        } else {
+            Adapter::Caddyfile
+        }
+    }
+}
+
+/// Understands a text.
+pub fn parse(
+    name: &str,
+    text: &str,
+    adapter: Adapter,
+    format: MessageFormat,
+) -> Result<Loaded, Failed> {
+    match adapter {
+        Adapter::Caddyfile => {
+            let loader = Recording::default();
+            let Adapted { config, report } = adapt(name, text, &loader);
+            let files = std::iter::once(name.to_owned())
+                .chain(loader.read.into_inner())
+                .collect();
+            match config {
+                Some(config) => Ok(Loaded {
+                    config,
+                    report,
+                    files,
+                }),
+                None => Err(Failed::report(&report, format)),
+            }
+        }
+        Adapter::Json => match Config::from_json(text) {
+            Ok(config) => Ok(Loaded {
+                config,
+                report: Report::new(),
+                files: vec![name.into()],
+            }),
+            Err(error) => Err(Failed::report(&json_report(name, text, &error), format)),
+        },
+    }
+}
+
+/// Remembers which files were imported.
+#[derive(Default)]
+struct Recording {
+    read: RefCell<Vec<String>>,
+}
+
+impl Loader for Recording {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        let mut read = self.read.borrow_mut();
+        if !read.iter().any(|known| known == path) {
+            read.push(path.to_owned());
+        }
+        DiskLoader.read(path)
+    }
+
+    fn glob(&self, pattern: &str) -> std::io::Result<Vec<String>> {
+        DiskLoader.glob(pattern)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        DiskLoader.variable(name)
+    }
+}
+
+fn json_report(name: &str, text: &str, error: &ConfigError) -> Report {
+    let mut report = Report::new();
+    let source = report.sources.add(name, text);
+    report.push(match error {
+        ConfigError::Syntax {
+            line,
+            column,
+            message,
+        } => {
+            let at = offset(text, *line, *column);
+            let help = "for a Caddyfile add `--adapter caddyfile`";
+            Diagnostic::error("invalid-json", "the configuration is not JSON")
+                .at(Span::new(source, at, at + 1), message)
+                .help(help)
+        }
+        ConfigError::Shape { path, message } => {
+            let diagnostic = Diagnostic::error("invalid-config", message);
+            if path.is_empty() {
+                diagnostic
+            } else {
+                diagnostic.note(format!("at {path}"))
+            }
+        }
+    });
+    report
+}
+
+/// The offset of a place that `serde_json` names: both count from 1, columns in bytes.
+fn offset(text: &str, line: usize, column: usize) -> u32 {
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(line.saturating_sub(1))
+        .map(str::len)
+        .sum();
+    let mut at = (before + column.saturating_sub(1)).min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn read_bounded(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guess(path: &str, text: &str) -> Adapter {
+        Source::File {
+            path: path.into(),
+            adapter: None,
+        }
+        .adapter(text)
+    }
+
+    #[test]
+    fn the_language_is_guessed_from_name_and_text() {
+        assert_eq!(guess("/a/Caddyfile", "{"), Adapter::Caddyfile);
+        assert_eq!(guess("Caddyfile.dev", "{\"a\":1}"), Adapter::Caddyfile);
+        assert_eq!(guess("site.caddyfile", ""), Adapter::Caddyfile);
+        assert_eq!(guess("a.json", "localhost"), Adapter::Json);
+        assert_eq!(guess("a.conf", " {\n \"apps\": {}}"), Adapter::Json);
+        assert_eq!(guess("a.conf", "{}"), Adapter::Json);
+        assert_eq!(guess("a.conf", "{\n\tdebug\n}\n"), Adapter::Caddyfile);
+        assert_eq!(guess("a.conf", "localhost\nrespond ok"), Adapter::Caddyfile);
+        let named = Source::File {
+            path: "a.json".into(),
+            adapter: Some(Adapter::Caddyfile),
+        };
+        assert_eq!(named.adapter("{}"), Adapter::Caddyfile);
+    }
+
+    #[test]
+    fn mistakes_in_json_are_pointed_at() {
+        let failed = |text: &str| match parse("a.json", text, Adapter::Json, MessageFormat::Short) {
+            Ok(loaded) => panic!("it was taken: {loaded:?}"),
+            Err(failed) => failed.text().to_owned(),
+        };
+        assert_eq!(
+            failed("{\n  x\n}"),
+            "a.json:2:3: error[invalid-json]: the configuration is not JSON"
+        );
+        assert!(failed(r#"{"appz":{}}"#).starts_with("error[invalid-config]: "));
+    }
+}

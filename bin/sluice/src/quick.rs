@@ -1,0 +1,71 @@
+//! Servers that the command line alone describes (`reverse-proxy`, `file-server`, `respond`): their configurations are
+//! made here and then take the same road as all others.
+
+use sluice_model::Config;
+
+use crate::Exit;
+use crate::messages::{Failed, MessageFormat};
+use crate::supervise::{self, Job, Origin};
+
+/// Serves a configuration that was made as JSON.
+pub fn serve_json(json: serde_json::Value, format: MessageFormat) -> Result<Exit, Failed> {
+    let config = Config::from_value(json).map_err(Failed::new)?;
+    serve(config, format)
+}
+
+/// Serves a configuration until the server is stopped.
+pub fn serve(config: Config, format: MessageFormat) -> Result<Exit, Failed> {
+    supervise::run(Job {
+        origin: Origin::CommandLine(config),
+        watch: false,
+        pidfile: None,
+        ready: |_| Ok(()),
+        pingback: None,
+        format,
+    })
+}
+
+/// A word of a Caddyfile that means exactly `text`.
+pub fn quoted(text: &str) -> String {
+    if text.contains('`') {
+        format!("\"{}\"", text.replace('"', "\\\""))
+    } else {
+        format!("`{text}`")
+    }
+}
+
+/// `Name: value`, as flags give header fields.
+pub fn field(text: &str) -> Result<(&str, &str), Failed> {
+    let parts = text
+        .split_once(':')
+        .map(|(name, value)| (name.trim(), value.trim()));
+    parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+        Failed::new(format!("`{text}` is no header field")).help("write it as `Name: value`")
+    })
+}
+
+/// The logging part of a configuration: debug entries or not.
+pub fn logging(debug: bool) -> Option<serde_json::Value> {
+    debug.then(|| serde_json::json!({ "logs": { "default": { "level": "DEBUG" } } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted() {
+        assert_eq!(quoted("a b"), "`a b`");
+        assert_eq!(quoted("a`\"b"), "\"a`\\\"b\"");
+    }
+
+    #[test]
+    fn fields_are_split_at_the_first_colon() {
+        assert_eq!(
+            field("A: b:c ").map_err(|f| f.text().to_owned()),
+            Ok(("A", "b:c"))
+        );
+        assert!(field("no colon").is_err());
+        assert!(field(": x").is_err());
+    }
+}

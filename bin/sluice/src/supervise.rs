@@ -1,0 +1,524 @@
+//! A server from its start to its end: signals, orders of the control interface and changed files come in here, one
+//! at a time, and become reloads or the stop. What serves requests is left to `sluice-serve`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use sluice_admin::limits::ORDERS_MAX;
+use sluice_admin::{Address, Current, Endpoint, Order, Orders, write_autosaved};
+use sluice_model::Config;
+use sluice_net::ConnectionLimit;
+use sluice_net::sys::limits::raise_open_files;
+use sluice_net::sys::process::{Signal, Signals, exit_now};
+use sluice_serve::log::{Level, Log};
+use sluice_serve::process::{Options, Server};
+
+use crate::Exit;
+use crate::admin_client::default_address;
+use crate::folders;
+use crate::load::{ADJACENT, Loaded, Source};
+use crate::messages::{Failed, MessageFormat, print_report};
+use crate::watch::Watched;
+use crate::welcome;
+
+/// How long the last log lines may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// The most workers that may be asked for: more threads than any machine has cores only cost memory.
+const WORKERS_MAX: usize = 1024;
+
+/// Where the configuration of a server comes from, and so what a reload means.
+#[derive(Debug)]
+pub enum Origin {
+    /// A file or standard input.
+    Source(Source),
+    /// Made from the command line.
+    CommandLine(Config),
+    /// The one that was saved last.
+    Saved(Config),
+    /// There was none: the welcome page, until a Caddyfile appears.
+    Nothing,
+}
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Job {
+    /// The configuration.
+    pub origin: Origin,
+    /// Whether its files are watched.
+    pub watch: bool,
+    /// Where to write the number of the process.
+    pub pidfile: Option<PathBuf>,
+    /// Called once requests are served.
+    pub ready: fn(&Ready<'_>) -> Result<(), Failed>,
+    /// What `ready` needs.
+    pub pingback: Option<(String, Vec<u8>)>,
+    /// How mistakes in the configuration are told.
+    pub format: MessageFormat,
+}
+
+/// What is known when requests are served.
+#[derive(Debug)]
+pub struct Ready<'a> {
+    /// The job's own.
+    pub pingback: Option<&'a (String, Vec<u8>)>,
+}
+
+enum Event {
+    Order(Order),
+    Signal(Signal),
+    Changed,
+}
+
+/// Serves until told to stop.
+pub fn run(job: Job) -> Result<Exit, Failed> {
+    let signals = Signals::hold().map_err(Failed::new)?;
+    let files_max = raise_open_files().map_err(Failed::new)?;
+    let workers = worker_count()?;
+    let loaded = job.origin.load(job.format)?;
+    print_report(&loaded.report, job.format);
+    let log = Log::start(Level::Info).map_err(Failed::new)?;
+    let options = Options {
+        workers,
+        connections_max: ConnectionLimit::for_open_files(files_max),
+        data_dir: folders::data(),
+        log: log.clone(),
+    };
+    let server = Server::start(loaded.config, &loaded.files, options)
+        .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
+    let (sender, events) = sync_channel(ORDERS_MAX);
+    let process = Process::begin(server, log, loaded.files, job.origin, &sender);
+    let mut process = process?;
+    let ending = Arc::new(AtomicBool::new(false));
+    listen_for_signals(signals, sender.clone(), ending.clone(), process.log.clone())?;
+    let watches = job.watch || matches!(process.origin, Origin::Nothing);
+    if watches {
+        process.watch(sender)?;
+    }
+    let pidfile = job.pidfile.map(Pidfile::write).transpose()?;
+    (job.ready)(&Ready {
+        pingback: job.pingback.as_ref(),
+    })?;
+    let why = process.work(&events);
+    ending.store(true, Ordering::Release);
+    process.end(&why);
+    drop(pidfile);
+    Ok(Exit::Done)
+}
+
+/// Checks whether a server could run a configuration.
+pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
+    let log = Log::start(Level::Error).map_err(Failed::new)?;
+    let options = Options {
+        workers: 1,
+        connections_max: 1,
+        data_dir: folders::data(),
+        log: log.clone(),
+    };
+    let verdict = sluice_serve::process::validate(&loaded.config, &loaded.files, &options);
+    log.finish(LAST_LINES);
+    if let Some(admin) = &loaded.config.admin {
+        Address::of(Some(admin), &default_address()).map_err(Failed::new)?;
+    }
+    verdict.map_err(|refusals| Failed::refusals(refusals, format))
+}
+
+/// Worker threads: `$SLUICE_WORKERS`, else one for each processor that this process may use (affinity and the quota
+/// of its control group considered).
+pub fn worker_count() -> Result<usize, Failed> {
+    match std::env::var("SLUICE_WORKERS") {
+        Ok(text) if !text.is_empty() => {
+            let count = text
+                .parse()
+                .ok()
+                .filter(|count| (1..=WORKERS_MAX).contains(count));
+            count.ok_or_else(|| {
+                Failed::new(format!("SLUICE_WORKERS is `{text}`"))
+                    .help(format!("it is a number from 1 to {WORKERS_MAX}"))
+            })
+        }
+        Ok(_) | Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
+impl Origin {
+    fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
+        match self {
+            Origin::Source(source) => source.load(format),
+            Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
+                config: config.clone(),
+                report: Default::default(),
+                files: Vec::new(),
+            }),
+            Origin::Nothing => match Source::of(None, None) {
+                Some(source) => source.load(format),
+                None => welcome::load(),
+            },
+        }
+    }
+
+    /// Loads again, for a reload.
+    fn reload(&self) -> Result<Loaded, Failed> {
+        match self {
+            Origin::Source(Source::Stdin { .. }) => {
+                Err(Failed::new("standard input can be read only once"))
+            }
+            Origin::CommandLine(_) => Err(Failed::new(
+                "the configuration was made from the command line",
+            )),
+            Origin::Saved(_) => Err(Failed::new("the configuration was the saved one")),
+            Origin::Source(Source::File { .. }) | Origin::Nothing => {
+                self.load(MessageFormat::Short)
+            }
+        }
+    }
+
+    /// Adds to a failure what only this origin can know.
+    fn explain(&self, failed: Failed) -> Failed {
+        match self {
+            Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
+            Origin::Nothing | Origin::Source(_) | Origin::CommandLine(_) | Origin::Saved(_) => {
+                failed
+            }
+        }
+    }
+
+    /// Whether the configuration is kept on disk for `--resume`.
+    fn is_kept(&self, config: &Config) -> bool {
+        let settings = config
+            .admin
+            .as_ref()
+            .and_then(|admin| admin.config.as_ref());
+        let wanted = settings
+            .and_then(|settings| settings.persist)
+            .unwrap_or(true);
+        let made = match self {
+            Origin::CommandLine(_) => true,
+            // The welcome page is no configuration that anybody wants back.
+            Origin::Nothing => welcome::is_welcome(config),
+            Origin::Source(_) | Origin::Saved(_) => false,
+        };
+        wanted && !made
+    }
+}
+
+/// Why the server ends.
+#[derive(Debug)]
+enum Stop {
+    Signal(Signal),
+    Order,
+}
+
+struct Process {
+    server: Server,
+    endpoint: Option<Endpoint>,
+    orders: Orders,
+    current: Current,
+    origin: Origin,
+    files: Vec<String>,
+    watched: Option<Watched>,
+    log: Log,
+}
+
+impl Process {
+    fn begin(
+        server: Server,
+        log: Log,
+        files: Vec<String>,
+        origin: Origin,
+        sender: &SyncSender<Event>,
+    ) -> Result<Process, Failed> {
+        let sender = sender.clone();
+        let orders = Orders::new(move |order| {
+            sender
+                .try_send(Event::Order(order))
+                .map_err(|error| match error {
+                    TrySendError::Full(_) => "too many orders are waiting; try again".to_owned(),
+                    TrySendError::Disconnected(_) => "the server is ending".to_owned(),
+                })
+        });
+        let current = Current::default();
+        let mut process = Process {
+            server,
+            endpoint: None,
+            orders,
+            current,
+            origin,
+            files,
+            watched: None,
+            log,
+        };
+        let config = process.server.config();
+        if let Err(error) = process.open_endpoint(&config) {
+            // Nobody asked for the usual address, so a second server on this machine just does without.
+            if config
+                .admin
+                .as_ref()
+                .is_some_and(|admin| !admin.listen.is_empty())
+            {
+                process.server.drain(Duration::ZERO);
+                return Err(Failed::new(error).help("choose another address, or `admin off`"));
+            }
+            process
+                .log
+                .warn("admin", "admin interface is off")
+                .text("error", error)
+                .send();
+        }
+        process.publish();
+        Ok(process)
+    }
+
+    /// Opens, moves or closes the control interface as `config` says.
+    fn open_endpoint(&mut self, config: &Config) -> Result<(), String> {
+        let admin = config.admin.as_ref();
+        let wanted = Address::of(admin, &default_address()).map_err(|error| error.to_string())?;
+        match (wanted, &mut self.endpoint) {
+            (None, None) => {}
+            (None, endpoint @ Some(_)) => {
+                // In a thread, since the order that switches it off is still being answered there.
+                if let Some(endpoint) = endpoint.take() {
+                    thread::spawn(|| endpoint.close());
+                }
+            }
+            (Some(address), Some(endpoint)) => {
+                endpoint
+                    .change(address, admin)
+                    .map_err(|error| error.to_string())?;
+            }
+            (Some(address), None) => {
+                let endpoint =
+                    Endpoint::start(address, admin, self.orders.clone(), self.current.clone())
+                        .map_err(|error| error.to_string())?;
+                let address = endpoint.address().to_string();
+                self.log
+                    .info("admin", "admin interface is open")
+                    .text("address", address)
+                    .send();
+                self.endpoint = Some(endpoint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the running configuration known: to readers, to the log, and on disk.
+    fn publish(&mut self) {
+        let config = self.server.config();
+        self.current.replace(config.clone());
+        if let Some(watched) = &self.watched {
+            watched.replace(&self.files);
+        }
+        let listen = config
+            .servers()
+            .flat_map(|(_, server)| server.listen.clone());
+        self.log
+            .info("", "serving")
+            .text("version", env!("CARGO_PKG_VERSION"))
+            .texts("listen", listen)
+            .texts("config", self.files.first().cloned())
+            .send();
+        if self.origin.is_kept(&config) {
+            let path = folders::autosave();
+            if let Err(error) = write_autosaved(&path, &config) {
+                self.log
+                    .warn(
+                        "config",
+                        "the configuration could not be saved for --resume",
+                    )
+                    .text("file", path.to_string_lossy().as_bytes())
+                    .shown("error", error)
+                    .send();
+            }
+        }
+    }
+
+    fn watch(&mut self, sender: SyncSender<Event>) -> Result<(), Failed> {
+        let extra = matches!(self.origin, Origin::Nothing).then(|| ADJACENT.to_owned());
+        let watched = Watched::new(&self.files, extra);
+        // A full queue means that a reload is due anyway.
+        let tell = move || {
+            !matches!(
+                sender.try_send(Event::Changed),
+                Err(TrySendError::Disconnected(_))
+            )
+        };
+        watched.start(tell).map_err(Failed::new)?;
+        self.watched = Some(watched);
+        Ok(())
+    }
+
+    /// Handles events until one of them is a stop.
+    fn work(&mut self, events: &Receiver<Event>) -> Stop {
+        loop {
+            match events.recv() {
+                Ok(Event::Signal(Signal::Terminate)) => return Stop::Signal(Signal::Terminate),
+                Ok(Event::Signal(Signal::Interrupt)) => return Stop::Signal(Signal::Interrupt),
+                Ok(Event::Signal(Signal::Quit)) => return Stop::Signal(Signal::Quit),
+                Ok(Event::Signal(signal @ (Signal::Hangup | Signal::User1))) => {
+                    self.reload(signal.as_str());
+                }
+                Ok(Event::Signal(Signal::User2)) => {
+                    self.log.warn("", "SIGUSR2 has no meaning yet").send();
+                }
+                Ok(Event::Changed) => self.reload("watch"),
+                Ok(Event::Order(Order::Load(order))) => {
+                    let files = self.files.clone();
+                    let outcome = self.replace(order.config, files, order.forced);
+                    self.tell("admin", &outcome);
+                    order.reply.send(outcome);
+                }
+                Ok(Event::Order(Order::Stop(reply))) => {
+                    reply.send(Ok(()));
+                    return Stop::Order;
+                }
+                // The thread for signals holds a sender for as long as the process lives.
+                Err(RecvError) => return Stop::Order,
+            }
+        }
+    }
+
+    /// Reads the configuration again and serves it; on any mistake the old one stays.
+    fn reload(&mut self, trigger: &str) {
+        let outcome = match self.origin.reload() {
+            Ok(loaded) => {
+                let warnings = loaded.report.short();
+                if !warnings.is_empty() {
+                    self.log
+                        .warn("config", "the configuration has warnings")
+                        .text("warnings", warnings)
+                        .send();
+                }
+                self.replace(loaded.config, loaded.files, true)
+            }
+            Err(failed) => Err(failed.text().to_owned()),
+        };
+        self.tell(trigger, &outcome);
+    }
+
+    fn tell(&self, trigger: &str, outcome: &Result<(), String>) {
+        match outcome {
+            Ok(()) => self
+                .log
+                .info("config", "configuration loaded")
+                .text("trigger", trigger)
+                .send(),
+            Err(why) => self
+                .log
+                .error(
+                    "config",
+                    "configuration refused; the old one is still served",
+                )
+                .text("trigger", trigger)
+                .text("error", why)
+                .send(),
+        }
+    }
+
+    fn replace(&mut self, config: Config, files: Vec<String>, forced: bool) -> Result<(), String> {
+        let before = self.server.config();
+        if !forced && *before == config {
+            return Ok(());
+        }
+        self.open_endpoint(&config)?;
+        if let Err(refusals) = self.server.replace(config, &files) {
+            let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            // The old address worked until now.
+            if let Err(error) = self.open_endpoint(&before) {
+                self.log
+                    .error("admin", "admin interface is lost")
+                    .text("error", error)
+                    .send();
+            }
+            return Err(why.join("\n"));
+        }
+        self.files = files;
+        self.publish();
+        Ok(())
+    }
+
+    fn end(self, why: &Stop) {
+        let grace = self.server.grace_period();
+        let entry = self
+            .log
+            .info("", "stopping")
+            .duration("grace_period", grace);
+        match why {
+            Stop::Signal(signal) => entry.text("signal", signal.as_str()).send(),
+            Stop::Order => entry.text("signal", "").send(),
+        }
+        let closing = self
+            .endpoint
+            .map(|endpoint| thread::spawn(|| endpoint.close()));
+        let cut_off = self.server.drain(grace);
+        if let Some(closing) = closing {
+            // It has panicked or closed; either way it is over.
+            let _ = closing.join();
+        }
+        self.log
+            .info("", "stopped")
+            .integer("connections_cut_off", cut_off)
+            .send();
+        self.log.finish(LAST_LINES);
+    }
+}
+
+/// Turns signals into events. The second wish to end, and SIGQUIT, end the process at once.
+fn listen_for_signals(
+    signals: Signals,
+    sender: SyncSender<Event>,
+    ending: Arc<AtomicBool>,
+    log: Log,
+) -> Result<(), Failed> {
+    let listen = move || {
+        loop {
+            let signal = signals.wait();
+            let at_once = match signal {
+                Signal::Quit => true,
+                Signal::Interrupt | Signal::Terminate => ending.swap(true, Ordering::AcqRel),
+                Signal::Hangup | Signal::User1 | Signal::User2 => false,
+            };
+            if at_once {
+                log.warn("", "ending at once")
+                    .text("signal", signal.as_str())
+                    .send();
+                log.finish(LAST_LINES);
+                exit_now(2);
+            }
+            // A full queue has a reload in it already, or the process ends: a lost one changes nothing. A lost stop
+            // would, so that one waits.
+            let is_stop = matches!(signal, Signal::Interrupt | Signal::Terminate);
+            if is_stop {
+                let _ = sender.send(Event::Signal(signal));
+            } else {
+                let _ = sender.try_send(Event::Signal(signal));
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(listen)
+        .map_err(Failed::new)?;
+    Ok(())
+}
+
+/// The file with the number of the process; removed at the end.
+struct Pidfile(PathBuf);
+
+impl Pidfile {
+    fn write(path: PathBuf) -> Result<Pidfile, Failed> {
+        std::fs::write(&path, format!("{}\n", std::process::id()))
+            .map_err(|error| Failed::new(format!("cannot write {}: {error}", path.display())))?;
+        Ok(Pidfile(path))
+    }
+}
+
+impl Drop for Pidfile {
+    fn drop(&mut self) {
+        // Somebody may have removed it already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a server shows that nobody has configured yet: a page that says what is running and which file to write. It is
+//! an ordinary configuration with a fixed answer; how it looks is left to `welcome.html`.
+
+use serde_json::json;
+use sluice_model::Config;
+
+use crate::commands::version_text;
+use crate::load::{ADJACENT, Loaded};
+use crate::messages::Failed;
+
+/// Only this machine sees the page, since it names a folder.
+const LISTEN: &str = "127.0.0.1:8080";
+
+/// What to open in a browser.
+const ADDRESS: &str = "http://localhost:8080";
+
+const SERVER: &str = "welcome";
+
+const PAGE: &str = include_str!("welcome.html");
+
+/// The configuration with the page.
+pub fn load() -> Result<Loaded, Failed> {
+    let folder = std::env::current_dir().map_err(Failed::new)?;
+    println!("No Caddyfile in {}: open {ADDRESS}", folder.display());
+    let config = Config::from_value(json!({
+        "apps": { "http": { "servers": { SERVER: {
+            "listen": [LISTEN],
+            "automatic_https": { "disable": true },
+            "routes": [{ "handle": [{
+                "handler": "static_response",
+                "headers": {
+                    "Content-Type": ["text/html; charset=utf-8"],
+                    "Cache-Control": ["no-store"],
+                    "Content-Security-Policy": ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"],
+                },
+                "body": body(&folder.to_string_lossy()),
+            }] }],
+        } } } },
+    }))
+    .map_err(Failed::new)?;
+    Ok(Loaded {
+        config,
+        report: Default::default(),
+        files: Vec::new(),
+    })
+}
+
+/// Whether `config` is the one with the page.
+pub fn is_welcome(config: &Config) -> bool {
+    config.servers().any(|(name, _)| name == SERVER)
+}
+
+/// Says what to do where the page cannot be shown.
+pub fn explain(failed: Failed) -> Failed {
+    failed
+        .help(format!("without a Caddyfile sluice shows its welcome page on {LISTEN}"))
+        .help(format!("write a file called {ADJACENT} here, with an address of your own: `:8081` and below it `respond \"Hello\"`"))
+}
+
+/// The page as the body of an answer: braces there would be placeholders.
+fn body(folder: &str) -> String {
+    let page = PAGE
+        .replace("@version@", version_text())
+        .replace("@address@", ADDRESS)
+        .replace("@listen@", LISTEN)
+        .replace("@file@", &escaped(ADJACENT))
+        .replace("@folder@", &escaped(folder));
+    page.replace('{', "\\{").replace('}', "\\}")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_runs_and_nothing_is_left_to_fill_in() {
+        let page = body("/srv/<b>{env.HOME}");
+        assert!(page.contains("/srv/&lt;b&gt;\\{env.HOME\\}"));
+        assert!(page.contains(version_text()) && page.contains(LISTEN));
+        assert!(!page.contains('@'), "all marks are filled in");
+        assert!(
+            !page.contains("https://") && !page.contains("src="),
+            "the page fetches nothing"
+        );
+    }
+}

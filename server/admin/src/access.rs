@@ -1,0 +1,205 @@
+//! Who may use the control interface. A browser on this machine reaches it too, on behalf of any page it shows: so
+//! the Host must be ours (a foreign name may resolve to our address) and a request that a page made must come from
+//! an allowed origin. Where the interface listens is left to `endpoint`.
+
+use sluice_message::{FieldId, RequestHead};
+use sluice_model::Admin;
+
+use crate::endpoint::Address;
+
+/// The rules for one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Accepted values of Host, lower case; none if the interface listens on all addresses, which have no names.
+    hosts: Option<Vec<String>>,
+    /// Accepted values of Origin: `host:port`, or `scheme://host:port` for one scheme only.
+    origins: Vec<String>,
+    /// Whether a request must name its origin.
+    origin: OriginRule,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OriginRule {
+    /// Only browsers send it, so only they are held to it.
+    IfSent,
+    /// The configuration wants it from all.
+    Always,
+}
+
+impl Access {
+    /// The rules for an interface at `address`.
+    pub fn new(address: &Address, admin: Option<&Admin>) -> Access {
+        let mut origins = address.names();
+        origins.extend(
+            admin
+                .iter()
+                .flat_map(|admin| &admin.origins)
+                .map(|o| o.to_ascii_lowercase()),
+        );
+        let bare = |origin: &String| {
+            origin
+                .split_once("://")
+                .map_or(origin.as_str(), |(_, h)| h)
+                .to_owned()
+        };
+        let hosts = (!address.is_wildcard()).then(|| origins.iter().map(bare).collect());
+        let enforced = admin.is_some_and(|admin| admin.enforce_origin);
+        let origin = if enforced {
+            OriginRule::Always
+        } else {
+            OriginRule::IfSent
+        };
+        Access {
+            hosts,
+            origins,
+            origin,
+        }
+    }
+
+    /// Whether a request with this head may go on; if not, why.
+    pub fn check(&self, head: &RequestHead) -> Result<(), String> {
+        let host = lower(&head.authority);
+        if self
+            .hosts
+            .as_ref()
+            .is_some_and(|hosts| !hosts.contains(&host))
+        {
+            return Err(format!("host not allowed: {host}"));
+        }
+        if head.fields.all(FieldId::Origin).nth(1).is_some() {
+            return Err("more than one Origin".to_owned());
+        }
+        let sent = head.fields.first(FieldId::Origin).map(lower);
+        match (&sent, self.origin) {
+            (Some(origin), _) if self.allows(origin) => return Ok(()),
+            (Some(origin), _) => return Err(format!("origin not allowed: {origin}")),
+            (None, OriginRule::Always) => return Err("an Origin is required".to_owned()),
+            (None, OriginRule::IfSent) => {}
+        }
+        // A page can make a browser ask without an Origin (a no-cors GET), but not without these.
+        let site = head.fields.find_first(b"Sec-Fetch-Site").map(lower);
+        match site.as_deref() {
+            None | Some("same-origin" | "none") => Ok(()),
+            Some(site) => Err(format!(
+                "requests from pages of others are not allowed: {site}"
+            )),
+        }
+    }
+
+    fn allows(&self, origin: &str) -> bool {
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        self.origins
+            .iter()
+            .any(|allowed| match allowed.contains("://") {
+                true => allowed == origin,
+                false => allowed == host,
+            })
+    }
+}
+
+fn lower(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(listen: &str, admin: &Admin) -> Access {
+        Access::new(&Address::parse(listen).expect("an address"), Some(admin))
+    }
+
+    fn check(access: &Access, host: &str, fields: &[(&str, &str)]) -> bool {
+        let mut head = RequestHead::default();
+        head.set_authority(host.as_bytes());
+        for (name, value) in fields {
+            head.fields.push_raw(
+                FieldId::of(name.as_bytes()),
+                name.as_bytes(),
+                value.as_bytes(),
+            );
+        }
+        access.check(&head).is_ok()
+    }
+
+    #[test]
+    fn only_our_own_names_are_hosts() {
+        let access = access("localhost:2019", &Admin::default());
+        for (host, allowed) in [
+            ("localhost:2019", true),
+            ("LOCALHOST:2019", true),
+            ("127.0.0.1:2019", true),
+            ("[::1]:2019", true),
+            ("localhost", false),
+            ("localhost:80", false),
+            ("attacker.test:2019", false),
+            ("", false),
+        ] {
+            assert_eq!(check(&access, host, &[]), allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn pages_of_others_are_refused() {
+        let access = access("localhost:2019", &Admin::default());
+        for (fields, allowed) in [
+            (&[("Origin", "http://localhost:2019")][..], true),
+            (&[("Origin", "http://attacker.test")], false),
+            (&[("Origin", "null")], false),
+            (
+                &[
+                    ("Origin", "http://localhost:2019"),
+                    ("Origin", "http://attacker.test"),
+                ],
+                false,
+            ),
+            (&[("Sec-Fetch-Site", "cross-site")], false),
+            (&[("Sec-Fetch-Site", "same-site")], false),
+            (&[("Sec-Fetch-Site", "none")], true),
+            (&[("Sec-Fetch-Site", "same-origin")], true),
+        ] {
+            assert_eq!(
+                check(&access, "localhost:2019", fields),
+                allowed,
+                "{fields:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_configuration_adds_origins_and_may_require_one() {
+        let admin = Admin {
+            enforce_origin: true,
+            origins: vec!["https://panel.test".into(), "other.test:81".into()],
+            ..Admin::default()
+        };
+        let access = access("localhost:2019", &admin);
+        assert!(!check(&access, "localhost:2019", &[]));
+        assert!(check(
+            &access,
+            "panel.test",
+            &[("Origin", "https://panel.test")]
+        ));
+        assert!(!check(
+            &access,
+            "panel.test",
+            &[("Origin", "http://panel.test")]
+        ));
+        assert!(check(
+            &access,
+            "localhost:2019",
+            &[("Origin", "http://other.test:81")]
+        ));
+    }
+
+    #[test]
+    fn an_interface_on_all_addresses_has_no_names() {
+        let access = access(":2019", &Admin::default());
+        assert!(check(&access, "anything:2019", &[]));
+        assert!(!check(
+            &access,
+            "anything:2019",
+            &[("Origin", "http://attacker.test")]
+        ));
+    }
+}

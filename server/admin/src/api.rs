@@ -1,0 +1,347 @@
+//! What the control interface answers. It knows neither sockets nor the running server: a request with its body goes
+//! in, an answer or an order comes out.
+
+use serde_json::{Value, json};
+use sluice_caddyfile::{Adapted, DiskLoader, adapt};
+use sluice_message::{FieldId, Method, RequestHead, Status};
+use sluice_model::Config;
+
+use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The status.
+    pub status: Status,
+    /// The body, JSON; empty for none.
+    pub body: Vec<u8>,
+    /// The methods to name in Allow; empty for none.
+    pub allow: &'static str,
+}
+
+impl Reply {
+    /// An answer without content.
+    pub fn done() -> Reply {
+        Reply {
+            status: Status::OK,
+            body: Vec::new(),
+            allow: "",
+        }
+    }
+
+    /// An answer with JSON.
+    fn json(value: &Value) -> Reply {
+        let mut body = value.to_string().into_bytes();
+        body.push(b'\n');
+        Reply {
+            body,
+            ..Reply::done()
+        }
+    }
+
+    /// A refusal with its reason.
+    pub fn error(status: Status, reason: impl Into<String>) -> Reply {
+        let reason: String = reason.into();
+        Reply {
+            status,
+            ..Reply::json(&json!({ "error": reason }))
+        }
+    }
+}
+
+/// What follows from a request.
+#[derive(Debug)]
+pub enum Next {
+    /// This is the answer.
+    Answer(Reply),
+    /// An order was sent; its outcome decides the answer.
+    Await(Waiter),
+}
+
+/// What a request asks for, known from its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Serve the configuration in the body.
+    Load,
+    /// Show the body, in another language, as JSON.
+    Adapt,
+    /// End.
+    Stop,
+    /// Show the configuration being served, or a part of it.
+    ShowConfig,
+}
+
+impl Task {
+    /// What `head` asks for; else the answer that refuses it.
+    pub fn of(head: &RequestHead) -> Result<Task, Reply> {
+        let path = head.uri.path();
+        let (task, methods) = match path {
+            b"/load" => (Task::Load, "POST"),
+            b"/adapt" => (Task::Adapt, "POST"),
+            b"/stop" => (Task::Stop, "POST"),
+            b"/config" => (Task::ShowConfig, "GET, HEAD"),
+            _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
+            _ => {
+                return Err(Reply::error(
+                    Status::NOT_FOUND,
+                    "there is nothing at this path",
+                ));
+            }
+        };
+        let allowed = match head.method {
+            Method::Post => methods == "POST",
+            Method::Get | Method::Head => methods != "POST",
+            Method::Put
+            | Method::Delete
+            | Method::Connect
+            | Method::Options
+            | Method::Trace
+            | Method::Patch
+            | Method::Other(_) => false,
+        };
+        if allowed {
+            return Ok(task);
+        }
+        let why = match task {
+            Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
+            Task::Load | Task::Adapt | Task::Stop => "this path takes POST",
+        };
+        let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
+        Err(Reply {
+            allow: methods,
+            ..refusal
+        })
+    }
+
+    /// Whether the body has to be read first.
+    pub fn wants_body(self) -> bool {
+        match self {
+            Task::Load | Task::Adapt => true,
+            Task::Stop | Task::ShowConfig => false,
+        }
+    }
+}
+
+/// Does what a request asks for.
+pub fn perform(
+    task: Task,
+    head: &RequestHead,
+    body: &[u8],
+    orders: &Orders,
+    current: &Current,
+) -> Next {
+    match task {
+        Task::ShowConfig => Next::Answer(show(head.uri.path(), current)),
+        Task::Adapt => Next::Answer(match decode(head, body) {
+            Ok((config, warnings)) => {
+                Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
+            }
+            Err(reply) => reply,
+        }),
+        Task::Load => match decode(head, body) {
+            Ok((config, _warnings)) => {
+                let (replier, waiter) = reply();
+                let order = LoadOrder {
+                    config,
+                    forced: is_forced(head),
+                    reply: replier,
+                };
+                sent(orders, Order::Load(Box::new(order)), waiter)
+            }
+            Err(reply) => Next::Answer(reply),
+        },
+        Task::Stop => {
+            let (replier, waiter) = reply();
+            sent(orders, Order::Stop(replier), waiter)
+        }
+    }
+}
+
+fn sent(orders: &Orders, order: Order, waiter: Waiter) -> Next {
+    match orders.send(order) {
+        Ok(()) => Next::Await(waiter),
+        Err(why) => Next::Answer(Reply::error(Status::SERVICE_UNAVAILABLE, why)),
+    }
+}
+
+fn is_forced(head: &RequestHead) -> bool {
+    let controls = head.fields.first(FieldId::CacheControl).unwrap_or_default();
+    controls
+        .split(|b| *b == b',')
+        .any(|c| c.trim_ascii().eq_ignore_ascii_case(b"must-revalidate"))
+}
+
+/// Reads a configuration in the language that Content-Type names; also gives the warnings, one line each.
+fn decode(head: &RequestHead, body: &[u8]) -> Result<(Config, Vec<String>), Reply> {
+    let bad = |why: String| Reply::error(Status::BAD_REQUEST, why);
+    let text = std::str::from_utf8(body).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
+    let kind = head
+        .fields
+        .first(FieldId::ContentType)
+        .unwrap_or(b"application/json");
+    let essence = kind
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    match essence.to_ascii_lowercase().as_slice() {
+        b"application/json" | b"text/json" | b"" => {
+            let config = Config::from_json(text).map_err(|error| bad(error.to_string()))?;
+            Ok((config, Vec::new()))
+        }
+        b"text/caddyfile" => {
+            let Adapted { config, report } = adapt("Caddyfile", text, &DiskLoader);
+            match config {
+                Some(config) => Ok((config, report.short().lines().map(String::from).collect())),
+                None => Err(bad(report.short().trim_end().to_owned())),
+            }
+        }
+        _ => Err(Reply::error(
+            Status::UNSUPPORTED_MEDIA_TYPE,
+            "send application/json or text/caddyfile",
+        )),
+    }
+}
+
+/// The part of the configuration that the path names: keys of objects and numbers of lists.
+fn show(path: &[u8], current: &Current) -> Reply {
+    let whole = current.config().to_value();
+    let mut part = &whole;
+    let steps = path.strip_prefix(b"/config").unwrap_or_default();
+    for step in steps
+        .split(|byte| *byte == b'/')
+        .filter(|step| !step.is_empty())
+    {
+        let step = String::from_utf8_lossy(step);
+        let found = match part {
+            Value::Object(map) => map.get(&*step),
+            Value::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        match found {
+            Some(found) => part = found,
+            None => {
+                let why = format!("the configuration has no `{step}` at this path");
+                return Reply::error(Status::NOT_FOUND, why);
+            }
+        }
+    }
+    Reply::json(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Orders that end up in a list.
+    fn orders() -> (Orders, Arc<Mutex<Vec<Order>>>) {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let list = sent.clone();
+        let push = move |order| {
+            list.lock().expect("no test panics in here").push(order);
+            Ok(())
+        };
+        (Orders::new(push), sent)
+    }
+
+    fn head(method: Method, path: &str, kind: &str) -> RequestHead {
+        let mut head = RequestHead {
+            method,
+            ..RequestHead::default()
+        };
+        head.uri.set(path.as_bytes());
+        if !kind.is_empty() {
+            head.fields.push(FieldId::ContentType, kind.as_bytes());
+        }
+        head
+    }
+
+    fn answer(next: Next) -> (u16, Value) {
+        let Next::Answer(reply) = next else {
+            panic!("no order was to be sent")
+        };
+        (
+            reply.status.code(),
+            serde_json::from_slice(&reply.body).expect("JSON"),
+        )
+    }
+
+    #[test]
+    fn paths_and_methods_choose_the_task() {
+        for (method, path, expected) in [
+            (Method::Post, "/load", Ok(Task::Load)),
+            (Method::Get, "/load", Err(405)),
+            (Method::Get, "/config/apps/http", Ok(Task::ShowConfig)),
+            (Method::Delete, "/config/apps", Err(405)),
+            (Method::Post, "/stop", Ok(Task::Stop)),
+            (Method::Get, "/stop", Err(405)),
+            (Method::Get, "/configs", Err(404)),
+        ] {
+            let found = Task::of(&head(method, path, "")).map_err(|reply| reply.status.code());
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_configuration_is_shown() {
+        let (orders, _sent) = orders();
+        let current = Current::default();
+        let json = r#"{"apps":{"http":{"servers":{"a":{"listen":[":80",":81"]}}}}}"#;
+        current.replace(Arc::new(Config::from_json(json).expect("a configuration")));
+        let get = |path: &str| {
+            let head = head(Method::Get, path, "");
+            answer(perform(Task::ShowConfig, &head, b"", &orders, &current))
+        };
+        assert_eq!(
+            get("/config/"),
+            (200, serde_json::from_str(json).expect("JSON"))
+        );
+        assert_eq!(
+            get("/config/apps/http/servers/a/listen/1"),
+            (200, json!(":81"))
+        );
+        assert_eq!(get("/config/apps/http/servers/a/listen/2").0, 404);
+        assert_eq!(get("/config/apps/nothing").0, 404);
+    }
+
+    #[test]
+    fn a_bad_configuration_is_refused_before_an_order_is_sent() {
+        let (orders, sent) = orders();
+        for (kind, body, status) in [
+            ("application/json", &b"{"[..], 400),
+            ("", b"{\"appz\":{}}", 400),
+            ("text/caddyfile", b"localhost {\n bogus_directive\n}\n", 400),
+            ("application/json", b"\xff", 400),
+            ("text/plain", b"{}", 415),
+        ] {
+            let head = head(Method::Post, "/load", kind);
+            let found = answer(perform(
+                Task::Load,
+                &head,
+                body,
+                &orders,
+                &Current::default(),
+            ));
+            assert_eq!(found.0, status, "{kind} {found:?}");
+            assert!(found.1["error"].is_string());
+        }
+        assert!(sent.lock().expect("unlocked").is_empty());
+    }
+
+    #[test]
+    fn a_good_configuration_becomes_an_order() {
+        let (orders, sent) = orders();
+        let mut head = head(Method::Post, "/load", "application/json; charset=utf-8");
+        head.fields
+            .push(FieldId::CacheControl, b"no-cache, Must-Revalidate");
+        let next = perform(Task::Load, &head, b"{}", &orders, &Current::default());
+        assert!(matches!(next, Next::Await(_)));
+        let order = sent.lock().expect("unlocked").pop();
+        let Some(Order::Load(order)) = order else {
+            panic!("an order was sent")
+        };
+        assert!(order.forced);
+    }
+}

@@ -1,0 +1,78 @@
+//! The last good configuration on disk, for `--resume`. When to write it is left to the command line.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use sluice_model::Config;
+
+use crate::limits::BODY_BYTES_MAX;
+
+/// Writes the configuration. Whoever reads meanwhile, or after a crash, finds the old one or the new one whole.
+/// It may hold secrets, so nobody else may read it.
+pub fn write_autosaved(path: &Path, config: &Config) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.part", std::process::id()));
+    let written = write_whole(Path::new(&unfinished), config.to_json().as_bytes())
+        .and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        // It may not exist; then there is nothing to remove.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Reads the configuration; `None` if there is none.
+pub fn read_autosaved(path: &Path) -> io::Result<Option<Config>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(BODY_BYTES_MAX as u64).read_to_string(&mut text)?;
+    Config::from_json(&text).map(Some).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_is_left() {
+        let folder = std::env::temp_dir().join(format!("sluice-autosave-{}", std::process::id()));
+        let path = folder.join("deep/autosave.json");
+        assert!(
+            read_autosaved(&path)
+                .expect("no file is no error")
+                .is_none()
+        );
+        let config = Config::from_json(r#"{"admin":{"listen":"localhost:2020"}}"#).expect("JSON");
+        write_autosaved(&path, &config).expect("the folder is writable");
+        write_autosaved(&path, &config).expect("again");
+        assert_eq!(read_autosaved(&path).expect("readable"), Some(config));
+        let names = fs::read_dir(folder.join("deep"))
+            .expect("it was made")
+            .count();
+        assert_eq!(names, 1);
+        fs::remove_dir_all(folder).expect("it was made above");
+    }
+}

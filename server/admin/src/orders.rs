@@ -1,0 +1,166 @@
+//! What the control interface asks of the process, and the way the answer comes back to the waiting request.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use sluice_model::Config;
+
+/// Something the process is asked to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Serve another configuration.
+    Load(Box<LoadOrder>),
+    /// End gracefully.
+    Stop(Replier),
+}
+
+/// A configuration to serve.
+#[derive(Debug)]
+pub struct LoadOrder {
+    /// The configuration.
+    pub config: Config,
+    /// Take it even if it is the one being served.
+    pub forced: bool,
+    /// Where the answer goes.
+    pub reply: Replier,
+}
+
+/// How an order ended: done, or why not in words for the person who gave it.
+pub type Outcome = Result<(), String>;
+
+/// Sends orders; clones send to the same process.
+#[derive(Clone)]
+pub struct Orders {
+    send: Arc<dyn Fn(Order) -> Outcome + Send + Sync>,
+}
+
+impl Orders {
+    /// Orders go to `send`, which queues them within [`ORDERS_MAX`] and never waits: if there is no room, or the
+    /// process is ending, it says so.
+    ///
+    /// [`ORDERS_MAX`]: crate::limits::ORDERS_MAX
+    pub fn new(send: impl Fn(Order) -> Outcome + Send + Sync + 'static) -> Orders {
+        Orders {
+            send: Arc::new(send),
+        }
+    }
+
+    /// Queues an order.
+    pub fn send(&self, order: Order) -> Outcome {
+        (self.send)(order)
+    }
+}
+
+/// The configuration being served, for readers.
+#[derive(Clone, Debug, Default)]
+pub struct Current {
+    config: Arc<Mutex<Arc<Config>>>,
+}
+
+impl Current {
+    /// The configuration.
+    pub fn config(&self) -> Arc<Config> {
+        lock(&self.config).clone()
+    }
+
+    /// Makes `config` the current one.
+    pub fn replace(&self, config: Arc<Config>) {
+        *lock(&self.config) = config;
+    }
+}
+
+/// A place for one outcome and for whoever waits for it.
+#[derive(Debug, Default)]
+struct Place {
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+}
+
+/// Gives the outcome of an order. Dropped without one, it says that the process is ending.
+#[derive(Debug)]
+pub struct Replier {
+    place: Arc<Mutex<Place>>,
+}
+
+/// Waits for the outcome of an order.
+#[derive(Debug)]
+pub struct Waiter {
+    place: Arc<Mutex<Place>>,
+}
+
+/// A pair for one outcome.
+pub fn reply() -> (Replier, Waiter) {
+    let place = Arc::new(Mutex::new(Place::default()));
+    (
+        Replier {
+            place: place.clone(),
+        },
+        Waiter { place },
+    )
+}
+
+impl Replier {
+    /// Gives the outcome.
+    pub fn send(self, outcome: Outcome) {
+        self.fill(outcome);
+    }
+
+    fn fill(&self, outcome: Outcome) {
+        let mut place = lock(&self.place);
+        place.outcome.get_or_insert(outcome);
+        if let Some(waker) = place.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Replier {
+    fn drop(&mut self) {
+        self.fill(Err("the server is ending".to_owned()));
+    }
+}
+
+impl Future for Waiter {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let mut place = lock(&self.place);
+        if let Some(outcome) = place.outcome.take() {
+            return Poll::Ready(outcome);
+        }
+        place.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("nothing panics while it holds this lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(waiter: &mut Waiter) -> Poll<Outcome> {
+        Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn an_outcome_reaches_the_waiter() {
+        let (replier, mut waiter) = reply();
+        assert_eq!(poll(&mut waiter), Poll::Pending);
+        replier.send(Ok(()));
+        assert_eq!(poll(&mut waiter), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn a_lost_order_is_an_error_and_not_silence() {
+        let (replier, mut waiter) = reply();
+        drop(replier);
+        assert!(matches!(poll(&mut waiter), Poll::Ready(Err(_))));
+    }
+}

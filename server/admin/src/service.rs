@@ -1,0 +1,145 @@
+//! The control interface as a service of `sluice-net`: reads bodies within their limit and sends answers. What to
+//! answer is left to `api`.
+
+use std::future::poll_fn;
+
+use sluice_message::{FieldId, Status};
+use sluice_net::{Answer, Body, Completion, Exchange, RequestBody, Service, Settings};
+use sluice_wire::h1;
+
+use crate::access::Access;
+use crate::api::{Next, Reply, Task, perform};
+use crate::limits::{BODY_BYTES_MAX, CLIENT_PATIENCE};
+use crate::orders::{Current, Orders};
+
+/// Answers requests of control.
+pub struct AdminService {
+    access: Access,
+    orders: Orders,
+    current: Current,
+    settings: Settings,
+}
+
+impl AdminService {
+    /// A service with these rules.
+    pub fn new(access: Access, orders: Orders, current: Current) -> Self {
+        let settings = Settings {
+            h1: h1::Limits::default(),
+            head_timeout: CLIENT_PATIENCE,
+            body_idle_timeout: CLIENT_PATIENCE,
+            write_idle_timeout: CLIENT_PATIENCE,
+            keep_alive_timeout: CLIENT_PATIENCE,
+            handshake_timeout: CLIENT_PATIENCE,
+            exact_times: false,
+        };
+        AdminService {
+            access,
+            orders,
+            current,
+            settings,
+        }
+    }
+
+    async fn act(&self, x: &mut Exchange<()>, task: Task) -> Reply {
+        let body = match task.wants_body() {
+            true => read(&mut x.body).await,
+            false => Ok(Vec::new()),
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(reply) => {
+                x.close = true;
+                return reply;
+            }
+        };
+        match perform(task, &x.req, &body, &self.orders, &self.current) {
+            Next::Answer(reply) => reply,
+            Next::Await(waiter) => match waiter.await {
+                Ok(()) => Reply::done(),
+                Err(why) => Reply::error(Status::BAD_REQUEST, why),
+            },
+        }
+    }
+}
+
+impl Service for AdminService {
+    type Context = ();
+    type Outcome = Reply;
+
+    fn reset(&self, _context: &mut ()) {}
+
+    fn serve<'a>(&'a self, x: &'a mut Exchange<()>) -> Answer<'a, Reply> {
+        if let Err(why) = self.access.check(&x.req) {
+            return Answer::Ready(write(x, Reply::error(Status::FORBIDDEN, why)));
+        }
+        match Task::of(&x.req) {
+            Ok(task) => Answer::Later(Box::pin(self.act(x, task))),
+            Err(reply) => Answer::Ready(write(x, reply)),
+        }
+    }
+
+    fn resume<'a>(&'a self, x: &'a mut Exchange<()>, reply: Reply) -> Answer<'a, Reply> {
+        Answer::Ready(write(x, reply))
+    }
+
+    fn refuse(&self, x: &mut Exchange<()>, error: &h1::RequestError) -> Body {
+        write(x, Reply::error(error.status(), error.to_string()))
+    }
+
+    fn time_out(&self, x: &mut Exchange<()>) -> Body {
+        write(
+            x,
+            Reply::error(Status::REQUEST_TIMEOUT, "the request took too long"),
+        )
+    }
+
+    fn record(&self, _x: &mut Exchange<()>, _completion: &Completion) {}
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+fn write(x: &mut Exchange<()>, reply: Reply) -> Body {
+    x.res.status = reply.status;
+    if !reply.allow.is_empty() {
+        x.res.fields.set(FieldId::Allow, reply.allow.as_bytes());
+    }
+    if reply.body.is_empty() {
+        return Body::Empty;
+    }
+    x.res.fields.set(FieldId::ContentType, b"application/json");
+    x.inline.extend_from_slice(&reply.body);
+    Body::Inline
+}
+
+async fn read(body: &mut RequestBody) -> Result<Vec<u8>, Reply> {
+    let too_large = || {
+        let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+        Reply::error(Status::CONTENT_TOO_LARGE, why)
+    };
+    let RequestBody::Stream(mut stream) = body.take() else {
+        return Ok(Vec::new());
+    };
+    if stream.len().is_some_and(|len| len > BODY_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let taken = poll_fn(|cx| {
+            stream.poll_data(cx).map_ok(|data| {
+                bytes.extend_from_slice(data);
+                data.len()
+            })
+        })
+        .await;
+        match taken {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => stream.consume(count),
+            Err(failure) => return Err(Reply::error(Status::BAD_REQUEST, failure.to_string())),
+        }
+        if bytes.len() > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Starts the real binary in a folder of its own and ends it. Speaking to it is left to `client`.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_net::sys::process::{Signal, send};
+
+use crate::client::Answer;
+
+/// How long anything may take that takes milliseconds on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A new folder that is removed at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluice-e2e-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
+        Folder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file and gives its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("the folder is writable");
+        }
+        std::fs::write(&path, content).expect("the folder is writable");
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.0.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port on which nobody listens. Below the kernel's own range, so that no client gets it meanwhile, and handed out
+/// once in this process.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(step < COUNT, "there is a free port among so many");
+        let port = FIRST + (std::process::id().wrapping_mul(97) + step) % COUNT;
+        let port = u16::try_from(port).expect("the range ends below 65,536");
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// The binary with an environment that touches nothing of the user's.
+pub fn sluice(folder: &Folder) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command
+        .current_dir(folder.path())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", folder.path())
+        .env("XDG_DATA_HOME", folder.path().join("data"))
+        .env("XDG_CONFIG_HOME", folder.path().join("config"))
+        .env("SLUICE_WORKERS", "2")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary to its end.
+pub fn run_to_end(folder: &Folder, args: &[&str]) -> Output {
+    finish(sluice(folder).args(args))
+}
+
+/// Runs a command to its end, which must come soon.
+pub fn finish(command: &mut Command) -> Output {
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let id = child.id();
+    let (done, late) = std::sync::mpsc::sync_channel::<()>(1);
+    let guard = thread::spawn(move || {
+        if late.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = send(id, Signal::Quit);
+        }
+    });
+    let output = child.wait_with_output().expect("it can be waited for");
+    let _ = done.send(());
+    guard.join().expect("the guard does not panic");
+    output
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    pub folder: Folder,
+    /// The port of `{port}` in its configuration.
+    pub port: u16,
+    /// The port of `{admin}` in its configuration.
+    pub admin: u16,
+}
+
+/// A server that is about to be started.
+pub struct Setup {
+    folder: Folder,
+    port: u16,
+    admin: u16,
+    args: Vec<String>,
+    variables: Vec<(String, String)>,
+    unlimited: bool,
+}
+
+impl Setup {
+    /// A Caddyfile in which `{port}` and `{admin}` are replaced by free ports and `{folder}` by the server's folder.
+    pub fn new(caddyfile: &str) -> Setup {
+        let setup = Setup::bare();
+        let text = setup.fill(caddyfile);
+        setup.folder.write("Caddyfile", text);
+        setup
+    }
+
+    /// No configuration.
+    pub fn bare() -> Setup {
+        Setup {
+            folder: Folder::new(),
+            port: free_port(),
+            admin: free_port(),
+            args: Vec::new(),
+            variables: Vec::new(),
+            unlimited: true,
+        }
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Fills in the ports and the folder.
+    pub fn fill(&self, text: &str) -> String {
+        fill(text, self.port, self.admin, self.folder.path())
+    }
+
+    pub fn args(mut self, args: &[&str]) -> Setup {
+        self.args.extend(args.iter().map(ToString::to_string));
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Does not wait until the port is listened on.
+    pub fn without_port(mut self) -> Setup {
+        self.unlimited = false;
+        self
+    }
+
+    /// Starts `sluice run` and waits until it listens.
+    pub fn start(self) -> Server {
+        let mut command = sluice(&self.folder);
+        let stderr = std::fs::File::create(self.folder.path().join("stderr")).expect("writable");
+        let stdout = std::fs::File::create(self.folder.path().join("stdout")).expect("writable");
+        let args: Vec<String> = self.args.iter().map(|arg| self.fill(arg)).collect();
+        if args.first().is_none_or(|arg| arg.starts_with('-')) {
+            command.arg("run");
+        }
+        command.args(args).stdout(stdout).stderr(stderr);
+        command.env("SLUICE_ADMIN", format!("localhost:{}", self.admin));
+        command.envs(self.variables);
+        let child = command.spawn().expect("the binary starts");
+        let mut server = Server {
+            child,
+            folder: self.folder,
+            port: self.port,
+            admin: self.admin,
+        };
+        if self.unlimited {
+            server.wait_for_port(server.port);
+        }
+        server
+    }
+}
+
+fn fill(text: &str, port: u16, admin: u16, folder: &Path) -> String {
+    text.replace("{port}", &port.to_string())
+        .replace("{admin}", &admin.to_string())
+        .replace("{folder}", &folder.to_string_lossy())
+}
+
+impl Server {
+    /// Starts a server with this Caddyfile; see [`Setup::new`].
+    pub fn start(caddyfile: &str) -> Server {
+        Setup::new(caddyfile).start()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Replaces the Caddyfile.
+    pub fn write(&self, caddyfile: &str) {
+        let text = fill(caddyfile, self.port, self.admin, self.folder.path());
+        self.folder.write("Caddyfile", text);
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        send(self.pid(), signal).expect("the process is there");
+    }
+
+    /// Asks for a path with GET on a connection of its own.
+    pub fn ask(&self, path: &str) -> Answer {
+        crate::client::ask(self.port, path)
+    }
+
+    /// What the server has said so far.
+    pub fn stderr(&self) -> String {
+        self.folder.read("stderr")
+    }
+
+    pub fn stdout(&self) -> String {
+        self.folder.read("stdout")
+    }
+
+    /// Waits until somebody listens on a port.
+    pub fn wait_for_port(&mut self, port: u16) {
+        let until = Instant::now() + PATIENCE;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                panic!(
+                    "the server ended with {status}:\n{}{}",
+                    self.stdout(),
+                    self.stderr()
+                );
+            }
+            assert!(
+                Instant::now() < until,
+                "nobody listens on {port}:\n{}",
+                self.stderr()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until the server has said something.
+    pub fn wait_for_words(&self, words: &str) {
+        eventually(words, || self.stderr().contains(words), || self.stderr());
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait_for_end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            assert!(
+                Instant::now() < until,
+                "it does not end:\n{}",
+                self.stderr()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("it can be waited for")
+            .is_some()
+    }
+
+    /// The number of files that it has open.
+    pub fn open_files(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.pid());
+        std::fs::read_dir(path)
+            .expect("the process is there")
+            .count()
+    }
+
+    /// A line of /proc/PID/status as a number, such as `VmRSS` in KiB or `Threads`.
+    pub fn status(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.pid());
+        let text = std::fs::read_to_string(path).expect("the process is there");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("{name} is no number"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("---- the server said:\n{}{}", self.stdout(), self.stderr());
+        }
+    }
+}
+
+/// Waits until something is true.
+pub fn eventually(what: &str, is_true: impl Fn() -> bool, tell: impl Fn() -> String) {
+    let until = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(
+            Instant::now() < until,
+            "waited in vain for {what:?}:\n{}",
+            tell()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+}

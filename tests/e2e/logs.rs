@@ -1,0 +1,182 @@
+//! Logs as they arrive in files and on standard error.
+
+use serde_json::Value;
+
+use crate::client::{Client, exchange};
+use crate::harness::{Server, eventually};
+use sluice_net::sys::process::Signal;
+
+const LOGGED: &str = "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file {folder}/access.log\n\t}\n\
+                      \trespond /missing 404\n\tabort /abort\n\terror /broken 503\n\trespond \"hello\"\n}\n";
+
+fn lines(server: &Server, count: usize) -> Vec<Value> {
+    let read = || server.folder.read("access.log");
+    eventually(
+        "the lines",
+        || read().lines().count() >= count,
+        || read() + &server.stderr(),
+    );
+    let found: Vec<Value> = read()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+        .collect();
+    assert_eq!(found.len(), count, "one line for each request: {found:#?}");
+    found
+}
+
+#[test]
+fn each_request_makes_one_line_with_caddys_fields() {
+    let server = Server::start(LOGGED);
+    let mut client = Client::connect(server.port);
+    client.send(
+        "POST /q?x=1 HTTP/1.1\r\nHost: localhost\r\nCookie: secret=1\r\nAuthorization: Basic eA==\r\n\
+         x-foo-BAR: 1\r\nX-Foo-Bar: 2\r\nContent-Length: 3\r\n\r\nabc",
+    );
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.get("/missing").status, 404);
+    assert_eq!(client.get("/broken").status, 503);
+    client.send("GET /abort HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(client.try_answer().is_err());
+    let lines = lines(&server, 4);
+    let request = &lines[0]["request"];
+    assert_eq!(lines[0]["msg"], "handled request");
+    assert_eq!(lines[0]["logger"], "http.log.access.log0");
+    assert_eq!(request["method"], "POST");
+    assert_eq!(request["uri"], "/q?x=1");
+    assert_eq!(request["proto"], "HTTP/1.1");
+    assert_eq!(request["remote_ip"], "127.0.0.1");
+    assert_eq!(request["headers"]["Cookie"][0], "REDACTED");
+    assert_eq!(request["headers"]["Authorization"][0], "REDACTED");
+    assert_eq!(
+        request["headers"]["X-Foo-Bar"],
+        serde_json::json!(["1", "2"])
+    );
+    assert_eq!(lines[0]["size"], 5);
+    assert!(
+        lines[0]["duration"]
+            .as_f64()
+            .is_some_and(|seconds| seconds > 0.0 && seconds < 10.0)
+    );
+    let statuses: Vec<u64> = lines
+        .iter()
+        .filter_map(|line| line["status"].as_u64())
+        .collect();
+    assert_eq!(statuses, [200, 404, 503, 0]);
+    assert_eq!(lines[2]["level"], "error");
+}
+
+#[test]
+fn hostile_bytes_stay_inside_their_line() {
+    let server = Server::start(LOGGED);
+    let mut requests = 0;
+    for byte in (1..=255u8).filter(|byte| !matches!(byte, b'\r' | b'\n')) {
+        let request = [
+            &b"GET /%"[..],
+            format!("{byte:02x}?").as_bytes(),
+            b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Odd: a",
+            &[byte],
+            b"\"}\r\n\r\n",
+        ]
+        .concat();
+        exchange(server.port, request);
+        requests += 1;
+    }
+    let text = || server.folder.read("access.log");
+    eventually("the lines", || text().lines().count() >= requests, text);
+    for line in text().lines() {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(value["status"].is_u64());
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+    assert_eq!(text().lines().count(), requests);
+}
+
+#[test]
+fn a_full_disk_does_not_stop_the_server() {
+    let server = Server::start(
+        "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file /dev/full\n\t}\n\trespond hello\n}\n",
+    );
+    let mut client = Client::connect(server.port);
+    for _ in 0..500 {
+        assert_eq!(client.get("/").text(), "hello");
+    }
+    server.wait_for_words("lines could not be written");
+    assert_eq!(client.get("/").text(), "hello");
+    assert_eq!(
+        server
+            .stderr()
+            .matches("lines could not be written")
+            .count(),
+        1,
+        "it is told once"
+    );
+}
+
+#[test]
+fn a_stopped_reader_of_standard_error_does_not_stop_the_server() {
+    use std::process::Stdio;
+    let setup = crate::harness::Setup::new(
+        "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput stderr\n\t}\n\trespond hello\n}\n",
+    );
+    let port: u16 = setup.fill("{port}").parse().expect("a port");
+    // Nobody reads the pipe, which holds 64 KiB; the lines are some 300 bytes each.
+    let mut child = crate::harness::sluice(setup.folder())
+        .arg("run")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let ready = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    eventually("the port", ready, String::new);
+    let mut client = Client::connect(port);
+    for _ in 0..2_000 {
+        assert_eq!(client.get("/").text(), "hello");
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn credentials_are_logged_only_when_asked_for() {
+    let server = Server::start(
+        "{\n\tadmin off\n\tservers {\n\t\tlog_credentials\n\t}\n}\n:{port} {\n\tlog {\n\
+         \t\toutput file {folder}/access.log\n\t}\n\trespond hello\n}\n",
+    );
+    exchange(
+        server.port,
+        "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: a=b\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(
+        lines(&server, 1)[0]["request"]["headers"]["Cookie"][0],
+        "a=b"
+    );
+}
+
+#[test]
+fn malformed_requests_are_logged_too() {
+    let server = Server::start(LOGGED);
+    let answer = exchange(server.port, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    assert_eq!(answer.status, 400);
+    assert_eq!(lines(&server, 1)[0]["status"], 400);
+}
+
+#[test]
+fn the_last_lines_are_written_before_the_end() {
+    let mut server = Server::start(LOGGED);
+    let mut client = Client::connect(server.port);
+    for _ in 0..100 {
+        client.get("/");
+    }
+    server.signal(Signal::Terminate);
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    assert_eq!(server.folder.read("access.log").lines().count(), 100);
+}
+
+#[test]
+fn entries_about_the_process_are_json_unless_somebody_looks_at_them() {
+    let server = Server::start(LOGGED);
+    server.wait_for_words("serving");
+    for line in server.stderr().lines() {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(value["level"].is_string() && value["ts"].is_f64() && value["msg"].is_string());
+    }
+}

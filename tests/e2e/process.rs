@@ -1,0 +1,249 @@
+//! A server's life: start, signals, stop.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_net::sys::process::Signal;
+
+use crate::client::Client;
+use crate::harness::{Folder, Server, Setup, finish, free_port, run_to_end, sluice, text};
+
+const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
+
+#[test]
+fn a_caddyfile_in_the_folder_is_served() {
+    let server = Server::start(HELLO);
+    let answer = server.ask("/");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+    assert_eq!(answer.field("Server"), Some("sluice"));
+}
+
+#[test]
+fn json_is_served_too() {
+    let setup = Setup::bare();
+    let json = setup.fill(
+        r#"{"admin":{"disabled":true},"apps":{"http":{"servers":{"a":{"listen":[":{port}"],
+            "routes":[{"handle":[{"handler":"static_response","body":"json"}]}]}}}}}"#,
+    );
+    setup.folder().write("config.json", json);
+    let server = setup.args(&["run", "--config", "config.json"]).start();
+    assert_eq!(server.ask("/").text(), "json");
+}
+
+#[test]
+fn signals_to_end_let_requests_finish() {
+    for signal in [Signal::Terminate, Signal::Interrupt] {
+        let mut server = Server::start(
+            "{\n\tadmin off\n\tgrace_period 10s\n}\n:{port} {\n\trespond \"hello\"\n}\n",
+        );
+        // The request has begun, so it is answered even though the rest comes after the signal.
+        let mut slow = Client::connect(server.port);
+        slow.send("GET / HTTP/1.1\r\nHost: local");
+        let mut idle = Client::connect(server.port);
+        assert_eq!(idle.get("/").status, 200);
+        server.signal(signal);
+        server.wait_for_words("stopping");
+        assert!(idle.is_closed(), "an idle connection is closed at once");
+        thread::sleep(Duration::from_millis(200));
+        assert!(!server.has_ended(), "it waits for the request");
+        slow.send("host\r\n\r\n");
+        let answer = slow.answer();
+        assert_eq!(
+            (answer.status, answer.field("Connection")),
+            (200, Some("close"))
+        );
+        assert_eq!(server.wait_for_end().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_grace_period_ends() {
+    let mut server = Server::start(
+        "{\n\tadmin off\n\tgrace_period 300ms\n}\n:{port} {\n\trespond \"hello\"\n}\n",
+    );
+    let mut slow = Client::connect(server.port);
+    slow.send("GET / HTTP/1.1\r\nHost: local");
+    let begun = Instant::now();
+    thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::Terminate);
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    assert!(
+        begun.elapsed() > Duration::from_millis(300),
+        "it did not wait"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "it waited too long"
+    );
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let mut server =
+        Server::start("{\n\tadmin off\n\tgrace_period 1h\n}\n:{port} {\n\trespond \"hello\"\n}\n");
+    let mut slow = Client::connect(server.port);
+    slow.send("GET / HTTP/1.1\r\nHost: local");
+    thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::Terminate);
+    server.wait_for_words("stopping");
+    assert!(!server.has_ended());
+    server.signal(Signal::Terminate);
+    assert_eq!(server.wait_for_end().code(), Some(2));
+}
+
+#[test]
+fn sigquit_ends_the_process_at_once() {
+    let mut server = Server::start(HELLO);
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_for_end().code(), Some(2));
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let setup = Setup::new(HELLO);
+    let taken = TcpListener::bind(setup.fill("0.0.0.0:{port}")).expect("it is free");
+    let output = run_to_end(setup.folder(), &["run"]);
+    drop(taken);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("in use") && said.contains(&setup.fill(":{port}")),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_second_server_does_not_share_the_port_in_silence() {
+    let first = Server::start(HELLO);
+    let folder = Folder::new();
+    folder.write(
+        "Caddyfile",
+        HELLO.replace("{port}", &first.port.to_string()),
+    );
+    let output = run_to_end(&folder, &["run"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("in use"));
+    assert_eq!(first.ask("/").status, 200);
+}
+
+#[test]
+fn the_pidfile_lives_as_long_as_the_server() {
+    let mut server = Setup::new(HELLO).args(&["--pidfile", "pid"]).start();
+    crate::harness::eventually(
+        "the pidfile",
+        || server.folder.read("pid").trim() == server.pid().to_string(),
+        || server.stderr(),
+    );
+    server.signal(Signal::Terminate);
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    assert!(!server.folder.path().join("pid").exists());
+}
+
+#[test]
+fn variables_of_an_envfile_reach_the_configuration() {
+    let setup =
+        Setup::new("{\n\tadmin off\n}\n:{port} {\n\trespond \"{$GREETING} {env.NAME}\"\n}\n");
+    setup.folder().write(
+        "env",
+        "# words\nexport GREETING=hello\nNAME=\"big world\"\n",
+    );
+    let server = setup.args(&["--envfile", "env"]).start();
+    assert_eq!(server.ask("/").text(), "hello big world");
+}
+
+#[test]
+fn a_nonsensical_number_of_workers_is_refused() {
+    let setup = Setup::new(HELLO);
+    for workers in ["0", "many", "-1", "1000000"] {
+        let output = finish(
+            sluice(setup.folder())
+                .arg("run")
+                .env("SLUICE_WORKERS", workers),
+        );
+        assert_eq!(output.status.code(), Some(1), "{workers}");
+        assert!(text(&output.stderr).contains("SLUICE_WORKERS"), "{workers}");
+    }
+}
+
+#[test]
+fn a_server_in_the_background_is_started_reloaded_and_stopped() {
+    let setup = Setup::new("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"one\"\n}\n");
+    let folder = setup.folder();
+    let port: u16 = setup.fill("{port}").parse().expect("a port");
+    let run = |args: &[&str]| {
+        let log = |name| {
+            let path = folder.path().join(name);
+            std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .expect("writable")
+        };
+        // The server inherits these, so they must not be pipes that are read to their end.
+        let status = sluice(folder)
+            .args(args)
+            .stdout(log("stdout"))
+            .stderr(log("stderr"))
+            .status();
+        status.expect("it starts").code()
+    };
+    assert_eq!(
+        run(&["start", "--pidfile", "pid"]),
+        Some(0),
+        "{}",
+        folder.read("stderr")
+    );
+    assert_eq!(crate::client::ask(port, "/").text(), "one");
+    let pid: u32 = folder.read("pid").trim().parse().expect("a number");
+    folder.write(
+        "Caddyfile",
+        setup.fill("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"two\"\n}\n"),
+    );
+    let reloaded = run(&["reload"]);
+    let answer = crate::client::ask(port, "/").text();
+    let stopped = run(&["stop"]);
+    let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    let until = Instant::now() + crate::harness::PATIENCE;
+    while !gone() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let ended = gone();
+    if !ended {
+        let _ = sluice_net::sys::process::send(pid, Signal::Quit);
+    }
+    assert_eq!(
+        (reloaded, answer.as_str(), stopped, ended),
+        (Some(0), "two", Some(0), true)
+    );
+}
+
+#[test]
+fn a_server_that_cannot_start_in_the_background_says_why() {
+    let folder = Folder::new();
+    folder.write(
+        "Caddyfile",
+        format!(":{} {{\n\trespnd hello\n}}\n", free_port()),
+    );
+    let output = run_to_end(&folder, &["start"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("`respnd`") && said.contains("did not start"),
+        "{said}"
+    );
+}
+
+#[test]
+fn stop_and_reload_without_a_server_are_failures() {
+    let setup = Setup::new("{\n\tadmin localhost:{admin}\n}\n:{port}\n");
+    let address = setup.fill("localhost:{admin}");
+    for args in [&["stop", "--address", &address][..], &["reload"]] {
+        let output = run_to_end(setup.folder(), args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(
+            text(&output.stderr).contains("no answer from the admin interface"),
+            "{args:?}"
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! New configurations for a running server: by signal, by watching, in great number, and bad ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use sluice_net::sys::process::Signal;
+
+use crate::client::{Client, ask};
+use crate::harness::{Server, Setup, eventually, free_port};
+
+fn saying(word: &str) -> String {
+    format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond \"{word}\"\n}}\n")
+}
+
+#[test]
+fn signals_reload_without_dropping_a_connection() {
+    for signal in [Signal::Hangup, Signal::User1] {
+        let server = Server::start(&saying("one"));
+        let mut client = Client::connect(server.port);
+        assert_eq!(client.get("/").text(), "one");
+        server.write(&saying("two"));
+        server.signal(signal);
+        server.wait_for_words("configuration loaded");
+        assert_eq!(
+            client.get("/").text(),
+            "two",
+            "an open connection sees the new configuration"
+        );
+        assert_eq!(server.ask("/").text(), "two");
+    }
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing() {
+    let server = Server::start(&saying("one"));
+    let other = free_port();
+    for bad in [
+        // A mistake in the language.
+        format!(":{other} {{\n\trespnd two\n}}\n"),
+        // Not text at all.
+        "{".to_owned(),
+        // A port that somebody else has: this test.
+        format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond two\n}}\n:{} {{\n}}\n", taken_port()),
+        // A log file that cannot be opened.
+        "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file /proc/nothing/a.log\n\t}\n\trespond two\n}\n".to_owned(),
+    ] {
+        let before = server.stderr().matches("configuration refused").count();
+        server.write(&bad);
+        server.signal(Signal::Hangup);
+        eventually(
+            "the refusal",
+            || server.stderr().matches("configuration refused").count() > before,
+            || format!("{bad}\n{}", server.stderr()),
+        );
+        assert_eq!(server.ask("/").text(), "one", "{bad}");
+    }
+    assert!(std::net::TcpStream::connect(("127.0.0.1", other)).is_err());
+}
+
+/// A port that is listened on for as long as the tests run.
+fn taken_port() -> u16 {
+    let listener = std::net::TcpListener::bind("0.0.0.0:0").expect("there is a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::mem::forget(listener);
+    port
+}
+
+#[test]
+fn listeners_come_and_go_with_the_configuration() {
+    let server = Server::start(&saying("one"));
+    let second = free_port();
+    server.write(&format!(
+        "{}:{second} {{\n\trespond more\n}}\n",
+        saying("one")
+    ));
+    server.signal(Signal::Hangup);
+    eventually(
+        "the second port",
+        || std::net::TcpStream::connect(("127.0.0.1", second)).is_ok(),
+        || server.stderr(),
+    );
+    assert_eq!(ask(second, "/").text(), "more");
+    server.write(&saying("one"));
+    server.signal(Signal::Hangup);
+    eventually(
+        "the second port to close",
+        || std::net::TcpStream::connect(("127.0.0.1", second)).is_err(),
+        || server.stderr(),
+    );
+    assert_eq!(server.ask("/").text(), "one");
+}
+
+#[test]
+fn watched_files_are_reloaded_with_those_they_import() {
+    let setup = Setup::new("{\n\tadmin off\n}\n:{port} {\n\timport word.conf\n}\n");
+    setup.folder().write("word.conf", "respond one\n");
+    let server = setup.args(&["--watch"]).start();
+    assert_eq!(server.ask("/").text(), "one");
+    for word in ["two", "three"] {
+        server
+            .folder
+            .write("word.conf", format!("respond {word}\n"));
+        eventually(word, || server.ask("/").text() == word, || server.stderr());
+    }
+    server.folder.write("word.conf", "respnd four\n");
+    server.wait_for_words("configuration refused");
+    assert_eq!(server.ask("/").text(), "three");
+}
+
+#[test]
+fn many_reloads_leave_nothing_behind() {
+    const RELOADS: usize = 200;
+    let server = Server::start(&saying("word-0"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicU64::new(0));
+    // One client that keeps its connection and one that dials anew, both busy all the time.
+    let clients: Vec<_> = [true, false]
+        .map(|keeps| {
+            let (stop, answered, port) = (stop.clone(), answered.clone(), server.port);
+            thread::spawn(move || {
+                let mut kept = Client::connect(port);
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = if keeps { kept.get("/") } else { ask(port, "/") };
+                    assert_eq!(answer.status, 200);
+                    assert!(answer.text().starts_with("word-"), "{answer:?}");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .into();
+    let reload = |number: usize| {
+        server.write(&saying(&format!("word-{number}")));
+        server.signal(Signal::Hangup);
+        let word = format!("word-{number}");
+        eventually(&word, || server.ask("/").text() == word, || server.stderr());
+    };
+    (1..=20).for_each(reload);
+    let (files, threads, memory) = (
+        server.open_files(),
+        server.status("Threads"),
+        server.status("VmRSS"),
+    );
+    (21..=RELOADS).for_each(reload);
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("no request failed");
+    }
+    assert!(answered.load(Ordering::Relaxed) > 100);
+    // The clients' own connections come and go.
+    assert!(
+        server.open_files() <= files + 4,
+        "{files} files became {}",
+        server.open_files()
+    );
+    assert_eq!(server.status("Threads"), threads);
+    let grown = server.status("VmRSS").saturating_sub(memory);
+    assert!(grown < 4 * 1024, "{memory} KiB grew by {grown} KiB");
+}

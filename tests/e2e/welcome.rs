@@ -1,0 +1,78 @@
+//! A server that nobody has configured.
+
+use std::net::TcpListener;
+use std::sync::{Mutex, MutexGuard};
+
+use crate::client::ask;
+use crate::harness::{Setup, eventually, run_to_end, text};
+
+/// The page has one fixed port, so only one test at a time may use it.
+fn port() -> Option<(MutexGuard<'static, ()>, u16)> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let is_free = TcpListener::bind("127.0.0.1:8080").is_ok();
+    if !is_free {
+        println!("skipped: another program listens on port 8080");
+    }
+    is_free.then_some((guard, 8080))
+}
+
+#[test]
+fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
+    let Some((_guard, port)) = port() else { return };
+    let setup = Setup::bare();
+    let caddyfile = setup.fill("{\n\tadmin off\n}\n:{port} {\n\trespond mine\n}\n");
+    let mut server = setup.without_port().start();
+    server.wait_for_port(port);
+    let page = ask(port, "/");
+    assert_eq!(page.status, 200);
+    assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+    let shown = page.text();
+    let folder = server.folder.path().to_string_lossy().into_owned();
+    for word in [
+        &folder,
+        "Caddyfile",
+        "127.0.0.1:8080",
+        "reverse_proxy",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(shown.contains(word), "{word}");
+    }
+    assert!(
+        shown.contains("body {") && !shown.contains("\\{"),
+        "braces arrive as they are"
+    );
+    assert!(server.stdout().contains("http://localhost:8080"));
+    assert!(
+        !server
+            .folder
+            .path()
+            .join("config/sluice/autosave.json")
+            .exists()
+    );
+    server.folder.write("Caddyfile", caddyfile);
+    let own = server.port;
+    server.wait_for_port(own);
+    assert_eq!(server.ask("/").text(), "mine");
+    eventually(
+        "the page to go",
+        || std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+        || server.stderr(),
+    );
+}
+
+#[test]
+fn a_taken_port_is_told_with_a_way_out() {
+    let Some((_guard, port)) = port() else { return };
+    let taken = TcpListener::bind(("127.0.0.1", port)).expect("it was free above");
+    let setup = Setup::bare();
+    let output = run_to_end(setup.folder(), &["run"]);
+    drop(taken);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for word in ["127.0.0.1:8080", "in use", "Caddyfile"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
