@@ -115,6 +115,8 @@ impl FileHook {
         let mut best: Option<Hit> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
             let pattern = match candidate {
+                // Where all candidates are compared none of them ends the list.
+                Candidate::Refuse(_) if !self.policy.takes_first() => continue,
                 Candidate::Refuse(status) => return Err(matcher::Refusal { status: *status }),
                 Candidate::Path(pattern) => pattern,
             };
@@ -294,6 +296,10 @@ impl Wanted {
 }
 
 impl Policy {
+    fn takes_first(self) -> bool {
+        matches!(self, Policy::FirstExisting | Policy::FirstExistingElseLast)
+    }
+
     /// Whether `new` is to be chosen over `best`.
     fn prefers(self, new: &Facts, best: &Facts) -> bool {
         match self {
@@ -473,7 +479,7 @@ mod tests {
             .open(folder.0.join("a.php"))
             .unwrap();
         old.set_modified(std::time::UNIX_EPOCH).unwrap();
-        let files = ["/a.php", "/big.txt", "/none"];
+        let files = ["/a.php", "/big.txt", "/none", "=404"];
         assert_eq!(
             found(&folder.matcher(&files, "smallest_size", &[]), "/"),
             file("/a.php")

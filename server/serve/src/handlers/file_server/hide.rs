@@ -23,7 +23,11 @@ enum Pattern {
     /// Without a slash: hides whatever has such a name on its path.
     Name(Glob),
     /// With one: hides that file, or that folder and all in it.
-    Path { prefix: Vec<u8>, glob: Glob },
+    Path {
+        prefix: Vec<u8>,
+        /// Only where there are wildcards: most patterns have none and every request looks at all.
+        glob: Option<Glob>,
+    },
 }
 
 impl Hidden {
@@ -80,7 +84,10 @@ impl Hidden {
         if prefix.len() > 1 && prefix.ends_with(b"/") {
             prefix.pop();
         }
-        let glob = Glob::parse(std::str::from_utf8(&prefix).ok()?).ok()?;
+        let mut glob = None;
+        if prefix.iter().any(|byte| b"*?[\\".contains(byte)) {
+            glob = Some(Glob::parse(std::str::from_utf8(&prefix).ok()?).ok()?);
+        }
         Some(Pattern::Path { prefix, glob })
     }
 }
@@ -96,7 +103,8 @@ impl Pattern {
                     .strip_prefix(&prefix[..])
                     .is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || prefix == b"/");
                 // Folders above the path count as well, so that a wildcard hides what is in a folder too.
-                within || ancestors(path).any(|ancestor| glob.matches(ancestor))
+                let matches = |glob: &Glob| ancestors(path).any(|ancestor| glob.matches(ancestor));
+                within || glob.as_ref().is_some_and(matches)
             }
         }
     }

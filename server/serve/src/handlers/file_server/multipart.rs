@@ -51,16 +51,17 @@ impl Multipart {
             let lead = if parts.is_empty() { "" } else { "\r\n" };
             let last = range.start + range.len - 1;
             let mut head = format!("{lead}--{boundary}\r\n");
+            write!(
+                head,
+                "Content-Range: bytes {}-{last}/{size}\r\n",
+                range.start
+            )
+            .expect("writing to memory does not fail");
             if let Some(media_type) = &media_type {
                 write!(head, "Content-Type: {media_type}\r\n")
                     .expect("writing to memory does not fail");
             }
-            write!(
-                head,
-                "Content-Range: bytes {}-{last}/{size}\r\n\r\n",
-                range.start
-            )
-            .expect("writing to memory does not fail");
+            head.push_str("\r\n");
             parts.push(Part { head, range });
         }
         let end = format!("\r\n--{boundary}--\r\n");

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use sluice_message::uri::{decode_percent, encode_path};
-use sluice_message::{FieldId, Status, path};
+use sluice_message::{FieldId, Method, Status, path};
 use sluice_net::Body;
 
 use crate::context::Exchange;
@@ -93,6 +93,10 @@ fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
     }
     x.res.status = Status::PERMANENT_REDIRECT;
     x.res.fields.set(FieldId::Location, &location);
+    // Other methods than these expect no page; the redirect has them repeated as they are.
+    if !matches!(x.req.method, Method::Get | Method::Head) {
+        return Step::Done(Body::Empty);
+    }
     x.res
         .fields
         .set(FieldId::ContentType, b"text/html; charset=utf-8");

@@ -207,6 +207,7 @@ fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static 
         Verdict::NotModified => return not_modified(x),
         Verdict::Failed => {
             x.res.status = Status::PRECONDITION_FAILED;
+            x.res.fields.remove(FieldId::AcceptRanges);
             return Step::Done(Body::Empty);
         }
         Verdict::Proceed => {}

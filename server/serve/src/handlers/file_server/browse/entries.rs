@@ -74,7 +74,7 @@ fn describe(entry: &DirEntry, links: Links) -> io::Result<Entry> {
     };
     let shown = pointed_at.as_ref().unwrap_or(&metadata);
     Ok(Entry {
-        key: String::from_utf8_lossy(&name).to_lowercase(),
+        key: sort_key(&name, shown.is_dir()),
         name,
         is_dir: shown.is_dir(),
         is_link,
@@ -86,6 +86,15 @@ fn describe(entry: &DirEntry, links: Links) -> io::Result<Entry> {
         },
         mode: go_mode(metadata.mode(), metadata.file_type()),
     })
+}
+
+/// Names sort without case and folders with the slash they are shown with, as in Caddy.
+fn sort_key(name: &[u8], is_dir: bool) -> String {
+    let mut key = String::from_utf8_lossy(name).to_lowercase();
+    if is_dir {
+        key.push('/');
+    }
+    key
 }
 
 /// The bits of Go's `fs.FileMode`, as its documentation defines them.
@@ -141,7 +150,7 @@ pub(super) fn example(name: &str, size: u64, seconds: i64, is_dir: bool) -> Entr
         size,
         modified: Time { seconds, nanos: 0 },
         mode: 0o644,
-        key: name.to_lowercase(),
+        key: sort_key(name.as_bytes(), is_dir),
     }
 }
 
