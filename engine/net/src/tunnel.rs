@@ -11,11 +11,8 @@ use std::time::Duration;
 use crate::body::Tunnel;
 use crate::stream::Stream;
 use crate::timer::Timer;
+use crate::upstream::limits::HALF_CLOSED_TIMEOUT;
 use crate::worker::Worker;
-
-/// How long a tunnel lives on without a byte after one side has ended its direction. The other side usually ends
-/// at once; one that is gone for good would otherwise hold the connection for ever.
-const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What went through a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -38,3 +38,7 @@ pub const HEADS_KEPT_MAX: usize = 8;
 
 /// The memory a kept head may have; one grown by a giant answer is freed.
 pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a tunnel lives on without a byte after one side has ended its direction. The other side usually ends
+/// at once; one that is gone for good would otherwise hold the connection for ever.
+pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);

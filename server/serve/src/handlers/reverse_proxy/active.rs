@@ -23,9 +23,7 @@ use super::build::{self, duration};
 use super::transport::Transport;
 use super::upstream::Upstream;
 use crate::build::Refusal;
-
-/// Bytes of an answer that are looked at where nobody says how many; a page that says "ok" has a few.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+use crate::limits::HEALTH_ANSWER_BYTES_MAX;
 
 /// The checks of one directive. One worker does them for all, from the first request on; they end with the
 /// configuration.
@@ -101,7 +99,7 @@ impl ActiveChecks {
             answer_bytes_max: usize::try_from(config.max_size)
                 .ok()
                 .filter(|max| *max > 0)
-                .unwrap_or(ANSWER_BYTES_MAX),
+                .unwrap_or(HEALTH_ANSWER_BYTES_MAX),
             targets: targets.collect::<Result<_, _>>()?,
         };
         Ok(Some(ActiveChecks {
