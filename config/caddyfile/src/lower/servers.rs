@@ -1,5 +1,6 @@
 //! One server of the model for every set of sockets: its routes, handshake policies, logs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use sluice_model::http::{AutoHttps, ErrorRoutes, ServerLogs};
@@ -42,7 +43,7 @@ impl Lowering<'_> {
     pub(super) fn sort_sites(&mut self, pairings: &mut Pairings) {
         for pairing in &mut pairings.servers {
             self.refuse_ambiguous(&pairing.shares);
-            insertion_sort(&mut pairing.shares, site_before);
+            pairing.shares.sort_by_cached_key(precedence);
         }
     }
 
@@ -430,41 +431,31 @@ fn settings_empty(policy: &ConnectionPolicy) -> bool {
     bare == ConnectionPolicy::default()
 }
 
-/// Whether a site is tried before another: the most specific first, those for any host last.
-fn site_before(a: &Share, b: &Share) -> bool {
-    struct Longest {
-        host: usize,
-        path: usize,
-        wildcard: bool,
+/// What sites are sorted by, the first tried first: those for a fixed host, the longest first, then
+/// those for wildcards, then those for any host in the order they are written.
+fn precedence(share: &Share) -> (bool, bool, Reverse<usize>, Reverse<usize>) {
+    let longest = |part: fn(&SiteAddress) -> &String| {
+        share
+            .addresses
+            .iter()
+            .map(|address| specificity(part(address)))
+            .max()
+            .unwrap_or(0)
+    };
+    let (host, path) = (
+        longest(|address| &address.host),
+        longest(|address| &address.path),
+    );
+    if host == 0 {
+        return (true, true, Reverse(0), Reverse(0));
     }
-    fn longest(share: &Share) -> Longest {
-        let mut found = Longest {
-            host: 0,
-            path: 0,
-            wildcard: false,
-        };
-        for address in &share.addresses {
-            found.wildcard |= address.host.contains('*') || address.host.is_empty();
-            found.host = found.host.max(specificity(&address.host));
-            found.path = found.path.max(specificity(&address.path));
-        }
-        found
-    }
-    let (a, b) = (longest(a), longest(b));
-    if a.host == 0 {
-        return false;
-    }
-    if b.host == 0 {
-        return true;
-    }
-    if a.wildcard != b.wildcard {
-        return b.wildcard;
-    }
-    if a.host == b.host {
-        a.path > b.path
-    } else {
-        a.host > b.host
-    }
+    let wildcard = |address: &SiteAddress| address.host.is_empty() || address.host.contains('*');
+    (
+        false,
+        share.addresses.iter().any(wildcard),
+        Reverse(host),
+        Reverse(path),
+    )
 }
 
 /// The matchers that lead to a site: hosts, and paths where its addresses have any.

@@ -1,5 +1,7 @@
 //! `tls` and what belongs to it: issuers, client certificates, sources of authorities.
 
+use std::collections::BTreeMap;
+
 use sluice_model::RawModule;
 use sluice_model::tls::{
     AcmeIssuer, CertificateFiles, CertificateSelection, Challenges, ClientAuthentication,
@@ -481,19 +483,22 @@ pub(super) struct Conflict {
 /// the same names.
 pub(super) fn join_policies(policies: &mut Vec<ConnectionPolicy>) -> Option<Conflict> {
     let mut joined: Vec<ConnectionPolicy> = Vec::with_capacity(policies.len());
+    // Where the policy for some names stands in `joined`; the last one may still gain names.
+    let mut places: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     let mut conflict = None;
-    for policy in policies.drain(..) {
-        if joined.contains(&policy) {
+    for mut policy in policies.drain(..) {
+        let names = policy.r#match.sni.clone();
+        let same = match joined.last() {
+            Some(last) if last.r#match.sni == names => Some(joined.len() - 1),
+            _ => places.get(&names).copied(),
+        };
+        if same.is_some_and(|at| joined[at] == policy) {
             continue;
         }
         if let Some(last) = joined.last_mut() {
-            let bare = ConnectionPolicy {
-                r#match: last.r#match.clone(),
-                ..policy.clone()
-            };
-            let named = !last.r#match.sni.is_empty() && !policy.r#match.sni.is_empty();
-            if named && bare == *last {
-                for name in policy.r#match.sni {
+            let named = !last.r#match.sni.is_empty() && !names.is_empty();
+            if named && same_settings(last, &mut policy) {
+                for name in names {
                     if !last.r#match.sni.contains(&name) {
                         last.r#match.sni.push(name);
                     }
@@ -501,21 +506,34 @@ pub(super) fn join_policies(policies: &mut Vec<ConnectionPolicy>) -> Option<Conf
                 continue;
             }
         }
-        match joined
-            .iter_mut()
-            .find(|other| other.r#match == policy.r#match)
-        {
-            Some(other) => {
-                let names = policy.r#match.sni.clone();
-                if let Err(setting) = merge(other, policy) {
+        match same {
+            Some(at) => {
+                if let Err(setting) = merge(&mut joined[at], policy) {
                     conflict.get_or_insert(Conflict { names, setting });
                 }
             }
-            None => joined.push(policy),
+            None => {
+                if let Some(last) = joined.last() {
+                    places.insert(last.r#match.sni.clone(), joined.len() - 1);
+                }
+                joined.push(policy);
+            }
         }
     }
     *policies = joined;
     conflict
+}
+
+/// Whether two policies say the same but for when they apply.
+fn same_settings(a: &mut ConnectionPolicy, b: &mut ConnectionPolicy) -> bool {
+    // The lists of names may be long, so they are set aside rather than copied.
+    let matches = (
+        std::mem::take(&mut a.r#match),
+        std::mem::take(&mut b.r#match),
+    );
+    let same = a == b;
+    (a.r#match, b.r#match) = matches;
+    same
 }
 
 /// Fills in what the first of two policies for the same names leaves open. An error names the

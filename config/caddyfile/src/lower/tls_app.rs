@@ -481,40 +481,49 @@ fn drop_last_empty(
 
 /// Joins a policy with later ones; says whether it was removed itself.
 fn join_later(policies: &mut Vec<AutomationPolicy>, at: usize) -> bool {
-    let mut other = at + 1;
-    while other < policies.len() {
-        if policies[at] == policies[other] {
-            policies.remove(other);
+    let mut later = policies.split_off(at + 1).into_iter();
+    let mut kept: Vec<AutomationPolicy> = Vec::new();
+    let mut absorbed = false;
+    let mut own: BTreeSet<String> = policies[at].subjects.iter().cloned().collect();
+    while let Some(other) = later.next() {
+        let first = &mut policies[at];
+        if *first == other {
             continue;
         }
-        let same = AutomationPolicy {
-            subjects: policies[at].subjects.clone(),
-            ..policies[other].clone()
-        } == policies[at];
-        // Without issuers internal names get the internal one, so they keep apart from public names.
-        let alike = !policies[at].issuers.is_empty()
-            || all_public(&policies[at]) == all_public(&policies[other]);
-        let later_is_any = policies[other].subjects.is_empty();
-        if !same || !(alike || later_is_any) {
-            other += 1;
-        } else if !policies[at].subjects.is_empty() && policies[other].subjects.is_empty() {
+        if !joinable(first, &other) {
+            kept.push(other);
+        } else if !first.subjects.is_empty() && other.subjects.is_empty() {
             // The later one covers every name, unless one in between takes them first.
-            let taker = policies[at + 1..]
-                .iter()
-                .position(|later| is_subset(&policies[at], later));
-            if taker.is_some_and(|taker| at + 1 + taker >= other) {
-                policies.remove(at);
-                return true;
+            absorbed = !kept.iter().any(|between| is_subset(first, between));
+            kept.push(other);
+            if absorbed {
+                break;
             }
-            other += 1;
         } else {
-            let later = policies.remove(other);
-            for name in later.subjects {
-                if !policies[at].subjects.contains(&name) {
-                    policies[at].subjects.push(name);
-                }
-            }
+            let new = other
+                .subjects
+                .into_iter()
+                .filter(|name| own.insert(name.clone()));
+            first.subjects.extend(new);
         }
     }
-    false
+    if absorbed {
+        policies.pop();
+    }
+    policies.extend(kept);
+    policies.extend(later);
+    absorbed
+}
+
+/// Whether two policies say the same but for their names.
+fn joinable(a: &AutomationPolicy, b: &AutomationPolicy) -> bool {
+    let same = a.issuers == b.issuers
+        && a.get_certificate == b.get_certificate
+        && a.renewal_window_ratio == b.renewal_window_ratio
+        && a.key_type == b.key_type
+        && a.on_demand == b.on_demand
+        && a.reuse_private_keys == b.reuse_private_keys
+        && a.disable_ocsp_stapling == b.disable_ocsp_stapling;
+    // Without issuers internal names get the internal one, so they keep apart from public names.
+    same && (!a.issuers.is_empty() || b.subjects.is_empty() || all_public(a) == all_public(b))
 }

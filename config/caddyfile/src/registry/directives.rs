@@ -140,6 +140,13 @@ pub const DIRECTIVES: &[Directive] = &[
         verdict: Verdict::Lowered,
     },
     Directive {
+        name: "python",
+        usage: "python { module_wsgi|module_asgi|module_esgi <application> … }",
+        verdict: Verdict::Unsupported(
+            "run the application by itself and pass requests on with `reverse_proxy`",
+        ),
+    },
+    Directive {
         name: "redir",
         usage: "redir [<matcher>] <to> [<code>]",
         verdict: Verdict::Lowered,
