@@ -158,7 +158,7 @@ fn get(handler: &FileServer, target: &str) -> Got {
     ask(handler, Method::Get, target, &[])
 }
 
-fn get_with(handler: &FileServer, target: &str, fields: &[(FieldId, &str)]) -> Got {
+fn ask_with(handler: &FileServer, target: &str, fields: &[(FieldId, &str)]) -> Got {
     ask(handler, Method::Get, target, fields)
 }
 
@@ -184,9 +184,9 @@ fn large_files_are_sent_by_the_system() {
     site.write("big", &vec![b'x'; 100_000]);
     let got = get(&site.plain(), "/big");
     assert!(matches!(&got.step, Step::Done(Body::File(slice)) if slice.len == 100_000));
-    let part = get_with(&site.plain(), "/big", &[(FieldId::Range, "bytes=99998-")]);
+    let part = ask_with(&site.plain(), "/big", &[(FieldId::Range, "bytes=99998-")]);
     assert!(matches!(&part.step, Step::Done(Body::File(s)) if s.start == 99_998 && s.len == 2));
-    let parts = get_with(
+    let parts = ask_with(
         &site.plain(),
         "/big",
         &[(FieldId::Range, "bytes=0-70000,99990-")],
@@ -296,7 +296,7 @@ fn other_methods_are_refused_where_there_is_a_file() {
 fn ranges_are_cut_out() {
     let site = Site::new("ranges");
     let handler = site.plain();
-    let range = |value: &str| get_with(&handler, "/a.txt", &[(FieldId::Range, value)]);
+    let range = |value: &str| ask_with(&handler, "/a.txt", &[(FieldId::Range, value)]);
     let one = range("bytes=2-4");
     assert_eq!(
         (one.status(), one.field(FieldId::ContentRange)),
@@ -340,7 +340,7 @@ fn conditions_decide_before_ranges() {
     let handler = site.plain();
     let tag = get(&handler, "/a.txt").field(FieldId::Etag);
     let date = get(&handler, "/a.txt").field(FieldId::LastModified);
-    let status = |fields: &[(FieldId, &str)]| get_with(&handler, "/a.txt", fields).status();
+    let status = |fields: &[(FieldId, &str)]| ask_with(&handler, "/a.txt", fields).status();
     assert_eq!(status(&[(FieldId::IfNoneMatch, &tag)]), 304);
     assert_eq!(status(&[(FieldId::IfModifiedSince, &date)]), 304);
     assert_eq!(
@@ -362,7 +362,7 @@ fn conditions_decide_before_ranges() {
         status(&[(FieldId::IfRange, "\"x\""), (FieldId::Range, "bytes=0-1")]),
         200
     );
-    let known = get_with(&handler, "/a.txt", &[(FieldId::IfNoneMatch, &tag)]);
+    let known = ask_with(&handler, "/a.txt", &[(FieldId::IfNoneMatch, &tag)]);
     assert_eq!(known.field(FieldId::Etag), tag);
     assert_eq!(known.field(FieldId::Vary), "Accept-Encoding");
     assert_eq!(
@@ -384,7 +384,7 @@ fn files_compressed_ahead_are_chosen_by_weight() {
         config.precompressed.zstd = Some(Default::default());
         config.precompressed_order = vec!["gzip".into(), "zstd".into(), "br".into()];
     });
-    let accept = |value: &str| get_with(&handler, "/s.js", &[(FieldId::AcceptEncoding, value)]);
+    let accept = |value: &str| ask_with(&handler, "/s.js", &[(FieldId::AcceptEncoding, value)]);
     assert_eq!(accept("gzip, br").field(FieldId::ContentEncoding), "gzip");
     assert_eq!(
         accept("gzip;q=0.1, br").field(FieldId::ContentEncoding),
@@ -425,7 +425,7 @@ fn etags_can_come_from_files() {
     assert_eq!(get(&handler, "/noext").field(FieldId::Etag), "\"raw\"");
     assert!(get(&handler, "/sub/").field(FieldId::Etag).len() > 5);
     assert_eq!(
-        get_with(&handler, "/noext", &[(FieldId::IfNoneMatch, "\"raw\"")]).status(),
+        ask_with(&handler, "/noext", &[(FieldId::IfNoneMatch, "\"raw\"")]).status(),
         304
     );
 }
@@ -485,7 +485,7 @@ fn a_given_status_and_errors_send_the_whole_file() {
     let site = Site::new("status");
     let mut handler = site.plain();
     handler.status = Some(StatusText::Fixed(Status::NON_AUTHORITATIVE));
-    let got = get_with(&handler, "/a.txt", &[(FieldId::Range, "bytes=0-1")]);
+    let got = ask_with(&handler, "/a.txt", &[(FieldId::Range, "bytes=0-1")]);
     assert_eq!((got.status(), got.body().len()), (203, 10));
     let mut x = exchange(Method::Post, "/a.txt", &[(FieldId::IfNoneMatch, "*")]);
     x.context.error = Some(crate::context::ErrorInfo {
@@ -515,7 +515,7 @@ fn folders_are_listed_in_the_format_asked_for() {
     let site = Site::new("browse");
     let handler = site.handler(|config| config.browse = Some(Default::default()));
     let list = |query: &str, accept: &str| {
-        get_with(
+        ask_with(
             &handler,
             &format!("/list/{query}"),
             &[(FieldId::Accept, accept)],
@@ -559,7 +559,7 @@ fn folders_are_listed_in_the_format_asked_for() {
     );
     assert_eq!(get(&handler, "/list").field(FieldId::Location), "/list/");
     assert_eq!(ask(&handler, Method::Post, "/list/", &[]).status(), 405);
-    let cookie = get_with(
+    let cookie = ask_with(
         &handler,
         "/list/",
         &[
@@ -576,9 +576,9 @@ fn a_list_is_sent_again_only_after_a_change() {
     let handler = site.handler(|config| config.browse = Some(Default::default()));
     let date = get(&handler, "/list/").field(FieldId::LastModified);
     let since = [(FieldId::IfModifiedSince, date.as_str())];
-    assert_eq!(get_with(&handler, "/list/", &since).status(), 304);
+    assert_eq!(ask_with(&handler, "/list/", &since).status(), 304);
     let earlier = [(FieldId::IfModifiedSince, "Sat, 01 Jan 2000 00:00:00 GMT")];
-    assert_eq!(get_with(&handler, "/list/", &earlier).status(), 200);
+    assert_eq!(ask_with(&handler, "/list/", &earlier).status(), 200);
 }
 
 #[test]
