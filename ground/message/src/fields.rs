@@ -34,6 +34,32 @@ enum Place {
     Apart,
 }
 
+/// A line that is the same for every message, checked and written out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedField {
+    id: FieldId,
+    name_len: u16,
+    /// Name, colon and space, value, CR LF.
+    line: alloc::boxed::Box<[u8]>,
+}
+
+impl FixedField {
+    /// The line `name: value`. Bytes that must not stand in a value become spaces.
+    pub fn new(name: &FieldName, value: &[u8]) -> FixedField {
+        let mut fields = Fields::new();
+        fields.push_name(name, value);
+        let mut line = Vec::new();
+        fields.write_lines(&mut line, |_| true);
+        FixedField { id: name.id(), name_len: name.as_str().len() as u16, line: line.into() }
+    }
+
+    /// The line of a field with a known name.
+    pub fn known(id: FieldId, value: &[u8]) -> FixedField {
+        let name = FieldName::new(id.as_str()).expect("a known name is a token");
+        FixedField::new(&name, value)
+    }
+}
+
 /// One field line.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
@@ -126,6 +152,21 @@ impl Fields {
     pub fn push(&mut self, id: FieldId, value: &[u8]) {
         debug_assert!(id != FieldId::Other);
         self.push_raw(id, id.as_str().as_bytes(), value);
+    }
+
+    /// Adds a line that was written out before.
+    pub fn push_fixed(&mut self, field: &FixedField) {
+        let name_at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(&field.line);
+        let before_value = u32::from(field.name_len) + 2;
+        self.lines.push(Line {
+            name_at,
+            value_at: name_at + before_value,
+            value_len: field.line.len() as u32 - before_value - 2,
+            name_len: field.name_len,
+            id: field.id,
+            place: Place::Whole,
+        });
     }
 
     /// Adds a line with a name of the configuration.
@@ -395,6 +436,18 @@ mod tests {
         out.clear();
         fields.write_lines(&mut out, |field| field.name != b"C");
         assert_eq!(out, b"A: 11\r\nB: 2\r\nD: 44\r\nE: 5\r\n");
+    }
+
+    #[test]
+    fn a_fixed_line_is_as_one_that_was_pushed() {
+        let fixed = FixedField::known(FieldId::Server, b"a\nb");
+        let mut fields = Fields::new();
+        fields.push(FieldId::Date, b"d");
+        fields.push_fixed(&fixed);
+        assert_eq!(fields.first(FieldId::Server), Some(&b"a b"[..]));
+        let mut out = Vec::new();
+        fields.write_lines(&mut out, |_| true);
+        assert_eq!(out, b"Date: d\r\nServer: a b\r\n");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
             .and_then(parse_port);
         return (&rest[..end], port);
     }
-    match memchr::memrchr(b':', authority) {
+    match authority.iter().rposition(|byte| *byte == b':') {
         Some(colon) => (&authority[..colon], parse_port(&authority[colon + 1..])),
         None => (authority, None),
     }

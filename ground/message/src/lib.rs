@@ -24,7 +24,7 @@ pub mod status;
 pub mod uri;
 
 pub use conn::{ConnInfo, IpText, Remote, TlsInfo};
-pub use fields::{Field, Fields};
+pub use fields::{Field, Fields, FixedField};
 pub use head::{RequestHead, ResponseHead, Scheme, Version};
 pub use method::Method;
 pub use moment::Moment;

@@ -29,8 +29,21 @@ impl Uri {
     pub fn set(&mut self, raw: &[u8]) -> bool {
         self.raw.clear();
         self.raw.extend_from_slice(raw);
-        self.path_len = memchr::memchr(b'?', raw).unwrap_or(raw.len());
-        self.decode_path()
+        // One look for both: a target is short, and most hold neither.
+        let (mut query_at, mut escapes) = (raw.len(), false);
+        for (at, byte) in raw.iter().enumerate() {
+            match byte {
+                b'?' => {
+                    query_at = at;
+                    break;
+                }
+                b'%' => escapes = true,
+                _ => {}
+            }
+        }
+        self.path_len = query_at;
+        self.decoded.clear();
+        !escapes || self.decode_path()
     }
 
     /// Path and query as sent.

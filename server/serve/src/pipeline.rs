@@ -165,7 +165,8 @@ impl Program {
             let Some(index) = found else { return Ok(None) };
             let route = &list.routes[index];
             let taken = route.group.is_some_and(|group| x.context.groups.contains(group));
-            if !taken && values::matches(&route.matchers, x)? {
+            let always = route.matchers.is_always();
+            if !taken && (always || values::matches(&route.matchers, x)?) {
                 if let Some(group) = route.group {
                     x.context.groups.insert(group);
                 }

@@ -1,9 +1,9 @@
 //! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
 //! left to `pipeline`, limits of connections to `sluice-net`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use sluice_message::{FieldId, Status};
+use sluice_message::{FieldId, FixedField, Status};
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 use sluice_wire::h1;
 
@@ -15,7 +15,8 @@ use crate::pipeline::Program;
 use crate::record::Recorder;
 
 /// The value of the Server field. Caddy and nginx name themselves here, too; a `header -Server` removes it.
-pub const SERVER: &[u8] = b"sluice";
+static SERVER: LazyLock<FixedField> =
+    LazyLock::new(|| FixedField::known(FieldId::Server, b"sluice"));
 
 /// One server of the configuration.
 pub struct Site {
@@ -44,7 +45,7 @@ impl Site {
             let worker = x.worker.clone();
             x.context.scratch.set_env(worker);
         }
-        x.res.fields.push(FieldId::Server, SERVER);
+        x.res.fields.push_fixed(&SERVER);
     }
 
     /// Whether the request names another host than its handshake did.

@@ -56,21 +56,18 @@ impl Link {
     /// Reads once into the input. 0 is the end of the stream. A buffer is taken only when there is something.
     fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
         let (mut stream, mut input) = (self.stream.borrow_mut(), self.input.borrow_mut());
-        loop {
-            if input.capacity() == 0 {
-                std::task::ready!(stream.poll_readable(cx))?;
-                *input = self.worker.buffers.small();
-            }
-            if input.capacity() == input.len() {
-                let more = input.capacity();
-                input.reserve(more);
-            }
-            let read = stream.poll_read(cx, &mut input);
-            if read.is_pending() && input.is_empty() {
-                self.worker.buffers.give_back(std::mem::take(&mut *input));
-            }
-            return read;
+        if input.capacity() == 0 {
+            // Taken for the moment of the read only: asking first whether there is something costs more.
+            *input = self.worker.buffers.small();
+        } else if input.capacity() == input.len() {
+            let more = input.capacity();
+            input.reserve(more);
         }
+        let read = stream.poll_read(cx, &mut input);
+        if read.is_pending() && input.is_empty() {
+            self.worker.buffers.give_back(std::mem::take(&mut *input));
+        }
+        read
     }
 
     /// Takes `count` bytes off the input.
@@ -114,7 +111,7 @@ pub(crate) async fn serve<S: Service>(
     let worker = shared.worker.clone();
     let local = stream.local_addr();
     let stream = match &binding.tls {
-        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(stream, acceptor.accept()))),
+        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(stream, acceptor.accept_at(local.map(|addr| addr.ip()))))),
         None => stream,
     };
     let timer = worker.timers.timer();

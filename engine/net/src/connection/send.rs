@@ -121,9 +121,15 @@ impl<'a> Sender<'a> {
     ) -> Poll<Result<(), Failure>> {
         let total = self.out.len() + parts.iter().map(|part| part.len()).sum::<usize>();
         while *done < total {
-            let mut slices = [IoSlice::new(&[]); 4];
-            let count = remaining(&self.out, parts, *done, &mut slices);
-            let written = self.link.stream.borrow_mut().poll_write(cx, &slices[..count]);
+            let mut stream = self.link.stream.borrow_mut();
+            let written = if parts.is_empty() {
+                stream.poll_write(cx, &[IoSlice::new(&self.out[*done..])])
+            } else {
+                let mut slices = [IoSlice::new(&[]); 4];
+                let count = remaining(&self.out, parts, *done, &mut slices);
+                stream.poll_write(cx, &slices[..count])
+            };
+            drop(stream);
             match written {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(closed())),
                 Poll::Ready(Ok(count)) => {

@@ -14,11 +14,13 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
         };
         return is_ipv6(&rest[..end]) && is_port_suffix(&rest[end + 1..]);
     }
-    let end = text
-        .iter()
-        .position(|byte| !NAME[*byte as usize])
-        .unwrap_or(text.len());
-    end > 0 && escapes_are_whole(&text[..end]) && is_port_suffix(&text[end..])
+    let (mut end, mut escapes) = (0, false);
+    while let Some(byte) = text.get(end).filter(|byte| NAME[**byte as usize]) {
+        escapes |= *byte == b'%';
+        end += 1;
+    }
+    let whole = !escapes || escapes_are_whole(&text[..end]);
+    end > 0 && whole && is_port_suffix(&text[end..])
 }
 
 /// Whether `text` is an authority with a port, as CONNECT needs it (RFC 9112, section 3.2.3).

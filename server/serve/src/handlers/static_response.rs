@@ -1,6 +1,6 @@
 //! `respond`: a fixed answer. Which status an error gets by itself is left to `failure`.
 
-use sluice_message::{FieldId, FieldName, Status};
+use sluice_message::{FieldId, FieldName, FixedField, Status};
 use sluice_model::handler::StaticResponse as Config;
 use sluice_net::Body;
 use sluice_route::Template;
@@ -19,7 +19,7 @@ struct StaticResponse {
     headers: Vec<(FieldName, Vec<Template>)>,
     body: Template,
     /// What is said of the body where no field says it; `None` has to look at each body.
-    content_type: Option<&'static [u8]>,
+    content_type: Option<FixedField>,
     ending: Ending,
 }
 
@@ -53,8 +53,10 @@ impl Handler for StaticResponse {
             return Step::Done(Body::Empty);
         }
         if !x.res.fields.has(FieldId::ContentType) {
-            let said = self.content_type.unwrap_or_else(|| content_type_of(&x.inline));
-            x.res.fields.push(FieldId::ContentType, said);
+            match &self.content_type {
+                Some(said) => x.res.fields.push_fixed(said),
+                None => x.res.fields.push(FieldId::ContentType, content_type_of(&x.inline)),
+            }
         }
         Step::Done(Body::Inline)
     }
@@ -109,7 +111,9 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     Ok(Box::new(StaticResponse {
         status: StatusText::build(config.status_code.as_str(), cx)?,
         headers,
-        content_type: body.literal().map(content_type_of),
+        content_type: body
+            .literal()
+            .map(|text| FixedField::known(FieldId::ContentType, content_type_of(text))),
         body,
         ending,
     }))

@@ -10,6 +10,8 @@ use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::{InternalIssuer, Issuer};
 
 use crate::build::Refusal;
+use super::LOGGER;
+use crate::log::Log;
 use crate::settings::given;
 
 /// The authority of each name: that of the first policy that covers it, else `local`.
@@ -84,13 +86,20 @@ fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
     Ok(CaFiles { certificate: (&pair.certificate).into(), key: (&pair.private_key).into() })
 }
 
-/// Opens an authority, unless it is open already, and lets the maintainer ask it.
+/// Opens an authority and lets the maintainer ask it, in place of what was open before. Tells of a new root:
+/// clients have to be told to trust it.
 pub(super) fn open(
     maintainer: &Arc<Maintainer>,
     storage: &Storage,
     options: &LocalCaOptions,
+    log: &Log,
 ) -> Result<(), CertsError> {
     let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
+    if let Some(made) = ca.root_made() {
+        log.warn(LOGGER, "new root certificate; `sluice trust` makes this machine trust it")
+            .shown("what", made)
+            .send();
+    }
     maintainer.add_issuer(Arc::new(ca));
     Ok(())
 }

@@ -152,7 +152,7 @@ impl Https {
             Err(refusal) => return refusals.push(refusal),
         };
         for (options, names) in assigned {
-            let provided = authorities::open(&self.maintainer, &self.storage, &options)
+            let provided = authorities::open(&self.maintainer, &self.storage, &options, &self.log)
                 .and_then(|()| {
                     let subjects =
                         names.iter().map(|name| Subject::parse(name)).collect::<Result<Vec<_>, _>>()?;

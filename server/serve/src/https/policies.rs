@@ -9,7 +9,7 @@ use sluice_certs::{
     CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Subject, TlsPolicies,
 };
 use sluice_model::RawModule;
-use sluice_model::tls::{ClientAuthentication, ConnectionPolicy};
+use sluice_model::tls::{CertificateSelection, ClientAuthentication, ConnectionPolicy};
 use sluice_net::tls::certificates_from_pem;
 
 use crate::build::Refusal;
@@ -46,6 +46,25 @@ fn policy(config: &ConnectionPolicy) -> Result<Policy, Refusal> {
     ];
     if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
         return Err(Refusal::not_yet(what, "remove it"));
+    }
+    if let Some(selection) = &config.certificate_selection {
+        let CertificateSelection {
+            serial_number,
+            subject_organization,
+            public_key_algorithm,
+            any_tag: _,
+            all_tags,
+        } = selection;
+        let others = !serial_number.is_empty()
+            || !subject_organization.is_empty()
+            || public_key_algorithm.is_some()
+            || !all_tags.is_empty();
+        if others {
+            return Err(Refusal::not_yet(
+                "choosing certificates by more than `any_tag`",
+                "give each pair of files a tag",
+            ));
+        }
     }
     Ok(Policy {
         names: on.sni.clone(),
