@@ -391,6 +391,18 @@ impl Lowering<'_> {
                 }
             }
         }
+        if let (Some((false, address)), false) = (first, server.tls_connection_policies.is_empty())
+        {
+            let title = format!(
+                "site `{}` speaks plain HTTP and has `tls`",
+                address.word.text
+            );
+            let diagnostic = address
+                .word
+                .error("conflicting-schemes", title, "without TLS");
+            self.report
+                .push(diagnostic.help("remove `tls`, or give the site another port"));
+        }
     }
 }
 

@@ -85,12 +85,34 @@ impl Lowering<'_> {
                 .push(Issuer::Internal(InternalIssuer::default()));
         }
         if let Some(acme) = tls.acme {
-            tls.issuers.extend(implicit_issuers(acme));
+            tls.issuers.extend(self.implicit_issuers(acme));
         }
         let mut outcomes = tls.outcomes;
         outcomes.extend(tls.issuers.into_iter().map(TlsOutcome::Issuer));
         outcomes.push(TlsOutcome::Policy(Box::new(tls.policy)));
         Some(outcomes.into_iter().map(Outcome::Tls).collect())
+    }
+
+    /// The issuers behind an ACME account that is described piece by piece: the one authority it
+    /// names, else those of the global issuers, else the usual ones.
+    fn implicit_issuers(&self, acme: AcmeIssuer) -> Vec<Issuer> {
+        if !acme.ca.is_empty() {
+            return vec![Issuer::Acme(Box::new(acme))];
+        }
+        let global = self
+            .options
+            .issuers
+            .iter()
+            .filter_map(|issuer| match issuer {
+                Issuer::Acme(global) => Some(global.ca.clone()),
+                Issuer::Internal(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => None,
+            });
+        let mut authorities: Vec<String> = global.collect();
+        if authorities.is_empty() {
+            authorities.extend(default_authorities(&acme.email));
+        }
+        let with = |ca| Issuer::Acme(Box::new(AcmeIssuer { ca, ..acme.clone() }));
+        authorities.into_iter().map(with).collect()
     }
 
     fn tls_word(&mut self, word: &Token, tls: &mut Tls) -> Option<()> {
@@ -452,16 +474,6 @@ fn trust_inline(pool: &mut RawModule, certificate: String) {
     if let serde_json::Value::Array(list) = list {
         list.push(certificate.into());
     }
-}
-
-/// The issuers behind an ACME account that is described piece by piece: the usual authorities,
-/// unless one is named.
-fn implicit_issuers(acme: AcmeIssuer) -> Vec<Issuer> {
-    if !acme.ca.is_empty() {
-        return vec![Issuer::Acme(Box::new(acme))];
-    }
-    let with = |ca: String| Issuer::Acme(Box::new(AcmeIssuer { ca, ..acme.clone() }));
-    default_authorities(&acme.email).map(with).collect()
 }
 
 /// The directories of the usual authorities; empty stands for Let's Encrypt. ZeroSSL wants an

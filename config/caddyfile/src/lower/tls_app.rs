@@ -266,9 +266,14 @@ impl Lowering<'_> {
                 }
             }
         }
+        let host = self
+            .options
+            .default_bind
+            .first()
+            .and_then(|bind| bind.addresses.first());
         for issuer in policies.iter_mut().flat_map(|policy| &mut policy.issuers) {
             match issuer {
-                Issuer::Acme(acme) => fill_acme(acme, global),
+                Issuer::Acme(acme) => fill_acme(acme, global, host),
                 Issuer::Internal(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => {}
             }
         }
@@ -300,7 +305,13 @@ impl Lowering<'_> {
     }
 }
 
-fn fill_acme(acme: &mut AcmeIssuer, global: &AcmeIssuer) {
+fn fill_acme(acme: &mut AcmeIssuer, global: &AcmeIssuer, host: Option<&String>) {
+    if let Some(host) = host {
+        let bound = &mut acme.challenges.get_or_insert_default().bind_host;
+        if bound.is_empty() {
+            bound.clone_from(host);
+        }
+    }
     if acme.email.is_empty() {
         acme.email.clone_from(&global.email);
     }
@@ -325,17 +336,17 @@ fn fill_acme(acme: &mut AcmeIssuer, global: &AcmeIssuer) {
 
 /// ACME challenges of a site are answered where the site is.
 fn bind_issuers(policy: &mut AutomationPolicy, site: &super::listen::Site) {
-    let hosts = site
+    let mut hosts = site
         .binds()
         .into_iter()
         .flat_map(|bind| bind.addresses.first());
-    let Some(host) = hosts.last() else { return };
-    let host = host
-        .rsplit_once('/')
-        .map_or(host.as_str(), |(_, host)| host);
+    let Some(host) = hosts.next() else { return };
     for issuer in &mut policy.issuers {
         if let Issuer::Acme(acme) = issuer {
-            acme.challenges.get_or_insert_default().bind_host = host.to_string();
+            acme.challenges
+                .get_or_insert_default()
+                .bind_host
+                .clone_from(host);
         }
     }
 }
@@ -485,7 +496,7 @@ fn join_later(policies: &mut Vec<AutomationPolicy>, at: usize) -> bool {
     let mut kept: Vec<AutomationPolicy> = Vec::new();
     let mut absorbed = false;
     let mut own: BTreeSet<String> = policies[at].subjects.iter().cloned().collect();
-    while let Some(other) = later.next() {
+    for other in later.by_ref() {
         let first = &mut policies[at];
         if *first == other {
             continue;

@@ -137,6 +137,7 @@ impl Lowering<'_> {
         match line.name.text.as_str() {
             "auto_https" => {
                 self.texts(line)?;
+                self.options.auto_https.clear();
                 let words = [
                     "off",
                     "disable_redirects",
