@@ -124,15 +124,6 @@ impl Client {
         }
     }
 
-    /// Reads exactly so many bytes.
-    pub fn read_exact(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        self.reader
-            .read_exact(&mut bytes)
-            .expect("so many bytes come");
-        bytes
-    }
-
     /// Whether the server has closed the connection; waits for it to say something or to close.
     pub fn is_closed(&mut self) -> bool {
         match self.reader.fill_buf() {

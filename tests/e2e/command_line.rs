@@ -183,7 +183,7 @@ fn manual_pages_and_completions_are_written() {
             .code(),
         Some(0)
     );
-    assert!(folder.read("man/sluice-run.8").contains("--config"));
+    assert!(folder.read("man/sluice-run.8").contains("\\-\\-config"));
     assert!(folder.read("man/sluice.8").contains(".TH"));
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let output = run_to_end(&folder, &["completion", shell]);

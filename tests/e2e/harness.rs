@@ -131,7 +131,7 @@ pub struct Setup {
     admin: u16,
     args: Vec<String>,
     variables: Vec<(String, String)>,
-    unlimited: bool,
+    waits_for_port: bool,
 }
 
 impl Setup {
@@ -151,7 +151,7 @@ impl Setup {
             admin: free_port(),
             args: Vec::new(),
             variables: Vec::new(),
-            unlimited: true,
+            waits_for_port: true,
         }
     }
 
@@ -176,7 +176,7 @@ impl Setup {
 
     /// Does not wait until the port is listened on.
     pub fn without_port(mut self) -> Setup {
-        self.unlimited = false;
+        self.waits_for_port = false;
         self
     }
 
@@ -199,7 +199,7 @@ impl Setup {
             port: self.port,
             admin: self.admin,
         };
-        if self.unlimited {
+        if self.waits_for_port {
             server.wait_for_port(server.port);
         }
         server

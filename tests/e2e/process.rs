@@ -153,6 +153,19 @@ fn variables_of_an_envfile_reach_the_configuration() {
 }
 
 #[test]
+fn as_many_workers_run_as_were_asked_for() {
+    let server = Setup::new(HELLO).env("SLUICE_WORKERS", "3").start();
+    let tasks = format!("/proc/{}/task", server.pid());
+    let names = std::fs::read_dir(tasks)
+        .expect("the process is there")
+        .map(|task| {
+            let name = task.expect("readable").path().join("comm");
+            std::fs::read_to_string(name).unwrap_or_default()
+        });
+    assert_eq!(names.filter(|name| name.starts_with("worker-")).count(), 3);
+}
+
+#[test]
 fn a_nonsensical_number_of_workers_is_refused() {
     let setup = Setup::new(HELLO);
     for workers in ["0", "many", "-1", "1000000"] {
@@ -202,7 +215,7 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
     );
     let reloaded = run(&["reload"]);
     let answer = crate::client::ask(port, "/").text();
-    let stopped = run(&["stop"]);
+    let stopped = run(&["stop", "--config", "Caddyfile"]);
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
     let until = Instant::now() + crate::harness::PATIENCE;
     while !gone() && Instant::now() < until {

@@ -18,6 +18,9 @@ const DOCUMENTS: &[&str] = &[
 /// The list that says what each dependency saves us.
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
+/// The pages of messages, by the names in their brackets.
+const DIAGNOSTICS: &str = "docs/diagnostics.md";
+
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -35,6 +38,7 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
             ));
         }
     }
+    breaches.extend(check_messages(sources));
     let listed = find(DEPENDENCIES).map_or("", |source| source.text.as_str());
     for (name, path) in dependencies(sources) {
         let row = |line: &str| {
@@ -47,6 +51,35 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
         if !listed.lines().any(row) {
             let message = format!("`{name}` has no row in {DEPENDENCIES}");
             breaches.push(Breach::new(&path, 0, "dependencies", message));
+        }
+    }
+    breaches
+}
+
+/// Messages that a golden test shows and that `sluice explain` would know nothing of.
+fn check_messages(sources: &[Source]) -> Vec<Breach> {
+    let document = sources.iter().find(|source| source.path == DIAGNOSTICS);
+    let pages: Vec<&str> = document
+        .into_iter()
+        .flat_map(|document| document.text.lines())
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    let mut breaches = Vec::new();
+    for source in sources
+        .iter()
+        .filter(|source| source.path.contains("/golden/"))
+    {
+        for (number, line) in source.lines() {
+            let rest = line
+                .strip_prefix("error[")
+                .or_else(|| line.strip_prefix("warning["));
+            let slug = rest
+                .and_then(|rest| rest.split_once("]: "))
+                .map(|(slug, _)| slug);
+            if let Some(slug) = slug.filter(|slug| !pages.contains(slug)) {
+                let message = format!("`{slug}` has no section in {DIAGNOSTICS}");
+                breaches.push(Breach::new(&source.path, number, "messages", message));
+            }
         }
     }
     breaches
@@ -135,6 +168,17 @@ mod tests {
         );
         let both = list("| `memchr` | fast | MIT |\n| serde_json | JSON | MIT |\n");
         assert!(rules(&[manifest, both]).is_empty());
+    }
+
+    #[test]
+    fn every_message_of_a_golden_test_needs_a_page() {
+        let golden = Source::new(
+            "config/a/tests/golden/b/c.txt",
+            "a\n----\nerror[some-slug]: no\n",
+        );
+        let rules = |page: &str| check_messages(&[golden.clone(), Source::new(DIAGNOSTICS, page)]);
+        assert_eq!(rules("# Messages\n\n## other-slug\n").len(), 1);
+        assert!(rules("# Messages\n\n## some-slug\n").is_empty());
     }
 
     #[test]
