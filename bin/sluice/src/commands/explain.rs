@@ -30,7 +30,7 @@ impl Args {
         let name = wanted.trim_matches(['[', ']']);
         match PAGES.iter().find(|(slug, _)| *slug == name) {
             Some((_, page)) => {
-                println!("{}", page.trim());
+                println!("{}", page.trim_start_matches("# ").trim_end());
                 Ok(Exit::Done)
             }
             None => {
