@@ -86,7 +86,8 @@ impl Lowering<'_> {
             .listen
             .values()
             .map(|protocols| {
-                let named = protocols.iter().any(|protocol| !protocol.is_empty());
+                // A socket that is bound without protocols as well speaks the usual ones.
+                let named = !protocols.contains(\"\");
                 named.then(|| protocols.iter().cloned().collect())
             })
             .collect();

@@ -575,11 +575,10 @@ fn merge(into: &mut ConnectionPolicy, from: ConnectionPolicy) -> Result<(), &'st
         from.insecure_secrets_log,
         "insecure_secrets_log",
     )?;
-    fill(
-        &mut into.client_authentication,
-        from.client_authentication,
-        "client_auth",
-    )?;
+    // Half a check of client certificates would be none.
+    if into.client_authentication != from.client_authentication {
+        return Err("client_auth");
+    }
     match (&mut into.certificate_selection, from.certificate_selection) {
         (Some(into), Some(from)) => into.any_tag.extend(from.any_tag),
         (empty @ None, from) => *empty = from,

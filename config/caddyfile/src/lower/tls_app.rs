@@ -10,6 +10,7 @@ use sluice_model::tls::{
 use super::Lowering;
 use super::address::SiteAddress;
 use super::listen::{Pairing, Pairings, Share};
+use super::options::GlobalOptions;
 use super::outcome::{Outcome, TlsOutcome};
 use super::routes::insertion_sort;
 use super::servers::hosts;
@@ -122,7 +123,7 @@ impl Lowering<'_> {
             None => self.base_policy(),
         };
         let mut policy = base.clone();
-        let mut issuers = Vec::new();
+        let (mut issuers, mut key_types) = (Vec::new(), Vec::new());
         for found in &site.outcomes {
             let Outcome::Tls(outcome) = &found.outcome else {
                 continue;
@@ -148,9 +149,13 @@ impl Lowering<'_> {
                 TlsOutcome::OnDemand => policy.on_demand = true,
                 TlsOutcome::ReusePrivateKeys => policy.reuse_private_keys = true,
                 TlsOutcome::RenewalWindowRatio(ratio) => policy.renewal_window_ratio = *ratio,
-                TlsOutcome::KeyType(key_type) => policy.key_type.clone_from(key_type),
+                TlsOutcome::KeyType(key_type) => key_types.push(key_type),
                 TlsOutcome::ForceAutomate => gathered.forced.extend(names.iter().cloned()),
             }
+        }
+        // Of several types the first is taken.
+        if let Some(key_type) = key_types.first() {
+            policy.key_type.clone_from(key_type);
         }
         if !issuers.is_empty() {
             if shared.is_some() && issuers != base.issuers {
@@ -266,14 +271,9 @@ impl Lowering<'_> {
                 }
             }
         }
-        let host = self
-            .options
-            .default_bind
-            .first()
-            .and_then(|bind| bind.addresses.first());
         for issuer in policies.iter_mut().flat_map(|policy| &mut policy.issuers) {
             match issuer {
-                Issuer::Acme(acme) => fill_acme(acme, global, host),
+                Issuer::Acme(acme) => fill_acme(acme, &self.options),
                 Issuer::Internal(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => {}
             }
         }
@@ -305,13 +305,32 @@ impl Lowering<'_> {
     }
 }
 
-fn fill_acme(acme: &mut AcmeIssuer, global: &AcmeIssuer, host: Option<&String>) {
+fn fill_acme(acme: &mut AcmeIssuer, options: &GlobalOptions) {
+    let host = options
+        .default_bind
+        .first()
+        .and_then(|bind| bind.addresses.first());
     if let Some(host) = host {
         let bound = &mut acme.challenges.get_or_insert_default().bind_host;
         if bound.is_empty() {
             bound.clone_from(host);
         }
     }
+    let ports = [(options.http_port, true), (options.https_port, false)];
+    for (port, plain) in ports {
+        let Some(port) = port else { continue };
+        let challenges = acme.challenges.get_or_insert_default();
+        let challenge = if plain {
+            &mut challenges.http
+        } else {
+            &mut challenges.tls_alpn
+        };
+        let alternate = &mut challenge.get_or_insert_default().alternate_port;
+        if *alternate == 0 {
+            *alternate = port;
+        }
+    }
+    let global = &options.acme;
     if acme.email.is_empty() {
         acme.email.clone_from(&global.email);
     }
@@ -404,14 +423,13 @@ fn is_public(name: &str, on_demand: bool) -> bool {
         || [".localhost", ".local", ".internal", ".home.arpa"]
             .iter()
             .any(|ending| name.ends_with(ending));
-    let address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let wildcards = name.matches('*').count();
     let wildcard_fits = match wildcards {
         0 => true,
         1 => on_demand || (name.starts_with("*.") && name.len() > 2),
         _ => on_demand,
     };
-    !internal && !address && wildcard_fits
+    !internal && !is_address(&name) && wildcard_fits
 }
 
 /// Whether every name of a policy is covered by another.
@@ -528,13 +546,27 @@ fn join_later(policies: &mut Vec<AutomationPolicy>, at: usize) -> bool {
 
 /// Whether two policies say the same but for their names.
 fn joinable(a: &AutomationPolicy, b: &AutomationPolicy) -> bool {
-    let same = a.issuers == b.issuers
+    // Without issuers internal names get the internal one, so they keep apart from public names.
+    let same_issuers = a.issuers == b.issuers
+        && (!a.issuers.is_empty() || b.subjects.is_empty() || all_public(a) == all_public(b));
+    (same_issuers || (is_internal(a) && is_internal(b)))
         && a.get_certificate == b.get_certificate
         && a.renewal_window_ratio == b.renewal_window_ratio
         && a.key_type == b.key_type
         && a.on_demand == b.on_demand
         && a.reuse_private_keys == b.reuse_private_keys
-        && a.disable_ocsp_stapling == b.disable_ocsp_stapling;
-    // Without issuers internal names get the internal one, so they keep apart from public names.
-    same && (!a.issuers.is_empty() || b.subjects.is_empty() || all_public(a) == all_public(b))
+        && a.disable_ocsp_stapling == b.disable_ocsp_stapling
+}
+
+/// Whether all names of a policy are internal and get the internal issuer, said or not.
+fn is_internal(policy: &AutomationPolicy) -> bool {
+    let internal = Issuer::Internal(InternalIssuer::default());
+    let named = |name: &String| !is_public(name, policy.on_demand) && !is_address(name);
+    !policy.subjects.is_empty()
+        && policy.issuers.iter().all(|issuer| *issuer == internal)
+        && policy.subjects.iter().all(named)
+}
+
+fn is_address(name: &str) -> bool {
+    name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
