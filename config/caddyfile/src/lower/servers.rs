@@ -87,7 +87,7 @@ impl Lowering<'_> {
             .values()
             .map(|protocols| {
                 // A socket that is bound without protocols as well speaks the usual ones.
-                let named = !protocols.contains(\"\");
+                let named = !protocols.contains("");
                 named.then(|| protocols.iter().cloned().collect())
             })
             .collect();
