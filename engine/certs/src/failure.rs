@@ -105,79 +105,6 @@ impl fmt::Display for CertsError {
             } => {
                 write!(f, "cannot {action} `{}`: {source}", path.display())
             }
-            CertsError::TooLarge(path) => {
-                write!(
-                    f,
-                    "`{}` is too large for a certificate or key",
-                    path.display()
-                )
-            }
-            CertsError::NoCertificate {
-                path,
-                has_key: false,
-            } => {
-                write!(f, "no certificate in `{}`", path.display())
-            }
-            CertsError::NoCertificate {
-                path,
-                has_key: true,
-            } => {
-                write!(
-                    f,
-                    "no certificate in `{}`, which holds a private key",
-                    path.display()
-                )
-            }
-            CertsError::NoKey {
-                path,
-                has_certificate: false,
-            } => {
-                write!(f, "no private key in `{}`", path.display())
-            }
-            CertsError::NoKey {
-                path,
-                has_certificate: true,
-            } => {
-                write!(
-                    f,
-                    "no private key in `{}`, which holds a certificate",
-                    path.display()
-                )
-            }
-            CertsError::EncryptedKey(path) => {
-                write!(
-                    f,
-                    "the private key in `{}` is protected by a password",
-                    path.display()
-                )
-            }
-            CertsError::Damaged { path, what } => {
-                write!(f, "`{}` is damaged: {what}", path.display())
-            }
-            CertsError::UnusableKey { path, what } => {
-                write!(
-                    f,
-                    "the private key in `{}` cannot be used: {what}",
-                    path.display()
-                )
-            }
-            CertsError::KeyMismatch { certificate, key } => {
-                let (certificate, key) = (certificate.display(), key.display());
-                write!(
-                    f,
-                    "the private key in `{key}` does not belong to the certificate in `{certificate}`"
-                )
-            }
-            CertsError::NotAnAuthority(path) => {
-                write!(
-                    f,
-                    "the certificate in `{}` may not sign others",
-                    path.display()
-                )
-            }
-            CertsError::Locked(path) => {
-                write!(f, "another process holds `{}` for too long", path.display())
-            }
             CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
             CertsError::Subject(name) => write!(f, "no certificate can be made for `{name}`"),
             CertsError::UnknownIssuer(id) => write!(f, "there is no issuer `{id}`"),
@@ -185,6 +112,71 @@ impl fmt::Display for CertsError {
                 f.write_str("no certificate store of a kind that is known was found on this system")
             }
             CertsError::Command { command, what } => write!(f, "`{command}` failed: {what}"),
+            CertsError::KeyMismatch { certificate, key } => {
+                let (certificate, key) = (certificate.display(), key.display());
+                let key = format_args!("the private key in `{key}`");
+                write!(
+                    f,
+                    "{key} does not belong to the certificate in `{certificate}`"
+                )
+            }
+            CertsError::TooLarge(path)
+            | CertsError::NoCertificate { path, .. }
+            | CertsError::NoKey { path, .. }
+            | CertsError::EncryptedKey(path)
+            | CertsError::Damaged { path, .. }
+            | CertsError::UnusableKey { path, .. }
+            | CertsError::NotAnAuthority(path)
+            | CertsError::Locked(path) => self.fmt_about(&path.display(), f),
+        }
+    }
+}
+
+impl CertsError {
+    /// What is wrong with the one file at `path`; nothing for the other errors.
+    fn fmt_about(&self, path: &dyn fmt::Display, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CertsError::TooLarge(_) => {
+                write!(f, "`{path}` is too large for a certificate or key")
+            }
+            CertsError::NoCertificate { has_key: false, .. } => {
+                write!(f, "no certificate in `{path}`")
+            }
+            CertsError::NoCertificate { has_key: true, .. } => {
+                write!(f, "no certificate in `{path}`, which holds a private key")
+            }
+            CertsError::NoKey {
+                has_certificate: false,
+                ..
+            } => {
+                write!(f, "no private key in `{path}`")
+            }
+            CertsError::NoKey {
+                has_certificate: true,
+                ..
+            } => {
+                write!(f, "no private key in `{path}`, which holds a certificate")
+            }
+            CertsError::EncryptedKey(_) => {
+                write!(f, "the private key in `{path}` is protected by a password")
+            }
+            CertsError::Damaged { what, .. } => write!(f, "`{path}` is damaged: {what}"),
+            CertsError::UnusableKey { what, .. } => {
+                write!(f, "the private key in `{path}` cannot be used: {what}")
+            }
+            CertsError::NotAnAuthority(_) => {
+                write!(f, "the certificate in `{path}` may not sign others")
+            }
+            CertsError::Locked(_) => {
+                write!(f, "another process holds `{path}` for too long")
+            }
+            CertsError::Io { .. }
+            | CertsError::Signing(_)
+            | CertsError::Subject(_)
+            | CertsError::UnknownIssuer(_)
+            | CertsError::NoSystemStore
+            | CertsError::Command { .. }
+            | CertsError::KeyMismatch { .. } => Ok(()),
         }
     }
 }

@@ -55,12 +55,19 @@ impl SharedSlice {
     /// All of `bytes`.
     pub fn new(bytes: Rc<[u8]>) -> Self {
         let end = bytes.len();
-        SharedSlice { bytes, start: 0, end }
+        SharedSlice {
+            bytes,
+            start: 0,
+            end,
+        }
     }
 
     /// The part from `start` to `end`, which must lie within.
     pub fn part(bytes: Rc<[u8]>, start: usize, end: usize) -> Self {
-        assert!(start <= end && end <= bytes.len(), "a slice lies within its bytes");
+        assert!(
+            start <= end && end <= bytes.len(),
+            "a slice lies within its bytes"
+        );
         SharedSlice { bytes, start, end }
     }
 
@@ -140,6 +147,11 @@ impl RequestBody {
     /// Whether there is none.
     pub fn is_none(&self) -> bool {
         matches!(self, RequestBody::None)
+    }
+
+    /// Whether it is known to hold nothing more.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
     }
 
     /// Takes it out, leaving none.

@@ -14,12 +14,18 @@ pub struct Buffers {
 impl Buffers {
     /// An empty buffer with room for [`READ_BUFFER_BYTES`].
     pub fn small(&self) -> Vec<u8> {
-        self.small.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
+        self.small
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
     }
 
     /// An empty buffer with room for [`BODY_BUFFER_BYTES`].
     pub fn large(&self) -> Vec<u8> {
-        self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BODY_BUFFER_BYTES))
+        self.large
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(BODY_BUFFER_BYTES))
     }
 
     /// Takes a buffer back. One that has grown beyond its size or of another size is freed.

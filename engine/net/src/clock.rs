@@ -56,7 +56,9 @@ impl Clock {
     /// Moves the clock on.
     pub fn tick(&self) {
         self.coarse.set(now());
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let seconds = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
         if seconds != self.unix_seconds.get() {
             self.unix_seconds.set(seconds);
             self.date.set(sluice_message::date::format_http(seconds));

@@ -62,7 +62,12 @@ pub struct Failure {
 impl Failure {
     /// A failure without a cause that must not be retried.
     pub fn new(side: Side, kind: FailureKind) -> Self {
-        Failure { side, kind, retry: Retry::Never, source: None }
+        Failure {
+            side,
+            kind,
+            retry: Retry::Never,
+            source: None,
+        }
     }
 
     /// Adds the cause.

@@ -20,8 +20,8 @@ pub mod workers;
 
 pub use body::{Body, BodyStream, FileSlice, RequestBody};
 pub use failure::{Failure, FailureKind, Retry, Side};
+pub use listener::ListenAddr;
 pub use service::{Answer, Completion, Ending, Exchange, Service, Settings};
 pub use stream::Stream;
-pub use listener::ListenAddr;
 pub use worker::{ConnectionLimit, Worker};
 pub use workers::{BindError, Listen, Workers};

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use socket2::{Domain, Protocol, Socket, Type};
 use sluice_message::Remote;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::limits::LISTEN_BACKLOG;
@@ -76,7 +76,10 @@ impl Bound {
 }
 
 fn is_family_missing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+    )
 }
 
 fn bind_tcp(addr: SocketAddr, workers: usize) -> io::Result<Vec<Socket>> {
@@ -135,9 +138,14 @@ fn bind_unix(path: &PathBuf, mode: Option<u32>, workers: usize) -> io::Result<Ve
 /// A socket file left by a process that is gone would block the address for ever. One that still answers is in use.
 fn remove_dead_socket(path: &PathBuf, address: &socket2::SockAddr) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let Ok(meta) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
     if !meta.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is there",
+        ));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     match probe.connect(address) {
@@ -166,12 +174,12 @@ impl Listener {
     /// The next connection.
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Remote)>> {
         match self {
-            Listener::Tcp(listener) => listener.poll_accept(cx).map_ok(|(socket, remote)| {
-                (Stream::Tcp(socket), Remote::Ip(canonical(remote)))
-            }),
-            Listener::Unix(listener) => {
-                listener.poll_accept(cx).map_ok(|(socket, _)| (Stream::Unix(socket), Remote::Unix))
-            }
+            Listener::Tcp(listener) => listener
+                .poll_accept(cx)
+                .map_ok(|(socket, remote)| (Stream::Tcp(socket), Remote::Ip(canonical(remote)))),
+            Listener::Unix(listener) => listener
+                .poll_accept(cx)
+                .map_ok(|(socket, _)| (Stream::Unix(socket), Remote::Unix)),
         }
     }
 }
@@ -188,7 +196,9 @@ pub(crate) struct Slot<S: Service> {
 
 impl<S: Service> Slot<S> {
     pub(crate) fn new(binding: Binding<S>) -> Self {
-        Slot { binding: RefCell::new(Rc::new(binding)) }
+        Slot {
+            binding: RefCell::new(Rc::new(binding)),
+        }
     }
 
     pub(crate) fn binding(&self) -> Rc<Binding<S>> {
@@ -223,7 +233,10 @@ mod tests {
     fn a_dead_unix_socket_is_replaced_and_a_live_one_is_in_use() {
         let dir = std::env::temp_dir().join(format!("sluice-listen-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let addr = ListenAddr::Unix { path: dir.join("s"), mode: Some(0o600) };
+        let addr = ListenAddr::Unix {
+            path: dir.join("s"),
+            mode: Some(0o600),
+        };
         let first = Bound::bind(&addr, 2).unwrap();
         let second = Bound::bind(&addr, 2).map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);

@@ -28,10 +28,7 @@ pub trait Service: Send + Sync + 'static {
     fn reset(&self, context: &mut Self::Context);
 
     /// Starts answering.
-    fn serve<'a>(
-        &'a self,
-        x: &'a mut Exchange<Self::Context>,
-    ) -> Answer<'a, Self::Outcome>;
+    fn serve<'a>(&'a self, x: &'a mut Exchange<Self::Context>) -> Answer<'a, Self::Outcome>;
 
     /// Goes on after an awaited step.
     fn resume<'a>(

@@ -21,8 +21,21 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// Our own address; `None` on a unix socket.
+    pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            Stream::Tcp(socket) => socket.local_addr().ok().map(crate::listener::canonical),
+            Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.local_addr(),
+        }
+    }
+
     /// Reads into the spare capacity of `buf`, which must not be none; 0 is the end of the stream.
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
         debug_assert!(buf.capacity() > buf.len(), "a read needs room");
         match self {
             Stream::Tcp(socket) => poll_read_into(socket, cx, buf),
@@ -50,7 +63,11 @@ impl Stream {
     }
 
     /// Writes from `slices` in order and tells how many bytes were taken.
-    pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         match self {
             Stream::Tcp(socket) => poll_write_from(socket, cx, slices),
             Stream::Unix(socket) => poll_write_from(socket, cx, slices),

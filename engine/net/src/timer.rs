@@ -34,8 +34,14 @@ enum State {
 impl Timers {
     /// A timeout that is not set yet.
     pub fn timer(self: &Rc<Self>) -> Timer {
-        let slot = Slot { state: State::Unset, waker: None };
-        Timer { key: self.slots.borrow_mut().insert(slot), timers: self.clone() }
+        let slot = Slot {
+            state: State::Unset,
+            waker: None,
+        };
+        Timer {
+            key: self.slots.borrow_mut().insert(slot),
+            timers: self.clone(),
+        }
     }
 
     /// Marks what is due at `now` and wakes whoever waits for it.
@@ -60,7 +66,9 @@ impl Timers {
             State::IdleUntil(at) => Some((at, slot)),
             State::Unset | State::Until(_) | State::Expired => None,
         });
-        let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else { return false };
+        let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else {
+            return false;
+        };
         oldest.state = State::Expired;
         if let Some(waker) = &oldest.waker {
             waker.wake_by_ref();

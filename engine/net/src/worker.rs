@@ -55,7 +55,11 @@ pub struct Counters {
 impl Worker {
     /// Worker `index` of `count`.
     pub fn new(index: usize, count: usize) -> Rc<Self> {
-        Rc::new(Worker { index, count, ..Worker::default() })
+        Rc::new(Worker {
+            index,
+            count,
+            ..Worker::default()
+        })
     }
 
     /// The worker's own instance of `T`, made at first use: what the floor above keeps per worker, such as
@@ -64,10 +68,13 @@ impl Worker {
         let found = self.locals.borrow().get(&TypeId::of::<T>()).cloned();
         let any = found.unwrap_or_else(|| {
             let made: Rc<dyn Any> = Rc::new(T::default());
-            self.locals.borrow_mut().insert(TypeId::of::<T>(), made.clone());
+            self.locals
+                .borrow_mut()
+                .insert(TypeId::of::<T>(), made.clone());
             made
         });
-        any.downcast().expect("an entry is stored under its own type")
+        any.downcast()
+            .expect("an entry is stored under its own type")
     }
 }
 
@@ -81,7 +88,10 @@ pub struct ConnectionLimit {
 impl ConnectionLimit {
     /// At most `max` connections at once.
     pub fn new(max: usize) -> Arc<Self> {
-        Arc::new(ConnectionLimit { open: AtomicUsize::new(0), max })
+        Arc::new(ConnectionLimit {
+            open: AtomicUsize::new(0),
+            max,
+        })
     }
 
     /// The limit that `files` open files allow: each client may need a second file for its upstream or for what

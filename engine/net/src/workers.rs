@@ -86,7 +86,11 @@ impl<S: Service> Workers<S> {
                 Ok(Handle { commands, thread })
             })
             .collect::<io::Result<Vec<_>>>()?;
-        Ok(Workers { handles, listening: HashMap::new(), limit })
+        Ok(Workers {
+            handles,
+            listening: HashMap::new(),
+            limit,
+        })
     }
 
     /// Client connections open now.
@@ -98,9 +102,15 @@ impl<S: Service> Workers<S> {
     /// the kernel's queue is lost. If one cannot be bound nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Socket>> = HashMap::new();
-        for listen in wanted.iter().filter(|l| !self.listening.contains_key(&l.addr)) {
-            let bound = Bound::bind(&listen.addr, self.handles.len())
-                .map_err(|source| BindError { addr: listen.addr.clone(), source })?;
+        for listen in wanted
+            .iter()
+            .filter(|l| !self.listening.contains_key(&l.addr))
+        {
+            let bound =
+                Bound::bind(&listen.addr, self.handles.len()).map_err(|source| BindError {
+                    addr: listen.addr.clone(),
+                    source,
+                })?;
             sockets.insert(listen.addr.clone(), bound.into_sockets());
         }
         self.listening = wanted.iter().map(|l| (l.addr.clone(), ())).collect();
@@ -108,15 +118,22 @@ impl<S: Service> Workers<S> {
             let plan = wanted
                 .iter()
                 .map(|l| {
-                    let listen =
-                        Listen { addr: l.addr.clone(), service: l.service.clone(), tls: l.tls.clone() };
+                    let listen = Listen {
+                        addr: l.addr.clone(),
+                        service: l.service.clone(),
+                        tls: l.tls.clone(),
+                    };
                     let socket = sockets.get_mut(&l.addr).and_then(Vec::pop);
                     (listen, socket)
                 })
                 .collect();
             let (done, wait) = std_mpsc::sync_channel(1);
             // A worker that is gone has nothing to apply; its thread's panic shows when it is joined.
-            if handle.commands.blocking_send(Command::Apply(plan, done)).is_ok() {
+            if handle
+                .commands
+                .blocking_send(Command::Apply(plan, done))
+                .is_ok()
+            {
                 let _ = wait.recv();
             }
         }
@@ -131,10 +148,17 @@ impl<S: Service> Workers<S> {
             .iter()
             .filter_map(|handle| {
                 let (done, wait) = oneshot::channel();
-                handle.commands.blocking_send(Command::Drain(grace, done)).ok().map(|()| wait)
+                handle
+                    .commands
+                    .blocking_send(Command::Drain(grace, done))
+                    .ok()
+                    .map(|()| wait)
             })
             .collect();
-        let cut_off = waiting.into_iter().map(|wait| wait.blocking_recv().unwrap_or(0)).sum();
+        let cut_off = waiting
+            .into_iter()
+            .map(|wait| wait.blocking_recv().unwrap_or(0))
+            .sum();
         for handle in self.handles {
             drop(handle.commands);
             let _ = handle.thread.join();
@@ -162,8 +186,11 @@ fn run_thread<S: Service>(
 
 struct Running<S: Service> {
     shared: Rc<Shared<S>>,
-    slots: RefCell<HashMap<ListenAddr, (Rc<Slot<S>>, AbortHandle)>>,
+    slots: RefCell<HashMap<ListenAddr, Listening<S>>>,
 }
+
+/// A listener at work, and the task that accepts for it.
+type Listening<S> = (Rc<Slot<S>>, AbortHandle);
 
 async fn run<S: Service>(
     index: usize,
@@ -173,8 +200,15 @@ async fn run<S: Service>(
 ) {
     let worker = Worker::new(index, count);
     let sweeper = tokio::task::spawn_local(sweep(worker.clone()));
-    let shared = Rc::new(Shared { worker, limit, exchanges: RefCell::new(Vec::new()) });
-    let running = Running { shared, slots: RefCell::new(HashMap::new()) };
+    let shared = Rc::new(Shared {
+        worker,
+        limit,
+        exchanges: RefCell::new(Vec::new()),
+    });
+    let running = Running {
+        shared,
+        slots: RefCell::new(HashMap::new()),
+    };
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Apply(plan, done) => {
@@ -208,7 +242,10 @@ impl<S: Service> Running<S> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
         for (listen, socket) in plan {
-            let binding = Binding { service: listen.service, tls: listen.tls };
+            let binding = Binding {
+                service: listen.service,
+                tls: listen.tls,
+            };
             if let Some((slot, task)) = before.remove(&listen.addr) {
                 slot.replace(binding);
                 slots.insert(listen.addr, (slot, task));
@@ -238,6 +275,7 @@ impl<S: Service> Running<S> {
             tokio::time::sleep(Duration::from_millis(10)).await;
             worker.timers.expire_all_idle();
         }
+        worker.upstreams.clear();
         worker.counters.open.get()
     }
 }
@@ -291,7 +329,10 @@ async fn make_room<S: Service>(shared: &Shared<S>) {
 /// Whether accepting failed because of the one connection, which went away again.
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind as E;
-    matches!(error.kind(), E::ConnectionAborted | E::ConnectionReset | E::Interrupted)
+    matches!(
+        error.kind(),
+        E::ConnectionAborted | E::ConnectionReset | E::Interrupted
+    )
 }
 
 async fn yield_once() {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::Fields;
-use sluice_wire::h1::{BodyDecoder, BodyFraming, BodyStep};
+use sluice_wire::h1::{BodyDecoder, BodyFraming};
 
 use super::{BodyState, Link, client_failure};
 use crate::body::BodyStream;
@@ -21,8 +21,19 @@ pub(crate) struct H1Body {
     unread: Unread,
     /// Content in `unread.buf`, shown and not yet consumed.
     data: (usize, usize),
-    ended: bool,
+    stage: Stage,
     idle_timeout: Duration,
+}
+
+/// How far a body was read.
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// More is to come.
+    Open,
+    /// All of it is here; the connection is given back once it was taken.
+    Whole,
+    /// The connection was given back.
+    Ended,
 }
 
 /// A body that is not read to its end.
@@ -73,17 +84,38 @@ impl H1Body {
             BodyFraming::Chunked | BodyFraming::UntilClose => None,
         };
         // Content that is already here shows that the client does not wait.
-        let expects =
-            if awaits_continue && buf.is_empty() { Expects::Continue(0) } else { Expects::Nothing };
+        let expects = if awaits_continue && buf.is_empty() {
+            Expects::Continue(0)
+        } else {
+            Expects::Nothing
+        };
         let decoder = BodyDecoder::new(framing, limits);
-        let unread = Unread { buf, done: 0, decoder, left, expects };
-        H1Body { link: link.clone(), unread, data: (0, 0), ended: false, idle_timeout }
+        let unread = Unread {
+            buf,
+            done: 0,
+            decoder,
+            left,
+            expects,
+        };
+        H1Body {
+            link: link.clone(),
+            unread,
+            data: (0, 0),
+            stage: Stage::Open,
+            idle_timeout,
+        }
     }
 
     /// Goes on with what an earlier reader left.
     pub(super) fn resume(link: &Rc<Link>, unread: Unread, idle_timeout: Duration) -> Self {
         *link.body.borrow_mut() = BodyState::Lent;
-        H1Body { link: link.clone(), unread, data: (0, 0), ended: false, idle_timeout }
+        H1Body {
+            link: link.clone(),
+            unread,
+            data: (0, 0),
+            stage: Stage::Open,
+            idle_timeout,
+        }
     }
 
     fn break_off(&mut self, failure: Failure) -> Failure {
@@ -92,12 +124,33 @@ impl H1Body {
     }
 
     fn end(&mut self) {
-        self.ended = true;
+        self.stage = Stage::Ended;
         let Unread { buf, done, .. } = &mut self.unread;
         buf.drain(..*done);
         *self.link.input.borrow_mut() = std::mem::take(buf);
         *done = 0;
         *self.link.body.borrow_mut() = BodyState::Finished;
+    }
+
+    /// Decodes what is here, tiny chunks together; tells whether that gave content or the end.
+    fn decode(&mut self) -> Result<bool, Failure> {
+        let Unread {
+            buf, done, decoder, ..
+        } = &mut self.unread;
+        match decoder.decode_merged(&mut buf[*done..]) {
+            Ok(step) => {
+                self.data = (*done + step.content.start, *done + step.content.end);
+                *done += step.consumed;
+                if step.ended {
+                    self.stage = Stage::Whole;
+                }
+                Ok(step.ended || !step.content.is_empty())
+            }
+            Err(error) => {
+                let failure = Failure::new(Side::Client, FailureKind::Protocol);
+                Err(self.break_off(failure.because(error.to_string())))
+            }
+        }
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -106,7 +159,11 @@ impl H1Body {
         while let Expects::Continue(sent) = unread.expects {
             let count = ready!(poll_send(&mut stream, cx, &CONTINUE[sent..]))?;
             let whole = sent + count == CONTINUE.len();
-            unread.expects = if whole { Expects::Nothing } else { Expects::Continue(sent + count) };
+            unread.expects = if whole {
+                Expects::Nothing
+            } else {
+                Expects::Continue(sent + count)
+            };
         }
         let Unread { buf, done, .. } = unread;
         buf.drain(..*done);
@@ -114,7 +171,10 @@ impl H1Body {
         // A first large read pays off where much is still to come; the small buffer was for the head.
         if buf.is_empty() && buf.capacity() < crate::limits::BODY_BUFFER_BYTES {
             let large = self.link.worker.buffers.large();
-            self.link.worker.buffers.give_back(std::mem::replace(buf, large));
+            self.link
+                .worker
+                .buffers
+                .give_back(std::mem::replace(buf, large));
         }
         if buf.len() == buf.capacity() {
             buf.reserve(crate::limits::READ_BUFFER_BYTES);
@@ -144,7 +204,9 @@ impl H1Body {
             link.timer.set(&link.worker.clock, self.idle_timeout);
         }
         ready!(link.timer.poll_expired(cx));
-        Poll::Ready(Err(self.break_off(Failure::new(Side::Client, FailureKind::Timeout))))
+        Poll::Ready(Err(
+            self.break_off(Failure::new(Side::Client, FailureKind::Timeout))
+        ))
     }
 }
 
@@ -165,40 +227,31 @@ impl BodyStream for H1Body {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        while self.data.0 == self.data.1 && !self.ended {
-            let unread = &mut self.unread;
-            match unread.decoder.decode(&unread.buf[unread.done..]) {
-                Ok(BodyStep::Data { start, end }) => {
-                    self.data = (unread.done + start, unread.done + end);
-                    unread.done += end;
-                }
-                Ok(BodyStep::NeedMore { consumed }) => {
-                    unread.done += consumed;
-                    ready!(self.poll_more_in_time(cx))?;
-                }
-                Ok(BodyStep::End { consumed }) => {
-                    unread.done += consumed;
-                    self.end();
-                }
-                Err(error) => {
-                    let failure = Failure::new(Side::Client, FailureKind::Protocol);
-                    return Poll::Ready(Err(self.break_off(failure.because(error.to_string()))));
-                }
+        while self.data.0 == self.data.1 {
+            match self.stage {
+                Stage::Open => {}
+                Stage::Whole => self.end(),
+                Stage::Ended => return Poll::Ready(Ok(&[])),
             }
-        }
-        if self.ended {
-            return Poll::Ready(Ok(&[]));
+            if self.stage == Stage::Open && !self.decode()? {
+                ready!(self.poll_more_in_time(cx))?;
+            }
         }
         Poll::Ready(Ok(&self.unread.buf[self.data.0..self.data.1]))
     }
 
     fn consume(&mut self, count: usize) {
-        assert!(count <= self.data.1 - self.data.0, "only what was shown is consumed");
+        assert!(
+            count <= self.data.1 - self.data.0,
+            "only what was shown is consumed"
+        );
         self.data.0 += count;
-        self.link.body_bytes.set(self.link.body_bytes.get() + count as u64);
+        self.link
+            .body_bytes
+            .set(self.link.body_bytes.get() + count as u64);
         if let Some(left) = &mut self.unread.left {
             *left -= count as u64;
-            if *left == 0 && !self.ended {
+            if *left == 0 && self.stage != Stage::Ended {
                 self.end();
             }
         }
@@ -211,7 +264,7 @@ impl BodyStream for H1Body {
 
 impl Drop for H1Body {
     fn drop(&mut self) {
-        if self.ended || !self.link.is_lent() {
+        if self.stage == Stage::Ended || !self.link.is_lent() {
             let buf = std::mem::take(&mut self.unread.buf);
             self.link.worker.buffers.give_back(buf);
             return;
@@ -221,8 +274,13 @@ impl Drop for H1Body {
             *left -= shown as u64;
         }
         let decoder = BodyDecoder::new(BodyFraming::None, &Default::default());
-        let hollow =
-            Unread { buf: Vec::new(), done: 0, decoder, left: None, expects: Expects::Nothing };
+        let hollow = Unread {
+            buf: Vec::new(),
+            done: 0,
+            decoder,
+            left: None,
+            expects: Expects::Nothing,
+        };
         let unread = std::mem::replace(&mut self.unread, hollow);
         *self.link.body.borrow_mut() = BodyState::Unread(unread);
     }

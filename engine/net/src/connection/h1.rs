@@ -24,7 +24,9 @@ use crate::tunnel;
 impl<S: Service> Connection<S> {
     /// Serves request after request.
     pub(super) async fn run(&mut self) {
-        self.link.timer.set(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
+        self.link
+            .timer
+            .set(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
         loop {
             match self.serve_next().await {
                 Next::Reuse => {
@@ -40,7 +42,8 @@ impl<S: Service> Connection<S> {
                 Next::Drop => return,
                 Next::Tunnel(peer) => {
                     let received = std::mem::take(&mut *self.link.input.borrow_mut());
-                    return tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
+                    return tunnel::join(&self.link.stream, received, *peer, &self.link.worker)
+                        .await;
                 }
             }
         }
@@ -130,16 +133,16 @@ impl<S: Service> Connection<S> {
     }
 
     fn duration_of(&self, started: sluice_message::Moment, exact: bool) -> Duration {
-        let now = if exact { clock::now() } else { self.link.worker.clock.coarse() };
+        let now = if exact {
+            clock::now()
+        } else {
+            self.link.worker.clock.coarse()
+        };
         now.since(started)
     }
 
     /// Lets the service answer. A panic in it ends this request with 500 and this connection after it.
-    async fn answer(
-        &mut self,
-        service: &S,
-        x: &mut Exchange<S::Context>,
-    ) -> Result<Body, Failure> {
+    async fn answer(&mut self, service: &S, x: &mut Exchange<S::Context>) -> Result<Body, Failure> {
         let mut outcome = None;
         loop {
             // Borrowed anew for each step: a step keeps the exchange until it is over.
@@ -219,7 +222,8 @@ impl<S: Service> Connection<S> {
             // Still in the exchange, or with the body of the answer, which may read it to its end.
             BodyState::Lent => x.body.len().is_none_or(|left| left <= DRAIN_BYTES_MAX),
             BodyState::Unread(unread) => {
-                !unread.awaits_continue() && unread.left().is_none_or(|left| left <= DRAIN_BYTES_MAX)
+                !unread.awaits_continue()
+                    && unread.left().is_none_or(|left| left <= DRAIN_BYTES_MAX)
             }
             BodyState::Broken => false,
         }

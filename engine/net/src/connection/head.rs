@@ -35,7 +35,11 @@ impl<S: Service> Connection<S> {
             }
             let idle = self.link.input.borrow().is_empty();
             if self.link.timer.has_expired() {
-                return Poll::Ready(if idle { Awaited::Closed } else { Awaited::TimedOut });
+                return Poll::Ready(if idle {
+                    Awaited::Closed
+                } else {
+                    Awaited::TimedOut
+                });
             }
             if idle && self.link.worker.draining.get() {
                 return Poll::Ready(Awaited::Closed);
@@ -47,7 +51,10 @@ impl<S: Service> Connection<S> {
             };
             match filled {
                 Ok(0) | Err(_) => return Poll::Ready(Awaited::Closed),
-                Ok(_) if idle => self.link.timer.set(&self.link.worker.clock, settings.head_timeout),
+                Ok(_) if idle => self
+                    .link
+                    .timer
+                    .set(&self.link.worker.clock, settings.head_timeout),
                 Ok(_) => {}
             }
         }
@@ -73,5 +80,9 @@ impl<S: Service> Connection<S> {
 
 /// When a request began: exact where its duration is logged, else the time of the last sweep.
 pub(super) fn start_of(settings: &Settings, clock: &clock::Clock) -> sluice_message::Moment {
-    if settings.exact_times { clock::now() } else { clock.coarse() }
+    if settings.exact_times {
+        clock::now()
+    } else {
+        clock.coarse()
+    }
 }

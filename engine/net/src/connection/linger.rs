@@ -52,9 +52,10 @@ pub(super) async fn refuse_plain_http(link: &Link) {
             *stream = plain;
         }
         // A short answer fits the empty send buffer of a new connection; if not, the client learns nothing.
-        stream.poll_write(cx, &[IoSlice::new(PLAIN_ON_TLS)]).map(|_| ())
+        stream
+            .poll_write(cx, &[IoSlice::new(PLAIN_ON_TLS)])
+            .map(|_| ())
     })
     .await;
     close(link).await;
 }
-

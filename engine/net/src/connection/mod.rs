@@ -2,8 +2,8 @@
 //! given is left to the [`Service`].
 
 mod body;
-mod head;
 mod h1;
+mod head;
 mod linger;
 mod send;
 
@@ -111,7 +111,10 @@ pub(crate) async fn serve<S: Service>(
     let worker = shared.worker.clone();
     let local = stream.local_addr();
     let stream = match &binding.tls {
-        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(stream, acceptor.accept_at(local.map(|addr| addr.ip()))))),
+        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
+            stream,
+            acceptor.accept_at(local.map(|addr| addr.ip())),
+        ))),
         None => stream,
     };
     let timer = worker.timers.timer();
@@ -123,24 +126,39 @@ pub(crate) async fn serve<S: Service>(
         timer,
         worker,
     });
-    let mut info = ConnInfo { remote, local, tls: None };
+    let mut info = ConnInfo {
+        remote,
+        local,
+        tls: None,
+    };
     if binding.tls.is_some() {
-        link.timer.set(&link.worker.clock, binding.service.settings().handshake_timeout);
+        link.timer.set(
+            &link.worker.clock,
+            binding.service.settings().handshake_timeout,
+        );
         match shake_hands(&link).await {
             Ok(tls) => info.tls = Some(Box::new(tls)),
             Err(HandshakeError::PlainHttp) => return linger::refuse_plain_http(&link).await,
             Err(_) => {
-                shared.worker.counters.handshakes_failed.set(
-                    shared.worker.counters.handshakes_failed.get() + 1,
-                );
+                shared
+                    .worker
+                    .counters
+                    .handshakes_failed
+                    .set(shared.worker.counters.handshakes_failed.get() + 1);
                 return;
             }
         }
     }
     let decoder = RequestDecoder::new(binding.service.settings().h1.clone());
     drop(binding);
-    let mut connection =
-        Connection { link, slot, shared, info: Rc::new(info), decoder, burst: 0 };
+    let mut connection = Connection {
+        link,
+        slot,
+        shared,
+        info: Rc::new(info),
+        decoder,
+        burst: 0,
+    };
     connection.run().await;
 }
 
@@ -151,7 +169,9 @@ async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeEr
         {
             return Poll::Ready(done);
         }
-        link.timer.poll_expired(cx).map(|()| Err(HandshakeError::Timeout))
+        link.timer
+            .poll_expired(cx)
+            .map(|()| Err(HandshakeError::Timeout))
     })
     .await
 }

@@ -29,7 +29,12 @@ pub(super) struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     pub(super) fn new(link: &'a Link, idle_timeout: Duration) -> Self {
-        Sender { link, idle_timeout, out: link.worker.buffers.small(), content_sent: 0 }
+        Sender {
+            link,
+            idle_timeout,
+            out: link.worker.buffers.small(),
+            content_sent: 0,
+        }
     }
 
     /// Content handed to the kernel so far.
@@ -56,7 +61,10 @@ impl<'a> Sender<'a> {
             Body::Inline => self.send_bytes(&x.inline).await?,
             Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await?,
             Body::File(file) => self.send_file(file).await?,
-            Body::Stream(stream) => self.send_stream(stream, framing == BodyFraming::Chunked).await?,
+            Body::Stream(stream) => {
+                self.send_stream(stream, framing == BodyFraming::Chunked)
+                    .await?
+            }
         }
         Ok(None)
     }
@@ -65,6 +73,8 @@ impl<'a> Sender<'a> {
     fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body) -> BodyFraming {
         let framing = match body.len(x.inline.len()) {
             _ if x.res.status.is_bodiless() => BodyFraming::None,
+            // Nothing is said of the content of an answer to HEAD that its handler did not make.
+            Some(0) if x.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
             None if x.req.version == Version::Http10 => BodyFraming::UntilClose,
             None => BodyFraming::Chunked,
@@ -95,12 +105,14 @@ impl<'a> Sender<'a> {
 
     /// Sends what is in `out`, then `content`; together if it is small.
     async fn send_bytes(&mut self, content: &[u8]) -> Result<(), Failure> {
-        self.content_sent += content.len() as u64;
         if content.len() <= COPY_BYTES_MAX {
             self.out.extend_from_slice(content);
-            return self.flush().await;
+            self.flush().await?;
+        } else {
+            self.flush_with(&[content]).await?;
         }
-        self.flush_with(&[content]).await
+        self.content_sent += content.len() as u64;
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -153,7 +165,9 @@ impl<'a> Sender<'a> {
     /// The client takes nothing at the moment: it has `idle_timeout` to take something.
     fn poll_stalled(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if !self.link.timer.is_set() {
-            self.link.timer.set(&self.link.worker.clock, self.idle_timeout);
+            self.link
+                .timer
+                .set(&self.link.worker.clock, self.idle_timeout);
         }
         ready!(self.link.timer.poll_expired(cx));
         Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Timeout)))
@@ -161,7 +175,11 @@ impl<'a> Sender<'a> {
 
     async fn send_file(&mut self, file: FileSlice) -> Result<(), Failure> {
         let plain = matches!(*self.link.stream.borrow(), Stream::Tcp(_));
-        if plain { self.send_file_plain(file).await } else { self.send_file_copied(file).await }
+        if plain {
+            self.send_file_plain(file).await
+        } else {
+            self.send_file_copied(file).await
+        }
     }
 
     /// Head and file share segments, and the file does not pass through this process.
@@ -170,12 +188,17 @@ impl<'a> Sender<'a> {
         poll_fn(|cx| {
             while head_done < self.out.len() || done < file.len {
                 let stream = self.link.stream.borrow_mut();
-                let Stream::Tcp(socket) = &*stream else { unreachable!("checked by send_file") };
+                let Stream::Tcp(socket) = &*stream else {
+                    unreachable!("checked by send_file")
+                };
                 let out = &self.out[head_done..];
                 let sent = poll_socket(cx, socket, || match out {
-                    [] => {
-                        sys::send::send_file(socket.as_fd(), &file.file, file.start + done, file.len - done)
-                    }
+                    [] => sys::send::send_file(
+                        socket.as_fd(),
+                        &file.file,
+                        file.start + done,
+                        file.len - done,
+                    ),
                     out if file.len > 0 => sys::send::send_more(socket.as_fd(), out),
                     out => socket.try_write(out),
                 });
@@ -246,7 +269,8 @@ impl<'a> Sender<'a> {
                 Streamed::Large(count) => {
                     // The slice is asked for again: it could not be kept over the wait above.
                     let mut done = 0;
-                    poll_fn(|cx| self.poll_large(cx, &mut *stream, chunked, &mut done, count)).await?;
+                    poll_fn(|cx| self.poll_large(cx, &mut *stream, chunked, &mut done, count))
+                        .await?;
                     stream.consume(count);
                     self.note_content(count, &mut expected)?;
                 }
@@ -333,7 +357,10 @@ const CHUNK_HEAD_BYTES_MAX: usize = 18;
 
 impl Drop for Sender<'_> {
     fn drop(&mut self) {
-        self.link.worker.buffers.give_back(std::mem::take(&mut self.out));
+        self.link
+            .worker
+            .buffers
+            .give_back(std::mem::take(&mut self.out));
     }
 }
 
@@ -390,5 +417,6 @@ fn closed() -> Failure {
 
 /// A body turned out shorter or longer than it was declared.
 fn shrunk() -> Failure {
-    Failure::new(Side::Internal, FailureKind::Protocol).because("body differs from its declared length")
+    Failure::new(Side::Internal, FailureKind::Protocol)
+        .because("body differs from its declared length")
 }

@@ -21,8 +21,15 @@ pub fn open_files() -> io::Result<u64> {
 }
 
 fn read() -> io::Result<libc::rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: the structure is ours to write to and lives through the call.
     let done = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    if done == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
+    if done == 0 {
+        Ok(limit)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

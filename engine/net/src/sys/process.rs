@@ -123,7 +123,9 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
     }
     for (name, value) in variables {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(io::Error::other("a name or value holds what no variable can hold"));
+            return Err(io::Error::other(
+                "a name or value holds what no variable can hold",
+            ));
         }
         // SAFETY: this is the only thread, so nobody else reads or writes the environment.
         unsafe { std::env::set_var(name, value) };

@@ -9,9 +9,19 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub fn send_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_MORE | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the pointer and length describe `bytes`, which lives through the call; the descriptor is borrowed.
-    let sent =
-        unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+        )
+    };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(sent as usize)
+    }
 }
 
 /// Sends up to `len` bytes of `file` from `offset`, straight from the page cache. Gives the number of bytes
@@ -22,5 +32,9 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: u64) -> 
     // SAFETY: both descriptors are borrowed, and `position` lives through the call.
     let sent =
         unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &mut position, count) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(sent as usize)
+    }
 }

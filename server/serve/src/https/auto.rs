@@ -218,6 +218,7 @@ mod tests {
         let loaded = BTreeSet::from(["*.example.com".to_owned()]);
         let auto = expand(&config(&site(":443", "a.example.com")), &loaded);
         assert!(auto.names.is_empty());
-        assert_eq!(auto.config.servers().next().unwrap().1.tls_connection_policies.len(), 1);
+        let servers = auto.config.apps.http.unwrap().servers;
+        assert_eq!(servers["srv0"].tls_connection_policies.len(), 1);
     }
 }
