@@ -3,11 +3,13 @@
 //! word does is `lower`'s business.
 
 mod directives;
+mod global_options;
 mod options;
 pub mod placeholders;
 
 pub use directives::{DIRECTIVE_ORDER, DIRECTIVES};
-pub use options::{GLOBAL_OPTIONS, OPTIONS};
+pub use global_options::GLOBAL_OPTIONS;
+pub use options::OPTIONS;
 
 /// What becomes of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

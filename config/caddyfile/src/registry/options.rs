@@ -1,9 +1,13 @@
-//! Every option, matcher and global option there is, by the place it stands in, with its syntax and
-//! what becomes of it.
+//! Every option and matcher there is, by the place it stands in, with its syntax and what becomes of
+//! it. The global options have a table of their own.
 
 use super::{OptionEntry, Verdict};
 
-const fn lowered(place: &'static str, name: &'static str, usage: &'static str) -> OptionEntry {
+pub(super) const fn lowered(
+    place: &'static str,
+    name: &'static str,
+    usage: &'static str,
+) -> OptionEntry {
     OptionEntry {
         place,
         name,
@@ -12,7 +16,7 @@ const fn lowered(place: &'static str, name: &'static str, usage: &'static str) -
     }
 }
 
-const fn unsupported(
+pub(super) const fn unsupported(
     place: &'static str,
     name: &'static str,
     usage: &'static str,
@@ -750,223 +754,5 @@ pub const OPTIONS: &[OptionEntry] = &[
         "url_pattern",
         "url_pattern <pattern>",
         "no released Caddy has it; use `path` or `path_regexp`",
-    ),
-];
-
-/// The global options, and the options inside them.
-pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
-    lowered("global options", "acme_ca", "acme_ca <directory_url>"),
-    lowered("global options", "acme_ca_root", "acme_ca_root <pem_file>"),
-    unsupported(
-        "global options",
-        "acme_dns",
-        "acme_dns <provider> …",
-        "no DNS provider is built in; leave the HTTP or TLS-ALPN challenge on",
-    ),
-    lowered("global options", "acme_eab", "acme_eab { … }"),
-    lowered("global options", "admin", "admin off|<addr> [{ … }]"),
-    lowered(
-        "global options",
-        "auto_https",
-        "auto_https off|disable_redirects|ignore_loaded_certs|disable_certs",
-    ),
-    lowered("global options", "cert_issuer", "cert_issuer <name> …"),
-    lowered(
-        "global options",
-        "cert_lifetime",
-        "cert_lifetime <duration>",
-    ),
-    lowered("global options", "debug", "debug"),
-    lowered(
-        "global options",
-        "default_bind",
-        "default_bind <hosts...> [{ … }]",
-    ),
-    lowered("global options", "default_sni", "default_sni <name>"),
-    unsupported(
-        "global options",
-        "dns",
-        "dns <provider> …",
-        "no DNS provider is built in; remove the line",
-    ),
-    unsupported(
-        "global options",
-        "ech",
-        "ech <public_names...> [{ … }]",
-        "Encrypted Client Hello needs a DNS provider to publish its keys, and none is built in; remove the line",
-    ),
-    lowered("global options", "email", "email <yours>"),
-    unsupported(
-        "global options",
-        "events",
-        "events { … }",
-        "no event handlers are built in; remove the block",
-    ),
-    lowered("global options", "fallback_sni", "fallback_sni <name>"),
-    unsupported(
-        "global options",
-        "filesystem",
-        "filesystem <name> <module> [{ … }]",
-        "only the local disk is built in; remove the line",
-    ),
-    lowered("global options", "grace_period", "grace_period <duration>"),
-    lowered("global options", "http_port", "http_port <port>"),
-    lowered("global options", "https_port", "https_port <port>"),
-    lowered(
-        "global options",
-        "key_type",
-        "key_type ed25519|p256|p384|rsa2048|rsa4096",
-    ),
-    lowered("global options", "local_certs", "local_certs"),
-    lowered("global options", "log", "log [<name>] [{ … }]"),
-    lowered("global options", "metrics", "metrics [{ … }]"),
-    lowered(
-        "global options",
-        "ocsp_interval",
-        "ocsp_interval <duration>",
-    ),
-    lowered("global options", "ocsp_stapling", "ocsp_stapling off"),
-    lowered("global options", "on_demand_tls", "on_demand_tls { … }"),
-    lowered(
-        "global options",
-        "order",
-        "order <dir1> first|last|[before|after <dir2>]",
-    ),
-    lowered("global options", "persist_config", "persist_config off"),
-    lowered("global options", "pki", "pki { … }"),
-    lowered(
-        "global options",
-        "preferred_chains",
-        "preferred_chains [smallest] [{ … }]",
-    ),
-    lowered(
-        "global options",
-        "renew_interval",
-        "renew_interval <duration>",
-    ),
-    lowered(
-        "global options",
-        "renewal_window_ratio",
-        "renewal_window_ratio <ratio>",
-    ),
-    lowered(
-        "global options",
-        "servers",
-        "servers [<listener_address>] { … }",
-    ),
-    lowered(
-        "global options",
-        "shutdown_delay",
-        "shutdown_delay <duration>",
-    ),
-    lowered("global options", "skip_install_trust", "skip_install_trust"),
-    lowered("global options", "storage", "storage <module_name> [{ … }]"),
-    lowered("global options", "storage_check", "storage_check off"),
-    lowered(
-        "global options",
-        "storage_clean_interval",
-        "storage_clean_interval <duration>|off",
-    ),
-    lowered(
-        "global options",
-        "tls_resolvers",
-        "tls_resolvers <addresses...>",
-    ),
-    lowered("storage", "root", "root <path>"),
-    lowered("admin", "origins", "origins <origins...>"),
-    lowered("admin", "enforce_origin", "enforce_origin"),
-    lowered("acme_eab", "key_id", "key_id <key_id>"),
-    lowered("acme_eab", "mac_key", "mac_key <mac_key>"),
-    lowered("on_demand_tls", "ask", "ask <endpoint>"),
-    lowered("on_demand_tls", "permission", "permission <module>"),
-    unsupported(
-        "on_demand_tls",
-        "interval",
-        "interval <duration>",
-        "limits are the business of the endpoint named by `ask`; remove the line",
-    ),
-    unsupported(
-        "on_demand_tls",
-        "burst",
-        "burst <n>",
-        "limits are the business of the endpoint named by `ask`; remove the line",
-    ),
-    lowered("pki", "ca", "ca [<id>] [{ … }]"),
-    lowered("ca", "name", "name <name>"),
-    lowered("ca", "root_cn", "root_cn <name>"),
-    lowered("ca", "intermediate_cn", "intermediate_cn <name>"),
-    lowered(
-        "ca",
-        "intermediate_lifetime",
-        "intermediate_lifetime <duration>",
-    ),
-    lowered(
-        "ca",
-        "maintenance_interval",
-        "maintenance_interval <duration>",
-    ),
-    lowered("ca", "renewal_window_ratio", "renewal_window_ratio <ratio>"),
-    lowered("ca", "root", "root { … }"),
-    lowered("ca", "intermediate", "intermediate { … }"),
-    lowered("key pair", "format", "format <format>"),
-    lowered("key pair", "cert", "cert <path>"),
-    lowered("key pair", "key", "key <path>"),
-    lowered("servers", "name", "name <name>"),
-    lowered("servers", "listener_wrappers", "listener_wrappers { … }"),
-    unsupported(
-        "servers",
-        "packet_conn_wrappers",
-        "packet_conn_wrappers { … }",
-        "no wrappers for packet sockets are built in; remove the block",
-    ),
-    lowered("servers", "timeouts", "timeouts { … }"),
-    lowered(
-        "servers",
-        "keepalive_interval",
-        "keepalive_interval <duration>",
-    ),
-    lowered("servers", "keepalive_idle", "keepalive_idle <duration>"),
-    lowered("servers", "keepalive_count", "keepalive_count <number>"),
-    lowered("servers", "0rtt", "0rtt off"),
-    lowered("servers", "trusted_proxies", "trusted_proxies <module> …"),
-    lowered(
-        "servers",
-        "trusted_proxies_strict",
-        "trusted_proxies_strict",
-    ),
-    lowered("servers", "trusted_proxies_unix", "trusted_proxies_unix"),
-    lowered(
-        "servers",
-        "client_ip_headers",
-        "client_ip_headers <headers...>",
-    ),
-    lowered("servers", "metrics", "metrics [{ … }]"),
-    lowered("servers", "trace", "trace"),
-    lowered("servers", "max_header_size", "max_header_size <size>"),
-    lowered("servers", "enable_full_duplex", "enable_full_duplex"),
-    lowered("servers", "log_credentials", "log_credentials"),
-    lowered("servers", "protocols", "protocols [h1|h2|h2c|h3]"),
-    lowered(
-        "servers",
-        "strict_sni_host",
-        "strict_sni_host [on|insecure_off]",
-    ),
-    unsupported(
-        "servers",
-        "expected_underscore_headers",
-        "expected_underscore_headers <headers...>",
-        "no released Caddy has it; remove the line",
-    ),
-    lowered("timeouts", "read_body", "read_body <duration>"),
-    lowered("timeouts", "read_header", "read_header <duration>"),
-    lowered("timeouts", "write", "write <duration>"),
-    lowered("timeouts", "idle", "idle <duration>"),
-    lowered("proxy_protocol", "timeout", "timeout <duration>"),
-    lowered("proxy_protocol", "allow", "allow <ranges...>"),
-    lowered("proxy_protocol", "deny", "deny <ranges...>"),
-    lowered(
-        "proxy_protocol",
-        "fallback_policy",
-        "fallback_policy ignore|use|reject|require|skip",
     ),
 ];
