@@ -238,11 +238,10 @@ mod tests {
         let (folder, test) = (TempFolder::new(), TestCa::new());
         let path = |name: &str| folder.path().join(name);
         let good = test.issue("a.test");
-        let other = test.issue("b.test");
         let write = |name: &str, bytes: &[u8]| fs::write(path(name), bytes).unwrap();
         write("good.crt", &good.certificate);
         write("good.key", &good.key);
-        write("other.key", &other.key);
+        write("other.key", &test.issue("b.test").key);
         write("empty", b"");
         write(
             "both.pem",
@@ -298,13 +297,10 @@ mod tests {
                     assert_eq!(pair.subjects, [Subject::parse("a.test").unwrap()]);
                     assert_eq!(pair.certified.cert.len(), 2);
                 }
-                Err(error) => {
-                    let error = error.to_string();
-                    assert!(
-                        !wanted.is_empty() && error.contains(&wanted),
-                        "{certificate} {key}: {error}"
-                    );
-                }
+                Err(error) => assert!(
+                    !wanted.is_empty() && error.to_string().contains(&wanted),
+                    "{certificate} {key}: {error}"
+                ),
             }
         }
     }

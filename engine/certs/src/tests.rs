@@ -505,7 +505,8 @@ fn what_a_policy_cannot_be_built_from_is_named() {
             Err(error) => error.to_string(),
         }
     };
-    let cases: [(fn(&mut Policy), &str); 7] = [
+    type Change = fn(&mut Policy);
+    let cases: [(Change, &str); 7] = [
         (|p| p.version_min = "tls1.1".into(), "`tls1.1`"),
         (
             |p| (p.version_min, p.version_max) = ("tls1.3".into(), "tls1.2".into()),
