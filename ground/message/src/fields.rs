@@ -111,6 +111,11 @@ impl Fields {
         self.lines.iter().map(|line| self.field(line))
     }
 
+    /// The numbers of the names, line by line: enough to tell whether a closer look is worth it.
+    pub fn ids(&self) -> impl Iterator<Item = FieldId> {
+        self.lines.iter().map(|line| line.id)
+    }
+
     /// The value of the first line with the known name `id`. For [`FieldId::Other`] use [`Fields::find`].
     pub fn first(&self, id: FieldId) -> Option<&[u8]> {
         debug_assert!(id != FieldId::Other);

@@ -12,6 +12,10 @@ use crate::name::FieldId;
 ///
 /// Whoever forwards adds its own fields after this call, so that no peer can name those away.
 pub fn strip_hop_by_hop(fields: &mut Fields) {
+    // Most heads have none, and a Connection field is one itself.
+    if !fields.ids().any(is_hop_by_hop) {
+        return;
+    }
     let named = named_fields(fields);
     let takes_trailers = fields
         .all(FieldId::Te)

@@ -43,7 +43,7 @@ impl ReverseProxy {
         // The answer is the upstream's, and so is the name of its server; ours goes to Via.
         x.res.fields.remove(FieldId::Server);
         merge(&mut x.res.fields, &mut head.fields);
-        x.res.fields.push(FieldId::Via, via(version));
+        x.res.fields.push_fixed(via(version));
         x.worker.upstreams.give_back(head);
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {

@@ -2,9 +2,10 @@
 //! upstream has to know about the client. Sending it is left to `sluice-net`.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, IpText, Method, Scheme, Version};
+use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Version};
 use sluice_net::RequestBody;
 use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
@@ -130,7 +131,7 @@ impl ReverseProxy {
             out.remove(FieldId::Expect);
         }
         self.set_host(x, upstream, out);
-        out.push(FieldId::Via, via(x.req.version));
+        out.push_fixed(via(x.req.version));
         self.set_forwarded(x, out);
         switch
     }
@@ -219,13 +220,17 @@ fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
     }
 }
 
-/// How the version that a message arrived in names us in its Via field (RFC 9110, section 7.6.3).
-pub fn via(version: Version) -> &'static [u8] {
+/// The Via line by which a message tells in which version it reached us (RFC 9110, section 7.6.3).
+pub fn via(version: Version) -> &'static FixedField {
+    static LINES: LazyLock<[FixedField; 4]> = LazyLock::new(|| {
+        ["1.0 sluice", "1.1 sluice", "2.0 sluice", "3.0 sluice"]
+            .map(|value| FixedField::known(FieldId::Via, value.as_bytes()))
+    });
     match version {
-        Version::Http10 => b"1.0 sluice",
-        Version::Http11 => b"1.1 sluice",
-        Version::Http2 => b"2.0 sluice",
-        Version::Http3 => b"3.0 sluice",
+        Version::Http10 => &LINES[0],
+        Version::Http11 => &LINES[1],
+        Version::Http2 => &LINES[2],
+        Version::Http3 => &LINES[3],
     }
 }
 
