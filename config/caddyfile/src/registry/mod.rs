@@ -6,10 +6,12 @@ mod directives;
 mod global_options;
 mod options;
 pub mod placeholders;
+mod running;
 
 pub use directives::{DIRECTIVE_ORDER, DIRECTIVES};
 pub use global_options::GLOBAL_OPTIONS;
 pub use options::OPTIONS;
+pub use running::{GAPS, Gap, Running, running};
 
 /// What becomes of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

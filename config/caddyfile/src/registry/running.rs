@@ -1,0 +1,400 @@
+//! What the server makes of the words that are lowered: which of them it refuses to run, does in part, or leaves
+//! without effect. Words that are not listed here do what they say.
+//!
+//! The server itself refuses by name (`server/serve/src/build`); `tests/e2e/registry.rs` compares both.
+
+/// What the server makes of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// It does what it says.
+    Whole,
+    /// It does what it says in part; tells which.
+    Partly(&'static str),
+    /// A configuration with it does not start; tells what to do instead.
+    Refused(&'static str),
+    /// It changes nothing; tells what holds in its place.
+    Idle(&'static str),
+}
+
+/// A word that does not do all that it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// The directive, matcher or option around it; empty for a directive.
+    pub place: &'static str,
+    /// Its name; `*` for all names of the place.
+    pub name: &'static str,
+    /// What the server makes of it.
+    pub running: Running,
+}
+
+/// What the server makes of a word that is lowered.
+pub fn running(place: &str, name: &str) -> Running {
+    let of = |place: &str, name: &str| {
+        let found = GAPS
+            .iter()
+            .find(|gap| gap.place == place && gap.name == name);
+        found.map(|gap| gap.running)
+    };
+    of(place, name)
+        .or_else(|| of(place, "*"))
+        // The options of a directive that is refused are refused with it.
+        .or_else(|| of("", place).filter(|running| matches!(running, Running::Refused(_))))
+        .unwrap_or(Running::Whole)
+}
+
+const fn refused(place: &'static str, name: &'static str, instead: &'static str) -> Gap {
+    Gap {
+        place,
+        name,
+        running: Running::Refused(instead),
+    }
+}
+
+const fn idle(place: &'static str, name: &'static str, holds: &'static str) -> Gap {
+    Gap {
+        place,
+        name,
+        running: Running::Idle(holds),
+    }
+}
+
+const fn partly(place: &'static str, name: &'static str, which: &'static str) -> Gap {
+    Gap {
+        place,
+        name,
+        running: Running::Partly(which),
+    }
+}
+
+const LATER: &str = "remove it; a later version will run it";
+const NO_ACME: &str = "certificates come from files or from the local authority";
+const HTTP1: &str = "HTTP/1.1 is what is spoken";
+const NO_METRICS: &str = "metrics are not shown yet";
+const NO_FASTCGI: &str = "serve the application over HTTP";
+const UTC_FILES: &str = "use `roll_size` or `roll_interval`";
+const NO_PROXY: &str = "name the upstream itself";
+const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
+
+/// All gaps.
+pub const GAPS: &[Gap] = &[
+    refused("", "acme_server", LATER),
+    refused("", "copy_response", LATER),
+    refused("", "copy_response_headers", LATER),
+    idle("", "fs", "files come from the local disk"),
+    partly(
+        "",
+        "handle_errors",
+        "without statuses; with them it needs the matcher `expression`",
+    ),
+    refused("", "intercept", LATER),
+    refused("", "metrics", LATER),
+    refused("", "php_fastcgi", NO_FASTCGI),
+    refused(
+        "",
+        "push",
+        "remove it; browsers no longer take pushed answers",
+    ),
+    refused("", "templates", LATER),
+    partly("", "tls", NO_ACME),
+    refused("", "tracing", LATER),
+    idle("bind", "protocols", HTTP1),
+    partly(
+        "file_server",
+        "browse",
+        "the page that is built in; a template is refused",
+    ),
+    refused(
+        "file_server",
+        "fs",
+        "files come from the local disk; remove it",
+    ),
+    partly(
+        "log",
+        "output",
+        "`stderr`, `stdout`, `discard`, `file`; `net` is refused",
+    ),
+    partly(
+        "log",
+        "format",
+        "`json` and `console`; `filter` and `append` are refused",
+    ),
+    refused("log", "core", "write to a file or to standard error"),
+    partly(
+        "output file",
+        "dir_mode",
+        "digits and `from_file`; `inherit` is refused",
+    ),
+    refused("output file", "roll_minutes", UTC_FILES),
+    refused("output file", "roll_at", UTC_FILES),
+    refused(
+        "output file",
+        "roll_local_time",
+        "old files are named by UTC; remove it",
+    ),
+    refused(
+        "output file",
+        "backup_time_format",
+        "old files are named by UTC; remove it",
+    ),
+    partly("output file", "roll_compression", "`gzip` and `none`"),
+    refused(
+        "output net",
+        "*",
+        "write to standard error and let a log shipper read it",
+    ),
+    idle("format", "caller_key", "callers are not logged"),
+    idle("format", "stacktrace_key", "stack traces are not logged"),
+    refused("format", "time_local", "times are in UTC; remove it"),
+    partly("format", "time_format", "the named formats"),
+    idle("metrics option", "*", NO_METRICS),
+    refused(
+        "request_body",
+        "read_timeout",
+        "use the global option `servers { timeouts … }`",
+    ),
+    refused(
+        "request_body",
+        "write_timeout",
+        "use the global option `servers { timeouts … }`",
+    ),
+    refused("reverse_proxy", "dynamic", "list the upstreams with `to`"),
+    refused(
+        "reverse_proxy",
+        "lb_retry_match",
+        "requests with idempotent methods are tried again",
+    ),
+    refused(
+        "reverse_proxy",
+        "health_follow_redirects",
+        "name the address that answers itself",
+    ),
+    refused("reverse_proxy", "verbose_logs", "remove it"),
+    idle(
+        "reverse_proxy",
+        "flush_interval",
+        "every piece goes on as it arrives",
+    ),
+    idle(
+        "reverse_proxy",
+        "stream_close_delay",
+        "streams outlive a reload and end with the process",
+    ),
+    idle(
+        "reverse_proxy",
+        "stream_buffer_size",
+        "buffers under way hold 64 KiB",
+    ),
+    partly("reverse_proxy", "transport", "`http`; `fastcgi` is refused"),
+    refused("dynamic", "*", "list the upstreams with `to`"),
+    idle(
+        "transport http",
+        "read_buffer",
+        "buffers are shared by all connections of a worker",
+    ),
+    idle(
+        "transport http",
+        "write_buffer",
+        "buffers are shared by all connections of a worker",
+    ),
+    idle(
+        "transport http",
+        "dial_fallback_delay",
+        "addresses of a name are tried one by one",
+    ),
+    idle(
+        "transport http",
+        "tls_timeout",
+        "`dial_timeout` covers the handshake",
+    ),
+    idle(
+        "transport http",
+        "keepalive_interval",
+        "idle connections are not probed",
+    ),
+    idle(
+        "transport http",
+        "compression",
+        "upstreams are asked for what the client accepts",
+    ),
+    partly(
+        "transport http",
+        "versions",
+        "`1.1` has to be among them and is what is spoken",
+    ),
+    refused(
+        "transport http",
+        "resolvers",
+        "set the system's resolver in /etc/resolv.conf",
+    ),
+    refused("transport http", "local_address", "remove it"),
+    refused("transport http", "forward_proxy_url", NO_PROXY),
+    refused("transport http", "network_proxy", NO_PROXY),
+    partly(
+        "transport http",
+        "tls_client_auth",
+        "files; a name is refused",
+    ),
+    refused("transport http", "tls_curves", "remove it"),
+    partly("transport http", "tls_trust_pool", "`file`"),
+    partly("transport http", "tls_renegotiation", "`never`"),
+    refused("transport fastcgi", "*", NO_FASTCGI),
+    idle("tls", "alpn", HTTP1),
+    refused(
+        "tls",
+        "load",
+        "name each pair of files with `tls <cert> <key>`",
+    ),
+    idle("tls", "ca", NO_ACME),
+    idle("tls", "ca_root", NO_ACME),
+    idle("tls", "key_type", NO_ACME),
+    idle("tls", "eab", NO_ACME),
+    idle("tls", "on_demand", NO_ACME),
+    idle("tls", "reuse_private_keys", NO_ACME),
+    partly(
+        "tls",
+        "issuer",
+        "`internal`; for others the local authority gives the certificate",
+    ),
+    idle("tls", "get_certificate", NO_ACME),
+    idle(
+        "tls",
+        "renewal_window_ratio",
+        "the authority's own ratio holds",
+    ),
+    refused("tls", "insecure_secrets_log", "remove it"),
+    refused("client_auth", "verifier", "use `trust_pool`"),
+    refused("verifier leaf", "*", "use `trust_pool`"),
+    refused("trust_pool", "authority", FILE_POOL),
+    refused("trust_pool", "keys", FILE_POOL),
+    refused("trust_pool", "endpoints", FILE_POOL),
+    refused("trust_pool", "tls", FILE_POOL),
+    refused("trust_pool", "source", FILE_POOL),
+    refused("trust_pool", "ca", FILE_POOL),
+    refused("trust_pool", "insecure_skip_verify", FILE_POOL),
+    refused("trust_pool", "handshake_timeout", FILE_POOL),
+    refused("trust_pool", "server_name", FILE_POOL),
+    refused("trust_pool", "renegotiation", FILE_POOL),
+    idle("issuer acme", "*", NO_ACME),
+    idle("issuer zerossl", "*", NO_ACME),
+    idle("preferred_chains", "*", NO_ACME),
+    refused(
+        "matcher",
+        "expression",
+        "write the condition with the other matchers",
+    ),
+    idle("global options", "acme_ca", NO_ACME),
+    idle("global options", "acme_ca_root", NO_ACME),
+    idle("global options", "acme_eab", NO_ACME),
+    partly("global options", "cert_issuer", "`internal`"),
+    idle("global options", "cert_lifetime", NO_ACME),
+    idle("global options", "email", NO_ACME),
+    idle("global options", "key_type", NO_ACME),
+    idle("global options", "metrics", NO_METRICS),
+    idle(
+        "global options",
+        "ocsp_interval",
+        "certificates are not stapled",
+    ),
+    idle(
+        "global options",
+        "ocsp_stapling",
+        "certificates are not stapled",
+    ),
+    idle("global options", "on_demand_tls", NO_ACME),
+    idle("global options", "preferred_chains", NO_ACME),
+    idle(
+        "global options",
+        "renew_interval",
+        "certificates are looked at when the next one is due",
+    ),
+    idle(
+        "global options",
+        "renewal_window_ratio",
+        "the authority's own ratio holds",
+    ),
+    idle("global options", "shutdown_delay", "a stop begins at once"),
+    idle(
+        "global options",
+        "skip_install_trust",
+        "only `sluice trust` changes the trust store",
+    ),
+    idle(
+        "global options",
+        "storage",
+        "the data folder of the user; set XDG_DATA_HOME",
+    ),
+    idle(
+        "global options",
+        "storage_check",
+        "certificates are read and written as needed",
+    ),
+    idle(
+        "global options",
+        "storage_clean_interval",
+        "nothing is cleaned away",
+    ),
+    idle("global options", "tls_resolvers", NO_ACME),
+    idle(
+        "storage",
+        "*",
+        "the data folder of the user; set XDG_DATA_HOME",
+    ),
+    idle("acme_eab", "*", NO_ACME),
+    idle("on_demand_tls", "*", NO_ACME),
+    idle(
+        "ca",
+        "maintenance_interval",
+        "certificates are looked at when the next one is due",
+    ),
+    idle(
+        "servers",
+        "listener_wrappers",
+        "TLS and plain HTTP are told apart by the configuration",
+    ),
+    idle(
+        "servers",
+        "keepalive_interval",
+        "connections are not probed",
+    ),
+    idle("servers", "keepalive_idle", "connections are not probed"),
+    idle("servers", "keepalive_count", "connections are not probed"),
+    idle("servers", "0rtt", "early data is never accepted"),
+    idle("servers", "metrics", NO_METRICS),
+    idle("servers", "trace", "remove it"),
+    idle(
+        "servers",
+        "enable_full_duplex",
+        "an answer may begin while its request still arrives",
+    ),
+    idle("servers", "protocols", HTTP1),
+    idle("proxy_protocol", "*", "the PROXY header is not read yet"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{GLOBAL_OPTIONS, OPTIONS, directive};
+
+    #[test]
+    fn every_gap_is_a_word() {
+        for (at, gap) in GAPS.iter().enumerate() {
+            let known = match gap.place {
+                "" => directive(gap.name).is_some(),
+                place => OPTIONS.iter().chain(GLOBAL_OPTIONS).any(|entry| {
+                    entry.place == place && (gap.name == "*" || entry.name == gap.name)
+                }),
+            };
+            assert!(known, "{gap:?}");
+            let same = |other: &Gap| (other.place, other.name) == (gap.place, gap.name);
+            assert!(!GAPS[..at].iter().any(same), "{gap:?} stands there twice");
+        }
+    }
+
+    #[test]
+    fn options_share_the_fate_of_a_refused_directive() {
+        assert!(matches!(running("templates", "mime"), Running::Refused(_)));
+        assert_eq!(running("file_server", "hide"), Running::Whole);
+        assert!(matches!(running("dynamic", "name"), Running::Refused(_)));
+        assert_eq!(running("tls", "protocols"), Running::Whole);
+    }
+}
