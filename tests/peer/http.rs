@@ -1,6 +1,6 @@
 //! One raw HTTP/1.1 exchange, and what differs between two answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,11 @@ pub struct Differs {
 
 impl fmt::Display for Differs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: caddy {:?}, sluice {:?}", self.what, self.theirs, self.ours)
+        write!(
+            f,
+            "{}: caddy {:?}, sluice {:?}",
+            self.what, self.theirs, self.ours
+        )
     }
 }
 
@@ -52,7 +56,9 @@ pub fn ask(port: u16, line: &str) -> Answer {
     }
     request.push_str(&format!("Connection: close\r\n\r\n{body}"));
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
     socket.write_all(request.as_bytes()).unwrap();
     let mut raw = Vec::new();
     // A reset after the answer is how some refusals end; what came before it counts.
@@ -61,18 +67,35 @@ pub fn ask(port: u16, line: &str) -> Answer {
 }
 
 fn parse(raw: &[u8]) -> Answer {
-    let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else { return Answer::default() };
+    let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else {
+        return Answer::default();
+    };
     let head = String::from_utf8_lossy(&raw[..end]).into_owned();
     let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap_or_default().split(' ').nth(1).unwrap_or_default();
-    let mut answer = Answer { status: status.to_owned(), ..Answer::default() };
+    let status = lines
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .nth(1)
+        .unwrap_or_default();
+    let mut answer = Answer {
+        status: status.to_owned(),
+        ..Answer::default()
+    };
     for line in lines {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let values = answer.fields.entry(name.to_ascii_lowercase()).or_default();
         values.push(value.trim().to_owned());
     }
-    let chunked = answer.fields.get("transfer-encoding").is_some_and(|v| v[0] == "chunked");
-    answer.body = if chunked { unchunk(&raw[end + 4..]) } else { raw[end + 4..].to_vec() };
+    let chunked = answer
+        .fields
+        .get("transfer-encoding")
+        .is_some_and(|v| v[0] == "chunked");
+    answer.body = if chunked {
+        unchunk(&raw[end + 4..])
+    } else {
+        raw[end + 4..].to_vec()
+    };
     answer
 }
 
@@ -92,26 +115,86 @@ fn unchunk(mut raw: &[u8]) -> Vec<u8> {
 /// Fields that name the moment or the program: they differ by nature.
 const BY_NATURE: [&str; 2] = ["date", "server"];
 
+impl Answer {
+    fn says(&self, name: &str, value: &str) -> bool {
+        self.fields
+            .get(name)
+            .is_some_and(|values| values == &[value])
+    }
+
+    /// The upstream's account of the request it got: every line is compared by itself.
+    fn is_echo(&self) -> bool {
+        self.says("x-echo", "yes")
+    }
+
+    /// Whether the length follows from something that is compared by itself, or from a compressor's taste.
+    fn has_derived_length(&self) -> bool {
+        self.is_echo() || self.fields.contains_key("content-encoding")
+    }
+
+    fn field(&self, name: &str) -> String {
+        let values = self.fields.get(name).cloned().unwrap_or_default();
+        match name {
+            _ if BY_NATURE.contains(&name) => (!values.is_empty()).to_string(),
+            "content-length" if self.has_derived_length() => String::new(),
+            _ => values.join(" | ").replace("Caddy", "sluice"),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut body = Vec::new();
+        if self.says("content-encoding", "gzip") {
+            let read = flate2::read::GzDecoder::new(&*self.body).read_to_end(&mut body);
+            read.expect("what is called gzip is gzip");
+        } else {
+            body.extend_from_slice(&self.body);
+        }
+        String::from_utf8_lossy(&body).replace("Caddy", "sluice")
+    }
+}
+
 pub fn differences(theirs: &Answer, ours: &Answer) -> Vec<Differs> {
     let mut found = Vec::new();
     let mut note = |what: &str, theirs: String, ours: String| {
         if theirs != ours {
-            found.push(Differs { what: what.to_owned(), theirs, ours });
+            found.push(Differs {
+                what: what.to_owned(),
+                theirs,
+                ours,
+            });
         }
     };
     note("status", theirs.status.clone(), ours.status.clone());
-    let names = theirs.fields.keys().chain(ours.fields.keys());
-    for name in names.collect::<std::collections::BTreeSet<_>>() {
-        let text = |answer: &Answer| {
-            let values = answer.fields.get(name).cloned().unwrap_or_default();
-            if BY_NATURE.contains(&name.as_str()) {
-                return (!values.is_empty()).to_string();
-            }
-            values.join(" | ").replace("Caddy", "sluice")
-        };
-        note(name, text(theirs), text(ours));
+    let names: BTreeSet<_> = theirs.fields.keys().chain(ours.fields.keys()).collect();
+    for name in names {
+        note(name, theirs.field(name), ours.field(name));
     }
-    let text = |body: &[u8]| String::from_utf8_lossy(body).replace("Caddy", "sluice");
-    note("body", text(&theirs.body), text(&ours.body));
+    let (theirs, ours, echo) = (
+        theirs.text(),
+        ours.text(),
+        theirs.is_echo() && ours.is_echo(),
+    );
+    if !echo {
+        note("body", theirs, ours);
+        return found;
+    }
+    let (theirs, ours) = (lines(&theirs), lines(&ours));
+    let names: BTreeSet<_> = theirs.keys().chain(ours.keys()).collect();
+    for name in names {
+        let value = |of: &BTreeMap<String, String>| of.get(name).cloned().unwrap_or_default();
+        note(&format!("> {name}"), value(&theirs), value(&ours));
+    }
     found
+}
+
+/// The lines of an echo by their names; the first one is the request line, and one without a colon is the body.
+fn lines(text: &str) -> BTreeMap<String, String> {
+    let (start, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut lines = BTreeMap::from([("start".to_owned(), start.to_owned())]);
+    for line in rest.lines() {
+        let (name, value) = line.split_once(':').unwrap_or(("body", line));
+        let known = lines.entry(name.to_owned()).or_default();
+        known.push_str(value);
+    }
+    lines
 }

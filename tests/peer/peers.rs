@@ -30,7 +30,9 @@ pub fn find_caddy() -> Option<PathBuf> {
         return Some(path.into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join("caddy")).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join("caddy"))
+        .find(|file| file.is_file())
 }
 
 impl Site {
@@ -60,10 +62,16 @@ impl Site {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for (name, content) in files {
             std::fs::write(root.join(name), content).unwrap();
-            let file = std::fs::File::options().write(true).open(root.join(name)).unwrap();
+            let file = std::fs::File::options()
+                .write(true)
+                .open(root.join(name))
+                .unwrap();
             file.set_modified(time).unwrap();
         }
-        Site { dir, upstream: upstream::start() }
+        Site {
+            dir,
+            upstream: upstream::start(),
+        }
     }
 
     /// Starts `program` with the file of `case` and waits until it answers.
@@ -78,7 +86,11 @@ impl Site {
             .replace("UPSTREAM", &format!("127.0.0.1:{}", self.upstream))
             .replace("DEAD", &format!("127.0.0.1:{}", free_port()));
         let file = self.dir.join(format!("{}.Caddyfile", case.name));
-        std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}")).unwrap();
+        std::fs::write(
+            &file,
+            format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}"),
+        )
+        .unwrap();
         let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).unwrap();
         let child = Command::new(program)
             .args(["run", "--adapter", "caddyfile", "--config"])
@@ -129,7 +141,9 @@ impl Peer {
         {
             answer.body = text.replace(&port, "PORT").into_bytes();
             let length = answer.body.len().to_string();
-            answer.fields.insert("content-length".to_owned(), vec![length]);
+            answer
+                .fields
+                .insert("content-length".to_owned(), vec![length]);
         }
         answer
     }
@@ -143,5 +157,9 @@ impl Drop for Peer {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }

@@ -1,6 +1,6 @@
 //! What stands behind both servers: it says in its answer what it was asked.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Starts it on a free port; it ends with the test.
@@ -38,7 +38,9 @@ fn serve(socket: TcpStream) -> Option<()> {
 
 fn read_body(head: &[String], reader: &mut impl BufRead) -> Option<Vec<u8>> {
     let named = |name: &str| {
-        let line = head.iter().find(|line| line.to_ascii_lowercase().starts_with(name))?;
+        let line = head
+            .iter()
+            .find(|line| line.to_ascii_lowercase().starts_with(name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
     if named("transfer-encoding:").is_some() {
@@ -55,7 +57,12 @@ fn read_body(head: &[String], reader: &mut impl BufRead) -> Option<Vec<u8>> {
             }
         }
     }
-    let mut body = vec![0; named("content-length:").and_then(|v| v.parse().ok()).unwrap_or(0)];
+    let mut body = vec![
+        0;
+        named("content-length:")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0)
+    ];
     reader.read_exact(&mut body).ok()?;
     Some(body)
 }
@@ -65,25 +72,44 @@ fn read_body(head: &[String], reader: &mut impl BufRead) -> Option<Vec<u8>> {
 fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     let path = path.split('?').next().unwrap_or(path);
     match path {
-        "/chunked" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n\
-            3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n".to_vec(),
+        "/chunked" => {
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n\
+            3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"
+                .to_vec()
+        }
         "/nothing" => b"HTTP/1.1 204 No Content\r\nX-Up: 1\r\n\r\n".to_vec(),
         "/notmodified" => b"HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n".to_vec(),
         "/moved" => b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n".to_vec(),
-        "/broken" => b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\nX-Up: a\r\nX-Up: b\r\n\r\noops".to_vec(),
-        "/hop" => b"HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
-            Content-Length: 2\r\n\r\nok".to_vec(),
+        "/broken" => {
+            b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\nX-Up: a\r\nX-Up: b\r\n\r\noops".to_vec()
+        }
+        "/hop" => {
+            b"HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\n\
+            Content-Length: 2\r\n\r\nok"
+                .to_vec()
+        }
         "/garbage" => b"SPAM\r\n\r\n".to_vec(),
         _ => {
-            let mut fields: Vec<_> = head[1..].iter().map(|line| {
-                let (name, value) = line.split_once(':').unwrap_or((line, ""));
-                // The port of the server differs between the two.
-                format!("{}:{}", name.to_ascii_lowercase(), value)
-            }).collect();
+            let mut fields: Vec<_> = head[1..]
+                .iter()
+                .map(|line| {
+                    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+                    // The port of the server differs between the two.
+                    format!("{}:{}", name.to_ascii_lowercase(), value)
+                })
+                .collect();
             fields.sort();
-            let text = format!("{}\n{}\n{}", head[0], fields.join("\n"), String::from_utf8_lossy(body));
+            let text = format!(
+                "{}\n{}\n{}",
+                head[0],
+                fields.join("\n"),
+                String::from_utf8_lossy(body)
+            );
             let head_only = head[0].starts_with("HEAD ");
-            let mut raw = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", text.len());
+            let mut raw = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Echo: yes\r\nContent-Length: {}\r\n\r\n",
+                text.len()
+            );
             if !head_only {
                 raw.push_str(&text);
             }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_model::handler::Map as Config;
 use sluice_route::Template;
-use sluice_route::placeholder::Unknown;
-use sluice_route::regexp::{Regexp, escape_replacement};
+use sluice_route::regexp::Regexp;
 
 use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Vars};
 use crate::handler::{Handler, Step};
-use crate::values::{self, At};
+use crate::values;
 
 struct Map {
     source: Template,
@@ -28,48 +27,52 @@ enum Destination {
     Var(Arc<str>),
 }
 
-struct Row {
-    input: Input,
-    /// `None` leaves the column to its default.
-    outputs: Vec<Option<Template>>,
-}
-
-enum Input {
-    Exact(Vec<u8>),
-    Pattern(Regexp),
+/// A row of the table. An output of `None` leaves the column to the rows below, and then to its default.
+enum Row {
+    Exact {
+        input: Vec<u8>,
+        outputs: Vec<Option<Template>>,
+    },
+    /// Outputs in which `$1` and `${1}` stand for groups. Caddy expands no placeholders here, and could not tell
+    /// `${1}` from a dollar sign before the placeholder `{1}`.
+    Pattern {
+        input: Regexp,
+        outputs: Vec<Option<Vec<u8>>>,
+    },
 }
 
 impl Handler for Map {
     fn serve(&self, x: &mut Exchange) -> Step {
         let source = values::expanded(&self.source, x);
-        let row = self.rows.iter().find(|row| match &row.input {
-            Input::Exact(text) => *text == source,
-            Input::Pattern(regexp) => regexp.is_match(&source),
-        });
         for (column, destination) in self.destinations.iter().enumerate() {
-            let output = row.and_then(|row| row.outputs.get(column)?.as_ref().map(|o| (row, o)));
-            let value = match output {
-                Some((row, output)) => row.input.fill(&source, output, x),
-                None => self.defaults.get(column).map_or_else(Vec::new, |d| values::expanded(d, x)),
-            };
-            destination.slot(&mut x.context.vars, &mut x.context.mapped).extend_from_slice(&value);
+            let value = self
+                .rows
+                .iter()
+                .find_map(|row| row.output(&source, column, x));
+            let value = value.unwrap_or_else(|| {
+                self.defaults
+                    .get(column)
+                    .map_or_else(Vec::new, |d| values::expanded(d, x))
+            });
+            destination
+                .slot(&mut x.context.vars, &mut x.context.mapped)
+                .extend_from_slice(&value);
         }
         Step::Next
     }
 }
 
-impl Input {
-    /// The text of a column. Groups of a pattern fill the output as written; values of placeholders stay data.
-    fn fill(&self, source: &[u8], output: &Template, x: &Exchange) -> Vec<u8> {
+impl Row {
+    /// The text of a column, if the row matches and has one.
+    fn output(&self, source: &[u8], column: usize, x: &Exchange) -> Option<Vec<u8>> {
         match self {
-            Input::Exact(_) => values::expanded(output, x),
-            Input::Pattern(regexp) => {
-                let mut text = Vec::new();
-                output.expand_each(&At(x), Unknown::Empty, &mut text, |_, out, start| {
-                    escape_replacement(out, start);
-                });
-                regexp.expand_matches(source, &text)
+            Row::Exact { input, outputs } if input == source => {
+                Some(values::expanded(outputs.get(column)?.as_ref()?, x))
             }
+            Row::Pattern { input, outputs } if input.is_match(source) => {
+                Some(input.expand_matches(source, outputs.get(column)?.as_ref()?))
+            }
+            Row::Exact { .. } | Row::Pattern { .. } => None,
         }
     }
 }
@@ -92,28 +95,41 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
             None => Destination::Placeholder(name.into()),
         }
     };
+    let text = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
     let mut rows = Vec::with_capacity(config.mappings.len());
     for mapping in &config.mappings {
-        let input = if mapping.input_regexp.is_empty() {
-            Input::Exact(mapping.input.clone().into_bytes())
+        let outputs = mapping.outputs.iter().map(text);
+        rows.push(if mapping.input_regexp.is_empty() {
+            let template = |text: Option<String>| text.map(|text| cx.template(&text)).transpose();
+            Row::Exact {
+                input: mapping.input.clone().into_bytes(),
+                outputs: outputs.map(template).collect::<Result<Vec<_>, _>>()?,
+            }
         } else {
-            let regexp = Regexp::new(&mapping.input_regexp).map_err(|error| {
-                Refusal::new(format!("regular expression `{}`: {error}", mapping.input_regexp))
+            let input = Regexp::new(&mapping.input_regexp).map_err(|error| {
+                Refusal::new(format!(
+                    "regular expression `{}`: {error}",
+                    mapping.input_regexp
+                ))
             })?;
-            Input::Pattern(regexp)
-        };
-        let output = |value: &Value| match value {
-            Value::Null => Ok(None),
-            Value::String(text) => cx.template(text).map(Some),
-            other => cx.template(&other.to_string()).map(Some),
-        };
-        let outputs = mapping.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
-        rows.push(Row { input, outputs });
+            Row::Pattern {
+                input,
+                outputs: outputs.map(|o| o.map(String::into_bytes)).collect(),
+            }
+        });
     }
     Ok(Box::new(Map {
         source: cx.template(&config.source)?,
         destinations: config.destinations.iter().map(destination).collect(),
         rows,
-        defaults: config.defaults.iter().map(|d| cx.template(d)).collect::<Result<Vec<_>, _>>()?,
+        defaults: config
+            .defaults
+            .iter()
+            .map(|d| cx.template(d))
+            .collect::<Result<Vec<_>, _>>()?,
     }))
 }
