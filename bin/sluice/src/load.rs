@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::ValueEnum;
 use sluice_caddyfile::limits::FILE_BYTES_MAX;
@@ -51,6 +52,8 @@ pub struct Loaded {
     pub report: Report,
     /// The files that it was read from, imported ones included.
     pub files: Vec<String>,
+    /// When reading them began.
+    pub read_at: SystemTime,
 }
 
 impl Source {
@@ -80,9 +83,11 @@ impl Source {
 
     /// Reads and understands it.
     pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
+        let read_at = SystemTime::now();
         let (name, text) = self.read()?;
         let adapter = self.adapter(&text);
         let mut loaded = parse(&name, &text, adapter, format)?;
+        loaded.read_at = read_at;
         if let Source::File { path, .. } = self
             && let Ok(whole) = std::path::absolute(path)
         {
@@ -150,6 +155,7 @@ pub fn parse(
     adapter: Adapter,
     format: MessageFormat,
 ) -> Result<Loaded, Failed> {
+    let read_at = SystemTime::now();
     match adapter {
         Adapter::Caddyfile => {
             let loader = Recording::default();
@@ -162,6 +168,7 @@ pub fn parse(
                     config,
                     report,
                     files,
+                    read_at,
                 }),
                 None => Err(Failed::report(&report, format)),
             }
@@ -171,6 +178,7 @@ pub fn parse(
                 config,
                 report: Report::new(),
                 files: vec![name.into()],
+                read_at,
             }),
             Err(error) => Err(Failed::report(&json_report(name, text, &error), format)),
         },

@@ -2,12 +2,14 @@
 //! `commands`, what a running server does to `supervise`.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod messages;
+
 mod admin_client;
 mod commands;
 mod envfile;
 mod folders;
 mod load;
-mod messages;
 mod quick;
 mod supervise;
 mod watch;

@@ -2,11 +2,21 @@
 //! `sluice-diag`; what a running server says goes through its logs.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::ValueEnum;
 use sluice_diag::{Colour, Diagnostic, Report};
 use sluice_serve::build::Refusal;
+
+/// Prints a line to standard output. Whoever reads it may have enough and close it (`sluice explain | head`).
+macro_rules! say {
+    ($($words:tt)*) => { $crate::messages::print_line(format_args!($($words)*)) };
+}
+
+/// What `say!` does.
+pub fn print_line(line: std::fmt::Arguments<'_>) {
+    let _ = stdout().write_fmt(format_args!("{line}\n"));
+}
 
 /// How mistakes in configurations are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

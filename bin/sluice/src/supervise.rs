@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sluice_admin::limits::ORDERS_MAX;
 use sluice_admin::{Address, Current, Endpoint, Order, Orders, write_autosaved};
@@ -88,10 +88,14 @@ pub fn run(job: Job) -> Result<Exit, Failed> {
         data_dir: folders::data(),
         log: log.clone(),
     };
-    let server = Server::start(loaded.config, &loaded.files, options)
+    let read = Read {
+        files: loaded.files,
+        at: loaded.read_at,
+    };
+    let server = Server::start(loaded.config, &read.files, options)
         .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
     let (sender, events) = sync_channel(ORDERS_MAX);
-    let process = Process::begin(server, log, loaded.files, job.origin, &sender);
+    let process = Process::begin(server, log, read, job.origin, &sender);
     let mut process = process?;
     let ending = Arc::new(AtomicBool::new(false));
     listen_for_signals(signals, sender.clone(), ending.clone(), process.log.clone())?;
@@ -153,6 +157,7 @@ impl Origin {
                 config: config.clone(),
                 report: Default::default(),
                 files: Vec::new(),
+                read_at: SystemTime::now(),
             }),
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),
@@ -219,16 +224,24 @@ struct Process {
     orders: Orders,
     current: Current,
     origin: Origin,
-    files: Vec<String>,
+    read: Read,
     watched: Option<Watched>,
     log: Log,
+}
+
+/// The files of the configuration.
+#[derive(Clone, Debug)]
+struct Read {
+    files: Vec<String>,
+    /// When reading them began.
+    at: SystemTime,
 }
 
 impl Process {
     fn begin(
         server: Server,
         log: Log,
-        files: Vec<String>,
+        read: Read,
         origin: Origin,
         sender: &SyncSender<Event>,
     ) -> Result<Process, Failed> {
@@ -248,7 +261,7 @@ impl Process {
             orders,
             current,
             origin,
-            files,
+            read,
             watched: None,
             log,
         };
@@ -310,7 +323,7 @@ impl Process {
         let config = self.server.config();
         self.current.replace(config.clone());
         if let Some(watched) = &self.watched {
-            watched.replace(&self.files);
+            watched.replace(&self.watched_files(), self.read.at);
         }
         let listen = config
             .servers()
@@ -319,7 +332,7 @@ impl Process {
             .info("", "serving")
             .text("version", env!("CARGO_PKG_VERSION"))
             .texts("listen", listen)
-            .texts("config", self.files.first().cloned())
+            .texts("config", self.read.files.first().cloned())
             .send();
         if self.origin.is_kept(&config) {
             let path = folders::autosave();
@@ -336,9 +349,18 @@ impl Process {
         }
     }
 
+    /// The files of the configuration; of one that there is not yet, the file that it would be.
+    fn watched_files(&self) -> Vec<String> {
+        match self.origin {
+            Origin::Nothing if self.read.files.is_empty() => vec![ADJACENT.to_owned()],
+            Origin::Nothing | Origin::Source(_) | Origin::CommandLine(_) | Origin::Saved(_) => {
+                self.read.files.clone()
+            }
+        }
+    }
+
     fn watch(&mut self, sender: SyncSender<Event>) -> Result<(), Failed> {
-        let extra = matches!(self.origin, Origin::Nothing).then(|| ADJACENT.to_owned());
-        let watched = Watched::new(&self.files, extra);
+        let watched = Watched::new(&self.watched_files(), self.read.at);
         // A full queue means that a reload is due anyway.
         let tell = move || {
             !matches!(
@@ -366,8 +388,8 @@ impl Process {
                 }
                 Ok(Event::Changed) => self.reload("watch"),
                 Ok(Event::Order(Order::Load(order))) => {
-                    let files = self.files.clone();
-                    let outcome = self.replace(order.config, files, order.forced);
+                    let read = self.read.clone();
+                    let outcome = self.replace(order.config, read, order.forced);
                     self.tell("admin", &outcome);
                     order.reply.send(outcome);
                 }
@@ -392,7 +414,11 @@ impl Process {
                         .text("warnings", warnings)
                         .send();
                 }
-                self.replace(loaded.config, loaded.files, true)
+                let read = Read {
+                    files: loaded.files,
+                    at: loaded.read_at,
+                };
+                self.replace(loaded.config, read, true)
             }
             Err(failed) => Err(failed.text().to_owned()),
         };
@@ -418,13 +444,13 @@ impl Process {
         }
     }
 
-    fn replace(&mut self, config: Config, files: Vec<String>, forced: bool) -> Result<(), String> {
+    fn replace(&mut self, config: Config, read: Read, forced: bool) -> Result<(), String> {
         let before = self.server.config();
         if !forced && *before == config {
             return Ok(());
         }
         self.open_endpoint(&config)?;
-        if let Err(refusals) = self.server.replace(config, &files) {
+        if let Err(refusals) = self.server.replace(config, &read.files) {
             let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             // The old address worked until now.
             if let Err(error) = self.open_endpoint(&before) {
@@ -435,7 +461,7 @@ impl Process {
             }
             return Err(why.join("\n"));
         }
-        self.files = files;
+        self.read = read;
         self.publish();
         Ok(())
     }

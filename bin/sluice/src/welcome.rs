@@ -1,6 +1,8 @@
 //! What a server shows that nobody has configured yet: a page that says what is running and which file to write. It is
 //! an ordinary configuration with a fixed answer; how it looks is left to `welcome.html`.
 
+use std::time::SystemTime;
+
 use serde_json::json;
 use sluice_model::Config;
 
@@ -20,8 +22,9 @@ const PAGE: &str = include_str!("welcome.html");
 
 /// The configuration with the page.
 pub fn load() -> Result<Loaded, Failed> {
+    let read_at = SystemTime::now();
     let folder = std::env::current_dir().map_err(Failed::new)?;
-    println!("No Caddyfile in {}: open {ADDRESS}", folder.display());
+    say!("No Caddyfile in {}: open {ADDRESS}", folder.display());
     let config = Config::from_value(json!({
         "apps": { "http": { "servers": { SERVER: {
             "listen": [LISTEN],
@@ -42,6 +45,7 @@ pub fn load() -> Result<Loaded, Failed> {
         config,
         report: Default::default(),
         files: Vec::new(),
+        read_at,
     })
 }
 

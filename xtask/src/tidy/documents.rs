@@ -18,8 +18,8 @@ const DOCUMENTS: &[&str] = &[
 /// The list that says what each dependency saves us.
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
-/// The pages of messages, by the names in their brackets.
-const DIAGNOSTICS: &str = "docs/diagnostics.md";
+/// The pages of messages, called by the names in their brackets.
+const PAGES: &str = "docs/errors";
 
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -58,12 +58,10 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
 
 /// Messages that a golden test shows and that `sluice explain` would know nothing of.
 fn check_messages(sources: &[Source]) -> Vec<Breach> {
-    let document = sources.iter().find(|source| source.path == DIAGNOSTICS);
-    let pages: Vec<&str> = document
-        .into_iter()
-        .flat_map(|document| document.text.lines())
-        .filter_map(|line| line.strip_prefix("## "))
-        .collect();
+    let has_page = |slug: &str| {
+        let path = format!("{PAGES}/{slug}.md");
+        sources.iter().any(|source| source.path == path)
+    };
     let mut breaches = Vec::new();
     for source in sources
         .iter()
@@ -76,8 +74,8 @@ fn check_messages(sources: &[Source]) -> Vec<Breach> {
             let slug = rest
                 .and_then(|rest| rest.split_once("]: "))
                 .map(|(slug, _)| slug);
-            if let Some(slug) = slug.filter(|slug| !pages.contains(slug)) {
-                let message = format!("`{slug}` has no section in {DIAGNOSTICS}");
+            if let Some(slug) = slug.filter(|slug| !has_page(slug)) {
+                let message = format!("`{slug}` has no page in {PAGES}/");
                 breaches.push(Breach::new(&source.path, number, "messages", message));
             }
         }
@@ -176,9 +174,9 @@ mod tests {
             "config/a/tests/golden/b/c.txt",
             "a\n----\nerror[some-slug]: no\n",
         );
-        let rules = |page: &str| check_messages(&[golden.clone(), Source::new(DIAGNOSTICS, page)]);
-        assert_eq!(rules("# Messages\n\n## other-slug\n").len(), 1);
-        assert!(rules("# Messages\n\n## some-slug\n").is_empty());
+        let rules = |page: &str| check_messages(&[golden.clone(), Source::new(page, "# A")]);
+        assert_eq!(rules("docs/errors/other-slug.md").len(), 1);
+        assert!(rules("docs/errors/some-slug.md").is_empty());
     }
 
     #[test]

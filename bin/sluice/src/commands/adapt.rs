@@ -37,7 +37,7 @@ impl Args {
             false => Ok(loaded.config.to_json()),
             true => pretty(&loaded.config),
         };
-        println!("{}", json.map_err(Failed::new)?);
+        say!("{}", json.map_err(Failed::new)?);
         if self.validate {
             supervise::validate(&loaded, format)?;
         }

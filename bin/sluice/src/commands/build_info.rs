@@ -8,15 +8,15 @@ const LOCK: &str = include_str!("../../../../Cargo.lock");
 
 /// Prints what this program was built from.
 pub fn run() -> Result<Exit, Failed> {
-    println!("sluice\t{}", version::TEXT);
-    println!("rust\t{}", env!("CARGO_PKG_RUST_VERSION"));
-    println!(
+    say!("sluice\t{}", version::TEXT);
+    say!("rust\t{}", env!("CARGO_PKG_RUST_VERSION"));
+    say!(
         "target\t{}-{}",
         std::env::consts::ARCH,
         std::env::consts::OS
     );
     for (name, version) in packages(LOCK) {
-        println!("dep\t{name}\tv{version}");
+        say!("dep\t{name}\tv{version}");
     }
     Ok(Exit::Done)
 }

@@ -26,25 +26,25 @@ impl Args {
 
 /// Prints what the server would use, then all variables.
 pub fn print() {
-    println!("sluice.HomeDir={}", folders::home().display());
-    println!("sluice.AppDataDir={}", folders::data().display());
-    println!("sluice.AppConfigDir={}", folders::config().display());
-    println!(
+    say!("sluice.HomeDir={}", folders::home().display());
+    say!("sluice.AppDataDir={}", folders::data().display());
+    say!("sluice.AppConfigDir={}", folders::config().display());
+    say!(
         "sluice.ConfigAutosavePath={}",
         folders::autosave().display()
     );
-    println!("sluice.Version={}", version::TEXT);
-    println!("runtime.OS={}", std::env::consts::OS);
-    println!("runtime.Arch={}", std::env::consts::ARCH);
+    say!("sluice.Version={}", version::TEXT);
+    say!("runtime.OS={}", std::env::consts::OS);
+    say!("runtime.Arch={}", std::env::consts::ARCH);
     match supervise::worker_count() {
-        Ok(count) => println!("runtime.Workers={count}"),
-        Err(error) => println!("runtime.Workers={}", error.text()),
+        Ok(count) => say!("runtime.Workers={count}"),
+        Err(error) => say!("runtime.Workers={}", error.text()),
     }
     if let Ok(folder) = std::env::current_dir() {
-        println!("os.Getwd={}", folder.display());
+        say!("os.Getwd={}", folder.display());
     }
-    println!();
+    say!("");
     for (name, value) in std::env::vars_os() {
-        println!("{}={}", name.to_string_lossy(), value.to_string_lossy());
+        say!("{}={}", name.to_string_lossy(), value.to_string_lossy());
     }
 }

@@ -23,14 +23,14 @@ impl Args {
     pub fn run(self) -> Result<Exit, Failed> {
         let Some(wanted) = self.slug else {
             for (name, _) in PAGES {
-                println!("{name}");
+                say!("{name}");
             }
             return Ok(Exit::Done);
         };
         let name = wanted.trim_matches(['[', ']']);
         match PAGES.iter().find(|(slug, _)| *slug == name) {
             Some((_, page)) => {
-                println!("{}", page.trim_start_matches("# ").trim_end());
+                say!("{}", page.trim_start_matches("# ").trim_end());
                 Ok(Exit::Done)
             }
             None => {

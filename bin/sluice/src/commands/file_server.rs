@@ -50,7 +50,7 @@ impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let config = self.config()?;
-        println!("Serving files on {}", self.listen());
+        say!("Serving files on {}", self.listen());
         serve_json(config, format)
     }
 

@@ -40,9 +40,9 @@ impl Args {
             return Ok(Exit::Done);
         }
         if self.diff {
-            print!("{}", differences(&text, &formatted));
+            super::print_bytes(differences(&text, &formatted).as_bytes())?;
         } else {
-            print!("{formatted}");
+            super::print_bytes(formatted.as_bytes())?;
         }
         if is_stdin || formatted == text {
             return Ok(Exit::Done);

@@ -56,7 +56,7 @@ impl Args {
             Hash::Bcrypt => hash_bcrypt(&password, self.bcrypt_cost)?,
             Hash::Argon2id => self.hash_argon2id(&password)?,
         };
-        println!("{hash}");
+        say!("{hash}");
         Ok(Exit::Done)
     }
 

@@ -90,7 +90,7 @@ impl Args {
                 .iter()
                 .map(|name| json!({ "module_name": name, "module_type": "standard" }))
                 .collect();
-            println!("{:#}", json!(list));
+            say!("{:#}", json!(list));
             return Ok(Exit::Done);
         }
         for name in shown {
@@ -100,9 +100,9 @@ impl Args {
                 ""
             };
             let package = if self.packages { " sluice" } else { "" };
-            println!("{name}{version}{package}");
+            say!("{name}{version}{package}");
         }
-        println!("\n  Standard modules: {}", MODULES.len());
+        say!("\n  Standard modules: {}", MODULES.len());
         Ok(Exit::Done)
     }
 }

@@ -50,7 +50,7 @@ impl Args {
         };
         let mut servers = Map::new();
         for (number, address) in addresses(&self.listen)?.into_iter().enumerate() {
-            println!("Server address: {address}");
+            say!("Server address: {address}");
             let server = self.server(number, &address, status, &body)?;
             servers.insert(format!("static{number}"), server);
         }

@@ -51,7 +51,7 @@ impl Args {
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let text = self.caddyfile()?;
         let loaded = parse("command line", &text, Adapter::Caddyfile, format)?;
-        println!("Reverse proxy: {} -> {}", self.from, self.to.join(", "));
+        say!("Reverse proxy: {} -> {}", self.from, self.to.join(", "));
         serve(loaded.config, format)
     }
 

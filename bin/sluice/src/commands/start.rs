@@ -55,7 +55,7 @@ impl Args {
         input.write_all(&secret).map_err(Failed::new)?;
         drop(input);
         wait_for(&listener, &secret, &mut child)?;
-        println!(
+        say!(
             "Successfully started sluice (pid={}) - sluice is running in the background",
             child.id()
         );

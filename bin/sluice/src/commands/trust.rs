@@ -45,7 +45,7 @@ impl Args {
                 Failed::new(error)
                     .help("run it as a user who may change the trust store, such as root")
             })?;
-        println!(
+        say!(
             "The root certificate is trusted: {}",
             store.path(&name).display()
         );

@@ -53,7 +53,7 @@ impl Args {
         let removed = store.uninstall(&name).map_err(|error| {
             Failed::new(error).help("run it as a user who may change the trust store, such as root")
         })?;
-        println!(
+        say!(
             "{}",
             if removed {
                 "The root certificate is no longer trusted"

@@ -28,7 +28,7 @@ impl Args {
         let loaded = source.load(format)?;
         print_report(&loaded.report, format);
         supervise::validate(&loaded, format)?;
-        println!("Valid configuration");
+        say!("Valid configuration");
         Ok(Exit::Done)
     }
 }

@@ -8,6 +8,6 @@ pub const TEXT: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// Prints the version.
 pub fn run() -> Result<Exit, Failed> {
-    println!("{TEXT}");
+    say!("{TEXT}");
     Ok(Exit::Done)
 }
