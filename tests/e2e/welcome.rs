@@ -12,7 +12,7 @@ fn port() -> Option<(MutexGuard<'static, ()>, u16)> {
     let guard = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
-    let is_free = TcpListener::bind("127.0.0.1:8080").is_ok();
+    let is_free = TcpListener::bind("0.0.0.0:8080").is_ok();
     if !is_free {
         println!("skipped: another program listens on port 8080");
     }
@@ -23,7 +23,6 @@ fn port() -> Option<(MutexGuard<'static, ()>, u16)> {
 fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
     let Some((_guard, port)) = port() else { return };
     let setup = Setup::bare();
-    let caddyfile = setup.fill("{\n\tadmin off\n}\n:{port} {\n\trespond mine\n}\n");
     let mut server = setup.without_port().start();
     server.wait_for_port(port);
     let page = ask(port, "/");
@@ -34,7 +33,7 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
     for word in [
         &folder,
         "Caddyfile",
-        "127.0.0.1:8080",
+        ":8080",
         "reverse_proxy",
         env!("CARGO_PKG_VERSION"),
     ] {
@@ -52,13 +51,19 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
             .join("config/sluice/autosave.json")
             .exists()
     );
-    server.folder.write("Caddyfile", caddyfile);
-    let own = server.port;
-    server.wait_for_port(own);
-    assert_eq!(server.ask("/").text(), "mine");
+    // A first attempt with a mistake changes nothing.
+    server
+        .folder
+        .write("Caddyfile", ":8080 {\n\trespnd mine\n}\n");
+    server.wait_for_words("configuration refused");
+    assert_eq!(ask(port, "/").text(), shown);
+    // The address is the one of the page, as in the example that it shows.
+    server
+        .folder
+        .write("Caddyfile", ":8080 {\n\trespond mine\n}\n");
     eventually(
-        "the page to go",
-        || std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+        "the own site",
+        || ask(port, "/").text() == "mine",
         || server.stderr(),
     );
 }
@@ -66,13 +71,13 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
 #[test]
 fn a_taken_port_is_told_with_a_way_out() {
     let Some((_guard, port)) = port() else { return };
-    let taken = TcpListener::bind(("127.0.0.1", port)).expect("it was free above");
+    let taken = TcpListener::bind(("0.0.0.0", port)).expect("it was free above");
     let setup = Setup::bare();
     let output = run_to_end(setup.folder(), &["run"]);
     drop(taken);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    for word in ["127.0.0.1:8080", "in use", "Caddyfile"] {
+    for word in [":8080", "in use", "Caddyfile"] {
         assert!(said.contains(word), "{word}: {said}");
     }
 }

@@ -10,11 +10,14 @@ use crate::commands::version_text;
 use crate::load::{ADJACENT, Loaded};
 use crate::messages::Failed;
 
-/// Only this machine sees the page, since it names a folder.
-const LISTEN: &str = "127.0.0.1:8080";
+/// The address that a first Caddyfile most likely has: as the same one it stays open when that replaces the page.
+const LISTEN: &str = ":8080";
 
 /// What to open in a browser.
 const ADDRESS: &str = "http://localhost:8080";
+
+/// The page is all there is: no script, nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 const SERVER: &str = "welcome";
 
@@ -29,15 +32,27 @@ pub fn load() -> Result<Loaded, Failed> {
         "apps": { "http": { "servers": { SERVER: {
             "listen": [LISTEN],
             "automatic_https": { "disable": true },
-            "routes": [{ "handle": [{
-                "handler": "static_response",
-                "headers": {
-                    "Content-Type": ["text/html; charset=utf-8"],
-                    "Cache-Control": ["no-store"],
-                    "Content-Security-Policy": ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"],
+            "routes": [
+                {
+                    "match": [{ "remote_ip": { "ranges": ["127.0.0.0/8", "::1"] } }],
+                    "handle": [{
+                        "handler": "static_response",
+                        "headers": {
+                            "Content-Type": ["text/html; charset=utf-8"],
+                            "Cache-Control": ["no-store"],
+                            "Content-Security-Policy": [POLICY],
+                        },
+                        "body": body(&folder.to_string_lossy()),
+                    }],
+                    "terminal": true,
                 },
-                "body": body(&folder.to_string_lossy()),
-            }] }],
+                // Others learn nothing, since the page names a folder.
+                { "handle": [{
+                    "handler": "static_response",
+                    "status_code": 403,
+                    "body": "Nothing is configured here yet.\n",
+                }] },
+            ],
         } } } },
     }))
     .map_err(Failed::new)?;
