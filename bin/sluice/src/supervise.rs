@@ -255,6 +255,8 @@ impl Process {
                 })
         });
         let current = Current::default();
+        // Before anybody can ask for it.
+        current.replace(server.config());
         let mut process = Process {
             server,
             endpoint: None,
