@@ -1,13 +1,17 @@
 //! End-to-end tests of the real binary: it is started as people start it and spoken to over raw sockets. One file for
-//! each topic; what they share is in `harness` and `client`.
+//! each topic; what they share is in `harness`, `client`, `wire` and `upstream`.
 
 mod client;
 mod harness;
+mod upstream;
+mod wire;
 
 mod admin;
 mod command_line;
 mod containment;
 mod logs;
 mod process;
+mod proxy;
 mod reload;
+mod studies;
 mod welcome;

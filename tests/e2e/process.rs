@@ -155,14 +155,16 @@ fn variables_of_an_envfile_reach_the_configuration() {
 #[test]
 fn as_many_workers_run_as_were_asked_for() {
     let server = Setup::new(HELLO).env("SLUICE_WORKERS", "3").start();
-    let tasks = format!("/proc/{}/task", server.pid());
-    let names = std::fs::read_dir(tasks)
-        .expect("the process is there")
-        .map(|task| {
-            let name = task.expect("readable").path().join("comm");
-            std::fs::read_to_string(name).unwrap_or_default()
-        });
-    assert_eq!(names.filter(|name| name.starts_with("worker-")).count(), 3);
+    let workers = || {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid()));
+        let tasks = tasks.expect("the process is there").filter_map(Result::ok);
+        let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));
+        names
+            .filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("worker-")))
+            .count()
+    };
+    // A thread takes its name only when it runs.
+    crate::harness::eventually("three workers", || workers() == 3, || workers().to_string());
 }
 
 #[test]

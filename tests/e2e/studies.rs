@@ -1,0 +1,116 @@
+//! The Caddyfiles of study 000 as printed: only ports and paths are replaced.
+
+use crate::client::{Client, exchange};
+use crate::harness::{Server, Setup};
+use crate::upstream::{Upstream, dead};
+
+const SYNTHETIC: &str = include_str!("../data/studies/000-synthetic.Caddyfile");
+const STATIC: &str = include_str!("../data/studies/000-static.Caddyfile");
+const PROXY: &str = include_str!("../data/studies/000-proxy.Caddyfile");
+
+fn start(text: &str, from: &str, to: &str) -> Server {
+    assert!(
+        text.contains(":8080") && text.contains(from),
+        "the study is as printed"
+    );
+    Server::start(&text.replace(from, to).replace(":8080", ":{port}"))
+}
+
+#[test]
+fn synthetic() {
+    let server = start(SYNTHETIC, ":8080", ":8080");
+    let mut client = Client::connect(server.port);
+    for path in ["/", "/anything?at=all"] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "Hello, world!")
+        );
+        assert_eq!(
+            answer.field("Content-Type"),
+            Some("text/plain; charset=utf-8")
+        );
+        assert_eq!(answer.field("Content-Length"), Some("13"));
+    }
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(
+        client
+            .head()
+            .expect("an answer")
+            .contains("Content-Length: 13\r\n")
+    );
+    assert_eq!(
+        client.answer().text(),
+        "Hello, world!",
+        "no body came with the head"
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_on_one_connection() {
+    let server = start(SYNTHETIC, "respond \"Hello, world!\"", "respond {path}");
+    let mut client = Client::connect(server.port);
+    let many: String = (0..200)
+        .map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .collect();
+    client.send(many);
+    for n in 0..200 {
+        assert_eq!(client.answer().text(), format!("/{n}"));
+    }
+}
+
+#[test]
+fn files() {
+    let setup = Setup::new(
+        &STATIC
+            .replace(":8080", ":{port}")
+            .replace("/srv/static", "{folder}/static"),
+    );
+    setup.folder().write("static/index.html", "<h1>small</h1>");
+    let large: Vec<u8> = (0..190_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+    setup.folder().write("static/large.bin", &large);
+    let server = setup.start();
+    let mut client = Client::connect(server.port);
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "<h1>small</h1>")
+        );
+        assert_eq!(
+            answer.field("Content-Type"),
+            Some("text/html; charset=utf-8")
+        );
+        assert_eq!(client.get("/large.bin").body, large);
+        assert_eq!(client.get("/none").status, 404);
+    }
+}
+
+#[test]
+fn proxied() {
+    let upstream = Upstream::echo();
+    let server = start(PROXY, "8081", &upstream.port.to_string());
+    let mut client = Client::connect(server.port);
+    let answer = client.get("/a/b?c=d");
+    assert_eq!(answer.status, 200);
+    let said = answer.text().to_ascii_lowercase();
+    assert!(said.starts_with("get /a/b?c=d http/1.1\n"), "{said}");
+    for line in [
+        "\nhost: localhost\n",
+        "\nx-forwarded-for: 127.0.0.1\n",
+        "\nx-forwarded-proto: http\n",
+    ] {
+        assert!(said.contains(line), "{line} {said}");
+    }
+    let answer = exchange(
+        server.port,
+        "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
+    );
+    assert!(answer.text().ends_with("\n\nbody"), "{}", answer.text());
+}
+
+#[test]
+fn proxied_to_nobody() {
+    let server = start(PROXY, "8081", &dead().to_string());
+    assert_eq!(server.ask("/").status, 502);
+}

@@ -1,0 +1,92 @@
+//! Upstreams that do what a test tells them, good or bad.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::wire::Wire;
+
+/// A listening upstream. Its threads end with the test process.
+pub struct Upstream {
+    pub port: u16,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Upstream {
+    /// Gives each connection to `serve`, in a thread of its own.
+    pub fn start(serve: impl Fn(Wire) + Send + Sync + 'static) -> Upstream {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (serve, connections) = (Arc::new(serve), Arc::new(AtomicUsize::new(0)));
+        let counted = connections.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let serve = serve.clone();
+                thread::spawn(move || serve(Wire::with_patience(stream)));
+            }
+        });
+        Upstream { port, connections }
+    }
+
+    /// Answers every request with these bytes, on connections that stay open.
+    pub fn answering(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Upstream {
+        Upstream::start(move |mut wire| while answer(&mut wire, bytes.as_ref()).is_some() {})
+    }
+
+    /// Answers every request with what it was asked: request line, fields and body.
+    pub fn echo() -> Upstream {
+        Upstream::start(|mut wire| while echo(&mut wire).is_some() {})
+    }
+
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// An echo behind a socket of the file system.
+pub fn unix_echo(path: &Path) {
+    let listener = UnixListener::bind(path).expect("the folder is writable");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut wire = Wire::new(stream);
+                while echo(&mut wire).is_some() {}
+            });
+        }
+    });
+}
+
+/// A fixed answer to one request.
+pub fn answer(wire: &mut Wire, bytes: &[u8]) -> Option<()> {
+    let head = wire.head()?;
+    wire.body(&head)?;
+    wire.try_send(bytes).ok()
+}
+
+fn echo<S: Read + Write>(wire: &mut Wire<S>) -> Option<()> {
+    let head = wire.head()?;
+    let body = wire.body(&head)?;
+    let mut text = head.join("\n").into_bytes();
+    text.extend_from_slice(b"\n\n");
+    text.extend_from_slice(&body);
+    let length = text.len();
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n");
+    wire.try_send([head.as_bytes(), &text].concat()).ok()
+}
+
+/// A port on which nobody listens.
+pub fn dead() -> u16 {
+    crate::harness::free_port()
+}
+
+/// Closes so that what was sent arrives and then the end.
+pub fn close(wire: &mut Wire) {
+    let stream: &mut TcpStream = wire.stream();
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+}
