@@ -83,7 +83,8 @@ impl RollingFile {
         let file = append_to(path, mode)?;
         let facts = file.metadata()?;
         Ok(RollingFile {
-            path: path.to_path_buf(),
+            // Behind a symbolic link the file is put aside, not the link.
+            path: path.canonicalize()?,
             mode,
             size: facts.len(),
             identity: (facts.dev(), facts.ino()),
@@ -165,7 +166,8 @@ impl RollingFile {
 
     fn put_aside(&mut self, rotation: &Rotation) -> io::Result<()> {
         if !std::fs::symlink_metadata(&self.path)?.is_file() {
-            // A device such as /dev/full or a pipe cannot be put aside.
+            // A device or a pipe cannot be put aside, and holds nothing.
+            self.size = 0;
             return Ok(());
         }
         std::fs::rename(
@@ -331,6 +333,25 @@ pub mod tests {
         file.checked -= LOG_FILE_CHECK;
         file.write(b"2\n", &Rotation::never()).expect("it writes");
         assert_eq!(std::fs::read(&path).expect("it was made"), b"2\n");
+    }
+
+    #[test]
+    fn behind_a_link_the_file_is_put_aside() {
+        let folder = folder();
+        std::fs::create_dir(folder.join("real")).expect("writable");
+        let link = folder.join("link.log");
+        std::os::unix::fs::symlink(folder.join("real/a.log"), &link).expect("writable");
+        let mut file = RollingFile::open(&link, 0o600, 0o700).expect("it opens");
+        let rotation = Rotation {
+            bytes_max: Some(2),
+            ..Rotation::never()
+        };
+        file.write(b"1\n2\n3\n", &rotation).expect("it writes");
+        assert_eq!(files(&folder.join("real")).len(), 3);
+        assert_eq!(
+            std::fs::read(&link).expect("it leads to the new file"),
+            b"3\n"
+        );
     }
 
     #[test]

@@ -310,6 +310,9 @@ impl Scribe {
         let slot = &mut self.slots[at];
         let (bytes, lost) = {
             let mut queue = lock(&slot.output.queue);
+            if queue.bytes.is_empty() && queue.lost == 0 {
+                return;
+            }
             let spare = std::mem::take(&mut slot.spare);
             (
                 std::mem::replace(&mut queue.bytes, spare),
