@@ -19,8 +19,7 @@ pub fn serve(config: Config, format: MessageFormat) -> Result<Exit, Failed> {
         origin: Origin::CommandLine(config),
         watch: false,
         pidfile: None,
-        ready: |_| Ok(()),
-        pingback: None,
+        ready: Box::new(|| Ok(())),
         format,
     })
 }

@@ -45,7 +45,6 @@ pub enum Origin {
 }
 
 /// What is to be run.
-#[derive(Debug)]
 pub struct Job {
     /// The configuration.
     pub origin: Origin,
@@ -54,18 +53,9 @@ pub struct Job {
     /// Where to write the number of the process.
     pub pidfile: Option<PathBuf>,
     /// Called once requests are served.
-    pub ready: fn(&Ready<'_>) -> Result<(), Failed>,
-    /// What `ready` needs.
-    pub pingback: Option<(String, Vec<u8>)>,
+    pub ready: Box<dyn FnOnce() -> Result<(), Failed>>,
     /// How mistakes in the configuration are told.
     pub format: MessageFormat,
-}
-
-/// What is known when requests are served.
-#[derive(Debug)]
-pub struct Ready<'a> {
-    /// The job's own.
-    pub pingback: Option<&'a (String, Vec<u8>)>,
 }
 
 enum Event {
@@ -88,30 +78,34 @@ pub fn run(job: Job) -> Result<Exit, Failed> {
         data_dir: folders::data(),
         log: log.clone(),
     };
+    let outcome = serve(job, loaded, options, signals);
+    log.finish(LAST_LINES);
+    outcome.map(|()| Exit::Done)
+}
+
+fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result<(), Failed> {
+    let log = options.log.clone();
+    let (sender, events) = sync_channel(ORDERS_MAX);
+    let ending = Arc::new(AtomicBool::new(false));
+    // Before the server, which may take long to start: a second signal ends that too.
+    listen_for_signals(signals, sender.clone(), ending.clone(), log.clone())?;
     let read = Read {
         files: loaded.files,
         at: loaded.read_at,
     };
     let server = Server::start(loaded.config, &read.files, options)
         .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
-    let (sender, events) = sync_channel(ORDERS_MAX);
-    let process = Process::begin(server, log, read, job.origin, &sender);
-    let mut process = process?;
-    let ending = Arc::new(AtomicBool::new(false));
-    listen_for_signals(signals, sender.clone(), ending.clone(), process.log.clone())?;
-    let watches = job.watch || matches!(process.origin, Origin::Nothing);
-    if watches {
+    let mut process = Process::begin(server, log, read, job.origin, &sender)?;
+    if job.watch || matches!(process.origin, Origin::Nothing) {
         process.watch(sender)?;
     }
     let pidfile = job.pidfile.map(Pidfile::write).transpose()?;
-    (job.ready)(&Ready {
-        pingback: job.pingback.as_ref(),
-    })?;
+    (job.ready)()?;
     let why = process.work(&events);
     ending.store(true, Ordering::Release);
     process.end(&why);
     drop(pidfile);
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Checks whether a server could run a configuration.
@@ -490,7 +484,6 @@ impl Process {
             .info("", "stopped")
             .integer("connections_cut_off", cut_off)
             .send();
-        self.log.finish(LAST_LINES);
     }
 }
 

@@ -10,7 +10,7 @@ use sluice_net::sys::process::leave_terminal;
 use crate::commands::environ;
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
-use crate::supervise::{Job, Origin, Ready};
+use crate::supervise::{Job, Origin};
 use crate::{Exit, envfile, folders, supervise};
 
 /// The flags of the command.
@@ -45,7 +45,7 @@ pub struct Args {
 impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
-        let pingback = self.pingback.map(read_pingback).transpose()?;
+        let pingback = self.pingback.map(Pingback::read).transpose()?;
         envfile::apply(&self.envfile)?;
         if self.environ {
             environ::print();
@@ -57,13 +57,11 @@ impl Args {
             (None, Some(source)) => Origin::Source(source),
             (None, None) => Origin::Nothing,
         };
-        let watch = self.watch;
         supervise::run(Job {
             origin,
-            watch,
+            watch: self.watch,
             pidfile: self.pidfile,
-            ready,
-            pingback,
+            ready: Box::new(|| pingback.map_or(Ok(()), Pingback::send)),
             format,
         })
     }
@@ -75,24 +73,29 @@ fn saved() -> Result<Option<sluice_model::Config>, Failed> {
         .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))
 }
 
-/// Takes the secret of the process that waits for us, and leaves its terminal.
-fn read_pingback(address: String) -> Result<(String, Vec<u8>), Failed> {
-    const SECRET_BYTES_MAX: u64 = 1024;
-    let mut secret = Vec::new();
-    std::io::stdin()
-        .take(SECRET_BYTES_MAX)
-        .read_to_end(&mut secret)
-        .map_err(Failed::new)?;
-    // It fails for the leader of a group, which has no terminal to lose.
-    let _ = leave_terminal();
-    Ok((address, secret))
+/// What tells the process that waits for us that we serve.
+struct Pingback {
+    address: String,
+    secret: Vec<u8>,
 }
 
-fn ready(ready: &Ready<'_>) -> Result<(), Failed> {
-    let Some((address, secret)) = ready.pingback else {
-        return Ok(());
-    };
-    TcpStream::connect(address)
-        .and_then(|mut stream| stream.write_all(secret))
-        .map_err(|error| Failed::new(format!("cannot report to {address}: {error}")))
+impl Pingback {
+    /// Takes the secret of that process, and leaves its terminal.
+    fn read(address: String) -> Result<Pingback, Failed> {
+        const SECRET_BYTES_MAX: u64 = 1024;
+        let mut secret = Vec::new();
+        let read = std::io::stdin()
+            .take(SECRET_BYTES_MAX)
+            .read_to_end(&mut secret);
+        read.map_err(Failed::new)?;
+        // It fails for the leader of a group, which has no terminal to lose.
+        let _ = leave_terminal();
+        Ok(Pingback { address, secret })
+    }
+
+    fn send(self) -> Result<(), Failed> {
+        TcpStream::connect(&self.address)
+            .and_then(|mut stream| stream.write_all(&self.secret))
+            .map_err(|error| Failed::new(format!("cannot report to {}: {error}", self.address)))
+    }
 }

@@ -1,4 +1,4 @@
-//! The process itself: signals, its user, its terminal. What a signal means is left to the command line.
+//! The process itself: signals, its variables, its terminal. What a signal means is left to the command line.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -131,12 +131,6 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
-}
-
-/// The effective user.
-pub fn user_id() -> u32 {
-    // SAFETY: geteuid takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// Switches the echo of a terminal on standard input off while `read` runs, if standard input is a terminal.
