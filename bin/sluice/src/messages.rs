@@ -98,7 +98,7 @@ fn render(report: &Report, format: MessageFormat) -> String {
     }
 }
 
-/// Colour for people who look at a terminal and did not forbid it (https://no-color.org).
+/// Colour for people who look at a terminal and did not forbid it (<https://no-color.org>).
 fn colour() -> Colour {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if stderr().is_terminal() && !forbidden {
