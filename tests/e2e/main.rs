@@ -15,5 +15,6 @@ mod process;
 mod proxy;
 mod reload;
 mod studies;
+mod tls;
 mod volume;
 mod welcome;
