@@ -7,8 +7,10 @@ mod upstream;
 mod wire;
 
 mod admin;
+mod bad_input;
 mod command_line;
 mod containment;
+mod documents;
 mod files;
 mod logs;
 mod process;

@@ -1,0 +1,195 @@
+//! What the documents say: the Caddyfiles of the guide and the readme are ones that a server runs, and what the
+//! registry calls refused is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_caddyfile::registry::{GAPS, Running};
+
+use crate::harness::{Folder, run_to_end, text};
+
+/// What `sluice validate` says of a Caddyfile; empty if nothing.
+fn validate(folder: &Folder, caddyfile: &str) -> String {
+    folder.write("Caddyfile", caddyfile);
+    let output = run_to_end(folder, &["validate", "--message-format", "short"]);
+    let said = text(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(i32::from(said.contains("error["))),
+        "{said}"
+    );
+    said
+}
+
+fn documents() -> Vec<PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = fs::read_dir(repository.join("docs/guide")).expect("the guide is there");
+    let pages = guide.flatten().map(|entry| entry.path());
+    pages.chain([repository.join("README.md")]).collect()
+}
+
+#[test]
+fn examples_of_the_guide_are_valid() {
+    let folder = Folder::new();
+    let mut examples = 0;
+    for path in documents() {
+        let page = fs::read_to_string(&path).expect("pages are UTF-8");
+        for block in page.split("```caddyfile\n").skip(1) {
+            let (caddyfile, _) = block.split_once("\n```").expect("the block ends");
+            let said = validate(&folder, caddyfile);
+            assert_eq!(said, "", "{}:\n{caddyfile}", path.display());
+            examples += 1;
+        }
+    }
+    assert!(examples >= 50, "only {examples} examples were found");
+}
+
+/// One line, or option in its directive, for each word that the registry calls refused.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("", "acme_server", "acme_server"),
+    (
+        "",
+        "copy_response",
+        "reverse_proxy localhost:1 {\nhandle_response {\ncopy_response\n}\n}",
+    ),
+    (
+        "",
+        "copy_response_headers",
+        "reverse_proxy localhost:1 {\nhandle_response {\ncopy_response_headers\n}\n}",
+    ),
+    ("", "intercept", "intercept {\nreplace_status 200\n}"),
+    ("", "metrics", "metrics"),
+    ("", "php_fastcgi", "php_fastcgi localhost:1"),
+    ("", "push", "push /a"),
+    ("", "templates", "templates"),
+    ("", "tracing", "tracing"),
+    ("file_server", "fs", "fs other"),
+    ("output file", "roll_minutes", "roll_minutes 5"),
+    ("output file", "roll_at", "roll_at 00:00"),
+    ("output file", "roll_local_time", "roll_local_time"),
+    (
+        "output file",
+        "backup_time_format",
+        "backup_time_format 2006",
+    ),
+    ("output net", "*", "soft_start"),
+    ("format", "time_local", "time_local"),
+    ("request_body", "read_timeout", "read_timeout 1s"),
+    ("request_body", "write_timeout", "write_timeout 1s"),
+    ("reverse_proxy", "dynamic", "dynamic a localhost 1"),
+    (
+        "reverse_proxy",
+        "lb_retry_match",
+        "lb_retry_match {\nmethod POST\n}",
+    ),
+    (
+        "reverse_proxy",
+        "health_follow_redirects",
+        "to localhost:1\nhealth_uri /\nhealth_follow_redirects",
+    ),
+    ("reverse_proxy", "verbose_logs", "verbose_logs"),
+    ("dynamic", "*", "refresh 1m"),
+    ("transport http", "resolvers", "resolvers 127.0.0.1"),
+    ("transport http", "local_address", "local_address 127.0.0.1"),
+    (
+        "transport http",
+        "forward_proxy_url",
+        "forward_proxy_url http://localhost:1",
+    ),
+    ("transport http", "network_proxy", "network_proxy none"),
+    ("transport http", "tls_curves", "tls\ntls_curves x25519"),
+    ("transport fastcgi", "*", "root /"),
+    ("tls", "load", "load ."),
+    (
+        "tls",
+        "insecure_secrets_log",
+        "insecure_secrets_log secrets",
+    ),
+    ("client_auth", "verifier", "verifier leaf {\nfile a.pem\n}"),
+    ("verifier leaf", "*", "file a.pem"),
+    ("trust_pool", "authority", "pki_root {\nauthority local\n}"),
+    ("trust_pool", "keys", "storage {\nkeys a\n}"),
+    (
+        "trust_pool",
+        "endpoints",
+        "http {\nendpoints http://localhost:1\n}",
+    ),
+    (
+        "trust_pool",
+        "tls",
+        "http {\nendpoints http://localhost:1\ntls {\n}\n}",
+    ),
+    (
+        "trust_pool",
+        "source",
+        "combined {\nsource pki_root {\nauthority local\n}\n}",
+    ),
+    ("matcher", "expression", "expression true"),
+];
+
+/// A site in which an option stands in its place.
+fn around(place: &str, line: &str) -> String {
+    let (before, after) = match place {
+        "" => ("", ""),
+        "matcher" => ("@m ", "\nrespond @m ok"),
+        "output file" => ("log {\noutput file a.log {\n", "\n}\n}"),
+        "output net" => ("log {\noutput net localhost:1 {\n", "\n}\n}"),
+        "format" => ("log {\nformat json {\n", "\n}\n}"),
+        "dynamic" => ("reverse_proxy {\ndynamic a localhost 1 {\n", "\n}\n}"),
+        "transport http" => ("reverse_proxy localhost:1 {\ntransport http {\n", "\n}\n}"),
+        "transport fastcgi" => (
+            "reverse_proxy localhost:1 {\ntransport fastcgi {\n",
+            "\n}\n}",
+        ),
+        "client_auth" => ("tls {\nclient_auth {\n", "\n}\n}"),
+        "verifier leaf" => ("tls {\nclient_auth {\nverifier leaf {\n", "\n}\n}\n}"),
+        "trust_pool" => ("tls {\nclient_auth {\ntrust_pool ", "\n}\n}"),
+        directive => return format!("a.localhost {{\n{directive} {{\n{line}\n}}\n}}\n"),
+    };
+    format!("a.localhost {{\n{before}{line}{after}\n}}\n")
+}
+
+#[test]
+fn what_the_registry_calls_refused_is_refused() {
+    let folder = Folder::new();
+    for (place, name, line) in REFUSED {
+        let gap = GAPS
+            .iter()
+            .find(|gap| gap.place == *place && gap.name == *name);
+        let gap = gap.unwrap_or_else(|| panic!("`{place}` has no gap `{name}`"));
+        assert!(matches!(gap.running, Running::Refused(_)), "{gap:?}");
+        let said = validate(&folder, &around(place, line));
+        assert!(
+            said.contains("error[cannot-run]"),
+            "`{name}` of `{place}` is taken: {said}"
+        );
+    }
+}
+
+#[test]
+fn every_refused_word_is_tried() {
+    // These options of trust pools mean nothing without others that are tried.
+    const WITH_OTHERS: [&str; 5] = [
+        "ca",
+        "insecure_skip_verify",
+        "handshake_timeout",
+        "server_name",
+        "renegotiation",
+    ];
+    let mut untried = Vec::new();
+    for gap in GAPS
+        .iter()
+        .filter(|gap| matches!(gap.running, Running::Refused(_)))
+    {
+        let tried = REFUSED
+            .iter()
+            .any(|(place, name, _)| (gap.place, gap.name) == (*place, *name));
+        let spared = gap.place == "trust_pool" && WITH_OTHERS.contains(&gap.name)
+            // The words for the core of a log are no option of a site's log.
+            || (gap.place, gap.name) == ("log", "core");
+        if !tried && !spared {
+            untried.push(gap);
+        }
+    }
+    assert!(untried.is_empty(), "{untried:?}");
+}
