@@ -15,6 +15,9 @@ pub const BUFFERS_KEPT_MAX: usize = 256;
 /// A body up to this size is copied behind its head, so that one plain write sends both.
 pub const COPY_BYTES_MAX: usize = 8 * 1024;
 
+/// A file longer than this is sent with full segments only: a shorter one goes out in one call anyway.
+pub const CORK_BYTES_MIN: u64 = 64 * 1024;
+
 /// Unread request body that is read and thrown away to keep a connection; beyond it closing is cheaper.
 pub const DRAIN_BYTES_MAX: u64 = 256 * 1024;
 

@@ -43,6 +43,17 @@ impl fmt::Display for ListenAddr {
     }
 }
 
+impl ListenAddr {
+    /// The TCP port; `None` for a unix socket.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            ListenAddr::AnyTcp(port) => Some(*port),
+            ListenAddr::Tcp(addr) => Some(addr.port()),
+            ListenAddr::Unix { .. } => None,
+        }
+    }
+}
+
 /// Bound sockets for one address, one for each worker.
 pub struct Bound {
     sockets: Vec<Socket>,
@@ -51,19 +62,28 @@ pub struct Bound {
 impl Bound {
     /// Binds `addr` for `workers` workers. TCP gets one socket each, among which the kernel spreads the
     /// connections, so no worker wakes for another's.
-    pub fn bind(addr: &ListenAddr, workers: usize) -> io::Result<Bound> {
+    ///
+    /// `ours` are addresses that this process listens on: a port of theirs is shared with them, any other port in
+    /// use is refused.
+    pub fn bind(addr: &ListenAddr, workers: usize, ours: &[&ListenAddr]) -> io::Result<Bound> {
+        let shared = ours
+            .iter()
+            .any(|other| addr.port().is_some() && addr.port() == other.port());
+        let probe = if shared { Probe::Skip } else { Probe::Ask };
         let sockets = match addr {
             ListenAddr::AnyTcp(port) => {
                 let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
-                match bind_tcp(v6, workers) {
+                match bind_tcp(v6, workers, probe) {
                     // A machine without IPv6 refuses the family, not the port.
-                    Err(error) if is_family_missing(&error) => {
-                        bind_tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)), workers)?
-                    }
+                    Err(error) if is_family_missing(&error) => bind_tcp(
+                        SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)),
+                        workers,
+                        probe,
+                    )?,
                     other => other?,
                 }
             }
-            ListenAddr::Tcp(addr) => bind_tcp(*addr, workers)?,
+            ListenAddr::Tcp(addr) => bind_tcp(*addr, workers, probe)?,
             ListenAddr::Unix { path, mode } => bind_unix(path, *mode, workers)?,
         };
         Ok(Bound { sockets })
@@ -82,10 +102,19 @@ fn is_family_missing(error: &io::Error) -> bool {
     )
 }
 
-fn bind_tcp(addr: SocketAddr, workers: usize) -> io::Result<Vec<Socket>> {
+/// Whether to find out first that nobody else uses a port.
+#[derive(Clone, Copy, PartialEq)]
+enum Probe {
+    Ask,
+    Skip,
+}
+
+fn bind_tcp(addr: SocketAddr, workers: usize, probe: Probe) -> io::Result<Vec<Socket>> {
     // With SO_REUSEPORT a second process of the same user would share the port in silence. This first socket
     // asks without it, so that "address in use" is said.
-    drop(tcp_socket(addr, SharePort::No)?);
+    if probe == Probe::Ask {
+        drop(tcp_socket(addr, SharePort::No)?);
+    }
     (0..workers)
         .map(|_| {
             let socket = tcp_socket(addr, SharePort::Yes)?;
@@ -222,11 +251,14 @@ mod tests {
     #[test]
     fn a_port_in_use_is_refused_even_by_our_own_shared_sockets() {
         let addr = ListenAddr::Tcp(SocketAddr::from(([127, 0, 0, 1], free_port())));
-        let first = Bound::bind(&addr, 2).unwrap();
-        let second = Bound::bind(&addr, 2).map(|_| ()).unwrap_err();
+        let first = Bound::bind(&addr, 2, &[]).unwrap();
+        let second = Bound::bind(&addr, 2, &[]).map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        // An address of our own with the same port is no obstacle.
+        let any = ListenAddr::AnyTcp(addr.port().unwrap());
+        assert!(Bound::bind(&any, 2, &[&addr]).is_ok());
         drop(first);
-        assert!(Bound::bind(&addr, 2).is_ok());
+        assert!(Bound::bind(&addr, 2, &[]).is_ok());
     }
 
     #[test]
@@ -237,11 +269,11 @@ mod tests {
             path: dir.join("s"),
             mode: Some(0o600),
         };
-        let first = Bound::bind(&addr, 2).unwrap();
-        let second = Bound::bind(&addr, 2).map(|_| ()).unwrap_err();
+        let first = Bound::bind(&addr, 2, &[]).unwrap();
+        let second = Bound::bind(&addr, 2, &[]).map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(first);
-        assert!(Bound::bind(&addr, 1).is_ok());
+        assert!(Bound::bind(&addr, 1, &[]).is_ok());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

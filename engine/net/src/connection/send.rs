@@ -13,7 +13,7 @@ use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
 use super::{Link, client_failure};
 use crate::body::{Body, BodyStream, FileSlice, Tunnel};
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::COPY_BYTES_MAX;
+use crate::limits::{COPY_BYTES_MAX, CORK_BYTES_MIN};
 use crate::service::Exchange;
 use crate::stream::Stream;
 use crate::sys;
@@ -174,11 +174,24 @@ impl<'a> Sender<'a> {
     }
 
     async fn send_file(&mut self, file: FileSlice) -> Result<(), Failure> {
-        let plain = matches!(*self.link.stream.borrow(), Stream::Tcp(_));
-        if plain {
-            self.send_file_plain(file).await
-        } else {
-            self.send_file_copied(file).await
+        if !matches!(*self.link.stream.borrow(), Stream::Tcp(_)) {
+            return self.send_file_copied(file).await;
+        }
+        let is_long = file.len > CORK_BYTES_MIN;
+        if is_long {
+            self.cork(sys::send::Corked::Yes);
+        }
+        self.send_file_plain(file).await?;
+        if is_long {
+            self.cork(sys::send::Corked::No);
+        }
+        Ok(())
+    }
+
+    /// A socket that cannot be corked sends as it is.
+    fn cork(&self, corked: sys::send::Corked) {
+        if let Stream::Tcp(socket) = &*self.link.stream.borrow() {
+            let _ = sys::send::cork(socket.as_fd(), corked);
         }
     }
 

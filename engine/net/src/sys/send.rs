@@ -24,6 +24,34 @@ pub fn send_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Holds back segments that are not full (`TCP_CORK`) until it is switched off. A long file is sent in fewer and
+/// fuller segments that way, which costs less than the two calls.
+pub fn cork(socket: BorrowedFd<'_>, corked: Corked) -> io::Result<()> {
+    let value: libc::c_int = match corked {
+        Corked::Yes => 1,
+        Corked::No => 0,
+    };
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    let value = std::ptr::from_ref(&value).cast();
+    let fd = socket.as_raw_fd();
+    // SAFETY: the value lives through the call and has the size that is told.
+    let done = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CORK, value, size) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether segments are held back until they are full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corked {
+    /// They are.
+    Yes,
+    /// They go out as they are.
+    No,
+}
+
 /// Sends up to `len` bytes of `file` from `offset`, straight from the page cache. Gives the number of bytes
 /// taken; 0 means that the file ends before `offset`.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: u64) -> io::Result<usize> {
