@@ -48,6 +48,10 @@ pub fn format(name: &str, text: &str) -> Result<String, Box<Report>> {
         printer.item(&item);
     }
     printer.out.push('\n');
+    if printer.out.starts_with('\u{feff}') {
+        // At the very beginning the first word would lose it as a byte order mark.
+        printer.out.insert(0, '\n');
+    }
     Ok(printer.out)
 }
 
@@ -57,6 +61,9 @@ struct Item<'a> {
     text: &'a str,
     /// The white space in front, with the backslashes of continued lines.
     gap: &'a str,
+    /// Whether a backslash where the gap begins belongs to the word before, which has no quotes.
+    /// There it continues the line at its very end only.
+    is_behind_bare: bool,
     /// Whether one line end follows that may count, so that a backslash in front of a comment still
     /// continues its line behind it.
     ends_one_line: bool,
@@ -83,6 +90,7 @@ struct Piece {
     range: Range<usize>,
     /// Whether it would be a heredoc at the end of a line.
     resembles_heredoc: bool,
+    is_bare: bool,
     /// See [`Item`].
     own_line: bool,
 }
@@ -106,10 +114,12 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
         kind: Kind::Comment,
         range,
         resembles_heredoc: false,
+        is_bare: false,
         own_line: false,
     }));
     pieces.sort_by_key(|piece| piece.range.start);
     let mut end = 0;
+    let mut is_behind_bare = false;
     let mut items = Vec::with_capacity(pieces.len());
     let mut pieces = pieces.into_iter().peekable();
     while let Some(piece) = pieces.next() {
@@ -122,6 +132,7 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
             kind,
             text: text[range.clone()].trim_end_matches('\r'),
             gap,
+            is_behind_bare,
             ends_one_line: is_one_line_end(behind),
             needs_escape: ends_line && piece.resembles_heredoc && kind == Kind::Word,
             own_line: piece.own_line,
@@ -130,6 +141,7 @@ fn items(lexed: Lexed, text: &str) -> Vec<Item<'_>> {
                 && variables.contain(range.start),
         });
         end = range.end;
+        is_behind_bare = piece.is_bare;
     }
     items
 }
@@ -153,6 +165,7 @@ fn pieces(lexemes: &[Lexeme], text: &str, variables: &Variables) -> Vec<Piece> {
                 kind,
                 range,
                 resembles_heredoc,
+                is_bare: token.quote == Quote::None,
                 own_line,
             });
         };
@@ -282,7 +295,7 @@ fn continuations<'a>(item: &Item<'a>) -> (String, &'a str) {
     let gap = item.gap;
     let mut found = String::new();
     let mut rest = gap;
-    if let Some(glued) = gap.strip_prefix('\\') {
+    if let Some(glued) = gap.strip_prefix('\\').filter(|_| item.is_behind_bare) {
         rest = glued;
         if let Some(next) = glued.trim_start_matches('\r').strip_prefix('\n') {
             found.push_str("\\\n");

@@ -80,7 +80,7 @@ impl Lexer<'_> {
             match c {
                 '\n' if continued => continued = false,
                 '\n' => self.starts_line = true,
-                '\\' if ends_word(&self.rest()[1..]) => continued |= self.continues_line(),
+                '\\' if self.continues_line() => continued = true,
                 '#' => {
                     self.comment();
                     continue;
@@ -93,16 +93,10 @@ impl Lexer<'_> {
         false
     }
 
-    /// Whether the backslash here stands alone before the end of the line. A comment may stand
-    /// between them.
+    /// Whether nothing stands between the backslash here and the end of the line. A comment may.
     fn continues_line(&self) -> bool {
-        let rest = &self.text.text[self.at + 1..];
-        let behind = rest.trim_start_matches(|c: char| c != '\n' && c.is_whitespace());
-        match behind.chars().next() {
-            None | Some('\n') => true,
-            Some('#') => behind.len() < rest.len(),
-            Some(_) => false,
-        }
+        let behind = self.text.text[self.at + 1..].trim_start_matches(is_space_in_line);
+        matches!(behind.chars().next(), None | Some('\n' | '#'))
     }
 
     fn comment(&mut self) {
@@ -113,45 +107,63 @@ impl Lexer<'_> {
 
     fn word(&mut self) {
         let start = self.at;
+        let is_escaped = self.peek() == Some('\\');
+        if is_escaped {
+            // As in Caddy it escapes the beginning of the word, however far away that is.
+            let behind = self.rest()[1..].trim_start_matches(is_space_in_line);
+            self.at = self.text.text.len() - behind.len();
+        }
         match self.peek() {
             Some('"') => self.quoted(start, '"', Quote::Double),
             Some('`') => self.quoted(start, '`', Quote::Backtick),
+            _ if is_escaped => self.escaped(start),
             _ if self.rest().starts_with("<<") && self.opens_heredoc() => self.heredoc(start),
-            _ => self.bare(start),
+            _ => self.bare(start, String::new()),
         }
     }
 
     /// `"…"`, where `\"` is a quote and every other backslash is kept; or `` `…` ``, kept as it is.
+    /// The word starts in front of the quote if a backslash stands there, which counts as if it
+    /// stood behind it.
     fn quoted(&mut self, start: usize, end: char, quote: Quote) {
         let mut value = String::new();
+        let opening = self.at;
         self.at += 1;
+        if start < opening && quote == Quote::Double {
+            self.escape_in_quotes(&mut value);
+        }
         while let Some(c) = self.next() {
             match c {
                 c if c == end => {
                     if value.contains('\n') {
-                        let opening = self.text.span(start..start + 1);
+                        let opening = self.text.span(opening..opening + 1);
                         self.first_wrapped_quote.get_or_insert(opening);
                     }
                     self.push(value, start, quote);
-                    return self.check_space(start);
+                    return self.check_space(opening);
                 }
-                '\\' if quote == Quote::Double => match self.peek() {
-                    Some('"') => value.extend(self.next()),
-                    Some('\\') => {
-                        value.push('\\');
-                        value.extend(self.next());
-                    }
-                    _ => value.push('\\'),
-                },
+                '\\' if quote == Quote::Double => self.escape_in_quotes(&mut value),
                 c => value.push(c),
             }
         }
-        self.unterminated(start, quote);
+        self.unterminated(start, opening, quote);
+    }
+
+    /// What a backslash in double quotes makes of the character behind it, where the lexer stands.
+    fn escape_in_quotes(&mut self, value: &mut String) {
+        match self.peek() {
+            Some('"') => value.extend(self.next()),
+            Some('\\') => {
+                value.push('\\');
+                value.extend(self.next());
+            }
+            _ => value.push('\\'),
+        }
     }
 
     /// Warns of a word right behind a closing quote: it is a word of its own, and the quote was
     /// often meant to close another text.
-    fn check_space(&mut self, start: usize) {
+    fn check_space(&mut self, opening: usize) {
         let Some(c) = self.peek().filter(|c| !c.is_whitespace()) else {
             return;
         };
@@ -159,7 +171,7 @@ impl Lexer<'_> {
         let found = Diagnostic::warning("quote-needs-space", "a word touches a closing quote")
             .at(closing, "read as two words")
             .help("put a space behind the closing quote, or write \\\" for a quote in the text");
-        let opening = self.text.span(start..start + 1);
+        let opening = self.text.span(opening..opening + 1);
         let found = match self.first_wrapped_quote {
             Some(wrapped) if wrapped == opening => {
                 found.also(opening, "the quoted text starts here")
@@ -170,12 +182,12 @@ impl Lexer<'_> {
     }
 
     /// Reports a quote without its partner, and goes on behind its line.
-    fn unterminated(&mut self, start: usize, quote: Quote) {
+    fn unterminated(&mut self, start: usize, quote_at: usize, quote: Quote) {
         let (kind, end) = match quote {
             Quote::Backtick => ("backticks", '`'),
             Quote::None | Quote::Double | Quote::Heredoc => ("double quotes", '"'),
         };
-        let opening = self.text.span(start..start + 1);
+        let opening = self.text.span(quote_at..quote_at + 1);
         let mut found =
             Diagnostic::error("unterminated-quote", format!("a text in {kind} has no end"))
                 .at(opening, "opened here, and never closed")
@@ -191,13 +203,27 @@ impl Lexer<'_> {
         }
         self.say(found);
         self.silence_rest(start);
-        self.at = self.line_end(start);
-        self.push(self.text.text[start + 1..self.at].into(), start, quote);
+        self.at = self.line_end(quote_at);
+        self.push(self.text.text[quote_at + 1..self.at].into(), start, quote);
     }
 
-    /// A word without quotes: up to white space, which is the only thing that ends it.
-    fn bare(&mut self, start: usize) {
+    /// A word without quotes behind a backslash, from the first character that is not white space.
+    fn escaped(&mut self, start: usize) {
         let mut value = String::new();
+        match self.peek() {
+            Some('<') => {}
+            Some('\\') => {
+                value.push_str("\\\\");
+                self.at += 1;
+            }
+            _ => value.push('\\'),
+        }
+        self.bare(start, value);
+    }
+
+    /// A word without quotes: up to white space, which is the only thing that ends it. `value` is
+    /// what there is of it already.
+    fn bare(&mut self, start: usize, mut value: String) {
         while let Some(c) = self.peek() {
             let behind = &self.rest()[c.len_utf8()..];
             match c {
@@ -328,6 +354,11 @@ impl Lexer<'_> {
             .find('\n')
             .map_or(self.text.text.len(), |newline| at + newline)
     }
+}
+
+/// Whether a character is white space that ends no line.
+fn is_space_in_line(c: char) -> bool {
+    c != '\n' && c.is_whitespace()
 }
 
 /// Whether a word ends in front of `rest`.

@@ -56,8 +56,18 @@ fn words_may_touch_behind_quotes_only() {
 fn escapes_are_kept_where_they_mean_nothing() {
     assert_eq!(
         words(r#""a\n\\\"b" c\d e\\ `\` \ f\ "#),
-        [r#"a\n\\"b"#, r"c\d", r"e\\", r"\", "f"]
+        [r#"a\n\\"b"#, r"c\d", r"e\\", r"\", r"\f"]
     );
+}
+
+#[test]
+fn a_backslash_alone_escapes_the_next_word_of_its_line() {
+    assert_eq!(words(r"\ a \  \ b \ <<E"), [r"\a", r"\\", "b", "<<E"]);
+    assert_eq!(
+        words(r#"\ "a b" \ ""a" \ "\b" \ `c d`"#),
+        [r"\a b", r#""a"#, r"\\b", "c d"]
+    );
+    assert_eq!(run(r#"a \ "b"#).1, ["unterminated-quote"]);
 }
 
 #[test]
@@ -66,6 +76,19 @@ fn a_backslash_continues_a_line_alone_or_at_the_end_of_a_word() {
     assert_eq!(run("a \\\n\nb").0.len(), 2);
     assert_eq!(run("a b\\").0, [["a", "b"]]);
     assert_eq!(run("a b\\\\\nc").0.len(), 2);
+    assert_eq!(run("a b\\ \nc").0.len(), 2);
+}
+
+#[test]
+fn a_backslash_behind_quotes_stands_alone() {
+    for end in [
+        "\\\n", "\\ \n", "\\ # x\n", "\\# x\n", " \\# x\n", "\\ \r\n",
+    ] {
+        for word in ["\"b\"", "`b`", "<<E\nb\nE "] {
+            let text = format!("a {word}{end}c");
+            assert_eq!(run(&text).0, [["a", "b", "c"]], "{text:?}");
+        }
+    }
 }
 
 #[test]
