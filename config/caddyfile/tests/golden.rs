@@ -88,7 +88,9 @@ impl Case {
     fn adapt(&self) -> String {
         let adapted = adapt("Caddyfile", &self.caddyfile, &self.loader);
         let said = adapted.report.human(Colour::Never);
-        let Some(config) = adapted.config else { return said };
+        let Some(config) = adapted.config else {
+            return said;
+        };
         let between = if said.is_empty() { "" } else { "\n" };
         let json = serde_json::to_string_pretty(&config).expect("keys are text");
         format!("{said}{between}{json}\n")
