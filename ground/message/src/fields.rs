@@ -50,7 +50,11 @@ impl FixedField {
         fields.push_name(name, value);
         let mut line = Vec::new();
         fields.write_lines(&mut line, |_| true);
-        FixedField { id: name.id(), name_len: name.as_str().len() as u16, line: line.into() }
+        FixedField {
+            id: name.id(),
+            name_len: name.as_str().len() as u16,
+            line: line.into(),
+        }
     }
 
     /// The line of a field with a known name.

@@ -1,6 +1,7 @@
 //! From the model to a running server: everything is opened, bound and loaded, or nothing is changed. What each
 //! handler needs is left to its own file.
 
+mod error_status;
 mod matchers;
 mod routes;
 
@@ -26,7 +27,11 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal whose place is filled in by the [`Builder`].
     pub fn new(message: impl Into<String>) -> Self {
-        Refusal { place: String::new(), message: message.into(), help: String::new() }
+        Refusal {
+            place: String::new(),
+            message: message.into(),
+            help: String::new(),
+        }
     }
 
     /// A setting that is known but not built yet.
@@ -98,11 +103,15 @@ impl<'m> Builder<'m> {
                 b.lists[number] = b.list(std::slice::from_ref(route));
             });
         }
-        let errors = server.errors.as_ref().map(|errors| {
-            builder.within(".errors.routes", |b| b.add_list(&errors.routes))
-        });
+        let errors = server
+            .errors
+            .as_ref()
+            .map(|errors| builder.within(".errors.routes", |b| b.add_list(&errors.routes)));
         if builder.refusals.is_empty() {
-            Ok(Program { lists: builder.lists, errors })
+            Ok(Program {
+                lists: builder.lists,
+                errors,
+            })
         } else {
             Err(builder.refusals)
         }

@@ -40,8 +40,10 @@ impl TrustedProxies {
             Some(IpSource::Static(ranges)) => &ranges.ranges,
             Some(source @ IpSource::Other(_)) => {
                 let name = source.module();
-                return Err(Refusal::new(format!("unknown source of trusted proxies `{name}`"))
-                    .with_help("list the addresses with `trusted_proxies static …`"));
+                return Err(
+                    Refusal::new(format!("unknown source of trusted proxies `{name}`"))
+                        .with_help("list the addresses with `trusted_proxies static …`"),
+                );
             }
             None => &[],
         };
@@ -53,14 +55,23 @@ impl TrustedProxies {
             names => names.iter().map(String::as_str).collect(),
         };
         let name = |text: &&str| {
-            FieldName::new(text).ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
+            FieldName::new(text)
+                .ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
         };
         let strict = server.trusted_proxies_strict != 0;
         Ok(Some(TrustedProxies {
             ranges: IpRanges::new(ranges).map_err(|error| Refusal::new(error.to_string()))?,
             fields: names.iter().map(name).collect::<Result<_, _>>()?,
-            order: if strict { Order::RightmostUntrusted } else { Order::Leftmost },
-            unix: if server.trusted_proxies_unix { Unix::Trusted } else { Unix::Untrusted },
+            order: if strict {
+                Order::RightmostUntrusted
+            } else {
+                Order::Leftmost
+            },
+            unix: if server.trusted_proxies_unix {
+                Unix::Trusted
+            } else {
+                Unix::Untrusted
+            },
         }))
     }
 
@@ -110,7 +121,11 @@ fn addresses(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
             return Some(ip.to_canonical());
         }
         let (host, _) = sluice_message::head::split_port(text.as_bytes());
-        std::str::from_utf8(host).ok()?.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+        std::str::from_utf8(host)
+            .ok()?
+            .parse::<IpAddr>()
+            .ok()
+            .map(|ip| ip.to_canonical())
     })
 }
 
@@ -119,7 +134,9 @@ mod tests {
     use super::*;
 
     fn proxies(strict: i64) -> TrustedProxies {
-        let ranges = sluice_model::matcher::IpRanges { ranges: vec!["10.0.0.0/8".to_owned()] };
+        let ranges = sluice_model::matcher::IpRanges {
+            ranges: vec!["10.0.0.0/8".to_owned()],
+        };
         let server = Server {
             trusted_proxies: Some(IpSource::Static(ranges)),
             trusted_proxies_strict: strict,
@@ -130,22 +147,37 @@ mod tests {
 
     fn client(strict: i64, peer: &str, forwarded: &str) -> Option<String> {
         let remote = Remote::Ip(format!("{peer}:1").parse().unwrap());
-        let conn = ConnInfo { remote, local: None, tls: None };
+        let conn = ConnInfo {
+            remote,
+            local: None,
+            tls: None,
+        };
         let mut fields = Fields::new();
         fields.push(sluice_message::FieldId::XForwardedFor, forwarded.as_bytes());
-        proxies(strict).client_ip(&conn, &fields).map(|ip| ip.to_string())
+        proxies(strict)
+            .client_ip(&conn, &fields)
+            .map(|ip| ip.to_string())
     }
 
     #[test]
     fn only_trusted_peers_are_believed() {
         assert_eq!(client(0, "1.2.3.4", "9.9.9.9"), None);
-        assert_eq!(client(0, "10.0.0.1", "9.9.9.9, 8.8.8.8").as_deref(), Some("9.9.9.9"));
+        assert_eq!(
+            client(0, "10.0.0.1", "9.9.9.9, 8.8.8.8").as_deref(),
+            Some("9.9.9.9")
+        );
     }
 
     #[test]
     fn strictly_the_first_untrusted_from_the_right_is_the_client() {
-        assert_eq!(client(1, "10.0.0.1", "9.9.9.9, 8.8.8.8, 10.0.0.2").as_deref(), Some("8.8.8.8"));
-        assert_eq!(client(1, "10.0.0.1", "9.9.9.9, junk, 10.0.0.2").as_deref(), Some("10.0.0.2"));
+        assert_eq!(
+            client(1, "10.0.0.1", "9.9.9.9, 8.8.8.8, 10.0.0.2").as_deref(),
+            Some("8.8.8.8")
+        );
+        assert_eq!(
+            client(1, "10.0.0.1", "9.9.9.9, junk, 10.0.0.2").as_deref(),
+            Some("10.0.0.2")
+        );
         assert_eq!(client(1, "10.0.0.1", "").as_deref(), Some("10.0.0.1"));
     }
 }

@@ -53,7 +53,9 @@ pub struct Groups {
 impl Groups {
     /// Whether `group` is in it.
     pub fn contains(&self, group: u32) -> bool {
-        self.words.get(group as usize / 64).is_some_and(|word| word & (1 << (group % 64)) != 0)
+        self.words
+            .get(group as usize / 64)
+            .is_some_and(|word| word & (1 << (group % 64)) != 0)
     }
 
     /// Adds `group`.
@@ -81,12 +83,17 @@ pub struct Vars {
 impl Vars {
     /// The value called `name`.
     pub fn find(&self, name: &str) -> Option<&[u8]> {
-        self.entries[..self.used].iter().find(|(n, _)| &**n == name).map(|(_, v)| &v[..])
+        self.entries[..self.used]
+            .iter()
+            .find(|(n, _)| &**n == name)
+            .map(|(_, v)| &v[..])
     }
 
     /// Sets the value called `name`; returns its emptied buffer to write to.
     pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
-        let at = self.entries[..self.used].iter().position(|(n, _)| n == name);
+        let at = self.entries[..self.used]
+            .iter()
+            .position(|(n, _)| n == name);
         let at = at.unwrap_or_else(|| {
             match self.entries.get_mut(self.used) {
                 Some(spare) => spare.0 = name.clone(),
@@ -107,7 +114,9 @@ impl Vars {
 
     /// All values, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.entries[..self.used].iter().map(|(n, v)| (&**n, &v[..]))
+        self.entries[..self.used]
+            .iter()
+            .map(|(n, v)| (&**n, &v[..]))
     }
 }
 

@@ -19,14 +19,22 @@ pub struct Fault {
 impl Fault {
     /// A refusal with a constant reason.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
-        Fault { status, message: message.into(), failure: None }
+        Fault {
+            status,
+            message: message.into(),
+            failure: None,
+        }
     }
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
         let status = status_of(failure.side, failure.kind);
-        Fault { status, message: failure.to_string().into(), failure: Some(failure) }
+        Fault {
+            status,
+            message: failure.to_string().into(),
+            failure: Some(failure),
+        }
     }
 }
 

@@ -46,7 +46,10 @@ fn unix(address: &Address) -> Result<ListenAddr, Refusal> {
             (path, Some(bits))
         }
     };
-    Ok(ListenAddr::Unix { path: path.into(), mode })
+    Ok(ListenAddr::Unix {
+        path: path.into(),
+        mode,
+    })
 }
 
 /// A name stands for all its addresses at the time the configuration is built.
@@ -73,7 +76,10 @@ mod tests {
         assert_eq!(addresses(":80").unwrap(), [ListenAddr::AnyTcp(80)]);
         let both = ["127.0.0.1:80", "127.0.0.1:81"].map(|a| ListenAddr::Tcp(a.parse().unwrap()));
         assert_eq!(addresses("127.0.0.1:80-81").unwrap(), both);
-        let socket = ListenAddr::Unix { path: "/run/x.sock".into(), mode: Some(0o222) };
+        let socket = ListenAddr::Unix {
+            path: "/run/x.sock".into(),
+            mode: Some(0o222),
+        };
         assert_eq!(addresses("unix//run/x.sock|0222").unwrap(), [socket]);
         assert!(addresses("udp/:80").is_err());
         assert!(addresses("localhost").is_err());

@@ -49,7 +49,11 @@ pub struct Frame {
 
 impl Frame {
     fn at(list: usize) -> Self {
-        Frame { list, route: 0, handler: None }
+        Frame {
+            list,
+            route: 0,
+            handler: None,
+        }
     }
 }
 
@@ -114,7 +118,10 @@ impl Program {
 
     fn enter(&self, x: &mut Exchange, list: usize) {
         if let Some(errors) = self.lists[list].errors {
-            x.context.scopes.push(Scope { errors, outer: x.context.frames.clone() });
+            x.context.scopes.push(Scope {
+                errors,
+                outer: x.context.frames.clone(),
+            });
         }
         x.context.frames.push(Frame::at(list));
     }
@@ -129,7 +136,9 @@ impl Program {
     /// The handler that is next on the walk, `None` at its end.
     fn next_handler(&self, x: &mut Exchange) -> Result<Option<&dyn Handler>, Fault> {
         loop {
-            let Some(frame) = x.context.frames.last_mut() else { return Ok(None) };
+            let Some(frame) = x.context.frames.last_mut() else {
+                return Ok(None);
+            };
             let list = &self.lists[frame.list];
             if let Some(handler) = frame.handler {
                 let route = &list.routes[frame.route];
@@ -142,13 +151,21 @@ impl Program {
                     x.context.frames.clear();
                     return Ok(None);
                 }
-                *frame = Frame { list: frame.list, route: frame.route + 1, handler: None };
+                *frame = Frame {
+                    list: frame.list,
+                    route: frame.route + 1,
+                    handler: None,
+                };
             }
             let from = *frame;
             let chosen = self.choose(x, list, from.route)?;
             x.context.frames.pop();
             if let Some(route) = chosen {
-                x.context.frames.push(Frame { list: from.list, route, handler: Some(0) });
+                x.context.frames.push(Frame {
+                    list: from.list,
+                    route,
+                    handler: Some(0),
+                });
             }
         }
     }
@@ -164,7 +181,9 @@ impl Program {
             let found = list.index.candidate(&x.req.host, x.req.uri.path(), from);
             let Some(index) = found else { return Ok(None) };
             let route = &list.routes[index];
-            let taken = route.group.is_some_and(|group| x.context.groups.contains(group));
+            let taken = route
+                .group
+                .is_some_and(|group| x.context.groups.contains(group));
             let always = route.matchers.is_always();
             if !taken && (always || values::matches(&route.matchers, x)?) {
                 if let Some(group) = route.group {

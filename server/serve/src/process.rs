@@ -2,10 +2,11 @@
 //! here, whatever the configuration was read from.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_model::Config;
+use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
 
 use crate::build::{Builder, Refusal};
@@ -24,7 +25,7 @@ pub struct Options {
     /// The most client connections at once.
     pub connections_max: usize,
     /// Where certificates and keys are kept.
-    pub data_dir: std::path::PathBuf,
+    pub data_dir: PathBuf,
     /// Where entries go.
     pub log: Log,
 }
@@ -50,16 +51,29 @@ impl Server {
         options: Options,
     ) -> Result<Server, Vec<Refusal>> {
         let recorder = Arc::new(Recorder::new(options.log.clone(), options.workers));
-        let mut https = Https::new(&options.data_dir, options.log.clone());
-        let built =
-            build(&config, config_files, &recorder, &mut https, &options, Purpose::Serve)?;
-        https.start_maintenance().map_err(|error| {
-            vec![Refusal::new(format!("a thread cannot be started: {error}"))]
-        })?;
+        let folder = storage_folder(&config, &options)?;
+        let mut https = Https::new(&folder, options.log.clone());
+        let built = build(
+            &config,
+            config_files,
+            &recorder,
+            &mut https,
+            &options,
+            Purpose::Serve,
+        )?;
+        https
+            .start_maintenance()
+            .map_err(|error| vec![Refusal::new(format!("a thread cannot be started: {error}"))])?;
         let limit = ConnectionLimit::new(options.connections_max);
         let workers = Workers::start(options.workers, limit)
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
-        let mut server = Server { workers, options, recorder, https, config: Arc::default() };
+        let mut server = Server {
+            workers,
+            options,
+            recorder,
+            https,
+            config: Arc::default(),
+        };
         match server.apply(built, config) {
             Ok(()) => Ok(server),
             Err(refusals) => {
@@ -72,6 +86,15 @@ impl Server {
     /// Serves `config` from now on; requests end on the configuration they began with. On an error nothing has
     /// changed.
     pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
+        let before = storage_folder(&self.config, &self.options)?;
+        if storage_folder(&config, &self.options)? != before {
+            let message = format!(
+                "the storage folder cannot change from `{}`",
+                before.display()
+            );
+            let refusal = Refusal::new(message).with_help("restart to use another folder");
+            return Err(vec![at("storage", refusal)]);
+        }
         let built = build(
             &config,
             config_files,
@@ -115,7 +138,8 @@ impl Server {
     /// How long running requests get at the end.
     pub fn grace_period(&self) -> Duration {
         let http = self.config.apps.http.as_ref();
-        http.and_then(|http| given(http.grace_period)).unwrap_or(GRACE_PERIOD)
+        http.and_then(|http| given(http.grace_period))
+            .unwrap_or(GRACE_PERIOD)
     }
 
     /// Stops accepting, lets requests end for at most `grace`, and ends the workers. Gives the number of
@@ -139,8 +163,16 @@ pub fn validate(
     options: &Options,
 ) -> Result<(), Vec<Refusal>> {
     let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
-    let mut https = Https::new(&options.data_dir, options.log.clone());
-    build(config, config_files, &recorder, &mut https, options, Purpose::Check).map(|_| ())
+    let mut https = Https::new(&storage_folder(config, options)?, options.log.clone());
+    build(
+        config,
+        config_files,
+        &recorder,
+        &mut https,
+        options,
+        Purpose::Check,
+    )
+    .map(|_| ())
 }
 
 fn build(
@@ -155,7 +187,11 @@ fn build(
     let plan = Plan::build(config.logging.as_ref(), options.log.outputs())
         .map(Arc::new)
         .map_err(|errors| {
-            refusals.extend(errors.into_iter().map(|error| Refusal::new(error.to_string())));
+            refusals.extend(
+                errors
+                    .into_iter()
+                    .map(|error| Refusal::new(error.to_string())),
+            );
         });
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
@@ -167,6 +203,7 @@ fn build(
             Err(()) => continue,
         };
         let tls = prepared.acceptor(name);
+        check_wrappers(server, &place, &mut refusals);
         match site {
             Err(found) => refusals.extend(found),
             Ok(site) => {
@@ -174,15 +211,26 @@ fn build(
                 for (addr, index) in listen_addrs(server, &place, &mut refusals) {
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
                         let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
-                        refusals.push(at(&format!("{place}.listen[{index}]"), Refusal::new(message)));
+                        refusals.push(at(
+                            &format!("{place}.listen[{index}]"),
+                            Refusal::new(message),
+                        ));
                     }
-                    listens.push(Listen { addr, service: site.clone(), tls: tls.clone() });
+                    listens.push(Listen {
+                        addr,
+                        service: site.clone(),
+                        tls: tls.clone(),
+                    });
                 }
             }
         }
     }
     match plan {
-        Ok(plan) if refusals.is_empty() => Ok(Built { listens, plan, https: prepared }),
+        Ok(plan) if refusals.is_empty() => Ok(Built {
+            listens,
+            plan,
+            https: prepared,
+        }),
         Ok(_) | Err(()) => Err(refusals),
     }
 }
@@ -212,9 +260,16 @@ fn build_site(
 ) -> Result<Site, Vec<Refusal>> {
     let program = Builder::program(server, place, config_files);
     let proxies = TrustedProxies::build(server).map_err(|refusal| vec![at(place, refusal)]);
-    let access = server.logs.as_ref().map(|logs| AccessLog::build(logs, plan));
+    let access = server
+        .logs
+        .as_ref()
+        .map(|logs| AccessLog::build(logs, plan));
     let access = access.filter(|access| !access.is_idle());
-    let times = if access.is_some() { Times::Exact } else { Times::Coarse };
+    let times = if access.is_some() {
+        Times::Exact
+    } else {
+        Times::Coarse
+    };
     let (program, trusted_proxies) = match (program, proxies) {
         (Ok(program), Ok(proxies)) => (program, proxies),
         (program, proxies) => {
@@ -223,16 +278,61 @@ fn build_site(
         }
     };
     let strict = server.strict_sni_host.unwrap_or_else(|| {
-        server.tls_connection_policies.iter().any(|p| p.client_authentication.is_some())
+        server
+            .tls_connection_policies
+            .iter()
+            .any(|p| p.client_authentication.is_some())
     });
     Ok(Site {
         program,
         settings: settings(server, times),
         access,
         trusted_proxies,
-        host_check: if strict { HostCheck::Strict } else { HostCheck::Off },
+        host_check: if strict {
+            HostCheck::Strict
+        } else {
+            HostCheck::Off
+        },
         recorder: recorder.clone(),
     })
+}
+
+/// Where certificates and keys are kept: the configuration's folder, or the usual one.
+fn storage_folder(config: &Config, options: &Options) -> Result<PathBuf, Vec<Refusal>> {
+    match &config.storage {
+        None => Ok(options.data_dir.clone()),
+        Some(Storage::FileSystem(storage)) if storage.root.is_empty() => {
+            Ok(options.data_dir.clone())
+        }
+        Some(Storage::FileSystem(storage)) => Ok(PathBuf::from(&storage.root)),
+        Some(other) => {
+            let what = format!("storage `{}`", other.module());
+            let refusal = Refusal::not_yet(
+                &what,
+                "keep certificates in a folder: `storage file_system PATH`",
+            );
+            Err(vec![at("storage", refusal)])
+        }
+    }
+}
+
+/// Wrappers of listeners change what bytes mean, so none may be left out in silence.
+fn check_wrappers(server: &sluice_model::Server, place: &str, refusals: &mut Vec<Refusal>) {
+    let wrappers = server
+        .listener_wrappers
+        .iter()
+        .chain(&server.packet_conn_wrappers);
+    for wrapper in wrappers {
+        let name = wrapper
+            .get("wrapper")
+            .and_then(|name| name.as_str())
+            .unwrap_or_default();
+        if name != "tls" {
+            let what = format!("listener wrapper `{name}`");
+            let refusal = Refusal::not_yet(&what, "remove it from `listener_wrappers`");
+            refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
+        }
+    }
 }
 
 fn at(place: &str, mut refusal: Refusal) -> Refusal {

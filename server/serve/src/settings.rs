@@ -53,5 +53,8 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
 
 /// A duration of the model, if it is set.
 pub(crate) fn given(duration: sluice_model::Duration) -> Option<Duration> {
-    u64::try_from(duration.0).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+    u64::try_from(duration.0)
+        .ok()
+        .filter(|nanos| *nanos > 0)
+        .map(Duration::from_nanos)
 }

@@ -50,7 +50,12 @@ impl Site {
 
     /// Whether the request names another host than its handshake did.
     fn is_misdirected(&self, x: &Exchange) -> bool {
-        let Some(tls) = x.conn.tls.as_deref().filter(|_| self.host_check == HostCheck::Strict) else {
+        let Some(tls) = x
+            .conn
+            .tls
+            .as_deref()
+            .filter(|_| self.host_check == HostCheck::Strict)
+        else {
             return false;
         };
         tls.server_name.as_bytes() != &*x.req.host
@@ -88,7 +93,9 @@ impl Service for Site {
         x.context.log.error = Some(format!("malformed request: {error}"));
         let text = format!("{} {}\n", x.res.status.code(), x.res.status.reason());
         x.inline.extend_from_slice(text.as_bytes());
-        x.res.fields.push(FieldId::ContentType, b"text/plain; charset=utf-8");
+        x.res
+            .fields
+            .push(FieldId::ContentType, b"text/plain; charset=utf-8");
         Body::Inline
     }
 

@@ -22,16 +22,16 @@ impl StatusText {
             return Ok(None);
         }
         if let Ok(code) = text.parse::<u16>() {
-            let status = Status::new(code).ok_or_else(|| {
-                Refusal::new(format!("status {code} does not have three digits"))
-            })?;
+            let status = Status::new(code)
+                .ok_or_else(|| Refusal::new(format!("status {code} does not have three digits")))?;
             return Ok(Some(StatusText::Fixed(status)));
         }
         if !text.contains('{') {
             return Err(Refusal::new(format!("`{text}` is no status code"))
                 .with_help("write a number of three digits or a placeholder"));
         }
-        cx.template(text).map(|template| Some(StatusText::Later(template)))
+        cx.template(text)
+            .map(|template| Some(StatusText::Later(template)))
     }
 
     /// The status for a request; `None` if the placeholder gave no number of three digits.

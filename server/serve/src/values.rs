@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
-use sluice_route::placeholder::{ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, Unknown};
+use sluice_route::placeholder::{
+    ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, Unknown,
+};
 use sluice_route::{Found, Input, Key, MatcherSets, RequestValues, Template, Values};
 
 use crate::context::{Exchange, Vars};
@@ -26,7 +28,9 @@ pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
         values: &values,
         scratch: &x.context.scratch,
     };
-    matchers.matches(&input).map_err(|refusal| Fault::new(refusal.status, "a matcher refused"))
+    matchers
+        .matches(&input)
+        .map_err(|refusal| Fault::new(refusal.status, "a matcher refused"))
 }
 
 /// Expands a template for an exchange; unknown placeholders vanish.
@@ -122,12 +126,17 @@ impl At<'_> {
     }
 
     fn error(&self, key: ErrorKey, out: &mut Vec<u8>) -> Found {
-        let Some(error) = &self.0.context.error else { return Found::Unknown };
+        let Some(error) = &self.0.context.error else {
+            return Found::Unknown;
+        };
         match key {
             ErrorKey::StatusCode => push(out, error.status.code()),
             ErrorKey::StatusText => push(out, error.status.reason()),
             ErrorKey::Message => push(out, &error.message),
-            ErrorKey::Whole => push(out, format_args!("HTTP {}: {}", error.status.code(), error.message)),
+            ErrorKey::Whole => push(
+                out,
+                format_args!("HTTP {}: {}", error.status.code(), error.message),
+            ),
             ErrorKey::Id => push(out, &error.id),
             ErrorKey::Trace => Found::Known,
         }
@@ -160,17 +169,19 @@ impl At<'_> {
             ProxyKey::UpstreamAddress | ProxyKey::UpstreamHostPort => push(out, address),
             ProxyKey::UpstreamHost => push(out, host),
             ProxyKey::UpstreamPort => push(out, port),
-            ProxyKey::UpstreamLatency => {
-                push(out, format_args!("{:?}", upstream.latency.unwrap_or_default()))
-            }
-            ProxyKey::UpstreamLatencyMs => {
-                push(out, upstream.latency.unwrap_or_default().as_secs_f64() * 1e3)
-            }
+            ProxyKey::UpstreamLatency => push(
+                out,
+                format_args!("{:?}", upstream.latency.unwrap_or_default()),
+            ),
+            ProxyKey::UpstreamLatencyMs => push(
+                out,
+                upstream.latency.unwrap_or_default().as_secs_f64() * 1e3,
+            ),
             ProxyKey::Retries => push(out, upstream.attempts.saturating_sub(1)),
             ProxyKey::StatusCode => status.map_or(Found::Unknown, |code| push(out, code)),
-            ProxyKey::StatusText => {
-                upstream.status.map_or(Found::Unknown, |status| push(out, status.reason()))
-            }
+            ProxyKey::StatusText => upstream
+                .status
+                .map_or(Found::Unknown, |status| push(out, status.reason())),
             ProxyKey::Header(name) if !upstream.fields.is_empty() => {
                 sluice_route::values::join_fields(&upstream.fields, name, out);
                 Found::Known
@@ -202,14 +213,18 @@ impl At<'_> {
             }
             TimeKey::Now => push(
                 out,
-                format_args!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"),
+                format_args!(
+                    "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"
+                ),
             ),
             TimeKey::CommonLog => {
                 let date = self.0.worker.clock.date();
                 let name = String::from_utf8_lossy(&date[8..11]).into_owned();
                 push(
                     out,
-                    format_args!("{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"),
+                    format_args!(
+                        "{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
+                    ),
                 )
             }
         }
@@ -226,7 +241,14 @@ impl At<'_> {
         let hex = format!("{uuid:032x}");
         push(
             out,
-            format_args!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]),
+            format_args!(
+                "{}-{}-{}-{}-{}",
+                &hex[..8],
+                &hex[8..12],
+                &hex[12..16],
+                &hex[16..20],
+                &hex[20..]
+            ),
         )
     }
 }
@@ -282,8 +304,10 @@ fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
 fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
     use std::io::Read;
     let start = out.len();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(crate::limits::FILE_TEXT_BYTES_MAX + 1).read_to_end(out));
+    let read = std::fs::File::open(path).and_then(|file| {
+        file.take(crate::limits::FILE_TEXT_BYTES_MAX + 1)
+            .read_to_end(out)
+    });
     match read {
         Ok(count) if count as u64 <= crate::limits::FILE_TEXT_BYTES_MAX => {
             if out.ends_with(b"\n") {

@@ -1,6 +1,5 @@
 //! Conditions of routes: from the model's words to compiled matchers.
 
-
 use std::sync::Arc;
 
 use sluice_model::MatcherSet as Config;
@@ -8,11 +7,16 @@ use sluice_model::matcher::Matcher as Word;
 use sluice_route::{Matcher, MatcherError, MatcherSet};
 
 use super::Refusal;
+use super::error_status::ErrorStatus;
 use crate::files::FileHook;
 
 /// Compiles one set of conditions.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {
-    let matchers = config.0.iter().map(matcher).collect::<Result<Vec<_>, _>>()?;
+    let matchers = config
+        .0
+        .iter()
+        .map(matcher)
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(MatcherSet::new(matchers))
 }
 
@@ -20,14 +24,20 @@ fn matcher(config: &Word) -> Result<Matcher, Refusal> {
     let compiled = match config {
         Word::ClientIp(ranges) => Matcher::client_ip(&ranges.ranges),
         Word::RemoteIp(ranges) => Matcher::remote_ip(&ranges.ranges),
-        Word::Header(fields) => {
-            Matcher::header(fields.iter().map(|(name, values)| (name.as_str(), values.as_deref())))
-        }
-        Word::HeaderRegexp(fields) => Matcher::header_regexp(
-            fields.iter().map(|(field, regexp)| {
-                (field.as_str(), regexp.name.as_str(), regexp.pattern.as_str())
-            }),
+        Word::Header(fields) => Matcher::header(
+            fields
+                .iter()
+                .map(|(name, values)| (name.as_str(), values.as_deref())),
         ),
+        Word::HeaderRegexp(fields) => {
+            Matcher::header_regexp(fields.iter().map(|(field, regexp)| {
+                (
+                    field.as_str(),
+                    regexp.name.as_str(),
+                    regexp.pattern.as_str(),
+                )
+            }))
+        }
         Word::Host(hosts) => Matcher::host(hosts),
         Word::Method(methods) => Matcher::method(methods),
         Word::Not(sets) => {
@@ -37,24 +47,29 @@ fn matcher(config: &Word) -> Result<Matcher, Refusal> {
         Word::Path(paths) => Matcher::path(paths),
         Word::PathRegexp(regexp) => Matcher::path_regexp(&regexp.name, &regexp.pattern),
         Word::Protocol(name) => Matcher::protocol(name),
-        Word::Query(params) => {
-            Matcher::query(params.iter().map(|(name, values)| (name.as_str(), values.as_slice())))
-        }
+        Word::Query(params) => Matcher::query(
+            params
+                .iter()
+                .map(|(name, values)| (name.as_str(), values.as_slice())),
+        ),
         Word::Tls(tls) => Ok(Matcher::Tls(tls.handshake_complete)),
-        Word::Vars(vars) => {
-            Matcher::vars(vars.iter().map(|(name, values)| (name.as_str(), values.as_slice())))
-        }
+        Word::Vars(vars) => Matcher::vars(
+            vars.iter()
+                .map(|(name, values)| (name.as_str(), values.as_slice())),
+        ),
         Word::VarsRegexp(vars) => Matcher::vars_regexp(
-            vars.iter().map(|(var, regexp)| {
-                (var.as_str(), regexp.name.as_str(), regexp.pattern.as_str())
-            }),
+            vars.iter()
+                .map(|(var, regexp)| (var.as_str(), regexp.name.as_str(), regexp.pattern.as_str())),
         ),
         Word::File(file) => Ok(Matcher::Hook(Arc::new(FileHook::build(file)?))),
-        Word::Expression(_) => {
-            return Err(Refusal::not_yet(
-                "matcher `expression`",
-                "write the condition with the other matchers for now",
-            ));
+        Word::Expression(expression) => {
+            let status = ErrorStatus::parse(&expression.expr).ok_or_else(|| {
+                Refusal::not_yet(
+                    "matcher `expression`",
+                    "write the condition with the other matchers for now",
+                )
+            })?;
+            Ok(Matcher::Hook(Arc::new(status)))
         }
         Word::Other(name, _) => return Err(Refusal::new(format!("unknown matcher `{name}`"))),
     };

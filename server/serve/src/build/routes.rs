@@ -18,7 +18,11 @@ impl<'m> Builder<'m> {
             built.push(route);
         }
         let keys: Vec<_> = built.iter().map(|route| route.matchers.key()).collect();
-        List { routes: built, index: RouteIndex::build(&keys), errors: None }
+        List {
+            routes: built,
+            index: RouteIndex::build(&keys),
+            errors: None,
+        }
     }
 
     fn route(&mut self, config: &'m sluice_model::Route) -> Route {
@@ -68,8 +72,10 @@ impl<'m> Builder<'m> {
             Config::Push(_) => Err(not_yet("push")),
             Config::Templates(_) => Err(not_yet("templates")),
             Config::Tracing(_) => Err(not_yet("tracing")),
-            Config::Other(_) => Err(Refusal::new(format!("unknown handler `{}`", config.module()))
-                .with_help("remove it, or serve this site with the server that has it")),
+            Config::Other(_) => Err(
+                Refusal::new(format!("unknown handler `{}`", config.module()))
+                    .with_help("remove it, or serve this site with the server that has it"),
+            ),
         }
     }
 
@@ -87,5 +93,8 @@ impl<'m> Builder<'m> {
 }
 
 fn not_yet(name: &str) -> Refusal {
-    Refusal::not_yet(&format!("handler `{name}`"), "remove it for now; a later version will run it")
+    Refusal::not_yet(
+        &format!("handler `{name}`"),
+        "remove it for now; a later version will run it",
+    )
 }

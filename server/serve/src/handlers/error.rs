@@ -19,7 +19,10 @@ struct StaticError {
 impl Handler for StaticError {
     fn serve(&self, x: &mut Exchange) -> Step {
         let default = Status::INTERNAL_SERVER_ERROR;
-        let status = self.status.as_ref().map_or(Some(default), |status| status.resolve(x));
+        let status = self
+            .status
+            .as_ref()
+            .map_or(Some(default), |status| status.resolve(x));
         let message = String::from_utf8_lossy(&values::expanded(&self.message, x)).into_owned();
         Step::Fail(Fault::new(status.unwrap_or(default), message))
     }
@@ -28,5 +31,8 @@ impl Handler for StaticError {
 /// Builds `error`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let message = cx.template(&config.error)?;
-    Ok(Box::new(StaticError { message, status: StatusText::build(config.status_code.as_str(), cx)? }))
+    Ok(Box::new(StaticError {
+        message,
+        status: StatusText::build(config.status_code.as_str(), cx)?,
+    }))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sluice_message::{FieldId, FieldName, Fields};
 use sluice_model::handler::{HeaderOps, Headers as Config, Replacement};
 use sluice_net::Body;
+use sluice_route::Template;
 use sluice_route::matcher::ResponseMatcher;
 use sluice_route::placeholder::Unknown;
 use sluice_route::regexp::{Regexp, escape_replacement};
-use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -66,7 +66,11 @@ impl Ops {
     pub fn build(config: &HeaderOps, cx: &Builder<'_>) -> Result<Ops, Refusal> {
         let mut replace = Vec::new();
         for (name, replacements) in &config.replace {
-            let field = if name == "*" { None } else { Some(field_name(name)?) };
+            let field = if name == "*" {
+                None
+            } else {
+                Some(field_name(name)?)
+            };
             for replacement in replacements {
                 replace.push(Replace::build(field.clone(), replacement, cx)?);
             }
@@ -75,7 +79,12 @@ impl Ops {
             delete_all: config.delete.iter().any(|name| name == "*"),
             add: templates(&config.add, cx)?,
             set: templates(&config.set, cx)?,
-            delete: config.delete.iter().filter(|n| *n != "*").map(|n| Pattern::new(n)).collect(),
+            delete: config
+                .delete
+                .iter()
+                .filter(|n| *n != "*")
+                .map(|n| Pattern::new(n))
+                .collect(),
             replace,
         })
     }
@@ -145,7 +154,10 @@ impl Pattern {
             (true, false) => PatternKind::Suffix,
             (true, true) => PatternKind::Contains,
         };
-        Pattern { text: inner.into_bytes().into(), kind }
+        Pattern {
+            text: inner.into_bytes().into(),
+            kind,
+        }
     }
 
     fn matches(&self, name: &[u8]) -> bool {
@@ -156,7 +168,10 @@ impl Pattern {
             PatternKind::Prefix => at(name.get(..text.len())),
             PatternKind::Suffix => at(name.len().checked_sub(text.len()).map(|from| &name[from..])),
             PatternKind::Contains => {
-                text.is_empty() || name.windows(text.len()).any(|w| w.eq_ignore_ascii_case(text))
+                text.is_empty()
+                    || name
+                        .windows(text.len())
+                        .any(|w| w.eq_ignore_ascii_case(text))
             }
         }
     }
@@ -172,16 +187,25 @@ impl Replace {
             Find::Text(cx.template(&config.search)?)
         } else {
             let regexp = Regexp::new(&config.search_regexp).map_err(|error| {
-                Refusal::new(format!("regular expression `{}`: {error}", config.search_regexp))
+                Refusal::new(format!(
+                    "regular expression `{}`: {error}",
+                    config.search_regexp
+                ))
             })?;
             Find::Pattern(regexp)
         };
-        Ok(Replace { name, find, with: cx.template(&config.replace)? })
+        Ok(Replace {
+            name,
+            find,
+            with: cx.template(&config.replace)?,
+        })
     }
 
     fn apply(&self, x: &mut Exchange, of: Of) {
         for index in 0..fields(x, of).len() {
-            let field = fields(x, of).at(index).expect("the index is below the length");
+            let field = fields(x, of)
+                .at(index)
+                .expect("the index is below the length");
             if self.name.as_ref().is_some_and(|name| !name.is(field.name)) {
                 continue;
             }
@@ -193,9 +217,10 @@ impl Replace {
                 }
                 Find::Pattern(regexp) => {
                     let mut with = Vec::new();
-                    self.with.expand_each(&At(x), Unknown::Empty, &mut with, |_, out, start| {
-                        escape_replacement(out, start);
-                    });
+                    self.with
+                        .expand_each(&At(x), Unknown::Empty, &mut with, |_, out, start| {
+                            escape_replacement(out, start);
+                        });
                     regexp.replace_all(&value, &with)
                 }
             };
@@ -232,7 +257,10 @@ fn templates(
 ) -> Result<Vec<(FieldName, Vec<Template>)>, Refusal> {
     let mut built = Vec::with_capacity(config.len());
     for (name, values) in config {
-        let values = values.iter().map(|v| cx.template(v)).collect::<Result<Vec<_>, _>>()?;
+        let values = values
+            .iter()
+            .map(|v| cx.template(v))
+            .collect::<Result<Vec<_>, _>>()?;
         built.push((field_name(name)?, values));
     }
     Ok(built)
@@ -283,7 +311,11 @@ impl Filter for ResponseOps {
 
 /// Builds `header` and `request_header`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let request = config.request.as_ref().map(|ops| Ops::build(ops, cx)).transpose()?;
+    let request = config
+        .request
+        .as_ref()
+        .map(|ops| Ops::build(ops, cx))
+        .transpose()?;
     let response = match &config.response {
         None => None,
         Some(response) => {
@@ -293,10 +325,18 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
                 delete: response.delete.clone(),
                 replace: response.replace.clone(),
             };
-            let require = response.require.as_ref().map(response_matcher).transpose()?;
+            let require = response
+                .require
+                .as_ref()
+                .map(response_matcher)
+                .transpose()?;
             let now = !response.deferred && require.is_none();
             let when = if now { When::Now } else { When::AtEnd };
-            Some(Arc::new(ResponseOps { ops: Ops::build(&ops, cx)?, require, when }))
+            Some(Arc::new(ResponseOps {
+                ops: Ops::build(&ops, cx)?,
+                require,
+                when,
+            }))
         }
     };
     Ok(Box::new(Headers { request, response }))
@@ -306,8 +346,12 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
 pub fn response_matcher(
     config: &sluice_model::matcher::ResponseMatcher,
 ) -> Result<ResponseMatcher, Refusal> {
-    let fields = config.headers.iter().map(|(name, values)| (name.as_str(), values.as_deref()));
-    ResponseMatcher::new(&config.status_code, fields).map_err(|error| Refusal::new(error.to_string()))
+    let fields = config
+        .headers
+        .iter()
+        .map(|(name, values)| (name.as_str(), values.as_deref()));
+    ResponseMatcher::new(&config.status_code, fields)
+        .map_err(|error| Refusal::new(error.to_string()))
 }
 
 #[cfg(test)]

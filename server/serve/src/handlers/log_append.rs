@@ -33,7 +33,10 @@ struct Append {
 
 impl Append {
     fn append(&self, x: &mut Exchange) {
-        let var = self.var.as_deref().and_then(|name| x.context.vars.find(name));
+        let var = self
+            .var
+            .as_deref()
+            .and_then(|name| x.context.vars.find(name));
         let value = match var {
             Some(value) => value.to_vec(),
             None => values::expanded(&self.value, x),
@@ -64,7 +67,11 @@ impl Filter for Append {
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let value = cx.template(&config.value)?;
     let var = (!config.value.contains('{')).then(|| config.value.clone());
-    let append = Arc::new(Append { key: config.key.as_str().into(), value, var });
+    let append = Arc::new(Append {
+        key: config.key.as_str().into(),
+        value,
+        var,
+    });
     let when = if config.early { When::Now } else { When::AtEnd };
     Ok(Box::new(LogAppend { append, when }))
 }

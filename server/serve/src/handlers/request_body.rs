@@ -26,7 +26,11 @@ impl Handler for Limit {
                 return Step::Fail(Fault::new(Status::CONTENT_TOO_LARGE, reason));
             }
             if let RequestBody::Stream(inner) = x.body.take() {
-                let limited = Limited { inner, left: max, over: false };
+                let limited = Limited {
+                    inner,
+                    left: max,
+                    over: false,
+                };
                 x.body = RequestBody::Stream(Box::new(limited));
             }
         }
@@ -99,6 +103,10 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         ));
     }
     let max = u64::try_from(config.max_size).ok().filter(|max| *max > 0);
-    let set = if config.set.is_empty() { None } else { Some(cx.template(&config.set)?) };
+    let set = if config.set.is_empty() {
+        None
+    } else {
+        Some(cx.template(&config.set)?)
+    };
     Ok(Box::new(Limit { max, set }))
 }

@@ -27,7 +27,9 @@ impl Handler for Rewriter {
         };
         let change = match self.ops.apply(&input) {
             Ok(change) => change,
-            Err(refusal) => return Step::Fail(Fault::new(refusal.status, "the rewritten URI is refused")),
+            Err(refusal) => {
+                return Step::Fail(Fault::new(refusal.status, "the rewritten URI is refused"));
+            }
         };
         if let Some(method) = change.write(&mut x.req)
             && x.context.original_method.is_none()

@@ -41,10 +41,18 @@ impl Handler for StaticResponse {
         x.close |= self.ending == Ending::Close;
         let status = match &self.status {
             Some(status) => status.resolve(x),
-            None => Some(x.context.error.as_ref().map_or(Status::OK, |error| error.status)),
+            None => Some(
+                x.context
+                    .error
+                    .as_ref()
+                    .map_or(Status::OK, |error| error.status),
+            ),
         };
         let Some(status) = status else {
-            return Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, "status is no number"));
+            return Step::Fail(Fault::new(
+                Status::INTERNAL_SERVER_ERROR,
+                "status is no number",
+            ));
         };
         x.res.status = status;
         self.set_headers(x);
@@ -55,7 +63,10 @@ impl Handler for StaticResponse {
         if !x.res.fields.has(FieldId::ContentType) {
             match &self.content_type {
                 Some(said) => x.res.fields.push_fixed(said),
-                None => x.res.fields.push(FieldId::ContentType, content_type_of(&x.inline)),
+                None => x
+                    .res
+                    .fields
+                    .push(FieldId::ContentType, content_type_of(&x.inline)),
             }
         }
         Step::Done(Body::Inline)
@@ -90,7 +101,11 @@ impl StaticResponse {
 fn content_type_of(body: &[u8]) -> &'static [u8] {
     let looks_like_json = matches!(body.first(), Some(b'{' | b'[' | b'"'));
     let json = looks_like_json && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
-    if json { b"application/json" } else { b"text/plain; charset=utf-8" }
+    if json {
+        b"application/json"
+    } else {
+        b"text/plain; charset=utf-8"
+    }
 }
 
 /// Builds `respond`, `abort` and the fixed answers of other directives.
@@ -100,7 +115,10 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     for (name, values) in &config.headers {
         let name = FieldName::new(name)
             .ok_or_else(|| Refusal::new(format!("`{name}` is no header field name")))?;
-        let values = values.iter().map(|v| cx.template(v)).collect::<Result<Vec<_>, _>>()?;
+        let values = values
+            .iter()
+            .map(|v| cx.template(v))
+            .collect::<Result<Vec<_>, _>>()?;
         headers.push((name, values));
     }
     let ending = match (config.abort, config.close) {

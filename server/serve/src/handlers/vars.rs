@@ -1,4 +1,5 @@
-//! `vars` and `root`: named values for later matchers, placeholders and handlers.
+//! `vars` and `root`: named values for later matchers, placeholders and handlers. Two names speak to the access log
+//! instead: `log_skip` and `access_logger_names`, which `log_name` sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,10 @@ use crate::values;
 
 struct Vars {
     entries: Vec<(Arc<str>, Template)>,
+    /// Whether the request is left out of the access log, where this says so.
+    skip: Option<bool>,
+    /// Loggers that take the request instead of the site's.
+    loggers: Vec<Arc<str>>,
 }
 
 impl Handler for Vars {
@@ -26,6 +31,12 @@ impl Handler for Vars {
                 }
             }
         }
+        if let Some(skip) = self.skip {
+            x.context.log.skip = skip;
+        }
+        if !self.loggers.is_empty() {
+            x.context.log.names.clone_from(&self.loggers);
+        }
         Step::Next
     }
 }
@@ -36,12 +47,26 @@ pub fn build(
     cx: &mut Builder<'_>,
 ) -> Result<Box<dyn Handler>, Refusal> {
     let mut entries = Vec::with_capacity(config.len());
+    let mut skip = None;
+    let mut loggers = Vec::new();
     for (name, value) in config {
+        match (name.as_str(), value) {
+            ("log_skip", Value::Bool(said)) => skip = Some(*said),
+            ("access_logger_names", Value::Array(names)) => {
+                loggers.extend(names.iter().filter_map(Value::as_str).map(Arc::from));
+                continue;
+            }
+            _ => {}
+        }
         let text = match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         entries.push((Arc::from(name.as_str()), cx.template(&text)?));
     }
-    Ok(Box::new(Vars { entries }))
+    Ok(Box::new(Vars {
+        entries,
+        skip,
+        loggers,
+    }))
 }

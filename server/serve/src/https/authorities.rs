@@ -9,8 +9,8 @@ use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::{InternalIssuer, Issuer};
 
-use crate::build::Refusal;
 use super::LOGGER;
+use crate::build::Refusal;
 use crate::log::Log;
 use crate::settings::given;
 
@@ -23,17 +23,25 @@ pub(super) fn assign(
     for name in names {
         let issuer = internal_issuer(config, name);
         let options = options(config, &issuer)?;
-        let entry = by_authority.entry(options.id.clone()).or_insert((options, Vec::new()));
+        let entry = by_authority
+            .entry(options.id.clone())
+            .or_insert((options, Vec::new()));
         entry.1.push(name.clone());
     }
     Ok(by_authority.into_values().collect())
 }
 
 fn internal_issuer(config: &Config, name: &str) -> InternalIssuer {
-    let automation = config.apps.tls.as_ref().and_then(|tls| tls.automation.as_ref());
-    let policies = automation.iter().flat_map(|automation| &automation.policies);
-    let mut covering =
-        policies.filter(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
+    let automation = config
+        .apps
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.automation.as_ref());
+    let policies = automation
+        .iter()
+        .flat_map(|automation| &automation.policies);
+    let mut covering = policies
+        .filter(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
     match covering.next().and_then(|policy| policy.issuers.first()) {
         Some(Issuer::Internal(internal)) => internal.clone(),
         Some(_) | None => InternalIssuer::default(),
@@ -41,7 +49,10 @@ fn internal_issuer(config: &Config, name: &str) -> InternalIssuer {
 }
 
 fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
-    let mut options = LocalCaOptions { sign_with_root: issuer.sign_with_root, ..Default::default() };
+    let mut options = LocalCaOptions {
+        sign_with_root: issuer.sign_with_root,
+        ..Default::default()
+    };
     if !issuer.ca.is_empty() {
         options.id.clone_from(&issuer.ca);
     }
@@ -63,7 +74,10 @@ fn apply(config: &CertificateAuthority, options: &mut LocalCaOptions) -> Result<
     };
     set(&mut options.name, &config.name);
     set(&mut options.root_common_name, &config.root_common_name);
-    set(&mut options.intermediate_common_name, &config.intermediate_common_name);
+    set(
+        &mut options.intermediate_common_name,
+        &config.intermediate_common_name,
+    );
     if let Some(lifetime) = given(config.intermediate_lifetime) {
         options.intermediate_lifetime = lifetime;
     }
@@ -80,10 +94,15 @@ fn apply(config: &CertificateAuthority, options: &mut LocalCaOptions) -> Result<
 
 fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
     if !matches!(pair.format.as_str(), "" | "pem_file") {
-        return Err(Refusal::new(format!("unknown key format `{}`", pair.format))
-            .with_help("there is `pem_file`"));
+        return Err(
+            Refusal::new(format!("unknown key format `{}`", pair.format))
+                .with_help("there is `pem_file`"),
+        );
     }
-    Ok(CaFiles { certificate: (&pair.certificate).into(), key: (&pair.private_key).into() })
+    Ok(CaFiles {
+        certificate: (&pair.certificate).into(),
+        key: (&pair.private_key).into(),
+    })
 }
 
 /// Opens an authority and lets the maintainer ask it, in place of what was open before. Tells of a new root:
@@ -96,9 +115,12 @@ pub(super) fn open(
 ) -> Result<(), CertsError> {
     let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
     if let Some(made) = ca.root_made() {
-        log.warn(LOGGER, "new root certificate; `sluice trust` makes this machine trust it")
-            .shown("what", made)
-            .send();
+        log.warn(
+            LOGGER,
+            "new root certificate; `sluice trust` makes this machine trust it",
+        )
+        .shown("what", made)
+        .send();
     }
     maintainer.add_issuer(Arc::new(ca));
     Ok(())

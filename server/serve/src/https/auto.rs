@@ -25,8 +25,13 @@ const REDIRECTS: &str = "remaining_auto_https_redirects";
 
 /// Applies automatic HTTPS as Caddy documents it. `loaded` are the names of certificates from files.
 pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
-    let mut auto = Auto { config: config.clone(), ..Auto::default() };
-    let Some(http) = &mut auto.config.apps.http else { return auto };
+    let mut auto = Auto {
+        config: config.clone(),
+        ..Auto::default()
+    };
+    let Some(http) = &mut auto.config.apps.http else {
+        return auto;
+    };
     let http_port = nonzero(http.http_port, sluice_model::http::HTTP_PORT);
     let https_port = nonzero(http.https_port, sluice_model::http::HTTPS_PORT);
     let mut redirects: BTreeMap<(String, u16), BTreeSet<String>> = BTreeMap::new();
@@ -41,10 +46,13 @@ pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
             continue;
         }
         if server.tls_connection_policies.is_empty() {
-            server.tls_connection_policies.push(ConnectionPolicy::default());
+            server
+                .tls_connection_policies
+                .push(ConnectionPolicy::default());
         }
         for name in names.iter().filter(|name| qualifies(name)) {
-            let skipped = settings.disable_certificates || settings.skip_certificates.contains(name);
+            let skipped =
+                settings.disable_certificates || settings.skip_certificates.contains(name);
             if skipped || !settings.ignore_loaded_certificates && covers(loaded, name) {
                 continue;
             }
@@ -55,7 +63,10 @@ pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
         }
         if !settings.disable_redirects {
             for (host, port) in ports.iter().filter(|(_, port)| *port != http_port) {
-                redirects.entry((host.clone(), *port)).or_default().extend(names.iter().cloned());
+                redirects
+                    .entry((host.clone(), *port))
+                    .or_default()
+                    .extend(names.iter().cloned());
             }
         }
     }
@@ -68,7 +79,10 @@ fn nonzero(port: u16, default: u16) -> u16 {
 }
 
 fn listen_ports(server: &Server) -> Vec<(String, u16)> {
-    let parsed = server.listen.iter().filter_map(|text| Address::parse(text).ok());
+    let parsed = server
+        .listen
+        .iter()
+        .filter_map(|text| Address::parse(text).ok());
     let ports = |address: Address| {
         let PortRange { first, last } = address.ports?;
         Some((first..=last).map(move |port| (address.host.clone(), port)))
@@ -79,11 +93,17 @@ fn listen_ports(server: &Server) -> Vec<(String, u16)> {
 /// The hosts that routes of a server ask for.
 fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
     let sets = server.routes.iter().flat_map(|route| &route.r#match);
-    let hosts = sets.flat_map(|set| &set.0).filter_map(|matcher| match matcher {
-        Matcher::Host(hosts) => Some(hosts),
-        _ => None,
-    });
-    hosts.flatten().filter(|host| !host.contains('{') && !skip.contains(host)).cloned().collect()
+    let hosts = sets
+        .flat_map(|set| &set.0)
+        .filter_map(|matcher| match matcher {
+            Matcher::Host(hosts) => Some(hosts),
+            _ => None,
+        });
+    hosts
+        .flatten()
+        .filter(|host| !host.contains('{') && !skip.contains(host))
+        .cloned()
+        .collect()
 }
 
 /// Whether a certificate can be made for a name at all: at most its first label is a wildcard.
@@ -102,7 +122,11 @@ fn covers(loaded: &BTreeSet<String>, name: &str) -> bool {
 /// Whether a public authority would be asked for `name`: the first policy that covers it decides, and without
 /// one the kind of name.
 fn wants_public(config: &Config, name: &str) -> bool {
-    let policies = config.apps.tls.iter().filter_map(|tls| tls.automation.as_ref());
+    let policies = config
+        .apps
+        .tls
+        .iter()
+        .filter_map(|tls| tls.automation.as_ref());
     let policy = policies
         .flat_map(|automation| &automation.policies)
         .find(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
@@ -133,14 +157,23 @@ fn add_redirects(
             continue;
         }
         let route = redirect(names, (port != https_port).then_some(port));
-        routes.entry(listen_text(&host, http_port)).or_default().push(route);
+        routes
+            .entry(listen_text(&host, http_port))
+            .or_default()
+            .push(route);
     }
     for (listen, routes) in routes {
-        let there = http.servers.values_mut().find(|server| server.listen.contains(&listen));
+        let there = http
+            .servers
+            .values_mut()
+            .find(|server| server.listen.contains(&listen));
         match there {
             // What the configuration says itself of a host comes first; its catch-all does not.
             Some(server) => {
-                let catch_all = server.routes.iter().position(|route| route.r#match.is_empty());
+                let catch_all = server
+                    .routes
+                    .iter()
+                    .position(|route| route.r#match.is_empty());
                 let at = catch_all.unwrap_or(server.routes.len());
                 server.routes.splice(at..at, routes);
             }
@@ -154,17 +187,28 @@ fn add_redirects(
 }
 
 fn listen_text(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
-    let mut answer = StaticResponse { status_code: 308.into(), close: true, ..Default::default() };
+    let mut answer = StaticResponse {
+        status_code: 308.into(),
+        close: true,
+        ..Default::default()
+    };
     answer.headers.insert("Location".to_owned(), vec![location]);
     let hosts = Matcher::Host(names.into_iter().collect());
     Route {
-        r#match: vec![MatcherSet(vec![hosts, Matcher::Protocol("http".to_owned())])],
+        r#match: vec![MatcherSet(vec![
+            hosts,
+            Matcher::Protocol("http".to_owned()),
+        ])],
         handle: vec![Handler::StaticResponse(answer)],
         terminal: true,
         ..Route::default()
@@ -200,7 +244,10 @@ mod tests {
         let auto = expand(&config(&site(":8443", "a.example")), &BTreeSet::new());
         assert!(auto.public.contains("a.example"));
         let text = auto.config.to_json();
-        assert!(text.contains("https://{http.request.host}:8443{http.request.uri}"), "{text}");
+        assert!(
+            text.contains("https://{http.request.host}:8443{http.request.uri}"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! a configuration is left to `auto`, the settings of handshakes to `policies`, certificates themselves to
 //! `sluice-certs`.
 
-mod auto;
 mod authorities;
+mod auto;
 mod policies;
 
 use std::collections::{BTreeSet, HashMap};
@@ -52,7 +52,13 @@ impl Https {
     pub(crate) fn new(data_dir: &Path, log: Log) -> Https {
         let storage = Storage::new(data_dir);
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
-        Https { storage, maintainer, log, current: HashMap::new(), store: None }
+        Https {
+            storage,
+            maintainer,
+            log,
+            current: HashMap::new(),
+            store: None,
+        }
     }
 
     /// Starts the thread that renews certificates; it ends with this.
@@ -72,8 +78,11 @@ impl Https {
         refusals: &mut Vec<Refusal>,
     ) -> (Config, Prepared) {
         let manual = self.load(config, refusals);
-        let loaded: BTreeSet<String> =
-            manual.iter().flat_map(|pair| &pair.subjects).map(Subject::to_string).collect();
+        let loaded: BTreeSet<String> = manual
+            .iter()
+            .flat_map(|pair| &pair.subjects)
+            .map(Subject::to_string)
+            .collect();
         let auto = auto::expand(config, &loaded);
         let store = CertStore::new(manual);
         if purpose == Purpose::Serve && refusals.is_empty() {
@@ -102,25 +111,44 @@ impl Https {
 
     /// Loads the certificates that the configuration names.
     fn load(&self, config: &Config, refusals: &mut Vec<Refusal>) -> Vec<Arc<Pair>> {
-        let Some(tls) = &config.apps.tls else { return Vec::new() };
-        let Certificates { automate: _, load_files, load_folders, load_pem, load_storage } =
-            &tls.certificates;
+        let Some(tls) = &config.apps.tls else {
+            return Vec::new();
+        };
+        let Certificates {
+            automate: _,
+            load_files,
+            load_folders,
+            load_pem,
+            load_storage,
+        } = &tls.certificates;
         let later = [
-            (!load_folders.is_empty(), "loading certificates from folders"),
+            (
+                !load_folders.is_empty(),
+                "loading certificates from folders",
+            ),
             (!load_pem.is_empty(), "certificates as text"),
             (load_storage.is_some(), "loading certificates from storage"),
         ];
         for (_, what) in later.iter().filter(|(used, _)| *used) {
-            refusals.push(Refusal::not_yet(what, "name each pair of files with `tls CERT KEY`"));
+            refusals.push(Refusal::not_yet(
+                what,
+                "name each pair of files with `tls CERT KEY`",
+            ));
         }
         let mut pairs = Vec::new();
         for (index, files) in load_files.iter().enumerate() {
             match Pair::from_files(Path::new(&files.certificate), Path::new(&files.key)) {
                 Ok(pair) => {
                     for notice in pair.notices(SystemTime::now()) {
-                        self.log.warn(LOGGER, "certificate is odd").shown("what", notice).send();
+                        self.log
+                            .warn(LOGGER, "certificate is odd")
+                            .shown("what", notice)
+                            .send();
                     }
-                    pairs.push(Arc::new(Pair { tags: files.tags.clone(), ..pair }));
+                    pairs.push(Arc::new(Pair {
+                        tags: files.tags.clone(),
+                        ..pair
+                    }));
                 }
                 Err(error) => refusals.push(Refusal {
                     place: format!("apps.tls.certificates.load_files[{index}]"),
@@ -154,9 +182,12 @@ impl Https {
         for (options, names) in assigned {
             let provided = authorities::open(&self.maintainer, &self.storage, &options, &self.log)
                 .and_then(|()| {
-                    let subjects =
-                        names.iter().map(|name| Subject::parse(name)).collect::<Result<Vec<_>, _>>()?;
-                    self.maintainer.provide(store, &options.id, &subjects, SystemTime::now())
+                    let subjects = names
+                        .iter()
+                        .map(|name| Subject::parse(name))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    self.maintainer
+                        .provide(store, &options.id, &subjects, SystemTime::now())
                 });
             if let Err(error) = provided {
                 refusals.push(
@@ -172,7 +203,9 @@ impl Https {
 impl Prepared {
     /// What makes TLS sessions for a server; `None` if it speaks plain HTTP.
     pub(crate) fn acceptor(&self, server: &str) -> Option<Arc<dyn Acceptor>> {
-        self.policies.get(server).map(|policies| policies.clone().acceptor())
+        self.policies
+            .get(server)
+            .map(|policies| policies.clone().acceptor())
     }
 }
 
@@ -186,9 +219,12 @@ fn maintain(maintainer: &Weak<Maintainer>, log: &Log) {
         if now >= next {
             for outcome in maintainer.tick(now) {
                 if let Err(error) = outcome.result {
-                    log.error(LOGGER, "certificate could not be renewed; the old one is served")
-                        .shown("error", error)
-                        .send();
+                    log.error(
+                        LOGGER,
+                        "certificate could not be renewed; the old one is served",
+                    )
+                    .shown("error", error)
+                    .send();
                 }
             }
             tell(&maintainer, log);

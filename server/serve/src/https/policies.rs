@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use sluice_certs::{
-    CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Subject, TlsPolicies,
-};
+use sluice_certs::{CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Subject, TlsPolicies};
 use sluice_model::RawModule;
 use sluice_model::tls::{CertificateSelection, ClientAuthentication, ConnectionPolicy};
 use sluice_net::tls::certificates_from_pem;
@@ -38,10 +36,22 @@ pub(super) fn build(
 fn policy(config: &ConnectionPolicy) -> Result<Policy, Refusal> {
     let on = &config.r#match;
     let later = [
-        (on.local_ip.is_some(), "choosing TLS settings by local address"),
-        (on.remote_ip.is_some(), "choosing TLS settings by remote address"),
-        (on.sni_regexp.is_some(), "choosing TLS settings by a pattern"),
-        (!config.insecure_secrets_log.is_empty(), "`insecure_secrets_log`"),
+        (
+            on.local_ip.is_some(),
+            "choosing TLS settings by local address",
+        ),
+        (
+            on.remote_ip.is_some(),
+            "choosing TLS settings by remote address",
+        ),
+        (
+            on.sni_regexp.is_some(),
+            "choosing TLS settings by a pattern",
+        ),
+        (
+            !config.insecure_secrets_log.is_empty(),
+            "`insecure_secrets_log`",
+        ),
         (config.handshake_context.is_some(), "a handshake context"),
     ];
     if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
@@ -78,7 +88,11 @@ fn policy(config: &ConnectionPolicy) -> Result<Policy, Refusal> {
         curves: config.curves.clone(),
         // What is spoken here; a list that also names h2 leaves clients this one.
         alpn: vec!["http/1.1".to_owned()],
-        client_auth: config.client_authentication.as_ref().map(client_auth).transpose()?,
+        client_auth: config
+            .client_authentication
+            .as_ref()
+            .map(client_auth)
+            .transpose()?,
         refuse: config.drop,
         any_tag: match &config.certificate_selection {
             Some(selection) => selection.any_tag.clone(),
@@ -91,20 +105,24 @@ fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    Subject::parse(text).map(Some).map_err(|error| Refusal::new(error.to_string()))
+    Subject::parse(text)
+        .map(Some)
+        .map_err(|error| Refusal::new(error.to_string()))
 }
 
 fn client_auth(config: &ClientAuthentication) -> Result<ClientAuth, Refusal> {
     let mode = match config.mode.as_str() {
         "" => None,
         name => Some(ClientAuthMode::parse(name).ok_or_else(|| {
-            Refusal::new(format!("unknown mode of client authentication `{name}`")).with_help(
-                "there are request, require, verify_if_given and require_and_verify",
-            )
+            Refusal::new(format!("unknown mode of client authentication `{name}`"))
+                .with_help("there are request, require, verify_if_given and require_and_verify")
         })?),
     };
     if !config.verifiers.is_empty() {
-        return Err(Refusal::not_yet("a verifier of client certificates", "use a trust pool"));
+        return Err(Refusal::not_yet(
+            "a verifier of client certificates",
+            "use a trust pool",
+        ));
     }
     let mut authorities = decoded(&config.trusted_ca_certs)?;
     for file in &config.trusted_ca_certs_pem_files {
@@ -113,20 +131,32 @@ fn client_auth(config: &ClientAuthentication) -> Result<ClientAuth, Refusal> {
     if let Some(pool) = &config.ca {
         authorities.extend(trust_pool(pool)?);
     }
-    Ok(ClientAuth { mode, authorities, leafs: decoded(&config.trusted_leaf_certs)? })
+    Ok(ClientAuth {
+        mode,
+        authorities,
+        leafs: decoded(&config.trusted_leaf_certs)?,
+    })
 }
 
 fn trust_pool(pool: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
     let texts = |key: &str| -> Vec<String> {
         let list = pool.get(key).and_then(|value| value.as_array());
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        list.map(|list| list.iter().filter_map(text).collect()).unwrap_or_default()
+        list.map(|list| list.iter().filter_map(text).collect())
+            .unwrap_or_default()
     };
-    match pool.get("provider").and_then(|value| value.as_str()).unwrap_or_default() {
+    match pool
+        .get("provider")
+        .and_then(|value| value.as_str())
+        .unwrap_or_default()
+    {
         "inline" => decoded(&texts("trusted_ca_certs")),
         "file" => {
             let files = texts("pem_files");
-            let certs = files.iter().map(|file| from_file(file)).collect::<Result<Vec<_>, _>>()?;
+            let certs = files
+                .iter()
+                .map(|file| from_file(file))
+                .collect::<Result<Vec<_>, _>>()?;
             Ok(certs.concat())
         }
         other => Err(Refusal::not_yet(
@@ -138,7 +168,9 @@ fn trust_pool(pool: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
 
 fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
     let decode = |text: &String| {
-        BASE64.decode(text.trim()).map_err(|_| Refusal::new("a certificate is no base64 text"))
+        BASE64
+            .decode(text.trim())
+            .map_err(|_| Refusal::new("a certificate is no base64 text"))
     };
     texts.iter().map(decode).collect()
 }

@@ -76,6 +76,9 @@ fn write_path(listing: &Listing, out: &mut Vec<u8>) {
 }
 
 fn write_summary(listing: &Listing, out: &mut Vec<u8>) {
+    if listing.entries.is_empty() && !listing.cut {
+        return out.extend_from_slice(b"<p>This folder is empty.</p>\n</header>\n");
+    }
     let folders = listing.entries.iter().filter(|entry| entry.is_dir).count();
     let files = listing.entries.len() - folders;
     let bytes: u64 = listing
