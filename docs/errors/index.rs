@@ -59,6 +59,7 @@ pages! {
     "missing-block"
     "needless-option"
     "nesting-too-deep"
+    "no-effect"
     "path-in-site-address"
     "quote-needs-space"
     "sites-need-braces"

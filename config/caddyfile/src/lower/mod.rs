@@ -10,6 +10,7 @@ mod directives;
 mod listen;
 mod logs;
 mod matchers;
+mod no_effect;
 mod options;
 mod outcome;
 mod pki;
@@ -54,7 +55,11 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
 pub fn lower(file: &File, report: &mut Report) -> Option<Config> {
     let mut lowering = Lowering::new(report);
     let config = lowering.file(file);
-    if report.has_errors() { None } else { config }
+    if report.has_errors() {
+        return None;
+    }
+    no_effect::warn(file, report);
+    config
 }
 
 /// The state of one lowering: what was reported, what is in force, and what is numbered.
