@@ -161,57 +161,59 @@ fn large_files_are_cut_as_exactly_as_small_ones() {
     );
 }
 
+/// Ways out of the root, and to the hidden file in it.
+const OUTSIDE: &[&str] = &[
+    "/../outside.txt",
+    "/../../../../../../../../../../etc/passwd",
+    "/%2e%2e/outside.txt",
+    "/%2E%2E/outside.txt",
+    "/.%2e/outside.txt",
+    "/..%2foutside.txt",
+    "/..%2Foutside.txt",
+    "/%2e%2e%2foutside.txt",
+    "/sub/../../outside.txt",
+    "/sub/%2e%2e/%2e%2e/outside.txt",
+    "/sub/..%2f..%2foutside.txt",
+    "/note.txt/../../outside.txt",
+    "/..\\outside.txt",
+    "/..%5coutside.txt",
+    "/%2e%2e%5coutside.txt",
+    "/..%c0%afoutside.txt",
+    "/%c0%ae%c0%ae/outside.txt",
+    "/%252e%252e/outside.txt",
+    "/..%252foutside.txt",
+    "/..;/outside.txt",
+    "/./.././outside.txt",
+    "//../outside.txt",
+    "/../www-secret/outside.txt",
+    "/%2e%2e/www-secret/outside.txt",
+    "/../www/../outside.txt",
+    "/note.txt%00",
+    "/note.txt%00.html",
+    "/%00",
+    "/..%00/outside.txt",
+    "/dangling",
+    "http://a/../outside.txt",
+    "http://a/%2e%2e/outside.txt",
+    "/secret.txt",
+    "/sub/../secret.txt",
+    "/%73ecret.txt",
+    "/sub/%2e%2e/secret.txt",
+    "//secret.txt",
+    "/secret.txt/",
+    "/.//secret.txt",
+];
+
 #[test]
 fn no_name_leads_out_of_the_root() {
     let server = start();
-    #[cfg(unix)]
     std::os::unix::fs::symlink(
         "/proc/self/nothing",
         server.folder.path().join("www/dangling"),
     )
     .expect("the folder is writable");
     let mut seen = Vec::new();
-    for target in [
-        "/../outside.txt",
-        "/../../../../../../../../../../etc/passwd",
-        "/%2e%2e/outside.txt",
-        "/%2E%2E/outside.txt",
-        "/.%2e/outside.txt",
-        "/..%2foutside.txt",
-        "/..%2Foutside.txt",
-        "/%2e%2e%2foutside.txt",
-        "/sub/../../outside.txt",
-        "/sub/%2e%2e/%2e%2e/outside.txt",
-        "/sub/..%2f..%2foutside.txt",
-        "/note.txt/../../outside.txt",
-        "/..\\outside.txt",
-        "/..%5coutside.txt",
-        "/%2e%2e%5coutside.txt",
-        "/..%c0%afoutside.txt",
-        "/%c0%ae%c0%ae/outside.txt",
-        "/%252e%252e/outside.txt",
-        "/..%252foutside.txt",
-        "/..;/outside.txt",
-        "/./.././outside.txt",
-        "//../outside.txt",
-        "/../www-secret/outside.txt",
-        "/%2e%2e/www-secret/outside.txt",
-        "/../www/../outside.txt",
-        "/note.txt%00",
-        "/note.txt%00.html",
-        "/%00",
-        "/..%00/outside.txt",
-        "/dangling",
-        "http://a/../outside.txt",
-        "http://a/%2e%2e/outside.txt",
-        "/secret.txt",
-        "/sub/../secret.txt",
-        "/%73ecret.txt",
-        "/sub/%2e%2e/secret.txt",
-        "//secret.txt",
-        "/secret.txt/",
-        "/.//secret.txt",
-    ] {
+    for target in OUTSIDE {
         let answer = get(&server, target, "");
         let text = answer.text();
         assert!(
@@ -358,6 +360,13 @@ fn a_listing_is_a_page() {
         "the links lead somewhere"
     );
     assert_eq!(server.ask("/none/").status, 404);
+    std::fs::create_dir(server.folder.path().join("www/empty")).expect("the folder is writable");
+    assert!(
+        server
+            .ask("/empty/")
+            .text()
+            .contains("This folder is empty.")
+    );
 }
 
 #[test]

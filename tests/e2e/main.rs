@@ -10,6 +10,7 @@ mod admin;
 mod bad_input;
 mod command_line;
 mod containment;
+mod directives;
 mod documents;
 mod files;
 mod logs;

@@ -86,7 +86,7 @@ impl<S: Read + Write> Wire<S> {
             .and_then(|size| u64::from_str_radix(size.trim(), 16).ok())?;
         let content = self.take(size);
         let whole = u64::try_from(content.len()) == Ok(size);
-        if size > 0 && (!whole || self.line()? != "") {
+        if size > 0 && (!whole || !self.line()?.is_empty()) {
             return None;
         }
         Some(content)

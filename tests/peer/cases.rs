@@ -7,6 +7,8 @@ pub struct Case {
     pub name: &'static str,
     pub caddyfile: &'static str,
     pub requests: &'static [&'static str],
+    /// Versions of Caddy before 2.11 may not know the language of the file; they pass it over.
+    pub known: Seen,
     pub accepted: &'static [Difference],
 }
 
@@ -81,6 +83,8 @@ const OPTIONS_OF_ALL: &str =
     "Go answers `OPTIONS *` before any route is asked; ours walks the routes like any request";
 const RANGE_PROSE: &str = "Go writes a sentence into the body; Content-Range says it all";
 const OTHER_UNIT: &str = "an unknown range unit is ignored (RFC 9110, section 14.2)";
+const OWN_PAGE: &str = "the page is ours, and needs no script";
+const BAD_TARGET: &str = "Go writes a bare line before the server is asked; ours is an ordinary answer that ends its line";
 const EMPTY_TYPE: &str = "an empty body has no type";
 
 pub const CASES: &[Case] = &[
@@ -97,6 +101,7 @@ pub const CASES: &[Case] = &[
             "DELETE /x",
             "GET /%2e%2e/etc",
         ],
+        known: Seen::Always,
         accepted: &[
             always("OPTIONS *", "content-length", OPTIONS_OF_ALL),
             always("OPTIONS *", "content-type", OPTIONS_OF_ALL),
@@ -142,6 +147,7 @@ pub const CASES: &[Case] = &[
             "POST /note.txt | body=x",
             "PUT /note.txt | body=x",
         ],
+        known: Seen::Always,
         accepted: &[
             always(
                 "GET /note.txt | Range: bytes=99-",
@@ -248,6 +254,7 @@ pub const CASES: &[Case] = &[
             "GET /hop",
             "GET /garbage",
         ],
+        known: Seen::Always,
         accepted: &[
             sometimes("", "server", OLD_SERVER),
             always("GET /", "> accept-encoding", NO_CODING_ADDED),
@@ -306,10 +313,121 @@ pub const CASES: &[Case] = &[
             "GET /nomatch",
             "POST /limit | body=12345678901234567890",
         ],
+        known: Seen::Always,
         accepted: &[
             sometimes("GET /api", "server", OLD_SERVER),
             always("GET /api", "> accept-encoding", NO_CODING_ADDED),
         ],
+    },
+    Case {
+        name: "spa",
+        caddyfile: ":PORT {\nroot * ROOT\nencode zstd gzip\ntry_files {path} {path}/ /index.html\nfile_server\n}\n",
+        requests: &[
+            "GET /",
+            "GET /app/route?x=1",
+            "GET /note.txt",
+            "GET /sub",
+            "GET /sub/",
+            "GET /page.html | Accept-Encoding: gzip",
+            "GET /page.html | Accept-Encoding: gzip;q=0",
+            "GET /page.html | Accept-Encoding: gzip | Range: bytes=0-9",
+            "HEAD /page.html | Accept-Encoding: gzip",
+            "GET /pic.svg | Accept-Encoding: gzip",
+        ],
+        known: Seen::Always,
+        accepted: &[always(
+            "HEAD /page.html | Accept-Encoding",
+            "transfer-encoding",
+            "HEAD tells the framing that GET would have (RFC 9112, section 6.1)",
+        )],
+    },
+    Case {
+        name: "edits",
+        caddyfile: EDITS,
+        requests: &[
+            "GET /pre/a/b?q=1",
+            "GET /suf/a.php",
+            "GET /sub/old/x/old",
+            "GET /re/2026/11",
+            "GET /up",
+            "GET /up | X-Client: a | Cookie: secret=1",
+            "GET /defaults",
+            "GET /set",
+            "GET /replace",
+            "GET /auto",
+            "GET /html",
+            "GET /perm",
+            "GET /code",
+            "GET /except/a",
+            "GET /except/b",
+            "GET /header-match | X-Kind: blue",
+            "GET /header-match | X-Kind: red",
+            "GET /header-match",
+            "GET /five?n=5",
+            "GET /five?n=6",
+            "GET /ip",
+            "GET /vars",
+            "GET /list/ | Accept: application/json",
+            "GET /list/sub | Accept: application/json",
+            "GET /error/404",
+            "GET /error/500",
+            "GET /close",
+            "POST /big | body=123456789012345678901234567890",
+            "PATCH /anything",
+            "GET /caf%C3%A9",
+            "GET /a%2Fb",
+            "GET /%zz",
+        ],
+        known: Seen::Always,
+        accepted: &[
+            always("GET /up", "content-type", NO_GUESS),
+            always("GET /up", "> accept-encoding", NO_CODING_ADDED),
+            sometimes("GET /up", "server", OLD_SERVER),
+            sometimes(
+                "GET /up",
+                "x-down",
+                "Caddy 2.6 does not know this placeholder there",
+            ),
+            sometimes(
+                "GET /replace",
+                "x-words",
+                "Caddy 2.6 replaces only what the client or the upstream sent, before the answer is written",
+            ),
+            always("GET /html", "content-length", OWN_PAGE),
+            always("GET /html", "body", OWN_PAGE),
+            sometimes(
+                "GET /html",
+                "content-type",
+                "Caddy 2.6 calls the page plain text",
+            ),
+            sometimes(
+                "POST /big",
+                "status",
+                "Caddy 2.6 blames the upstream for a body that is too large",
+            ),
+            sometimes(
+                "POST /big",
+                "body",
+                "Caddy 2.6 blames the upstream for a body that is too large",
+            ),
+            always("GET /%zz", "content-length", BAD_TARGET),
+            always("GET /%zz", "date", BAD_TARGET),
+            always("GET /%zz", "server", BAD_TARGET),
+            always("GET /%zz", "body", BAD_TARGET),
+        ],
+    },
+    Case {
+        name: "newer",
+        caddyfile: NEWER,
+        requests: &[
+            "GET /query?keep=1&drop=2&old=3",
+            "GET /invoked",
+            "GET /error/404",
+            "GET /error/500",
+            "GET /error/418",
+        ],
+        known: Seen::Sometimes,
+        accepted: &[],
     },
 ];
 
@@ -368,6 +486,124 @@ const RICH: &str = r#"
 	respond /mapped/* "{mapped}"
 	handle_errors {
 		respond "E {http.error.status_code} {http.error.status_text}"
+	}
+}
+"#;
+
+const EDITS: &str = r#"
+:PORT {
+	handle_path /pre/* {
+		respond "{uri}"
+	}
+	handle /suf/* {
+		uri strip_suffix .php
+		respond "{uri}"
+	}
+	handle /sub/* {
+		uri replace old new
+		respond "{uri}"
+	}
+	handle /re/* {
+		uri path_regexp /re/(\d+)/(\d+) /$2-$1
+		respond "{uri}"
+	}
+	handle /up {
+		request_header X-Added "{host}"
+		request_header -Cookie
+		reverse_proxy UPSTREAM {
+			header_up Host upstream.test
+			header_up -X-Client
+			header_up X-Real-IP {remote_host}
+			header_down X-Down "{http.reverse_proxy.status_code}"
+			header_down -Content-Type
+		}
+	}
+	header /defaults ?Cache-Control "max-age=60"
+	respond /defaults ok
+	header /set {
+		X-A one
+		+X-A two
+		Cache-Control no-store
+		defer
+	}
+	respond /set ok
+	header /replace X-Words "old words are old"
+	header /replace >X-Words old new
+	respond /replace ok
+	respond /auto 204
+	handle /html {
+		redir https://example.com/ html
+	}
+	redir /perm https://example.com/perm permanent
+	redir /code /elsewhere 307
+	@except {
+		path /except/*
+		not path /except/b
+	}
+	respond @except "not b"
+	respond /except/b "b"
+	@blue header X-Kind blue
+	respond @blue "blue"
+	@kind header X-Kind *
+	respond @kind "some kind"
+	respond /header-match "none"
+	@five query n=5
+	respond @five "five"
+	respond /five "other"
+	@local remote_ip 127.0.0.1/8
+	respond /ip "{remote_host}"
+	handle /vars {
+		vars one "1 {method}"
+		respond "{vars.one}"
+	}
+	handle_path /list/* {
+		root * ROOT
+		file_server browse
+	}
+	error /error/404 "lost" 404
+	error /error/500 500
+	handle /close {
+		respond "bye" {
+			close
+		}
+	}
+	handle /big {
+		request_body {
+			max_size 10
+		}
+		reverse_proxy UPSTREAM
+	}
+	handle {
+		respond "{method} {path} {uri}"
+	}
+	handle_errors {
+		respond "failed {err.status_code}"
+	}
+}
+"#;
+
+const NEWER: &str = r#"
+&(shared) {
+	respond "shared {path}"
+}
+:PORT {
+	handle /query {
+		uri query -drop
+		uri query old>new
+		uri query added yes
+		respond "{query}"
+	}
+	handle /invoked {
+		invoke shared
+	}
+	error /error/404 "lost" 404
+	error /error/418 418
+	error /error/500 500
+	handle_errors 404 {
+		respond "lost: {err.message}" 404
+	}
+	handle_errors 5xx {
+		respond "failed {err.status_code}"
 	}
 }
 "#;

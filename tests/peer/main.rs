@@ -20,6 +20,13 @@ fn answers_equal_those_of_caddy() {
     let (mut requests, mut failures) = (0, Vec::new());
     let mut seen = std::collections::BTreeSet::new();
     for case in CASES {
+        if case.known == Seen::Sometimes && !site.is_known(&caddy, case) {
+            println!(
+                "{}: passed over, this Caddy does not know the language of the file",
+                case.name
+            );
+            continue;
+        }
         let theirs = site.start(&caddy, case, "caddy");
         let ours = site.start(&peers::sluice(), case, "sluice");
         for request in case.requests {

@@ -40,7 +40,7 @@ impl Site {
         let dir = std::env::temp_dir().join(format!("sluice-peer-{}", std::process::id()));
         let root = dir.join("www");
         for folder in ["sub", "noindex", "hidden", "sp ace"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+            std::fs::create_dir_all(root.join(folder)).expect("the folder is writable");
         }
         let long = "<p>hot dogs are tasty</p>\n".repeat(200);
         let files: [(&str, &[u8]); 14] = [
@@ -61,12 +61,12 @@ impl Site {
         ];
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for (name, content) in files {
-            std::fs::write(root.join(name), content).unwrap();
+            std::fs::write(root.join(name), content).expect("the folder is writable");
             let file = std::fs::File::options()
                 .write(true)
                 .open(root.join(name))
-                .unwrap();
-            file.set_modified(time).unwrap();
+                .expect("it was written");
+            file.set_modified(time).expect("it is ours");
         }
         Site {
             dir,
@@ -74,11 +74,28 @@ impl Site {
         }
     }
 
+    /// Whether `program` understands the file of `case`.
+    pub fn is_known(&self, program: &Path, case: &Case) -> bool {
+        let file = self.dir.join("known.Caddyfile");
+        let text = case.caddyfile.replace("PORT", "1");
+        std::fs::write(&file, text).expect("the folder is writable");
+        let mut command = Command::new(program);
+        command
+            .args(["adapt", "--adapter", "caddyfile", "--config"])
+            .arg(&file);
+        let status = command
+            .env("HOME", &self.dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        status.expect("the program starts").success()
+    }
+
     /// Starts `program` with the file of `case` and waits until it answers.
     pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
         let port = free_port();
         let home = self.dir.join(format!("home-{name}"));
-        std::fs::create_dir_all(&home).unwrap();
+        std::fs::create_dir_all(&home).expect("the folder is writable");
         let text = case
             .caddyfile
             .replace("PORT", &port.to_string())
@@ -90,8 +107,9 @@ impl Site {
             &file,
             format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}"),
         )
-        .unwrap();
-        let log = std::fs::File::create(self.dir.join(format!("{name}.log"))).unwrap();
+        .expect("the folder is writable");
+        let log = std::fs::File::create(self.dir.join(format!("{name}.log")))
+            .expect("the folder is writable");
         let child = Command::new(program)
             .args(["run", "--adapter", "caddyfile", "--config"])
             .arg(&file)
@@ -101,7 +119,7 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
-            .unwrap();
+            .expect("the program starts");
         let mut peer = Peer { child, port };
         peer.wait(&self.dir.join(format!("{name}.log")), case.name);
         peer
@@ -118,7 +136,7 @@ impl Peer {
     fn wait(&mut self, log: &Path, case: &str) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let ended = self.child.try_wait().unwrap().is_some();
+            let ended = self.child.try_wait().expect("it is our child").is_some();
             if ended || std::time::Instant::now() > deadline {
                 let said = std::fs::read_to_string(log).unwrap_or_default();
                 panic!("{case}: a server did not start:\n{said}");
@@ -158,8 +176,8 @@ impl Drop for Peer {
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
-        .unwrap()
+        .expect("a free port")
         .local_addr()
-        .unwrap()
+        .expect("it is bound")
         .port()
 }

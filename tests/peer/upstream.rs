@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 /// Starts it on a free port; it ends with the test.
 pub fn start() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().unwrap().port();
+    let port = listener.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
             std::thread::spawn(move || serve(socket));
