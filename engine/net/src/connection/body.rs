@@ -282,6 +282,6 @@ impl Drop for H1Body {
             expects: Expects::Nothing,
         };
         let unread = std::mem::replace(&mut self.unread, hollow);
-        *self.link.body.borrow_mut() = BodyState::Unread(unread);
+        *self.link.body.borrow_mut() = BodyState::Unread(Box::new(unread));
     }
 }

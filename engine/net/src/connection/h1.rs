@@ -42,8 +42,10 @@ impl<S: Service> Connection<S> {
                 Next::Drop => return,
                 Next::Tunnel(peer) => {
                     let received = std::mem::take(&mut *self.link.input.borrow_mut());
-                    return tunnel::join(&self.link.stream, received, *peer, &self.link.worker)
-                        .await;
+                    // Boxed: what is rare shall not take room in every connection.
+                    let joined =
+                        tunnel::join(&self.link.stream, received, *peer, &self.link.worker);
+                    return Box::pin(joined).await;
                 }
             }
         }
@@ -64,8 +66,8 @@ impl<S: Service> Connection<S> {
         let next = match awaited {
             Awaited::Closed => Next::Drop,
             Awaited::Head(framing) => self.exchange(&binding, &mut x, framing).await,
-            Awaited::Refused(error) => self.refuse(&binding, &mut x, Some(error)).await,
-            Awaited::TimedOut => self.refuse(&binding, &mut x, None).await,
+            Awaited::Refused(error) => Box::pin(self.refuse(&binding, &mut x, Some(error))).await,
+            Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut x, None)).await,
         };
         binding.service.reset(&mut x.context);
         x.body = RequestBody::None;
@@ -127,7 +129,8 @@ impl<S: Service> Connection<S> {
         };
         binding.service.record(x, &completion);
         match next {
-            Next::Reuse => self.clear_body(settings.body_idle_timeout).await,
+            Next::Reuse if self.is_body_finished() => Next::Reuse,
+            Next::Reuse => Box::pin(self.clear_body(settings.body_idle_timeout)).await,
             Next::Linger | Next::Drop | Next::Tunnel(_) => next,
         }
     }
@@ -215,6 +218,10 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    fn is_body_finished(&self) -> bool {
+        matches!(*self.link.body.borrow(), BodyState::Finished)
+    }
+
     /// Whether what is unread of the request is worth reading to keep the connection.
     fn body_can_end(&self, x: &Exchange<S::Context>) -> bool {
         match &*self.link.body.borrow() {
@@ -240,7 +247,7 @@ impl<S: Service> Connection<S> {
         if unread.awaits_continue() {
             return Next::Linger;
         }
-        let mut body = H1Body::resume(&self.link, unread, idle_timeout);
+        let mut body = H1Body::resume(&self.link, *unread, idle_timeout);
         let mut drained = 0;
         loop {
             let shown = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::len)).await;

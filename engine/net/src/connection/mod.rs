@@ -43,7 +43,7 @@ pub(crate) enum BodyState {
     /// A handler reads it.
     Lent,
     /// Given up before its end.
-    Unread(Unread),
+    Unread(Box<Unread>),
     /// Its framing broke, or the client went away inside it.
     Broken,
 }
@@ -136,9 +136,11 @@ pub(crate) async fn serve<S: Service>(
             &link.worker.clock,
             binding.service.settings().handshake_timeout,
         );
-        match shake_hands(&link).await {
+        match Box::pin(shake_hands(&link)).await {
             Ok(tls) => info.tls = Some(Box::new(tls)),
-            Err(HandshakeError::PlainHttp) => return linger::refuse_plain_http(&link).await,
+            Err(HandshakeError::PlainHttp) => {
+                return Box::pin(linger::refuse_plain_http(&link)).await;
+            }
             Err(_) => {
                 shared
                     .worker

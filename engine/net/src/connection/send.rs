@@ -60,10 +60,11 @@ impl<'a> Sender<'a> {
             Body::Empty | Body::Abort | Body::Tunnel(_) => self.flush().await?,
             Body::Inline => self.send_bytes(&x.inline).await?,
             Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await?,
-            Body::File(file) => self.send_file(file).await?,
+            // Boxed, so that what few answers need takes no room in every connection.
+            Body::File(file) => Box::pin(self.send_file(file)).await?,
             Body::Stream(stream) => {
-                self.send_stream(stream, framing == BodyFraming::Chunked)
-                    .await?
+                let chunked = framing == BodyFraming::Chunked;
+                Box::pin(self.send_stream(stream, chunked)).await?;
             }
         }
         Ok(None)
