@@ -285,7 +285,6 @@ fn client_stream(port: u16) -> TcpStream {
 }
 
 #[test]
-#[ignore = "an expired timer is set anew in engine/net, connection/{body,send}.rs: it never acts"]
 fn a_body_that_does_not_come_is_given_up() {
     let upstream = Upstream::echo();
     let server = Server::start(&format!(
@@ -306,7 +305,6 @@ fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[test]
-#[ignore = "an expired timer is set anew in engine/net, connection/{body,send}.rs: it never acts"]
 fn an_answer_that_nobody_reads_is_given_up() {
     let setup = Setup::new(
         "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 400ms\n\t\t}\n\t}\n}\n\

@@ -25,6 +25,55 @@ fn map_fills_groups_and_leaves_columns_to_later_rows() {
 }
 
 #[test]
+fn errors_go_to_the_first_block_for_their_status() {
+    let server = Server::start(
+        "{\n\tadmin off\n}\n:{port} {\n\terror /a 404\n\terror /b 503\n\terror /c 403\n\
+         \thandle_errors 404 410 {\n\t\trespond \"missing\"\n\t}\n\
+         \thandle_errors 5xx {\n\t\trespond \"broken\"\n\t}\n\
+         \thandle_errors {\n\t\trespond \"other {err.status_code}\"\n\t}\n}\n",
+    );
+    for (path, status, body) in [
+        ("/a", 404, "missing"),
+        ("/b", 503, "broken"),
+        ("/c", 403, "other 403"),
+    ] {
+        let answer = server.ask(path);
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (status, body),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn log_skip_keeps_a_request_out_of_the_access_log() {
+    let folder = std::env::temp_dir().join(format!("sluice-skip-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let log = folder.join("access.log");
+    let text = format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput file {}\n\t}}\n\
+         \tlog_skip /quiet\n\trespond ok\n}}\n",
+        log.display()
+    );
+    let server = Server::start(&text);
+    server.ask("/quiet");
+    server.ask("/loud");
+    let written = || std::fs::read_to_string(&log).unwrap_or_default();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !written().contains("/loud") && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let lines = written();
+    drop(server);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(
+        lines.contains("/loud") && !lines.contains("/quiet"),
+        "{lines}"
+    );
+}
+
+#[test]
 fn what_a_client_sends_is_never_expanded() {
     let server = Server::start(
         "{\n\tadmin off\n}\n:{port} {\n\theader X-Path {path}\n\trespond \"{query} {header.x-a} {path}\"\n}\n",

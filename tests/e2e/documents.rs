@@ -125,6 +125,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "combined {\nsource pki_root {\nauthority local\n}\n}",
     ),
     ("matcher", "expression", "expression true"),
+    ("proxy_protocol", "*", "timeout 1s"),
 ];
 
 /// A site in which an option stands in its place.
@@ -132,6 +133,12 @@ fn around(place: &str, line: &str) -> String {
     let (before, after) = match place {
         "" => ("", ""),
         "matcher" => ("@m ", "\nrespond @m ok"),
+        "proxy_protocol" => {
+            return format!(
+                "{{\nservers {{\nlistener_wrappers {{\nproxy_protocol {{\n{line}\n}}\n}}\n}}\n}}\n\
+                 a.localhost {{\n}}\n"
+            );
+        }
         "output file" => ("log {\noutput file a.log {\n", "\n}\n}"),
         "output net" => ("log {\noutput net localhost:1 {\n", "\n}\n}"),
         "format" => ("log {\nformat json {\n", "\n}\n}"),

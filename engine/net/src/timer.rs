@@ -106,10 +106,9 @@ impl Timer {
         self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(clock.coarse() + after);
     }
 
-    /// Whether it is set and has not acted.
+    /// Whether it was set since it was last cleared; it may have acted meanwhile.
     pub fn is_set(&self) -> bool {
-        let state = self.timers.slots.borrow()[self.key].state;
-        matches!(state, State::Until(_) | State::IdleUntil(_))
+        self.timers.slots.borrow()[self.key].state != State::Unset
     }
 
     /// Does not act any more.

@@ -93,11 +93,11 @@ impl Regexp {
         self.regex.replace_all(text, replacement).into_owned()
     }
 
-    /// What `template` gives for each match in `text`, one after another, with groups as in
-    /// [`Regexp::replace_all`]; what stands between the matches is left out.
-    pub fn expand_matches(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
+    /// What `template` gives for the first match in `text`, with groups as in [`Regexp::replace_all`]; nothing
+    /// where there is no match.
+    pub fn expand_first(&self, text: &[u8], template: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        for captures in self.regex.captures_iter(text) {
+        if let Some(captures) = self.regex.captures(text) {
             captures.expand(template, &mut out);
         }
         out

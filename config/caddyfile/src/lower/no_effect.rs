@@ -117,15 +117,10 @@ mod tests {
         (GLOBAL, "{\n$\n}"),
         ("preferred_chains", "{\npreferred_chains {\n$\n}\n}"),
         ("metrics option", "{\nmetrics {\n$\n}\n}"),
-        ("storage", "{\nstorage file_system {\n$\n}\n}"),
         ("acme_eab", "{\nacme_eab {\n$\n}\n}"),
         ("on_demand_tls", "{\non_demand_tls {\n$\n}\n}"),
         ("ca", "{\npki {\nca {\n$\n}\n}\n}"),
         ("servers", "{\nservers {\n$\n}\n}"),
-        (
-            "proxy_protocol",
-            "{\nservers {\nlistener_wrappers {\nproxy_protocol {\n$\n}\n}\n}\n}",
-        ),
     ];
 
     fn warnings(text: &str) -> Vec<String> {

@@ -81,11 +81,6 @@ pub const GAPS: &[Gap] = &[
     refused("", "copy_response", LATER),
     refused("", "copy_response_headers", LATER),
     idle("", "fs", "files come from the local disk"),
-    partly(
-        "",
-        "handle_errors",
-        "without statuses; with them it needs the matcher `expression`",
-    ),
     refused("", "intercept", LATER),
     refused("", "metrics", LATER),
     refused("", "php_fastcgi", NO_FASTCGI),
@@ -320,11 +315,6 @@ pub const GAPS: &[Gap] = &[
     ),
     idle(
         "global options",
-        "storage",
-        "the data folder of the user; set XDG_DATA_HOME",
-    ),
-    idle(
-        "global options",
         "storage_check",
         "certificates are read and written as needed",
     ),
@@ -334,11 +324,6 @@ pub const GAPS: &[Gap] = &[
         "nothing is cleaned away",
     ),
     idle("global options", "tls_resolvers", NO_ACME),
-    idle(
-        "storage",
-        "*",
-        "the data folder of the user; set XDG_DATA_HOME",
-    ),
     idle("acme_eab", "*", NO_ACME),
     idle("on_demand_tls", "*", NO_ACME),
     idle(
@@ -346,11 +331,7 @@ pub const GAPS: &[Gap] = &[
         "maintenance_interval",
         "certificates are looked at when the next one is due",
     ),
-    idle(
-        "servers",
-        "listener_wrappers",
-        "TLS and plain HTTP are told apart by the configuration",
-    ),
+    partly("servers", "listener_wrappers", "`tls`; others are refused"),
     idle(
         "servers",
         "keepalive_interval",
@@ -367,7 +348,11 @@ pub const GAPS: &[Gap] = &[
         "an answer may begin while its request still arrives",
     ),
     idle("servers", "protocols", HTTP1),
-    idle("proxy_protocol", "*", "the PROXY header is not read yet"),
+    refused(
+        "proxy_protocol",
+        "*",
+        "remove it from `listener_wrappers`; the PROXY header is not read yet",
+    ),
 ];
 
 #[cfg(test)]

@@ -204,6 +204,8 @@ impl H1Body {
             link.timer.set(&link.worker.clock, self.idle_timeout);
         }
         ready!(link.timer.poll_expired(cx));
+        // The answer to this gets its own time.
+        link.timer.clear();
         Poll::Ready(Err(
             self.break_off(Failure::new(Side::Client, FailureKind::Timeout))
         ))

@@ -70,7 +70,7 @@ impl Row {
                 Some(values::expanded(outputs.get(column)?.as_ref()?, x))
             }
             Row::Pattern { input, outputs } if input.is_match(source) => {
-                Some(input.expand_matches(source, outputs.get(column)?.as_ref()?))
+                Some(input.expand_first(source, outputs.get(column)?.as_ref()?))
             }
             Row::Exact { .. } | Row::Pattern { .. } => None,
         }
