@@ -309,7 +309,8 @@ fn an_answer_that_nobody_reads_is_given_up() {
     let setup = Setup::new(
         "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 400ms\n\t\t}\n\t}\n}\n\
          :{port} {\n\troot * {folder}\n\tfile_server\n}\n",
-    );
+    )
+    .env("SLUICE_WORKERS", "1");
     let path = setup.folder().write("large.bin", "");
     let file = std::fs::File::options()
         .write(true)
@@ -327,7 +328,8 @@ fn an_answer_that_nobody_reads_is_given_up() {
     assert!(server.open_files() > before);
     eventually(
         "the stalled connections to go",
-        || server.open_files() <= before,
+        // The file itself stays open for whoever asks next.
+        || server.open_files() <= before + 1,
         || format!("{} files, {before} before", server.open_files()),
     );
 }
