@@ -240,6 +240,19 @@ fn a_header_of_a_megabyte_is_refused() {
 }
 
 #[test]
+fn a_head_that_begins_behind_a_request_has_its_time_too() {
+    let server = Server::start(
+        "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\tread_header 400ms\n\t\t}\n\t}\n}\n\
+         :{port} {\n\trespond hello\n}\n",
+    );
+    let mut client = Client::connect(server.port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHos");
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.answer().status, 408);
+    assert!(client.is_closed());
+}
+
+#[test]
 fn a_head_that_does_not_end_is_given_up() {
     let server = Server::start(
         "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\tread_header 400ms\n\t\t}\n\t}\n}\n\

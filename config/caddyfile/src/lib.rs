@@ -25,7 +25,7 @@ pub use parse::parse;
 
 use sluice_diag::Report;
 
-/// What [`parse`] made of a text.
+/// What [`parse()`] made of a text.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The tree; what could not be read is missing from it, and the report says why.

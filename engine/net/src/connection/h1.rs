@@ -13,7 +13,7 @@ use sluice_wire::h1::{BodyFraming, Expectation, KeepAlive, RequestError, Request
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
 use super::send::Sender;
-use super::{BodyState, Connection, Next, client_failure, linger, take_exchange};
+use super::{BodyState, Connection, HeadWait, Next, client_failure, linger, take_exchange};
 use crate::body::{Body, BodyStream, RequestBody};
 use crate::clock;
 use crate::failure::{Failure, FailureKind, Side};
@@ -30,8 +30,9 @@ impl<S: Service> Connection<S> {
         loop {
             match self.serve_next().await {
                 Next::Reuse => {
-                    let timeout = self.slot.binding().service.settings().keep_alive_timeout;
-                    self.link.timer.set_idle(&self.link.worker.clock, timeout);
+                    self.link
+                        .timer
+                        .set_idle(&self.link.worker.clock, self.keep_alive_timeout);
                     self.burst += 1;
                     if self.burst > PIPELINE_BURST_MAX && !self.link.input.borrow().is_empty() {
                         self.burst = 0;
@@ -52,6 +53,7 @@ impl<S: Service> Connection<S> {
     }
 
     async fn serve_next(&mut self) -> Next {
+        self.head_wait = HeadWait::Nothing;
         // While nothing has come a connection holds no exchange: that is most of its memory.
         if self.link.input.borrow().is_empty() {
             self.link.rest();
@@ -84,8 +86,6 @@ impl<S: Service> Connection<S> {
         match link.poll_fill(cx) {
             Poll::Ready(Ok(count)) if count > 0 => {
                 self.burst = 0;
-                let timeout = self.slot.binding().service.settings().head_timeout;
-                link.timer.set(&link.worker.clock, timeout);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(_) => Poll::Ready(Err(())),
@@ -100,6 +100,7 @@ impl<S: Service> Connection<S> {
         framing: RequestFraming,
     ) -> Next {
         let settings = binding.service.settings();
+        self.keep_alive_timeout = settings.keep_alive_timeout;
         self.link.timer.clear();
         self.link.body_bytes.set(0);
         *self.link.body.borrow_mut() = BodyState::Finished;

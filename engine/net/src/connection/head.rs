@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use sluice_message::RequestHead;
 use sluice_wire::h1::{Progress, RequestError, RequestFraming};
 
-use super::Connection;
+use super::{Connection, HeadWait};
 use crate::clock;
 use crate::service::{Service, Settings};
 
@@ -34,6 +34,13 @@ impl<S: Service> Connection<S> {
                 return Poll::Ready(awaited);
             }
             let idle = self.link.input.borrow().is_empty();
+            // From its first byte that is not a whole head, also one that came behind the request before.
+            if !idle && self.head_wait == HeadWait::Nothing {
+                self.head_wait = HeadWait::Begun;
+                self.link
+                    .timer
+                    .set(&self.link.worker.clock, settings.head_timeout);
+            }
             if self.link.timer.has_expired() {
                 return Poll::Ready(if idle {
                     Awaited::Closed
@@ -51,10 +58,6 @@ impl<S: Service> Connection<S> {
             };
             match filled {
                 Ok(0) | Err(_) => return Poll::Ready(Awaited::Closed),
-                Ok(_) if idle => self
-                    .link
-                    .timer
-                    .set(&self.link.worker.clock, settings.head_timeout),
                 Ok(_) => {}
             }
         }

@@ -10,6 +10,7 @@ mod send;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sluice_message::{ConnInfo, Moment, Remote};
 use sluice_wire::h1::RequestDecoder;
@@ -96,8 +97,19 @@ pub(crate) struct Connection<S: Service> {
     shared: Rc<Shared<S>>,
     info: Rc<ConnInfo>,
     decoder: RequestDecoder,
+    head_wait: HeadWait,
+    keep_alive_timeout: Duration,
     /// Requests answered without letting other connections have a turn.
     burst: u32,
+}
+
+/// What has come of the next head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeadWait {
+    /// Nothing: the connection is idle.
+    Nothing,
+    /// A part; the time for the whole runs.
+    Begun,
 }
 
 /// Serves a connection from its acceptance to its end.
@@ -159,6 +171,8 @@ pub(crate) async fn serve<S: Service>(
         shared,
         info: Rc::new(info),
         decoder,
+        head_wait: HeadWait::Nothing,
+        keep_alive_timeout: Duration::ZERO,
         burst: 0,
     };
     connection.run().await;
