@@ -12,6 +12,13 @@ pub const BODY_BUFFER_BYTES: usize = 64 * 1024;
 /// Buffers of either size that a worker keeps for reuse; beyond it they are freed.
 pub const BUFFERS_KEPT_MAX: usize = 256;
 
+/// Used exchanges that a worker keeps: as many requests as may be waiting for upstreams at once, or each of them
+/// makes a dozen buffers anew. One takes about two kilobytes.
+pub const EXCHANGES_KEPT_MAX: usize = 4096;
+
+/// The largest inline body whose memory a kept exchange keeps.
+pub const INLINE_KEPT_BYTES_MAX: usize = 2 * 1024;
+
 /// A body up to this size is copied behind its head, so that one plain write sends both.
 pub const COPY_BYTES_MAX: usize = 8 * 1024;
 

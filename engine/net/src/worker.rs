@@ -137,10 +137,10 @@ impl<S: Service> Shared<S> {
     /// Keeps a used exchange for the next request.
     pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
         let mut kept = self.exchanges.borrow_mut();
-        if kept.len() < crate::limits::BUFFERS_KEPT_MAX {
+        if kept.len() < crate::limits::EXCHANGES_KEPT_MAX {
             x.req.clear();
             x.res.clear();
-            if x.inline.capacity() > crate::limits::READ_BUFFER_BYTES {
+            if x.inline.capacity() > crate::limits::INLINE_KEPT_BYTES_MAX {
                 x.inline = Vec::new();
             }
             kept.push(x);

@@ -9,9 +9,10 @@ pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// earlier are noticed without it.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Unused connections that a worker keeps, all upstreams together. Ten thousand busy clients come and go in waves
-/// of a few thousand; each kept connection costs a file and about half a kilobyte.
-pub const IDLE_MAX: usize = 4096;
+/// Unused connections that a worker keeps, all upstreams together. Ten thousand busy clients may wait at once and
+/// then all be answered; keeping fewer connections than that means dialling anew for the next wave. Those that are
+/// not needed age out, and the limit on open files bounds them as well.
+pub const IDLE_MAX: usize = 16_384;
 
 /// Time between two looks for unused connections that the other end has closed.
 pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
