@@ -61,23 +61,18 @@ impl Worker {
     }
 }
 
-/// A name beside `path` that is not taken: `access-2006-01-02T15-04-05.000.log`.
-pub fn free_name(path: &Path, time: SystemTime) -> PathBuf {
+/// A name beside `path` that is not taken, `access-2006-01-02T15-04-05.000.log`, and the time in it: `time`, or
+/// the first free millisecond after it.
+pub fn free_name(path: &Path, mut time: SystemTime) -> (PathBuf, SystemTime) {
     let (stem, extension) = parts(path);
-    let stamp = file_stamp(time);
-    let mut number = 0u32;
     loop {
-        let suffix = if number == 0 {
-            String::new()
-        } else {
-            format!("-{number}")
-        };
-        let name = path.with_file_name(format!("{stem}{stamp}{suffix}{extension}"));
-        let packed = path.with_file_name(format!("{stem}{stamp}{suffix}{extension}.gz"));
+        let stamp = file_stamp(time);
+        let name = path.with_file_name(format!("{stem}{stamp}{extension}"));
+        let packed = path.with_file_name(format!("{stem}{stamp}{extension}.gz"));
         if !name.exists() && !packed.exists() {
-            return name;
+            return (name, time);
         }
-        number += 1;
+        time += Duration::from_millis(1);
     }
 }
 
@@ -92,8 +87,7 @@ fn parts(path: &Path) -> (String, String) {
 
 fn tidy(path: &Path, archive: Archive, now: SystemTime) -> io::Result<()> {
     let mut files = old_files(path)?;
-    // Names sort by time, the newest last; stamps of one millisecond carry a number that may sort wrongly by
-    // one place, which only matters to which of two files of that millisecond goes first.
+    // Names sort by time, the newest last.
     files.sort();
     let surplus = archive
         .files_max
@@ -148,15 +142,11 @@ fn old_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// Whether `text` is what [`free_name`] puts into a name, so that no other file is ever removed.
 fn is_stamp(text: &str) -> bool {
     const SHAPE: &[u8] = b"0000-00-00T00-00-00.000";
-    let (stamp, number) = text.split_at_checked(SHAPE.len()).unwrap_or((text, ""));
-    let shaped = stamp.len() == SHAPE.len()
-        && stamp.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
+    text.len() == SHAPE.len()
+        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
             b'0' => byte.is_ascii_digit(),
             mark => byte == *mark,
-        });
-    let digits = number.strip_prefix('-').unwrap_or("0");
-    let numbered = number.is_empty() || number.starts_with('-');
-    shaped && numbered && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 /// Replaces a file by its compressed form. The new one appears whole or not at all.

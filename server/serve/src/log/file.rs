@@ -63,6 +63,8 @@ pub struct RollingFile {
     identity: (u64, u64),
     began: SystemTime,
     checked: Instant,
+    /// The time in the name of the latest old file.
+    stamped: SystemTime,
     /// A write ended inside a line, so the next one begins with a new line.
     torn: bool,
     archive: archive::Worker,
@@ -91,6 +93,7 @@ impl RollingFile {
             began: facts.created().unwrap_or_else(|_| SystemTime::now()),
             file,
             checked: Instant::now(),
+            stamped: SystemTime::UNIX_EPOCH,
             torn: false,
             archive: archive::Worker::default(),
         })
@@ -170,10 +173,12 @@ impl RollingFile {
             self.size = 0;
             return Ok(());
         }
-        std::fs::rename(
-            &self.path,
-            archive::free_name(&self.path, SystemTime::now()),
-        )?;
+        // Later than the stamp before, also within one millisecond or after the clock was set back: names of old
+        // files sort by age.
+        let time = SystemTime::now().max(self.stamped + Duration::from_millis(1));
+        let (name, stamped) = archive::free_name(&self.path, time);
+        std::fs::rename(&self.path, name)?;
+        self.stamped = stamped;
         self.reopen()?;
         self.archive.tidy(&self.path, rotation.archive)
     }
