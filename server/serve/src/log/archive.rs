@@ -181,7 +181,7 @@ mod tests {
     fn only_names_made_here_count_as_old_files() {
         for (text, expected) in [
             ("2026-11-21T21-04-56.910", true),
-            ("2026-11-21T21-04-56.910-2", true),
+            ("2026-11-21T21-04-56.910-2", false),
             ("2026-11-21", false),
             ("2026-11-21T21-04-56.910-", false),
             ("2026-11-21T21-04-56.910x", false),
