@@ -2,7 +2,7 @@
 //! between is left to `worker` and `connection`.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use crate::worker::{ConnectionLimit, Shared, Worker};
 /// The running workers of a process.
 pub struct Workers<S: Service> {
     handles: Vec<Handle<S>>,
-    listening: HashMap<ListenAddr, ()>,
+    listening: HashSet<ListenAddr>,
     limit: Arc<ConnectionLimit>,
 }
 
@@ -88,7 +88,7 @@ impl<S: Service> Workers<S> {
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Workers {
             handles,
-            listening: HashMap::new(),
+            listening: HashSet::new(),
             limit,
         })
     }
@@ -102,18 +102,15 @@ impl<S: Service> Workers<S> {
     /// the kernel's queue is lost. If one cannot be bound nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Socket>> = HashMap::new();
-        for listen in wanted
-            .iter()
-            .filter(|l| !self.listening.contains_key(&l.addr))
-        {
-            let ours: Vec<&ListenAddr> = self.listening.keys().chain(sockets.keys()).collect();
+        for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
+            let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
             let bound = Bound::bind(&listen.addr, self.handles.len(), &ours).map_err(|source| {
                 let addr = listen.addr.clone();
                 BindError { addr, source }
             })?;
             sockets.insert(listen.addr.clone(), bound.into_sockets());
         }
-        self.listening = wanted.iter().map(|l| (l.addr.clone(), ())).collect();
+        self.listening = wanted.iter().map(|l| l.addr.clone()).collect();
         for handle in &self.handles {
             let plan = wanted
                 .iter()

@@ -214,7 +214,7 @@ impl Program {
         x.context.error = Some(ErrorInfo {
             status: fault.status,
             message: fault.message.into_owned(),
-            id: values::error_id(x),
+            id: values::error_id(),
         });
         // Filters belong to answers of the handlers that were left behind.
         x.context.filters.clear();

@@ -12,7 +12,7 @@ use sluice_route::placeholder::{
 };
 use sluice_route::{Found, Input, Key, MatcherSets, RequestValues, Template, Values};
 
-use crate::context::{Exchange, Vars};
+use crate::context::Exchange;
 use crate::failure::Fault;
 
 /// The values of placeholders at this point of an exchange.
@@ -62,17 +62,12 @@ pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
 }
 
 /// Nine characters that tell errors apart, in the log and in answers.
-pub fn error_id(x: &Exchange) -> String {
+pub fn error_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let seed = clock::now().since_start().as_nanos() as u64 ^ std::ptr::from_ref(x) as u64;
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let letter = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        LETTERS[(state % 32) as usize] as char
-    };
-    (0..9).map(letter).collect()
+    let bits = crate::random::word();
+    (0..9)
+        .map(|at| LETTERS[(bits >> (5 * at) & 31) as usize] as char)
+        .collect()
 }
 
 impl Values for At<'_> {
@@ -251,11 +246,6 @@ impl At<'_> {
             ),
         )
     }
-}
-
-/// The value of `vars` called `name`, for handlers.
-pub fn var<'a>(vars: &'a Vars, name: &str) -> &'a [u8] {
-    vars.find(name).unwrap_or_default()
 }
 
 fn known(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
