@@ -4,5 +4,6 @@
 
 extern crate alloc;
 
+pub mod fastcgi;
 pub mod h1;
 pub mod limits;

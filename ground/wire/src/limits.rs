@@ -45,3 +45,7 @@ impl Default for Limits {
         Limits::DEFAULT
     }
 }
+
+/// What an application may write to standard error in one answer and have kept; the rest is counted. A PHP
+/// notice takes 150 bytes, so this holds hundreds, and ten thousand of such answers at a time 640 MiB at worst.
+pub const STDERR_BYTES_MAX: usize = 64 * 1024;

@@ -1,6 +1,7 @@
 //! Replays the inputs under `fuzz/seeds`, among them every find of the fuzzer, against what its targets assert.
 
 mod feed;
+mod feed_fastcgi;
 
 use std::fs;
 use std::path::Path;
@@ -33,4 +34,9 @@ fn responses() {
 #[test]
 fn chunked_bodies() {
     replay("h1_chunked", feed::check_chunked);
+}
+
+#[test]
+fn fastcgi_answers() {
+    replay("fastcgi_answer", feed_fastcgi::check);
 }

@@ -118,7 +118,7 @@ fn read_coding(fields: &Fields, seen: Seen, version: Version) -> Result<Declared
 
 /// Digits only (RFC 9110, section 8.6): no sign, no space, no list. Numbers from 2^63 are refused, so that sums
 /// cannot overflow.
-fn parse_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;
     }

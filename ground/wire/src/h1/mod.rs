@@ -26,6 +26,7 @@ pub use encode::{
     encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 pub use field_line::FieldFault;
+pub(crate) use framing::parse_length;
 pub use framing::{BodyFraming, FramingFault, KeepAlive};
 pub use request::{
     Expectation, RequestDecoder, RequestError, RequestFault, RequestFraming, UpgradeWish,

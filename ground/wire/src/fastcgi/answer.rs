@@ -1,0 +1,372 @@
+//! An answer out of records: which bytes of the input are its head and content, what the application complains of,
+//! and where the answer ends. Reading the head is left to `head`, keeping the content to the caller.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::record::{HEAD_BYTES, HeadRefused, Kind, decode_head};
+use crate::h1::MergedStep;
+use crate::limits::STDERR_BYTES_MAX;
+
+/// Why an answer was refused. The connection cannot be used any more, and what arrived is not the whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFault {
+    /// A record of another version than 1, or no record at all.
+    Version(u8),
+    /// A record of this kind has no place in an answer.
+    Kind(u8),
+    /// A record for a request with this number, which was never made.
+    Id(u16),
+    /// Content after the end of its stream.
+    AfterEnd,
+    /// The record that ends the answer is not 8 bytes long.
+    EndLength(u16),
+    /// The application did not take the request.
+    Refused(Refused),
+    /// The connection ended before the answer.
+    Truncated,
+}
+
+/// Why an application did not take a request (FastCGI specification, section 5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It serves one request at a time on a connection, and says that there is another.
+    CannotMultiplex,
+    /// It has too much to do.
+    Overloaded,
+    /// It is no responder.
+    UnknownRole,
+    /// For a reason that the specification does not know.
+    Other(u8),
+}
+
+impl From<HeadRefused> for AnswerFault {
+    fn from(refused: HeadRefused) -> Self {
+        match refused {
+            HeadRefused::Version(version) => AnswerFault::Version(version),
+            HeadRefused::Kind(kind) => AnswerFault::Kind(kind),
+            HeadRefused::Id(id) => AnswerFault::Id(id),
+        }
+    }
+}
+
+impl fmt::Display for AnswerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnswerFault::Version(version) => write!(f, "no FastCGI record (version {version})"),
+            AnswerFault::Kind(kind) => write!(f, "unexpected record of type {kind}"),
+            AnswerFault::Id(id) => write!(f, "record of request {id}, which was not made"),
+            AnswerFault::AfterEnd => f.write_str("content after the end of its stream"),
+            AnswerFault::EndLength(length) => write!(f, "end record of {length} bytes"),
+            AnswerFault::Refused(Refused::CannotMultiplex) => {
+                f.write_str("refused: one request at a time on a connection")
+            }
+            AnswerFault::Refused(Refused::Overloaded) => f.write_str("refused: overloaded"),
+            AnswerFault::Refused(Refused::UnknownRole) => f.write_str("refused: no responder"),
+            AnswerFault::Refused(Refused::Other(status)) => write!(f, "refused: status {status}"),
+            AnswerFault::Truncated => f.write_str("answer ends early"),
+        }
+    }
+}
+
+impl core::error::Error for AnswerFault {}
+
+/// What an application wrote to standard error.
+#[derive(Debug, Default)]
+pub struct Stderr {
+    /// The first [`STDERR_BYTES_MAX`] bytes.
+    pub text: Vec<u8>,
+    /// How many followed.
+    pub dropped: u64,
+}
+
+/// Whether what the application writes to standard error is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Stderr,
+    Nothing,
+}
+
+/// Reads one answer.
+#[derive(Debug)]
+pub struct AnswerDecoder {
+    state: State,
+    stdout: Stream,
+    errors: Stream,
+    keep: Keep,
+    stderr: Stderr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Open,
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In the head of a record, of which `have` bytes are here.
+    Head {
+        bytes: [u8; HEAD_BYTES],
+        have: u8,
+    },
+    Stdout {
+        left: u16,
+        padding: u8,
+    },
+    Stderr {
+        left: u16,
+        padding: u8,
+    },
+    /// In the record that ends the answer.
+    End {
+        bytes: [u8; 8],
+        have: u8,
+        padding: u8,
+    },
+    /// In the padding of a record.
+    Padding {
+        left: u8,
+    },
+    /// In that of the last one.
+    LastPadding {
+        left: u8,
+    },
+    Done,
+}
+
+const AWAIT_HEAD: State = State::Head {
+    bytes: [0; HEAD_BYTES],
+    have: 0,
+};
+
+impl AnswerDecoder {
+    /// A decoder at the first byte of an answer, which keeps what the application writes to standard error.
+    pub fn keeping_stderr() -> AnswerDecoder {
+        AnswerDecoder::with(Keep::Stderr)
+    }
+
+    /// A decoder at the first byte of an answer.
+    pub fn new() -> AnswerDecoder {
+        AnswerDecoder::with(Keep::Nothing)
+    }
+
+    fn with(keep: Keep) -> AnswerDecoder {
+        AnswerDecoder {
+            state: AWAIT_HEAD,
+            stdout: Stream::Open,
+            errors: Stream::Open,
+            keep,
+            stderr: Stderr::default(),
+        }
+    }
+
+    /// Takes `buf`, the bytes that follow those already consumed, and moves the content in it together: head and
+    /// body of the answer, as the application wrote them to standard output.
+    pub fn decode_merged(&mut self, buf: &mut [u8]) -> Result<MergedStep, AnswerFault> {
+        let mut step = MergedStep {
+            content: 0..0,
+            consumed: 0,
+            ended: false,
+        };
+        loop {
+            let here = &buf[step.consumed..];
+            if self.state == State::Done {
+                step.ended = true;
+                return Ok(step);
+            }
+            if here.is_empty() && !self.is_between() {
+                return Ok(step);
+            }
+            if let State::Stdout { left, .. } = self.state {
+                let (start, length) = (step.consumed, here.len().min(usize::from(left)));
+                if step.content.is_empty() {
+                    step.content = start..start + length;
+                } else {
+                    buf.copy_within(start..start + length, step.content.end);
+                    step.content.end += length;
+                }
+                step.consumed += length;
+                self.state = self.after(length);
+            } else {
+                step.consumed += self.take(here)?;
+            }
+        }
+    }
+
+    /// Whether the next state follows without a byte.
+    fn is_between(&self) -> bool {
+        match self.state {
+            State::Stdout { left, .. } | State::Stderr { left, .. } => left == 0,
+            State::Padding { left } | State::LastPadding { left } => left == 0,
+            State::Head { .. } | State::End { .. } | State::Done => false,
+        }
+    }
+
+    /// Takes from the start of `here` what is not content, and tells how much.
+    fn take(&mut self, here: &[u8]) -> Result<usize, AnswerFault> {
+        let mut taken = 0;
+        self.state = match self.state {
+            State::Head { mut bytes, have } => {
+                taken = fill(&mut bytes, have, here);
+                match usize::from(have) + taken {
+                    HEAD_BYTES => self.enter(bytes)?,
+                    have => State::Head {
+                        bytes,
+                        have: have as u8,
+                    },
+                }
+            }
+            State::Stderr { left, .. } => {
+                taken = here.len().min(usize::from(left));
+                self.complain(&here[..taken]);
+                self.after(taken)
+            }
+            State::End {
+                mut bytes,
+                have,
+                padding,
+            } => {
+                taken = fill(&mut bytes, have, here);
+                match usize::from(have) + taken {
+                    8 => {
+                        accept(bytes[4])?;
+                        State::LastPadding { left: padding }
+                    }
+                    have => State::End {
+                        bytes,
+                        have: have as u8,
+                        padding,
+                    },
+                }
+            }
+            State::Padding { left } => {
+                taken = here.len().min(usize::from(left));
+                match left - taken as u8 {
+                    0 => AWAIT_HEAD,
+                    left => State::Padding { left },
+                }
+            }
+            State::LastPadding { left } => {
+                taken = here.len().min(usize::from(left));
+                match left - taken as u8 {
+                    0 => State::Done,
+                    left => State::LastPadding { left },
+                }
+            }
+            state @ (State::Stdout { .. } | State::Done) => state,
+        };
+        Ok(taken)
+    }
+
+    /// The state after the head of a record.
+    fn enter(&mut self, bytes: [u8; HEAD_BYTES]) -> Result<State, AnswerFault> {
+        let (kind, left, padding) = decode_head(bytes)?;
+        match kind {
+            Kind::Stdout => {
+                open(&mut self.stdout, left)?;
+                Ok(State::Stdout { left, padding })
+            }
+            Kind::Stderr => {
+                open(&mut self.errors, left)?;
+                Ok(State::Stderr { left, padding })
+            }
+            // Streams that were not ended end here: PHP ends neither.
+            Kind::End if left == 8 => Ok(State::End {
+                bytes: [0; 8],
+                have: 0,
+                padding,
+            }),
+            Kind::End => Err(AnswerFault::EndLength(left)),
+            Kind::Begin | Kind::Params | Kind::Stdin => Err(AnswerFault::Kind(bytes[1])),
+        }
+    }
+
+    /// The state after `taken` more bytes of a stream.
+    fn after(&self, taken: usize) -> State {
+        let taken = taken as u16;
+        match self.state {
+            State::Stdout { left, padding } if left > taken => State::Stdout {
+                left: left - taken,
+                padding,
+            },
+            State::Stderr { left, padding } if left > taken => State::Stderr {
+                left: left - taken,
+                padding,
+            },
+            State::Stdout { padding, .. } | State::Stderr { padding, .. } => {
+                State::Padding { left: padding }
+            }
+            state @ (State::Head { .. }
+            | State::End { .. }
+            | State::Padding { .. }
+            | State::LastPadding { .. }
+            | State::Done) => state,
+        }
+    }
+
+    fn complain(&mut self, text: &[u8]) {
+        if self.keep == Keep::Nothing {
+            return;
+        }
+        let room = STDERR_BYTES_MAX - self.stderr.text.len();
+        let kept = text.len().min(room);
+        self.stderr.text.extend_from_slice(&text[..kept]);
+        self.stderr.dropped += (text.len() - kept) as u64;
+    }
+
+    /// Whether the whole answer was read.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The connection ended here.
+    pub fn finish_at_eof(&self) -> Result<(), AnswerFault> {
+        if self.is_done() {
+            Ok(())
+        } else {
+            Err(AnswerFault::Truncated)
+        }
+    }
+
+    /// What the application wrote to standard error so far.
+    pub fn stderr(&self) -> &Stderr {
+        &self.stderr
+    }
+}
+
+impl Default for AnswerDecoder {
+    fn default() -> Self {
+        AnswerDecoder::new()
+    }
+}
+
+/// Copies what is missing of `bytes`, of which `have` are there, and tells how much that was.
+fn fill(bytes: &mut [u8; 8], have: u8, here: &[u8]) -> usize {
+    let missing = &mut bytes[usize::from(have)..];
+    let count = here.len().min(missing.len());
+    missing[..count].copy_from_slice(&here[..count]);
+    count
+}
+
+/// Notes a record of a stream; an empty one ends it.
+fn open(stream: &mut Stream, length: u16) -> Result<(), AnswerFault> {
+    match (*stream, length) {
+        (Stream::Open, 0) => *stream = Stream::Ended,
+        (Stream::Open, _) | (Stream::Ended, 0) => {}
+        (Stream::Ended, _) => return Err(AnswerFault::AfterEnd),
+    }
+    Ok(())
+}
+
+/// Reads the status of an answer's end. That of the application, its exit code, says nothing about the answer: PHP
+/// ends a well-formed 500 with 255.
+fn accept(protocol_status: u8) -> Result<(), AnswerFault> {
+    Err(AnswerFault::Refused(match protocol_status {
+        0 => return Ok(()),
+        1 => Refused::CannotMultiplex,
+        2 => Refused::Overloaded,
+        3 => Refused::UnknownRole,
+        other => Refused::Other(other),
+    }))
+}

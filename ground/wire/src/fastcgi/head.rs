@@ -1,0 +1,225 @@
+//! The head of a CGI answer (RFC 3875, section 6.3), from bytes. The body is left to the caller.
+
+use core::fmt;
+
+use memchr::memchr_iter;
+use sluice_message::name::{is_token_byte, is_value_byte};
+use sluice_message::{FieldId, Fields, ResponseHead, Status, Version};
+
+use crate::h1::{FieldFault, FramingFault, Limits, Progress, parse_length};
+
+/// Why a head was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadError {
+    /// What was wrong.
+    pub fault: HeadFault,
+    /// Bytes from the start of the head to the fault, or to the line that has it.
+    pub offset: usize,
+}
+
+/// What was wrong with a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadFault {
+    /// It is longer than the limit.
+    TooLarge,
+    /// A line is malformed.
+    Field(FieldFault),
+    /// Status is not a number of three digits from 200 up.
+    Status,
+    /// Status stands there more than once.
+    StatusRepeated,
+    /// The length of the body is malformed or told twice.
+    Framing(FramingFault),
+    /// Transfer-Encoding: how the body is framed is the affair of records, not of the application.
+    Coded,
+}
+
+impl fmt::Display for HeadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault {
+            HeadFault::TooLarge => f.write_str("head too large")?,
+            HeadFault::Field(fault) => fault.fmt(f)?,
+            HeadFault::Status => f.write_str("malformed status")?,
+            HeadFault::StatusRepeated => f.write_str("status is repeated")?,
+            HeadFault::Framing(fault) => fault.fmt(f)?,
+            HeadFault::Coded => f.write_str("transfer-encoding in a CGI answer")?,
+        }
+        write!(f, " (at byte {})", self.offset)
+    }
+}
+
+impl core::error::Error for HeadError {}
+
+/// Reads the head of one answer.
+#[derive(Clone, Debug)]
+pub struct HeadDecoder {
+    limits: Limits,
+    /// The lines before this are complete and not empty.
+    line_at: usize,
+    /// No line ends between `line_at` and here.
+    scanned: usize,
+}
+
+impl HeadDecoder {
+    /// A decoder at the first byte of an answer.
+    pub fn new(limits: Limits) -> HeadDecoder {
+        HeadDecoder {
+            limits,
+            line_at: 0,
+            scanned: 0,
+        }
+    }
+
+    /// Reads a head from the start of `buf`, which holds all content that was received of the answer. `head` is
+    /// cleared, and filled only when the answer is complete. The value is the length that the head gives its body.
+    ///
+    /// However the bytes arrive, in one piece or one by one, the outcome is the same: faults are told once the
+    /// whole head is there.
+    pub fn decode(
+        &mut self,
+        buf: &[u8],
+        head: &mut ResponseHead,
+    ) -> Result<Progress<Option<u64>>, HeadError> {
+        head.clear();
+        let window = &buf[..buf.len().min(self.limits.head_bytes_max)];
+        let Some(end) = self.find_end(window) else {
+            if window.len() == self.limits.head_bytes_max {
+                return Err(error(HeadFault::TooLarge, window.len()));
+            }
+            return Ok(Progress::Incomplete);
+        };
+        let outcome = self.read(&window[..end], head);
+        if outcome.is_err() {
+            head.clear();
+        }
+        outcome.map(|value| Progress::Complete {
+            consumed: end,
+            value,
+        })
+    }
+
+    /// Where the content begins: after the first empty line. Lines end in LF or CR LF (RFC 3875, section 6.3.5).
+    fn find_end(&mut self, window: &[u8]) -> Option<usize> {
+        for at in memchr_iter(b'\n', &window[self.scanned..]) {
+            let at = self.scanned + at;
+            let line = &window[self.line_at..at];
+            if matches!(line, b"" | b"\r") {
+                return Some(at + 1);
+            }
+            self.line_at = at + 1;
+        }
+        self.scanned = window.len();
+        None
+    }
+
+    fn read(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<u64>, HeadError> {
+        let mut status = None;
+        let mut at = 0;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (line_at, field) = (at, without_end(line));
+            at += line.len();
+            if field.is_empty() {
+                break;
+            }
+            let (name, value) = self
+                .split(field)
+                .map_err(|(fault, place)| error(HeadFault::Field(fault), line_at + place))?;
+            let fail = |fault| Err(error(fault, line_at));
+            if name.eq_ignore_ascii_case(b"status") {
+                if status.is_some() {
+                    return fail(HeadFault::StatusRepeated);
+                }
+                match read_status(value) {
+                    Some(read) => status = Some(read),
+                    None => return fail(HeadFault::Status),
+                }
+                continue;
+            }
+            let id = FieldId::of(name);
+            if id == FieldId::TransferEncoding {
+                return fail(HeadFault::Coded);
+            }
+            if head.fields.len() == self.limits.fields_max {
+                return fail(HeadFault::Field(FieldFault::TooMany));
+            }
+            head.fields.push_raw(id, name, value);
+        }
+        head.version = Version::Http11;
+        head.status = status.unwrap_or(if head.fields.has(FieldId::Location) {
+            // RFC 3875, section 6.2.3. A local path (section 6.2.2) asks us to answer with that page ourselves;
+            // the client is sent there instead, as an application must not reach what only we may serve.
+            Status::FOUND
+        } else {
+            Status::OK
+        });
+        length(&head.fields).map_err(|fault| error(HeadFault::Framing(fault), 0))
+    }
+
+    /// Name and value of a line, or its fault and where it is.
+    fn split<'a>(&self, line: &'a [u8]) -> Result<Line<'a>, (FieldFault, usize)> {
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        if is_blank(&line[0]) {
+            return Err((FieldFault::Folded, 0));
+        }
+        let Some(end) = line.iter().position(|byte| !is_token_byte(*byte)) else {
+            return Err((FieldFault::NoColon, 0));
+        };
+        match line[end] {
+            b':' if end == 0 => return Err((FieldFault::EmptyName, 0)),
+            b':' if end > self.limits.name_bytes_max => return Err((FieldFault::NameTooLong, 0)),
+            b':' => {}
+            byte => {
+                let after = line[end..].iter().find(|byte| !is_blank(byte));
+                let fault = if is_blank(&byte) && after == Some(&b':') {
+                    FieldFault::SpaceBeforeColon
+                } else {
+                    FieldFault::NameByte(byte)
+                };
+                return Err((fault, end));
+            }
+        }
+        let value = &line[end + 1..];
+        if let Some(at) = value.iter().position(|byte| !is_value_byte(*byte)) {
+            return Err((FieldFault::ValueByte(value[at]), end + 1 + at));
+        }
+        Ok((&line[..end], value.trim_ascii()))
+    }
+}
+
+/// Name and value.
+type Line<'a> = (&'a [u8], &'a [u8]);
+
+fn error(fault: HeadFault, offset: usize) -> HeadError {
+    HeadError { fault, offset }
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// RFC 3875, section 6.3.3. Interim answers are the server's own affair.
+fn read_status(value: &[u8]) -> Option<Status> {
+    let digits = match value {
+        [a, b, c] | [a, b, c, b' ', ..] => [*a, *b, *c],
+        _ => return None,
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits
+        .iter()
+        .fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+    Status::new(number).filter(|status| !status.is_informational())
+}
+
+fn length(fields: &Fields) -> Result<Option<u64>, FramingFault> {
+    let mut values = fields.all(FieldId::ContentLength);
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(FramingFault::LengthRepeated),
+        (Some(value), None) => parse_length(value)
+            .map(Some)
+            .ok_or(FramingFault::LengthInvalid),
+    }
+}

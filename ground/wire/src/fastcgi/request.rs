@@ -1,0 +1,106 @@
+//! A request as records: its beginning, its variables, and the heads of records with content. The content itself
+//! is left to the caller, who writes it beside those without copying.
+
+use alloc::vec::Vec;
+
+use super::record::{CONTENT_BYTES_MAX, HEAD_BYTES, Kind, head};
+
+/// The content that one record of a request's body can have.
+pub const STDIN_BYTES_MAX: usize = CONTENT_BYTES_MAX;
+
+/// The end of a request's body; also that of an empty one.
+pub const STDIN_END: [u8; HEAD_BYTES] = head(Kind::Stdin, 0);
+
+/// What the application does with the connection after its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenDone {
+    /// It waits for the next request.
+    Keep,
+    /// It closes it.
+    Close,
+}
+
+/// Begins a request in the role of a responder (FastCGI specification, section 5.1).
+pub fn encode_begin(when_done: WhenDone, out: &mut Vec<u8>) {
+    let keep = u8::from(when_done == WhenDone::Keep);
+    out.extend_from_slice(&head(Kind::Begin, 8));
+    out.extend_from_slice(&[0, 1, keep, 0, 0, 0, 0, 0]);
+}
+
+/// Writes the line before `length` bytes of the request's body.
+pub fn encode_stdin_head(length: usize, out: &mut Vec<u8>) {
+    let length = u16::try_from(length).expect("a record has at most 65,535 bytes of content");
+    assert!(length > 0, "an empty record ends the body");
+    out.extend_from_slice(&head(Kind::Stdin, length));
+}
+
+/// Writes the variables of a request (FastCGI specification, sections 3.4 and 5.2), after [`encode_begin`].
+pub struct Params<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the first of their records begins.
+    start: usize,
+}
+
+impl<'a> Params<'a> {
+    /// Begins the variables at the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Params<'a> {
+        let start = out.len();
+        out.extend_from_slice(&head(Kind::Params, 0));
+        Params { out, start }
+    }
+
+    /// Adds a variable.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.push_length(name.len());
+        self.push_length(value.len());
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(value);
+    }
+
+    /// Adds a variable whose value is put together piece by piece in `scratch`, which is emptied first.
+    pub fn push_with(
+        &mut self,
+        name: &[u8],
+        scratch: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        scratch.clear();
+        write(scratch);
+        self.push(name, scratch);
+    }
+
+    fn push_length(&mut self, length: usize) {
+        match u8::try_from(length) {
+            Ok(short @ 0..0x80) => self.out.push(short),
+            Ok(_) | Err(_) => {
+                let long = u32::try_from(length)
+                    .ok()
+                    .filter(|long| *long < 1 << 31)
+                    .expect("values come out of a head, which is limited");
+                self.out.extend_from_slice(&(long | 1 << 31).to_be_bytes());
+            }
+        }
+    }
+
+    /// Ends the variables.
+    pub fn end(self) {
+        let Params { out, start } = self;
+        let content_at = start + HEAD_BYTES;
+        let length = out.len() - content_at;
+        match u16::try_from(length) {
+            // An empty record ends the variables already.
+            Ok(0) => return,
+            Ok(length) => out[start..content_at].copy_from_slice(&head(Kind::Params, length)),
+            Err(_) => {
+                // More than one record holds, as of a request with several long cookies.
+                let content = out.split_off(content_at);
+                out.truncate(start);
+                for part in content.chunks(CONTENT_BYTES_MAX) {
+                    out.extend_from_slice(&head(Kind::Params, part.len() as u16));
+                    out.extend_from_slice(part);
+                }
+            }
+        }
+        out.extend_from_slice(&head(Kind::Params, 0));
+    }
+}
