@@ -11,6 +11,7 @@ use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use crate::upstream::call::{Call, Silence, closed, garbage};
+use crate::upstream::fastcgi::Records;
 use crate::worker::Worker;
 
 /// The body of an upstream's answer. When it has ended cleanly its connection is kept for the next request; when
@@ -21,6 +22,8 @@ pub struct AnswerBody {
     call: Option<Call>,
     keep_alive: KeepAlive,
     decoder: BodyDecoder,
+    /// The records around the content, where FastCGI is spoken.
+    records: Option<Box<Records>>,
     /// What was received; holds no memory while nothing is there.
     received: Vec<u8>,
     /// The content in `received` that was not consumed.
@@ -35,11 +38,13 @@ pub struct AnswerBody {
 impl AnswerBody {
     pub(super) fn new(mut call: Call, framing: ResponseFraming, worker: Rc<Worker>) -> AnswerBody {
         let received = std::mem::take(&mut call.received);
+        let records = call.records.take();
         AnswerBody {
             decoder: BodyDecoder::new(framing.body, &call.link.endpoint.options().h1),
             content_at: call.taken,
             content_end: call.taken,
             decoded: call.taken,
+            records,
             silence: std::mem::take(&mut call.silence),
             worker,
             call: Some(call),
@@ -53,7 +58,7 @@ impl AnswerBody {
     pub(super) fn take_short(&mut self, out: &mut Vec<u8>) -> Result<bool, Failure> {
         self.decode()?;
         let is_short = self.content_end - self.content_at <= COPY_BYTES_MAX;
-        if !is_short || !self.decoder.is_done() || self.decoder.trailers().is_some() {
+        if !is_short || self.call.is_some() || self.decoder.trailers().is_some() {
             return Ok(false);
         }
         out.extend_from_slice(&self.received[self.content_at..self.content_end]);
@@ -65,6 +70,9 @@ impl AnswerBody {
 
     /// Finds content in what was received and not looked at; ends the call where the body ends.
     fn decode(&mut self) -> Result<(), Failure> {
+        if self.records.is_some() {
+            return self.decode_records();
+        }
         let step = self
             .decoder
             .decode_merged(&mut self.received[self.decoded..])
@@ -80,12 +88,44 @@ impl AnswerBody {
         Ok(())
     }
 
+    /// As [`AnswerBody::decode`] for content in records.
+    fn decode_records(&mut self) -> Result<(), Failure> {
+        let Some(records) = &mut self.records else {
+            return Ok(());
+        };
+        let (content, next) = records.decode(&mut self.received, self.decoded)?;
+        let step = self
+            .decoder
+            .decode_merged(&mut self.received[content.clone()])
+            .map_err(garbage)?;
+        if !step.content.is_empty() {
+            self.content_at = content.start + step.content.start;
+            self.content_end = content.start + step.content.end;
+        }
+        self.decoded = next;
+        if step.consumed < content.len() {
+            // The application wrote more than it had told: nobody knows what it means.
+            self.keep_alive = KeepAlive::Close;
+        }
+        if records.is_done() {
+            self.decoder.finish_at_eof().map_err(cut_off)?;
+            self.end();
+        } else if self.decoder.is_done() {
+            self.end();
+        }
+        Ok(())
+    }
+
     /// The body has ended: the connection is kept if both sides are done with it and nothing came uninvited.
     fn end(&mut self) {
         let Some(call) = self.call.take() else {
             return;
         };
-        let nothing_more = self.decoded == self.received.len();
+        let is_ended = self
+            .records
+            .as_ref()
+            .is_none_or(|records| records.is_done());
+        let nothing_more = is_ended && self.decoded == self.received.len();
         if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
             self.worker
                 .upstreams
@@ -132,10 +172,10 @@ impl AnswerBody {
         }
         match ready!(polled) {
             Ok(0) => {
-                let complete = self.decoder.finish_at_eof();
-                complete.map_err(|error| {
-                    Failure::new(Side::Upstream, FailureKind::Closed).because(error)
-                })?;
+                match &self.records {
+                    None => self.decoder.finish_at_eof().map_err(cut_off)?,
+                    Some(records) => records.finish_at_eof().map_err(cut_off)?,
+                }
                 self.call = None;
                 Poll::Ready(Ok(()))
             }
@@ -148,6 +188,10 @@ impl AnswerBody {
     }
 }
 
+fn cut_off(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::new(Side::Upstream, FailureKind::Closed).because(error)
+}
+
 impl BodyStream for AnswerBody {
     fn len(&self) -> Option<u64> {
         if self.decoder.trailers().is_some() {
@@ -155,6 +199,9 @@ impl BodyStream for AnswerBody {
             return None;
         }
         let here = (self.content_end - self.content_at) as u64;
+        if self.call.is_none() {
+            return Some(here);
+        }
         self.decoder.remaining().map(|remaining| remaining + here)
     }
 

@@ -15,6 +15,8 @@ use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use crate::timer::Timer;
 use crate::upstream::answer::AnswerBody;
+use crate::upstream::endpoint::Protocol;
+use crate::upstream::fastcgi::{Complaints, Records};
 use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Lease, Link, Origin};
 use crate::upstream::upload::{Upload, WaitsFor};
@@ -26,6 +28,8 @@ pub struct Call {
     pub(super) upload: Upload,
     pub(super) lease: Option<Lease>,
     decoder: ResponseDecoder,
+    /// The records around the answer, where FastCGI is spoken.
+    pub(super) records: Option<Box<Records>>,
     /// What was received and not taken; holds no memory while nothing is there.
     pub(super) received: Vec<u8>,
     /// The part of `received` before this was taken.
@@ -66,16 +70,29 @@ pub struct CallFailure {
 impl Call {
     /// Begins to send `upload` on `link`. `lease` is held until the answer has ended.
     pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> Call {
-        let decoder = ResponseDecoder::new(link.endpoint.options().h1.clone());
+        let options = link.endpoint.options();
+        let decoder = ResponseDecoder::new(options.h1.clone());
+        let (records, upload) = match options.protocol {
+            Protocol::Http1 => (None, upload),
+            Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
+        };
         Call {
             link,
             upload,
             lease,
             decoder,
+            records,
             received: Vec::new(),
             taken: 0,
             interims: 0,
             silence: Silence::default(),
+        }
+    }
+
+    /// Has `complaints` told what a FastCGI application writes to standard error.
+    pub fn listen(&mut self, complaints: Complaints) {
+        if let Some(records) = &mut self.records {
+            records.listen(complaints);
         }
     }
 
@@ -110,6 +127,11 @@ impl Call {
                         // A slow client has limits of its own.
                         (false, WaitsFor::Client) => None,
                     };
+                    if let Some(records) = &mut self.records
+                        && self.upload.waits_for() == WaitsFor::Upstream
+                    {
+                        records.wait(cx, worker, &self.link);
+                    }
                     let progress = self.upload.sent();
                     return self.silence.poll(cx, worker, limit, progress).map(Err);
                 }
@@ -142,6 +164,17 @@ impl Call {
     /// The final head, if all of it was received.
     fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
         let mut head = worker.upstreams.spare_head();
+        if let Some(records) = &mut self.records {
+            let Some((taken, framing)) =
+                records.decode_head(&mut self.received, method, &mut head)?
+            else {
+                worker.upstreams.give_back(head);
+                self.drop_taken(worker);
+                return Ok(None);
+            };
+            self.taken = taken;
+            return Ok(Some(Answer { head, framing }));
+        }
         loop {
             let unread = &self.received[self.taken..];
             let decoded = self
@@ -189,7 +222,11 @@ impl Call {
     }
 
     fn fail(&mut self, failure: Failure) -> CallFailure {
-        let is_silent = self.received.is_empty() && self.interims == 0;
+        let in_records = self
+            .records
+            .as_ref()
+            .is_some_and(|records| records.has_heard());
+        let is_silent = self.received.is_empty() && self.interims == 0 && !in_records;
         let heard = if is_silent {
             Heard::Nothing
         } else {
@@ -197,6 +234,8 @@ impl Call {
         };
         let retry = match (failure.side, self.upload.sent(), heard) {
             (Side::Client, _, _) => Retry::Never,
+            // It says itself that it has not begun.
+            _ if failure.kind == FailureKind::Unavailable => Retry::Always,
             (_, 0, Heard::Nothing) => Retry::Always,
             // Whatever came was not shown to the client.
             (_, _, Heard::Nothing | Heard::Something) => Retry::IfIdempotent,
@@ -224,7 +263,8 @@ impl Call {
             h1::BodyFraming::Length(length) => length,
             h1::BodyFraming::Chunked | h1::BodyFraming::UntilClose => u64::MAX,
         };
-        if length > COPY_BYTES_MAX as u64 || length > here.len() as u64 {
+        let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
+        if is_elsewhere || self.records.is_some() {
             let mut body = AnswerBody::new(self, framing, worker.clone());
             // A short chunked body is mostly here as a whole, too.
             return Ok(match body.take_short(inline)? {

@@ -4,8 +4,10 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluice_message::Moment;
 use tokio::sync::Semaphore;
 
 use crate::tls::Connector;
@@ -57,6 +59,9 @@ pub enum KeepAlive {
         /// How many a worker keeps.
         idle_max: usize,
     },
+    /// For as long altogether, idle or not, and as long as new ones are answered promptly: the application may
+    /// serve one connection at a time.
+    Briefly(Duration),
 }
 
 impl Default for KeepAlive {
@@ -95,9 +100,21 @@ impl Default for Timeouts {
     }
 }
 
+/// What an upstream speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// FastCGI.
+    FastCgi,
+}
+
 /// How an upstream is spoken to.
 #[derive(Clone, Default)]
 pub struct Options {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// TLS, if it is spoken.
     pub tls: Option<Arc<Connector>>,
     /// What happens to unused connections.
@@ -116,6 +133,8 @@ pub struct Endpoint {
     options: Options,
     hash: u64,
     gate: Option<Arc<Semaphore>>,
+    /// Milliseconds on the time line of the process until which no connection is kept.
+    crowded_until: AtomicU64,
 }
 
 impl Endpoint {
@@ -128,6 +147,7 @@ impl Endpoint {
             options,
             hash,
             gate,
+            crowded_until: AtomicU64::new(0),
         }
     }
 
@@ -145,6 +165,19 @@ impl Endpoint {
         self.gate.as_ref()
     }
 
+    /// Keeps no connection before `until`.
+    pub(super) fn keep_none_until(&self, until: Moment) {
+        let millis = until.since(Moment::START).as_millis();
+        self.crowded_until
+            .store(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether no connection is to be kept now.
+    pub(super) fn is_crowded(&self, now: Moment) -> bool {
+        let until = self.crowded_until.load(Ordering::Relaxed);
+        until > 0 && u128::from(until) > now.since(Moment::START).as_millis()
+    }
+
     /// Whether a connection made for the one serves the other: so connections outlive a configuration.
     fn is_same(&self, other: &Endpoint) -> bool {
         let same_tls = match (&self.options.tls, &other.options.tls) {
@@ -152,7 +185,8 @@ impl Endpoint {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        same_tls && self.address == other.address
+        let same_protocol = self.options.protocol == other.options.protocol;
+        same_tls && same_protocol && self.address == other.address
     }
 }
 

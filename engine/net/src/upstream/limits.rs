@@ -14,6 +14,19 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// not needed age out, and the limit on open files bounds them as well.
 pub const IDLE_MAX: usize = 16_384;
 
+/// How long a connection to a FastCGI application is kept in all, from its first answer on. Such applications are
+/// often processes that serve one connection at a time (PHP is): whoever else waits for one must not wait longer.
+/// Dialling once a second instead of thousands of times costs nothing.
+pub const KEPT_BRIEFLY: Duration = Duration::from_secs(1);
+
+/// How long a FastCGI application may be silent on a new connection before connections that are kept are given up
+/// for it. Slow scripts are as slow then as they were; those that need less profit from kept connections.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long no connections are kept then. Long beside [`PATIENCE`], so that an application whose processes are all
+/// busy is held up once a minute at most.
+pub const CROWDED_TIME: Duration = Duration::from_secs(60);
+
 /// Time between two looks for unused connections that the other end has closed.
 pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -26,7 +26,7 @@ pub struct Link {
     pub(super) stream: Stream,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) origin: Origin,
-    /// When it was last given back.
+    /// When it was last given back; first given back, if it is kept briefly.
     pub(super) idle_since: Moment,
     /// Its share of the upstream's limit on requests in progress; none while it is unused.
     pub(super) permit: Option<OwnedSemaphorePermit>,

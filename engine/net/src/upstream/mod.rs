@@ -1,10 +1,11 @@
-//! Connections to the servers behind us: dialling, keeping, and speaking HTTP/1 on them. Which server is chosen
+//! Connections to the servers behind us: dialling, keeping, and speaking HTTP/1 or FastCGI on them. Which server is chosen
 //! is left to `sluice-policy`, what is asked to whoever encodes the request.
 
 mod answer;
 mod call;
 mod dial;
 mod endpoint;
+mod fastcgi;
 pub mod limits;
 mod link;
 mod names;
@@ -17,7 +18,8 @@ mod tests;
 pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure, Heard};
 pub use dial::{Wanted, obtain, within};
-pub use endpoint::{Address, Endpoint, KeepAlive, Options, Timeouts};
+pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts};
+pub use fastcgi::Complaints;
 pub use link::{Lease, Link, Load, Origin};
 pub use pool::Pool;
 pub use upload::Upload;

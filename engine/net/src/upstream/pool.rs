@@ -47,10 +47,22 @@ impl Pool {
     /// Keeps `link`, whose last answer has ended cleanly, for the next request; or closes it.
     pub fn put(&self, mut link: Link, now: Moment) {
         link.permit = None;
-        let KeepAlive::Keep { idle_max, .. } = link.endpoint.options().keep_alive else {
-            return;
+        let idle_max = match link.endpoint.options().keep_alive {
+            KeepAlive::Off => return,
+            KeepAlive::Keep { idle_max, .. } => {
+                link.idle_since = now;
+                idle_max
+            }
+            KeepAlive::Briefly(_) => {
+                if link.origin == Origin::Fresh {
+                    link.idle_since = now;
+                }
+                if is_old(&link, now) {
+                    return;
+                }
+                IDLE_MAX
+            }
         };
-        link.idle_since = now;
         let mut shelves = self.shelves.borrow_mut();
         // The count of an Arc is shared by all workers: it is left alone on the way of a request.
         let shelf = match shelves.get_mut(&*link.endpoint) {
@@ -118,6 +130,8 @@ impl Pool {
 fn is_old(link: &Link, now: Moment) -> bool {
     let idle_timeout = match link.endpoint.options().keep_alive {
         KeepAlive::Keep { idle_timeout, .. } => idle_timeout,
+        KeepAlive::Briefly(_) if link.endpoint.is_crowded(now) => Duration::ZERO,
+        KeepAlive::Briefly(time) => time,
         KeepAlive::Off => Duration::ZERO,
     };
     now.since(link.idle_since) >= idle_timeout

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sluice_wire::fastcgi::{STDIN_BYTES_MAX, STDIN_END, encode_stdin_head};
 use sluice_wire::h1::{self, BodyFraming};
 
 use crate::body::{BodyStream, RequestBody};
@@ -44,6 +45,8 @@ pub(super) enum WaitsFor {
 enum Chunks {
     Plain,
     Chunked,
+    /// Records of FastCGI.
+    Records,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +100,16 @@ impl Upload {
             timer.set(&worker.clock, limit);
             self.stage = Stage::AwaitContinue(timer);
         }
+        self
+    }
+
+    /// Sends the body as records of FastCGI, behind a head of such records. No application says `100 Continue`.
+    pub(super) fn in_records(mut self) -> Upload {
+        self.chunks = Chunks::Records;
+        if self.body.is_none() {
+            self.framing.extend_from_slice(&STDIN_END);
+        }
+        self.go_on();
         self
     }
 
@@ -226,9 +239,14 @@ impl Upload {
             return Poll::Ready(Ok(Ok(())));
         }
         if self.announced == 0 {
-            self.announced = content.len();
-            if self.chunks == Chunks::Chunked {
-                h1::encode_chunk_head(content.len(), &mut self.framing);
+            self.announced = match self.chunks {
+                Chunks::Plain | Chunks::Chunked => content.len(),
+                Chunks::Records => content.len().min(STDIN_BYTES_MAX),
+            };
+            match self.chunks {
+                Chunks::Plain => {}
+                Chunks::Chunked => h1::encode_chunk_head(self.announced, &mut self.framing),
+                Chunks::Records => encode_stdin_head(self.announced, &mut self.framing),
             }
         }
         let content = &content[..content.len().min(self.announced)];
@@ -268,8 +286,10 @@ impl Upload {
     fn end_body(&mut self) {
         let body = self.body.take();
         self.stage = Stage::SendRest;
-        if self.chunks == Chunks::Plain {
-            return;
+        match self.chunks {
+            Chunks::Plain => return,
+            Chunks::Records => return self.framing.extend_from_slice(&STDIN_END),
+            Chunks::Chunked => {}
         }
         let trailers = body.filter(|_| self.trailers == Trailers::Pass);
         match trailers.and_then(|mut body| body.trailers()) {

@@ -146,8 +146,8 @@ impl HeadDecoder {
         }
         head.version = Version::Http11;
         head.status = status.unwrap_or(if head.fields.has(FieldId::Location) {
-            // RFC 3875, section 6.2.3. A local path (section 6.2.2) asks us to answer with that page ourselves;
-            // the client is sent there instead, as an application must not reach what only we may serve.
+            // RFC 3875, section 6.2.3. A local path (section 6.2.2) asks us to answer with that page ourselves.
+            // The client is sent there instead: an application must not reach what only we may serve.
             Status::FOUND
         } else {
             Status::OK

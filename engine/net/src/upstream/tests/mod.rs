@@ -2,6 +2,7 @@
 
 mod bodies;
 mod calls;
+mod fastcgi;
 mod keeping;
 mod secured;
 mod tunnels;

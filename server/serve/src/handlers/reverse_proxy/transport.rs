@@ -9,7 +9,7 @@ use sluice_model::proxy::{
 use sluice_net::tls::{
     ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
 };
-use sluice_net::upstream::{KeepAlive, Options, Timeouts, limits};
+use sluice_net::upstream::{KeepAlive, Options, Protocol, Timeouts, limits};
 
 use super::build::duration;
 use super::upstream::ProxyHeader;
@@ -78,6 +78,7 @@ impl Transport {
             .filter(|max| *max > 0);
         let timeouts = timeouts(config);
         let options = Options {
+            protocol: Protocol::Http1,
             tls,
             keep_alive,
             timeouts,

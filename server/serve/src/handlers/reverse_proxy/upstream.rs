@@ -44,7 +44,7 @@ impl Upstream {
     /// Which connections will do: one that begins with the address of a client is for that client only.
     pub fn wanted(&self) -> Wanted {
         match (self.proxy_header, self.endpoint.options().keep_alive) {
-            (ProxyHeader::Off, KeepAlive::Keep { .. }) => Wanted::Any,
+            (ProxyHeader::Off, KeepAlive::Keep { .. } | KeepAlive::Briefly(_)) => Wanted::Any,
             (ProxyHeader::Off, KeepAlive::Off) | (ProxyHeader::V1 | ProxyHeader::V2, _) => {
                 Wanted::Fresh
             }

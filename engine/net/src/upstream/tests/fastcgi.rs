@@ -1,0 +1,335 @@
+//! Calls to FastCGI applications: records both ways, what is no answer, and which connections are kept.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+
+use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
+
+use super::*;
+use crate::failure::{FailureKind, Retry};
+use crate::upstream::limits::KEPT_BRIEFLY;
+
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![1, kind, 0, 1];
+    bytes.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(&[3, 0]);
+    bytes.extend_from_slice(content);
+    bytes.extend_from_slice(&[0; 3]);
+    bytes
+}
+
+fn end(protocol_status: u8) -> Vec<u8> {
+    record(3, &[0, 0, 0, 0, protocol_status, 0, 0, 0])
+}
+
+/// A whole answer with this head and body.
+fn answer(content: &str) -> Vec<u8> {
+    [record(STDOUT, content.as_bytes()), end(0)].concat()
+}
+
+/// Reads records until the end of a request's body, which is given; `None` at the end of the connection.
+fn read_request(socket: &mut impl Read) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut head = [0; 8];
+        socket.read_exact(&mut head).ok()?;
+        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let mut content = vec![0; length + usize::from(head[6])];
+        socket.read_exact(&mut content).ok()?;
+        match (head[1], length) {
+            (5, 0) => return Some(body),
+            (5, _) => body.extend_from_slice(&content[..length]),
+            _ => {}
+        }
+    }
+}
+
+/// An application that sends the same bytes after each request.
+fn sending(bytes: Vec<u8>) -> Fake {
+    Fake::new(move |mut socket| {
+        while read_request(&mut socket).is_some() {
+            let _ = socket.write_all(&bytes);
+        }
+    })
+}
+
+/// An application that sends these bytes after the first request and closes.
+fn sending_once(bytes: Vec<u8>) -> Fake {
+    Fake::new(move |mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(&bytes);
+    })
+}
+
+fn options() -> Options {
+    Options {
+        protocol: Protocol::FastCgi,
+        keep_alive: KeepAlive::Briefly(KEPT_BRIEFLY),
+        ..Options::default()
+    }
+}
+
+fn request(body: RequestBody) -> Upload {
+    let mut head = Vec::new();
+    encode_begin(WhenDone::Keep, &mut head);
+    let mut params = Params::new(&mut head);
+    params.push(b"REQUEST_METHOD", b"GET");
+    params.end();
+    Upload::new(head, BodyFraming::None, body)
+}
+
+async fn ask(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Result<Got, Failure> {
+    fetch_with(worker, endpoint, Method::Get, request(RequestBody::None)).await
+}
+
+/// The answer to one request, or the failure, whichever part of the call it comes from.
+fn outcome(fake: Fake) -> Result<Got, Failure> {
+    on_worker(|worker| async move { ask(&worker, &fake.endpoint_with(options())).await })
+}
+
+#[test]
+fn an_answer_is_read_out_of_its_records() {
+    let bytes = [
+        record(STDOUT, b"Status: 404 X\r\nA"),
+        record(STDERR, b"notice"),
+        record(STDOUT, b": b\r\n\r\nno"),
+        record(STDOUT, b"ne"),
+        record(STDOUT, b""),
+        end(0),
+    ];
+    let got = outcome(sending(bytes.concat())).unwrap();
+    assert_eq!(got.head.status.code(), 404);
+    assert_eq!(got.head.fields.find_first(b"a"), Some(&b"b"[..]));
+    assert_eq!(got.body, b"none");
+}
+
+#[test]
+fn an_answer_may_come_byte_by_byte() {
+    let bytes = [
+        record(STDOUT, b"A: b\n\n"),
+        record(STDOUT, b"hello"),
+        end(0),
+    ]
+    .concat();
+    let fake = Fake::new(move |mut socket| {
+        socket.set_nodelay(true).unwrap();
+        read_request(&mut socket);
+        for byte in &bytes {
+            socket.write_all(&[*byte]).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        read_request(&mut socket);
+    });
+    assert_eq!(outcome(fake).unwrap().body, b"hello");
+}
+
+#[test]
+fn large_answers_come_as_they_were_sent() {
+    let part: Vec<u8> = (0..60_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut bytes = record(STDOUT, b"Content-Length: 600000\r\n\r\n");
+    for _ in 0..10 {
+        bytes.extend_from_slice(&record(STDOUT, &part));
+    }
+    bytes.extend_from_slice(&end(0));
+    let fake = sending(bytes);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        for _ in 0..3 {
+            let got = ask(&worker, &endpoint).await.unwrap();
+            assert!(got.body == part.repeat(10));
+        }
+        assert_eq!((fake.accepted(), worker.upstreams.idle()), (1, 1));
+    });
+}
+
+#[test]
+fn bodies_of_requests_are_sent_in_records() {
+    let (sender, seen) = channel();
+    let sender = Mutex::new(sender);
+    let fake = Fake::new(move |mut socket| {
+        let body = read_request(&mut socket).unwrap();
+        sender.lock().unwrap().send(body).unwrap();
+        socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+    });
+    let large = "x".repeat(200_000);
+    on_worker(|worker| async move {
+        let body = Pieces::new(&["hello", "", "", &large, "end"]);
+        let upload = request(RequestBody::Stream(Box::new(body)));
+        let endpoint = fake.endpoint_with(options());
+        let got = fetch_with(&worker, &endpoint, Method::Post, upload).await;
+        assert_eq!(got.unwrap().body, b"ok");
+    });
+    let body = seen.recv().unwrap();
+    assert_eq!(body.len(), 200_008);
+    assert!(body.starts_with(b"hellox") && body.ends_with(b"xend"));
+}
+
+#[test]
+fn what_is_no_whole_answer_fails() {
+    let cut_off = answer("Status: 200\r\n\r\nbody");
+    let cases: [(Vec<u8>, FailureKind); 10] = [
+        (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), FailureKind::Protocol),
+        (Vec::new(), FailureKind::Closed),
+        (cut_off[..cut_off.len() - 1].to_vec(), FailureKind::Closed),
+        (cut_off[..20].to_vec(), FailureKind::Closed),
+        (record(STDOUT, b"Status: 200\r\n"), FailureKind::Closed),
+        (answer("Status: 200\r\n"), FailureKind::Protocol),
+        (end(0), FailureKind::Protocol),
+        (answer("nonsense\r\n\r\n"), FailureKind::Protocol),
+        (end(1), FailureKind::Protocol),
+        (end(2), FailureKind::Unavailable),
+    ];
+    for (bytes, kind) in cases {
+        let shown = bytes.escape_ascii().to_string();
+        let failure = outcome(sending_once(bytes)).err().expect(&shown);
+        assert_eq!(failure.kind, kind, "{shown}");
+    }
+}
+
+#[test]
+fn a_length_that_was_told_has_to_be_kept() {
+    let short = answer("Content-Length: 9\r\n\r\nbody");
+    assert_eq!(
+        outcome(sending(short)).err().unwrap().kind,
+        FailureKind::Closed
+    );
+    // What is too much is left out, and the connection with it.
+    let fake = sending(answer("Content-Length: 2\r\n\r\nbody"));
+    on_worker(|worker| async move {
+        let got = ask(&worker, &fake.endpoint_with(options())).await.unwrap();
+        assert_eq!((&got.body[..], worker.upstreams.idle()), (&b"bo"[..], 0));
+    });
+}
+
+#[test]
+fn answers_without_content_have_none() {
+    for (method, content) in [
+        (Method::Head, "Content-Length: 9\r\n\r\n"),
+        (Method::Head, "A: b\r\n\r\nbody"),
+        (Method::Get, "Status: 304\r\n\r\nbody"),
+        (Method::Get, "Status: 204\r\n\r\n"),
+    ] {
+        let fake = sending(answer(content));
+        on_worker(|worker| async move {
+            let endpoint = fake.endpoint_with(options());
+            let got = fetch_with(&worker, &endpoint, method, request(RequestBody::None)).await;
+            assert_eq!(got.unwrap().body, b"");
+        });
+    }
+}
+
+#[test]
+fn an_overloaded_application_may_be_asked_again_whatever_the_method() {
+    let fake = sending(end(2));
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        let asked = begin(&worker, &endpoint, Method::Post, request(RequestBody::None));
+        let failed = asked.await.err().unwrap();
+        assert_eq!(failed.failure.retry, Retry::Always);
+        assert!(failed.body.is_some());
+    });
+}
+
+#[test]
+fn connections_are_kept_for_a_moment_only() {
+    let fake = sending(answer("A: b\r\n\r\nok"));
+    on_worker(|worker| async move {
+        let brief = Duration::from_millis(300);
+        let endpoint = fake.endpoint_with(Options {
+            keep_alive: KeepAlive::Briefly(brief),
+            ..options()
+        });
+        let began = std::time::Instant::now();
+        while began.elapsed() < brief * 3 {
+            ask(&worker, &endpoint).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let accepted = fake.accepted();
+        assert!((2..=6).contains(&accepted), "{accepted} connections");
+    });
+}
+
+/// An application that serves one connection at a time, as one process does; it counts its requests.
+fn single(pause: Duration) -> (Fake, Receiver<()>) {
+    let (sender, asked) = channel();
+    let state = Mutex::new(sender);
+    let fake = Fake::new(move |mut socket| {
+        let sender = state.lock().unwrap();
+        while read_request(&mut socket).is_some() {
+            sender.send(()).unwrap();
+            thread::sleep(pause);
+            socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+        }
+    });
+    (fake, asked)
+}
+
+#[test]
+fn a_kept_connection_does_not_lock_others_out() {
+    let (fake, _asked) = single(Duration::from_millis(20));
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(Options {
+            // Far longer than the test: what is kept has to be given up before its time.
+            keep_alive: KeepAlive::Briefly(Duration::from_secs(60)),
+            ..options()
+        });
+        let began = std::time::Instant::now();
+        let (other_worker, other_endpoint) = (worker.clone(), endpoint.clone());
+        let other = async move { ask(&other_worker, &other_endpoint).await };
+        let other = tokio::task::spawn_local(other);
+        assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+        assert_eq!(other.await.unwrap().unwrap().body, b"ok");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        // From now on each request has a connection of its own.
+        let before = fake.accepted();
+        for _ in 0..3 {
+            ask(&worker, &endpoint).await.unwrap();
+        }
+        assert_eq!(fake.accepted(), before + 3);
+    });
+}
+
+#[test]
+fn complaints_are_told_once_with_the_status() {
+    let bytes = [
+        record(STDERR, b"PHP Warning"),
+        record(STDOUT, b"Status: 500\r\n\r\nbody"),
+        record(STDERR, b": x"),
+        end(0),
+    ];
+    let fake = sending(bytes.concat());
+    let told = on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        let link = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let mut call = Call::new(link, request(RequestBody::None), None);
+        let told = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let notes = told.clone();
+        call.listen(Box::new(move |stderr, status| {
+            let text = String::from_utf8(stderr.text.clone()).unwrap();
+            notes.borrow_mut().push((text, status.map(|s| s.code())));
+        }));
+        let answer = call.answer(&worker, &Method::Get).await.ok().unwrap();
+        let mut inline = Vec::new();
+        drop(call.into_body(&worker, answer.framing, &mut inline));
+        told.take()
+    });
+    assert_eq!(told, [("PHP Warning: x".to_owned(), Some(500))]);
+}
+
+#[test]
+fn a_connection_of_another_protocol_is_not_taken() {
+    let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    on_worker(|worker| async move {
+        fetch(&worker, &fake.endpoint()).await.unwrap();
+        assert_eq!(worker.upstreams.idle(), 1);
+        assert!(
+            worker
+                .upstreams
+                .take(&fake.endpoint_with(options()))
+                .is_none()
+        );
+    });
+}
