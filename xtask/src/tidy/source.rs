@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-/// Folders whose files are made by tools or only feed tests.
+/// Folders whose files are made by tools or only feed tests; `.git` is a file in further work trees.
 const SKIPPED: &[&str] = &[
     "target",
     ".git",
@@ -66,7 +66,10 @@ fn read_folder(root: &Path, below: &str, sources: &mut Vec<Source>) -> io::Resul
             format!("{below}/{name}")
         };
         let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             read_folder(root, &path, sources)?;
         } else if kind.is_file() {
             match std::fs::read(entry.path()).map(String::from_utf8) {
