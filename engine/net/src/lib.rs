@@ -9,6 +9,7 @@ pub mod failure;
 pub mod limits;
 pub mod listener;
 pub mod service;
+pub mod signal;
 pub mod stream;
 pub mod sys;
 pub mod timer;

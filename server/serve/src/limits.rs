@@ -1,5 +1,7 @@
 //! The limits of this package, each with the reason for its number.
 
+use std::time::Duration;
+
 /// The largest file that `{file.*}` inserts; it is meant for secrets and banners, and is read when used.
 pub const FILE_TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -9,3 +11,32 @@ pub const FRAMES_MAX: usize = 64;
 /// Bytes of the answer to a health check that are looked at where nobody says how many; a page that says "ok" has a
 /// few.
 pub const HEALTH_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Sources of upstreams in one `dynamic multi`: each may be waited for.
+pub const SOURCES_MAX: usize = 16;
+
+/// How long the upstreams that DNS names are used where neither the configuration nor the records say a shorter
+/// time; Caddy's number.
+pub const SOURCE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// The shortest such time: records of lifetime zero would mean a question for each request.
+pub const SOURCE_LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+/// How long upstreams are used after DNS servers fell silent. A name that is known to be gone is dropped at once.
+pub const SOURCE_STALE_MAX: Duration = Duration::from_secs(3600);
+
+/// The pause after a question that was not answered.
+pub const SOURCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Names that a source remembers, where placeholders make several of one.
+pub const SOURCE_NAMES_MAX: usize = 256;
+
+/// The longest name that is asked for (RFC 1035, section 2.3.4, written with dots).
+pub const NAME_BYTES_MAX: usize = 253;
+
+/// Upstreams that one directive remembers for addresses with placeholders; that unused longest makes room. Each takes
+/// about a kilobyte, and clients may name as many as they like.
+pub const NAMED_UPSTREAMS_MAX: usize = 1024;
+
+/// Redirects that a health check follows; Go's and Caddy's number.
+pub const HEALTH_REDIRECTS_MAX: usize = 10;

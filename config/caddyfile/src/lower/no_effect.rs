@@ -66,6 +66,7 @@ fn inside(place: &str, line: &Directive) -> Option<&'static str> {
         (GLOBAL, "servers", _) => Some("servers"),
         ("log", "format", _) => Some("format"),
         ("pki", "ca", _) => Some("ca"),
+        ("reverse_proxy", "dynamic", "a" | "srv") => Some("dynamic"),
         ("reverse_proxy", "transport", "http") => Some("transport http"),
         ("tls", "issuer", "acme") | (GLOBAL, "cert_issuer", "acme") => Some("issuer acme"),
         ("tls", "issuer", "zerossl") | (GLOBAL, "cert_issuer", "zerossl") => Some("issuer zerossl"),
@@ -104,6 +105,7 @@ mod tests {
         ("bind", ":80 {\nbind 127.0.0.1 {\n$\n}\n}"),
         ("format", ":80 {\nlog {\nformat json {\n$\n}\n}\n}"),
         ("reverse_proxy", ":80 {\nreverse_proxy a:1 {\n$\n}\n}"),
+        ("dynamic", ":80 {\nreverse_proxy {\ndynamic a {\n$\n}\n}\n}"),
         (
             "transport http",
             ":80 {\nreverse_proxy a:1 {\ntransport http {\n$\n}\n}\n}",

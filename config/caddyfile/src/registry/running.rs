@@ -72,7 +72,6 @@ const HTTP1: &str = "HTTP/1.1 is what is spoken";
 const NO_METRICS: &str = "metrics are not shown yet";
 const NO_FASTCGI: &str = "serve the application over HTTP";
 const UTC_FILES: &str = "use `roll_size` or `roll_interval`";
-const NO_PROXY: &str = "name the upstream itself";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
@@ -152,16 +151,10 @@ pub const GAPS: &[Gap] = &[
         "write_timeout",
         "use the global option `servers { timeouts … }`",
     ),
-    refused("reverse_proxy", "dynamic", "list the upstreams with `to`"),
     refused(
         "reverse_proxy",
         "lb_retry_match",
         "requests with idempotent methods are tried again",
-    ),
-    refused(
-        "reverse_proxy",
-        "health_follow_redirects",
-        "name the address that answers itself",
     ),
     refused("reverse_proxy", "verbose_logs", "remove it"),
     idle(
@@ -180,7 +173,6 @@ pub const GAPS: &[Gap] = &[
         "buffers under way hold 64 KiB",
     ),
     partly("reverse_proxy", "transport", "`http`; `fastcgi` is refused"),
-    refused("dynamic", "*", "list the upstreams with `to`"),
     idle(
         "transport http",
         "read_buffer",
@@ -190,16 +182,6 @@ pub const GAPS: &[Gap] = &[
         "transport http",
         "write_buffer",
         "buffers are shared by all connections of a worker",
-    ),
-    idle(
-        "transport http",
-        "dial_fallback_delay",
-        "addresses of a name are tried one by one",
-    ),
-    idle(
-        "transport http",
-        "tls_timeout",
-        "`dial_timeout` covers the handshake",
     ),
     idle(
         "transport http",
@@ -216,14 +198,16 @@ pub const GAPS: &[Gap] = &[
         "versions",
         "`1.1` has to be among them and is what is spoken",
     ),
-    refused(
+    partly(
         "transport http",
-        "resolvers",
-        "set the system's resolver in /etc/resolv.conf",
+        "network_proxy",
+        "`none` and `url` with `http://`, `socks5://` or `socks5h://`",
     ),
-    refused("transport http", "local_address", "remove it"),
-    refused("transport http", "forward_proxy_url", NO_PROXY),
-    refused("transport http", "network_proxy", NO_PROXY),
+    idle(
+        "dynamic",
+        "dial_fallback_delay",
+        "all DNS servers are asked in turn",
+    ),
     partly(
         "transport http",
         "tls_client_auth",
@@ -379,7 +363,7 @@ mod tests {
     fn options_share_the_fate_of_a_refused_directive() {
         assert!(matches!(running("templates", "mime"), Running::Refused(_)));
         assert_eq!(running("file_server", "hide"), Running::Whole);
-        assert!(matches!(running("dynamic", "name"), Running::Refused(_)));
+        assert_eq!(running("dynamic", "name"), Running::Whole);
         assert_eq!(running("tls", "protocols"), Running::Whole);
     }
 }

@@ -18,7 +18,7 @@ use crate::stream::Stream;
 use crate::tls::{HandshakeError, TlsStream};
 use crate::upstream::endpoint::{Address, Endpoint};
 use crate::upstream::link::Link;
-use crate::upstream::names;
+use crate::upstream::{names, race, through};
 use crate::worker::Worker;
 
 /// Which connections will do.
@@ -109,18 +109,23 @@ async fn connect(
     endpoint: &Endpoint,
     preface: &[u8],
 ) -> Result<Stream, Failure> {
-    let (mut stream, host) = match endpoint.address() {
-        Address::Ip(addr) => (connect_tcp(*addr).await?, addr.ip().to_string()),
-        Address::Name { host, port } => {
-            let addresses = names::look_up(worker, host, *port).await?;
-            (
-                connect_any(worker, endpoint, &addresses).await?,
-                host.to_string(),
-            )
-        }
-        Address::Unix(path) => {
+    let dialling = endpoint.options().dialling.as_deref();
+    let dial = endpoint.options().timeouts.dial;
+    let (mut stream, host) = match (endpoint.address(), dialling) {
+        (Address::Unix(path), _) => {
             let socket = UnixStream::connect(path).await.map_err(refused)?;
             (Stream::Unix(socket), String::new())
+        }
+        (address, Some(dialling)) => {
+            // In memory of its own: few upstreams need it.
+            let made = Box::pin(through::connect(worker, address, dialling, dial)).await?;
+            (made, address.host())
+        }
+        (Address::Ip(addr), None) => (connect_tcp(*addr).await?, addr.ip().to_string()),
+        (Address::Name { host, port }, None) => {
+            let addresses = names::look_up(worker, host, *port, None).await?;
+            let made = Box::pin(race::connect(worker, &addresses, None, dial)).await?;
+            (made, host.to_string())
         }
     };
     send_all(&mut stream, preface).await.map_err(refused)?;
@@ -133,29 +138,15 @@ async fn connect(
             .because(error)
     })?;
     let mut tls = TlsStream::client(stream, session);
-    std::future::poll_fn(|cx| tls.poll_handshake(cx))
-        .await
-        .map_err(handshake_failed)?;
+    let handshake = std::future::poll_fn(|cx| tls.poll_handshake(cx));
+    let handshaken = match dialling.and_then(|dialling| dialling.handshake_timeout) {
+        None => handshake.await,
+        Some(limit) => within(worker, limit, handshake)
+            .await
+            .ok_or_else(timed_out)?,
+    };
+    handshaken.map_err(handshake_failed)?;
     Ok(Stream::Tls(Box::new(tls)))
-}
-
-/// The first of `addresses` that accepts; each gets its share of the time, so that a dead one leaves some for the
-/// others.
-async fn connect_any(
-    worker: &Rc<Worker>,
-    endpoint: &Endpoint,
-    addresses: &[SocketAddr],
-) -> Result<Stream, Failure> {
-    let share = endpoint.options().timeouts.dial / addresses.len().max(1) as u32;
-    let mut last = timed_out();
-    for address in addresses {
-        match within(worker, share, connect_tcp(*address)).await {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(failure)) => last = failure,
-            None => last = timed_out(),
-        }
-    }
-    Err(last)
 }
 
 async fn connect_tcp(address: SocketAddr) -> Result<Stream, Failure> {
@@ -165,7 +156,7 @@ async fn connect_tcp(address: SocketAddr) -> Result<Stream, Failure> {
     Ok(Stream::Tcp(socket))
 }
 
-async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let slices = [IoSlice::new(bytes)];
         let sent = std::future::poll_fn(|cx| stream.poll_write(cx, &slices)).await?;
@@ -190,14 +181,14 @@ pub async fn within<T>(
     .await
 }
 
-fn refused(error: io::Error) -> Failure {
+pub(super) fn refused(error: io::Error) -> Failure {
     Failure::new(Side::Upstream, FailureKind::Dial)
         .with_retry(Retry::Always)
         .because(error)
 }
 
 /// Caddy and Go call a dial that takes too long a gateway error like any other dial, not a gateway timeout.
-fn timed_out() -> Failure {
+pub(super) fn timed_out() -> Failure {
     refused(io::Error::new(
         io::ErrorKind::TimedOut,
         "no answer within the dial timeout",

@@ -11,6 +11,7 @@ use sluice_message::Moment;
 use tokio::sync::Semaphore;
 
 use crate::tls::Connector;
+use crate::upstream::dialling::Dialling;
 use crate::upstream::limits::{CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT};
 
 /// Where an upstream listens.
@@ -38,6 +39,15 @@ impl Address {
                 host: host.into(),
                 port,
             },
+        }
+    }
+
+    /// The name or IP address, as a certificate names it; empty for a unix socket.
+    pub fn host(&self) -> String {
+        match self {
+            Address::Ip(addr) => addr.ip().to_string(),
+            Address::Name { host, .. } => host.to_string(),
+            Address::Unix(_) => String::new(),
         }
     }
 
@@ -117,6 +127,8 @@ pub struct Options {
     pub protocol: Protocol,
     /// TLS, if it is spoken.
     pub tls: Option<Arc<Connector>>,
+    /// How connections are made, where not plainly.
+    pub dialling: Option<Arc<Dialling>>,
     /// What happens to unused connections.
     pub keep_alive: KeepAlive,
     /// How long things may take.
@@ -186,7 +198,8 @@ impl Endpoint {
             (None, Some(_)) | (Some(_), None) => false,
         };
         let same_protocol = self.options.protocol == other.options.protocol;
-        same_tls && same_protocol && self.address == other.address
+        let same_dialling = self.options.dialling == other.options.dialling;
+        same_tls && same_protocol && same_dialling && self.address == other.address
     }
 }
 

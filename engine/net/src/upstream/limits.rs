@@ -56,3 +56,23 @@ pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
 /// How long a tunnel lives on without a byte after one side has ended its direction. The other side usually ends
 /// at once; one that is gone for good would otherwise hold the connection for ever.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Records taken from one DNS answer. Each is an upstream or an address to dial; a hundred serve any service, and
+/// an answer of 64 KiB could hold four thousand.
+pub const NAME_RECORDS_MAX: usize = 256;
+
+/// How long one DNS server may take where nobody sets another time; that of resolv.conf(5).
+pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Times a question is asked again where no answer came: datagrams are lost.
+pub const DNS_ATTEMPTS: usize = 2;
+
+/// Names that a worker remembers. Configurations name far fewer; but placeholders may name as many as clients like.
+pub const NAMES_MAX: usize = 4096;
+
+/// How long addresses of the first version of IP are tried before those of the other join (RFC 8305, section 5,
+/// says 250 ms, Go and Caddy wait for 300 ms).
+pub const FALLBACK_DELAY: Duration = Duration::from_millis(300);
+
+/// The longest answer of a proxy in between: a head of HTTP, or a few bytes of SOCKS.
+pub const PROXY_ANSWER_BYTES_MAX: usize = 8 * 1024;

@@ -4,12 +4,16 @@
 mod answer;
 mod call;
 mod dial;
+mod dialling;
 mod endpoint;
 mod fastcgi;
 pub mod limits;
 mod link;
 mod names;
 mod pool;
+mod race;
+mod resolver;
+mod through;
 mod upload;
 
 #[cfg(test)]
@@ -18,10 +22,12 @@ mod tests;
 pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure, Heard};
 pub use dial::{Wanted, obtain, within};
+pub use dialling::{Dialling, Fallback, ProxyProtocol, Reach, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts};
 pub use fastcgi::Complaints;
 pub use link::{Lease, Link, Load, Origin};
 pub use pool::Pool;
+pub use resolver::{Answered, Family, Resolver, Service};
 pub use upload::Upload;
 
 /// Runs `task` on this worker beside its connections, until it ends or the worker does: checks of upstreams.

@@ -1,6 +1,7 @@
 //! The addresses behind names, looked up away from the worker's thread and remembered for a few seconds. IP
 //! addresses never come here.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -11,14 +12,21 @@ use sluice_message::Moment;
 use tokio::sync::Notify;
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
-use crate::upstream::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME};
+use crate::upstream::dialling::Dialling;
+use crate::upstream::limits::{
+    NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME, NAMES_MAX,
+};
+use crate::upstream::resolver::{Family, Resolver};
 use crate::worker::Worker;
 
-/// What a worker knows of names. As many entries as names in the configurations so far.
+/// What a worker knows of names, at most [`NAMES_MAX`] of them.
 #[derive(Default)]
 pub(super) struct Names {
-    entries: RefCell<HashMap<Box<str>, Entry>>,
+    entries: RefCell<HashMap<Name, Entry>>,
 }
+
+/// A name, and whom it is asked of.
+type Name = Box<str>;
 
 #[derive(Default)]
 struct Entry {
@@ -43,20 +51,21 @@ pub(super) async fn look_up(
     worker: &Rc<Worker>,
     host: &str,
     port: u16,
+    dialling: Option<&Dialling>,
 ) -> Result<Vec<SocketAddr>, Failure> {
+    let family = dialling.map_or(Family::Any, |dialling| dialling.family);
+    let resolver = dialling.and_then(|dialling| dialling.resolver.as_ref());
     if host.eq_ignore_ascii_case("localhost") {
         // RFC 6761, section 6.3: the name is loopback, whatever a resolver says.
         let both = [
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(Ipv6Addr::LOCALHOST),
         ];
-        return Ok(both.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
+        return Ok(with_port(&both, family, port));
     }
     loop {
-        match find(worker, host) {
-            Found::Known(ips) => {
-                return Ok(ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect());
-            }
+        match find(worker, host, resolver) {
+            Found::Known(ips) => return Ok(with_port(&ips, family, port)),
             Found::Failed(error) => {
                 let error = io::Error::new(error.kind(), error.to_string());
                 let failure = Failure::new(Side::Upstream, FailureKind::Dial);
@@ -67,16 +76,25 @@ pub(super) async fn look_up(
     }
 }
 
+fn with_port(ips: &[IpAddr], family: Family, port: u16) -> Vec<SocketAddr> {
+    ips.iter()
+        .filter(|ip| family.has(**ip))
+        .map(|ip| SocketAddr::new(*ip, port))
+        .collect()
+}
+
 /// What is known of `host`. Starts a lookup where nothing is known or it is too old; old addresses are used
 /// meanwhile, and when a lookup fails.
-fn find(worker: &Rc<Worker>, host: &str) -> Found {
+fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     let now = worker.clock.coarse();
+    let name = name_of(host, resolver);
     let mut entries = worker.upstreams.names.entries.borrow_mut();
-    if !entries.contains_key(host) {
-        entries.insert(host.into(), Entry::default());
+    if !entries.contains_key(&*name) {
+        make_room(&mut entries, now);
+        entries.insert((&*name).into(), Entry::default());
     }
     let entry = entries
-        .get_mut(host)
+        .get_mut(&*name)
         .expect("the entry was made on the lines above");
     let is_new = entry.known.is_none() && entry.error.is_none();
     let lifetime = if entry.error.is_some() {
@@ -88,7 +106,13 @@ fn find(worker: &Rc<Worker>, host: &str) -> Found {
         entry.asking = Some(Rc::new(Notify::new()));
         // Not a part of any request: if the one that asked goes away, the others still want the answer, and no
         // more than one lookup of a name is ever going on.
-        tokio::task::spawn_local(ask(worker.clone(), host.into()));
+        let asking = ask(
+            worker.clone(),
+            host.into(),
+            (&*name).into(),
+            resolver.cloned(),
+        );
+        tokio::task::spawn_local(asking);
     }
     match (&entry.known, &entry.error, &entry.asking) {
         (Some(known), _, _) => Found::Known(known.clone()),
@@ -98,14 +122,40 @@ fn find(worker: &Rc<Worker>, host: &str) -> Found {
     }
 }
 
-async fn ask(worker: Rc<Worker>, host: Box<str>) {
-    let answer: io::Result<Rc<[IpAddr]>> = tokio::net::lookup_host((&*host, 0)).await.map(|all| {
-        all.map(|address| address.ip())
-            .take(NAME_ADDRESSES_MAX)
-            .collect()
-    });
+/// What a name is remembered under: two resolvers may know it differently.
+fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
+    match resolver {
+        None => Cow::Borrowed(host),
+        // No name has a slash.
+        Some(resolver) => Cow::Owned(format!("{:?}/{host}", resolver.servers)),
+    }
+}
+
+/// Forgets old names where there are too many, and any that nobody waits for where all are young.
+fn make_room(entries: &mut HashMap<Name, Entry>, now: Moment) {
+    if entries.len() < NAMES_MAX {
+        return;
+    }
+    entries.retain(|_, entry| entry.asking.is_some() || now.since(entry.at) < NAME_LIFETIME);
+    if entries.len() >= NAMES_MAX {
+        entries.retain(|_, entry| entry.asking.is_some());
+    }
+}
+
+async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Resolver>) {
+    let answer: io::Result<Rc<[IpAddr]>> = match resolver {
+        None => tokio::net::lookup_host((&*host, 0)).await.map(|all| {
+            all.map(|address| address.ip())
+                .take(NAME_ADDRESSES_MAX)
+                .collect()
+        }),
+        Some(resolver) => resolver
+            .addresses(&host, Family::Any)
+            .await
+            .map(|found| found.records.into_iter().take(NAME_ADDRESSES_MAX).collect()),
+    };
     let mut entries = worker.upstreams.names.entries.borrow_mut();
-    let entry = entries.entry(host).or_default();
+    let entry = entries.entry(name).or_default();
     entry.at = worker.clock.coarse();
     match answer {
         Ok(ips) if !ips.is_empty() => {

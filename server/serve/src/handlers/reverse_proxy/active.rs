@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead};
 use sluice_model::proxy::ActiveChecks as Config;
 use sluice_net::upstream::{
-    Address, Call, Endpoint, Upload, Wanted, in_background, obtain, within,
+    Address, Answer, Call, Endpoint, Upload, Wanted, in_background, obtain, within,
 };
 use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, clock};
@@ -20,19 +20,22 @@ use sluice_route::regexp::Regexp;
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::build::{self, duration};
+use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::Upstream;
 use crate::build::Refusal;
-use crate::limits::HEALTH_ANSWER_BYTES_MAX;
+use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
 
-/// The checks of one directive. One worker does them for all, from the first request on; they end with the
-/// configuration.
+/// The checks of upstreams that the configuration names. One worker does them for all, from the first request on;
+/// they end with the configuration.
 pub struct ActiveChecks {
     checks: Arc<Checks>,
+    targets: Box<[Arc<Target>]>,
     begun: AtomicBool,
 }
 
-struct Checks {
+/// What the upstreams of a directive are asked.
+pub struct Checks {
     policy: ActivePolicy,
     method: Method,
     target: String,
@@ -40,29 +43,56 @@ struct Checks {
     body: Vec<u8>,
     expect_body: Option<Regexp>,
     answer_bytes_max: usize,
-    targets: Vec<Target>,
+    place: Place,
+    transport: Transport,
+    redirects: Option<Redirects>,
+}
+
+/// Where the answer comes from.
+enum Place {
+    /// The upstream itself.
+    Same,
+    /// Another address.
+    Elsewhere(Address, String, Option<u16>),
+    /// Another port of the same host.
+    Port(u16),
 }
 
 /// Who is asked, and for which upstream.
-struct Target {
+pub struct Target {
     endpoint: Arc<Endpoint>,
     authority: String,
     is_down: Arc<AtomicBool>,
 }
 
 impl ActiveChecks {
+    /// Checks of `upstreams`.
+    pub fn new(checks: &Arc<Checks>, upstreams: &[Upstream]) -> ActiveChecks {
+        let targets = upstreams.iter().map(|upstream| checks.target_of(upstream));
+        ActiveChecks {
+            checks: checks.clone(),
+            targets: targets.collect(),
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins the checks, if no worker has yet.
+    pub fn begin(&self, worker: &Rc<Worker>) {
+        if self.begun.load(Ordering::Relaxed) || self.begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for target in &self.targets {
+            let (checks, target) = (Arc::downgrade(&self.checks), Arc::downgrade(target));
+            in_background(watch(worker.clone(), checks, target));
+        }
+    }
+}
+
+impl Checks {
     /// Reads the settings; `None` where there is nothing to ask for.
-    pub fn build(
-        config: &Config,
-        upstreams: &[Upstream],
-        transport: &Transport,
-    ) -> Result<Option<ActiveChecks>, Refusal> {
+    pub fn build(config: &Config, transport: &Transport) -> Result<Option<Checks>, Refusal> {
         if config.uri.is_empty() && config.path.is_empty() && config.port == 0 {
             return Ok(None);
-        }
-        if config.follow_redirects {
-            let instead = "name the address that answers by itself with `health_uri`";
-            return Err(Refusal::not_yet("`health_follow_redirects`", instead));
         }
         let expect_body = match config.expect_body.as_str() {
             "" => None,
@@ -82,10 +112,19 @@ impl ActiveChecks {
         } else {
             &config.uri
         };
-        let targets = upstreams
-            .iter()
-            .map(|upstream| target_of(config, upstream, transport));
-        let checks = Checks {
+        let place = match (config.upstream.as_str(), config.port) {
+            ("", 0) => Place::Same,
+            ("", port) => Place::Port(port),
+            (elsewhere, _) => {
+                let (address, authority, port) = build::address_of(elsewhere)?;
+                Place::Elsewhere(address, authority, port)
+            }
+        };
+        let redirects = config
+            .follow_redirects
+            .then(|| Redirects::build(transport))
+            .transpose()?;
+        Ok(Some(Checks {
             policy: policy(config),
             method,
             target: if target.is_empty() {
@@ -100,22 +139,42 @@ impl ActiveChecks {
                 .ok()
                 .filter(|max| *max > 0)
                 .unwrap_or(HEALTH_ANSWER_BYTES_MAX),
-            targets: targets.collect::<Result<_, _>>()?,
-        };
-        Ok(Some(ActiveChecks {
-            checks: Arc::new(checks),
-            begun: AtomicBool::new(false),
+            place,
+            transport: transport.clone(),
+            redirects,
         }))
     }
 
-    /// Begins the checks, if no worker has yet.
-    pub fn begin(&self, worker: &Rc<Worker>) {
-        if self.begun.load(Ordering::Relaxed) || self.begun.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        for index in 0..self.checks.targets.len() {
-            in_background(watch(worker.clone(), Arc::downgrade(&self.checks), index));
-        }
+    /// Begins to check an upstream on this worker, until what is returned is dropped.
+    pub fn follow(self: &Arc<Self>, upstream: &Upstream, worker: &Rc<Worker>) -> Arc<Target> {
+        let target = self.target_of(upstream);
+        let (checks, watched) = (Arc::downgrade(self), Arc::downgrade(&target));
+        in_background(watch(worker.clone(), checks, watched));
+        target
+    }
+
+    /// Another address or port may answer for an upstream.
+    fn target_of(&self, upstream: &Upstream) -> Arc<Target> {
+        let elsewhere = match (&self.place, upstream.endpoint.address()) {
+            (Place::Elsewhere(address, authority, port), _) => {
+                Some((address.clone(), authority.clone(), *port))
+            }
+            (Place::Port(port), Address::Ip(ip)) => Some(build::tcp(&ip.ip().to_string(), *port)),
+            (Place::Port(port), Address::Name { host, .. }) => Some(build::tcp(host, *port)),
+            (Place::Port(_), Address::Unix(_)) | (Place::Same, _) => None,
+        };
+        let (endpoint, authority) = match elsewhere {
+            None => (upstream.endpoint.clone(), upstream.authority.clone()),
+            Some((address, authority, port)) => {
+                let endpoint = Endpoint::new(address, self.transport.options(port));
+                (Arc::new(endpoint), authority)
+            }
+        };
+        Arc::new(Target {
+            endpoint,
+            authority,
+            is_down: upstream.is_down.clone(),
+        })
     }
 }
 
@@ -143,42 +202,8 @@ fn fields(config: &Config) -> Result<Fields, Refusal> {
     Ok(fields)
 }
 
-/// Another address or port may answer for an upstream.
-fn target_of(
-    config: &Config,
-    upstream: &Upstream,
-    transport: &Transport,
-) -> Result<Target, Refusal> {
-    let is_down = upstream.is_down.clone();
-    let elsewhere = if !config.upstream.is_empty() {
-        Some(build::address_of(&config.upstream)?)
-    } else if config.port != 0 {
-        match upstream.endpoint.address() {
-            Address::Ip(ip) => Some(build::tcp(&ip.ip().to_string(), config.port)),
-            Address::Name { host, .. } => Some(build::tcp(host, config.port)),
-            Address::Unix(_) => None,
-        }
-    } else {
-        None
-    };
-    let Some((address, authority, port)) = elsewhere else {
-        let (endpoint, authority) = (upstream.endpoint.clone(), upstream.authority.clone());
-        return Ok(Target {
-            endpoint,
-            authority,
-            is_down,
-        });
-    };
-    let endpoint = Arc::new(Endpoint::new(address, transport.options(port)));
-    Ok(Target {
-        endpoint,
-        authority,
-        is_down,
-    })
-}
-
-/// Asks one upstream again and again, for as long as its configuration lives.
-async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, index: usize) {
+/// Asks one upstream again and again, for as long as it and its configuration live.
+async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
     let Some(policy) = checks.upgrade().map(|checks| checks.policy.clone()) else {
         return;
     };
@@ -186,18 +211,18 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, index: usize) {
     let mut machine = ActiveCheck::new(policy, clock::now());
     loop {
         {
-            let Some(checks) = checks.upgrade() else {
+            let (Some(checks), Some(target)) = (checks.upgrade(), target.upgrade()) else {
                 return;
             };
             if machine.expire(clock::now()) == Some(CheckEvent::Start) {
-                let answered = within(&worker, timeout, checks.ask(&worker, index)).await;
+                let answered = within(&worker, timeout, checks.check(&worker, &target)).await;
                 let result = match answered {
                     Some(Ok(result)) => result,
                     Some(Err(_)) | None => CheckResult::Failed,
                 };
                 match machine.receive(result, clock::now()) {
-                    Some(CheckEvent::Up) => checks.tell(index, false),
-                    Some(CheckEvent::Down) => checks.tell(index, true),
+                    Some(CheckEvent::Up) => target.is_down.store(false, Ordering::Relaxed),
+                    Some(CheckEvent::Down) => target.is_down.store(true, Ordering::Relaxed),
                     Some(CheckEvent::Start) | None => {}
                 }
             }
@@ -212,35 +237,50 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, index: usize) {
 }
 
 impl Checks {
-    fn tell(&self, index: usize, is_down: bool) {
-        self.targets[index]
-            .is_down
-            .store(is_down, Ordering::Relaxed);
+    /// Asks `target`, and whomever it refers to where that is wanted.
+    async fn check(&self, worker: &Rc<Worker>, target: &Target) -> Result<CheckResult, Failure> {
+        let mut place = Step {
+            endpoint: target.endpoint.clone(),
+            authority: target.authority.clone(),
+            target: self.target.clone(),
+            method: self.method.clone(),
+        };
+        for _ in 0..=HEALTH_REDIRECTS_MAX {
+            let (call, answer) = self.ask(worker, &place).await?;
+            let next = self.redirects.as_ref().and_then(|redirects| {
+                let location = answer.head.fields.first(FieldId::Location)?;
+                redirects.next(&place, answer.head.status, location)
+            });
+            match next {
+                Some(next) => place = next,
+                None => return self.judge(worker, call, answer).await,
+            }
+        }
+        Ok(CheckResult::Failed)
     }
 
-    async fn ask(&self, worker: &Rc<Worker>, index: usize) -> Result<CheckResult, Failure> {
-        let target = &self.targets[index];
-        let link = obtain(worker, &target.endpoint, Wanted::Fresh, b"").await?;
+    async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Answer), Failure> {
+        let link = obtain(worker, &place.endpoint, Wanted::Fresh, b"").await?;
         let mut head = RequestHead {
-            method: self.method.clone(),
+            method: place.method.clone(),
             ..RequestHead::default()
         };
-        head.uri.set(self.target.as_bytes());
-        head.authority
-            .extend_from_slice(target.authority.as_bytes());
+        head.uri.set(place.target.as_bytes());
+        head.authority.extend_from_slice(place.authority.as_bytes());
         head.fields.append(&self.fields);
         if !head.fields.has(FieldId::UserAgent) {
             head.fields.push(FieldId::UserAgent, b"sluice-health-check");
         }
-        let (framing, body) = match self.body.len() as u64 {
-            0 => (BodyFraming::None, RequestBody::None),
-            length => {
+        let sends_body = place.method == self.method && !self.body.is_empty();
+        let (framing, body) = match sends_body {
+            false => (BodyFraming::None, RequestBody::None),
+            true => {
                 let text = Text {
                     bytes: self.body.clone(),
                     taken: 0,
                 };
                 (
-                    BodyFraming::Length(length),
+                    BodyFraming::Length(self.body.len() as u64),
                     RequestBody::Stream(Box::new(text)),
                 )
             }
@@ -248,10 +288,16 @@ impl Checks {
         let mut encoded = worker.buffers.small();
         h1::encode_request_head(&head, framing, &mut encoded);
         let mut call = Call::new(link, Upload::new(encoded, framing, body), None);
-        let answer = call
-            .answer(worker, &self.method)
-            .await
-            .map_err(|failed| failed.failure)?;
+        let answer = call.answer(worker, &place.method).await;
+        Ok((call, answer.map_err(|failed| failed.failure)?))
+    }
+
+    async fn judge(
+        &self,
+        worker: &Rc<Worker>,
+        call: Call,
+        answer: Answer,
+    ) -> Result<CheckResult, Failure> {
         if !self.policy.is_pass(answer.head.status) {
             return Ok(CheckResult::Failed);
         }

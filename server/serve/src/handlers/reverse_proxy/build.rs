@@ -2,20 +2,19 @@
 //! upstreams are spoken to is left to `transport`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, Upstream as UpstreamConfig};
-use sluice_net::upstream::{Address, Endpoint, Load};
-use sluice_policy::PassiveHealth;
-use sluice_policy::health::PassivePolicy;
+use sluice_net::upstream::Address;
 use sluice_route::Rewrite;
 use sluice_route::matcher::IpRanges;
 
-use super::active::ActiveChecks;
+use super::active::{ActiveChecks, Checks};
 use super::buffering::Buffering;
+use super::dynamic::{self, Dynamic};
 use super::intercept::Interception;
+use super::making::{Maker, cookie_key};
 use super::retry::Retries;
 use super::select::{self, Selection};
 use super::transport::Transport;
@@ -29,14 +28,13 @@ use crate::handlers::rewrite;
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
     refuse_unbuilt(config)?;
-    let transport = Transport::build(config.transport.as_ref())?;
-    let checks = config.health_checks.as_ref();
-    let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
-    let upstreams = config
-        .upstreams
-        .iter()
-        .map(|upstream| upstream_of(upstream, &transport, &passive))
-        .collect::<Result<Box<[_]>, _>>()?;
+    let maker = Arc::new(maker(config)?);
+    let dynamic = Dynamic::build(config, &maker)?;
+    let upstreams = match &dynamic {
+        // They are listed together with those that requests name.
+        Some(Dynamic::Named(_)) => Box::default(),
+        Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker)?,
+    };
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
@@ -46,10 +44,12 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         .iter()
         .map(|rule| Interception::build(rule, cx))
         .collect::<Result<_, _>>()?;
-    let active = checks.and_then(|checks| checks.active.as_ref());
-    let active = active.map(|checks| ActiveChecks::build(checks, &upstreams, &transport));
+    let active = maker
+        .checks()
+        .map(|checks| ActiveChecks::new(checks, &upstreams));
     Ok(Box::new(ReverseProxy {
-        active: active.transpose()?.flatten(),
+        active,
+        dynamic: dynamic.map(Box::new),
         interceptions,
         content: content(config),
         upstreams,
@@ -75,11 +75,6 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
             "`circuit_breaker`",
             "use passive health checks",
         ),
-        (
-            config.dynamic_upstreams.is_some(),
-            "`dynamic` upstreams",
-            "list the upstreams with `to`",
-        ),
         (config.verbose_logs, "`verbose_logs`", "remove it"),
         (
             policy.is_some_and(|policy| !policy.retry_match.is_empty()),
@@ -93,34 +88,37 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-fn upstream_of(
-    config: &UpstreamConfig,
-    transport: &Transport,
-    passive: &PassivePolicy,
-) -> Result<Upstream, Refusal> {
-    let (address, authority, port) = address_of(&config.dial)?;
-    Ok(Upstream {
-        address: config.dial.clone(),
-        authority,
-        endpoint: Arc::new(Endpoint::new(address, transport.options(port))),
-        load: Arc::new(Load::default()),
-        requests_max: usize::try_from(config.max_requests)
-            .ok()
-            .filter(|max| *max > 0),
-        proxy_header: transport.proxy_header(),
-        health: PassiveHealth::new(passive),
-        is_down: Arc::new(AtomicBool::new(false)),
+fn maker(config: &Config) -> Result<Maker, Refusal> {
+    let transport = Transport::build(config.transport.as_ref())?;
+    let checks = config.health_checks.as_ref();
+    let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
+    let active = checks.and_then(|checks| checks.active.as_ref());
+    let active = active.map(|active| Checks::build(active, &transport));
+    let policy = config.load_balancing.as_ref();
+    Ok(Maker {
+        checks: active.transpose()?.flatten().map(Arc::new),
+        cookie_key: cookie_key(policy.and_then(|policy| policy.selection_policy.as_ref())),
+        passive,
+        transport,
     })
+}
+
+fn fixed(config: &[UpstreamConfig], maker: &Maker) -> Result<Box<[Upstream]>, Refusal> {
+    let at_load = |upstream: &UpstreamConfig| {
+        let dial = dynamic::at_load(&upstream.dial)?;
+        maker.fixed(&UpstreamConfig {
+            dial,
+            ..upstream.clone()
+        })
+    };
+    config.iter().map(at_load).collect()
 }
 
 /// The address that `dial` names, what it is called in a Host field, and its port.
 pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), Refusal> {
     let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
     if dial.contains('{') {
-        return Err(Refusal::not_yet(
-            &format!("upstream `{dial}` with a placeholder"),
-            "list the addresses with `to`",
-        ));
+        return Err(refuse("no placeholder may stand in this address"));
     }
     let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
     match (parsed.network.as_str(), parsed.ports) {

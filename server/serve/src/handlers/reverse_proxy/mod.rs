@@ -5,7 +5,11 @@ mod active;
 mod answer;
 mod buffering;
 mod build;
+mod dialling;
+mod dynamic;
 mod intercept;
+mod making;
+mod redirects;
 mod request;
 mod retry;
 mod select;
@@ -29,6 +33,7 @@ use crate::handler::{Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::Buffering;
+use dynamic::Dynamic;
 use intercept::Interception;
 use request::Prepared;
 use retry::Retries;
@@ -38,6 +43,8 @@ use upstream::Upstream;
 /// The directive at work.
 struct ReverseProxy {
     upstreams: Box<[Upstream]>,
+    /// Where further upstreams come from; in memory of its own, as most directives have none.
+    dynamic: Option<Box<Dynamic>>,
     selection: Selection,
     active: Option<ActiveChecks>,
     retries: Retries,
@@ -97,8 +104,15 @@ impl ReverseProxy {
         self.retries.begin();
         let mut tried = Tried::default();
         loop {
-            let chosen = self.selection.choose(&self.upstreams, x, &tried);
-            let failed = match chosen.map(|index| &self.upstreams[index]) {
+            let set = match &self.dynamic {
+                None => None,
+                Some(dynamic) => Box::pin(dynamic.list(x)).await,
+            };
+            let chosen = match &set {
+                None => self.selection.choose(&self.upstreams, x, &tried),
+                Some(set) => self.selection.choose(set, x, &tried),
+            };
+            let failed = match chosen {
                 None => no_upstream(body),
                 Some(upstream) => match self.attempt(x, upstream, body).await {
                     Ok(step) => return step,

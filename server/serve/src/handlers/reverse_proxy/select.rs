@@ -1,10 +1,10 @@
 //! Which upstream gets a request, and which ones are left out because they failed or are full. How a policy
 //! decides is left to `sluice-policy`; here is what it looks at.
 
+use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use aws_lc_rs::hmac;
 use sluice_message::{FieldId, Moment, Status};
 use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
 use sluice_net::clock;
@@ -49,28 +49,31 @@ enum Checks {
 struct Cookie {
     name: String,
     max_age: Option<Duration>,
-    /// The value for each upstream: not its address, which is nobody's business.
-    values: Box<[String]>,
 }
 
 /// The upstreams that a request was already passed to in vain.
 #[derive(Debug, Default)]
 pub struct Tried {
-    indexes: Vec<usize>,
+    /// They are told apart by where they lie in memory, which stays the same when DNS names others beside them.
+    upstreams: Vec<usize>,
     count: u32,
 }
 
 impl Tried {
-    /// Adds a try, of the upstream at `index` if one was available.
-    pub fn add(&mut self, index: Option<usize>) {
+    /// Adds a try, of `upstream` if one was available.
+    pub fn add(&mut self, upstream: Option<&Upstream>) {
         self.count += 1;
-        self.indexes.extend(index);
+        self.upstreams.extend(upstream.map(place));
     }
 
     /// How many tries there were.
     pub fn count(&self) -> u32 {
         self.count
     }
+}
+
+fn place(upstream: &Upstream) -> usize {
+    std::ptr::from_ref(upstream).addr()
 }
 
 impl Selection {
@@ -92,7 +95,7 @@ impl Selection {
         Ok(Selection {
             policy,
             turn: Turn::new(),
-            cookie: cookie(chosen, upstreams),
+            cookie: cookie(chosen),
             load: if limited || compares {
                 Counted::Yes
             } else {
@@ -108,16 +111,24 @@ impl Selection {
     }
 
     /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
-    pub fn choose(&self, upstreams: &[Upstream], x: &mut Exchange, tried: &Tried) -> Option<usize> {
-        if upstreams.len() == 1 && self.checks == Checks::None {
-            return Some(0);
+    pub fn choose<'a, U: Borrow<Upstream>>(
+        &self,
+        upstreams: &'a [U],
+        x: &mut Exchange,
+        tried: &Tried,
+    ) -> Option<&'a Upstream> {
+        if let ([one], Checks::None) = (upstreams, self.checks) {
+            return Some(one.borrow());
         }
         let now = x.worker.clock.coarse();
         let mut key = Vec::new();
         if let Some(by) = self.policy.hash_by() {
             push_key(by, x, &mut key);
         }
-        let named = self.cookie.as_ref().and_then(|cookie| cookie.named(x));
+        let named = self
+            .cookie
+            .as_ref()
+            .and_then(|cookie| cookie.named(upstreams, x));
         let hint = Hint {
             key: Some(&key),
             named,
@@ -126,7 +137,7 @@ impl Selection {
             upstreams,
             selection: self,
             now,
-            tried: &tried.indexes,
+            tried: &tried.upstreams,
         };
         let any = View {
             tried: &[],
@@ -137,10 +148,11 @@ impl Selection {
             .policy
             .choose(&fresh, hint, &self.turn, seed)
             .or_else(|| self.policy.choose(&any, hint, &self.turn, seed))?;
+        let chosen: &Upstream = upstreams[choice.index].borrow();
         if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
-            cookie.tell(x, choice.index);
+            cookie.tell(x, chosen);
         }
-        Some(choice.index)
+        Some(chosen)
     }
 
     /// Whether requests in progress are to be counted.
@@ -178,22 +190,29 @@ impl Selection {
 }
 
 /// The upstreams as a policy sees them.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    upstreams: &'a [Upstream],
+struct View<'a, U> {
+    upstreams: &'a [U],
     selection: &'a Selection,
     now: Moment,
     tried: &'a [usize],
 }
 
-impl Upstreams for View<'_> {
+impl<U> Clone for View<'_, U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<U> Copy for View<'_, U> {}
+
+impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
     fn count(&self) -> usize {
         self.upstreams.len()
     }
 
     fn is_available(&self, index: usize) -> bool {
-        let upstream = &self.upstreams[index];
-        if self.tried.contains(&index) {
+        let upstream: &Upstream = self.upstreams[index].borrow();
+        if self.tried.contains(&place(upstream)) {
             return false;
         }
         if self.selection.checks == Checks::None {
@@ -207,11 +226,11 @@ impl Upstreams for View<'_> {
     }
 
     fn in_flight(&self, index: usize) -> u32 {
-        narrow(self.upstreams[index].load.in_flight())
+        narrow(self.upstreams[index].borrow().load.in_flight())
     }
 
     fn address(&self, index: usize) -> &str {
-        &self.upstreams[index].address
+        &self.upstreams[index].borrow().address
     }
 }
 
@@ -244,15 +263,17 @@ fn push_key(by: &HashBy, x: &Exchange, out: &mut Vec<u8>) {
 
 impl Cookie {
     /// The upstream that the client's cookie names.
-    fn named(&self, x: &Exchange) -> Option<usize> {
+    fn named<U: Borrow<Upstream>>(&self, upstreams: &[U], x: &Exchange) -> Option<usize> {
         let value = route_values::cookie(&x.req.fields, self.name.as_bytes())?;
-        self.values
-            .iter()
-            .position(|known| known.as_bytes() == value)
+        upstreams.iter().position(|upstream| {
+            let known = upstream.borrow().cookie.as_deref();
+            known.is_some_and(|known| known.as_bytes() == value)
+        })
     }
 
-    fn tell(&self, x: &mut Exchange, index: usize) {
-        let mut text = format!("{}={}; Path=/", self.name, self.values[index]);
+    fn tell(&self, x: &mut Exchange, upstream: &Upstream) {
+        let value = upstream.cookie.as_deref().unwrap_or_default();
+        let mut text = format!("{}={value}; Path=/", self.name);
         if let Some(max_age) = self.max_age {
             text.push_str(&format!("; Max-Age={}", max_age.as_secs()));
         }
@@ -335,17 +356,9 @@ fn needs_load(policy: &Policy) -> bool {
     }
 }
 
-fn cookie(config: Option<&SelectionPolicy>, upstreams: &[Upstream]) -> Option<Cookie> {
+fn cookie(config: Option<&SelectionPolicy>) -> Option<Cookie> {
     let Some(SelectionPolicy::Cookie(config)) = config else {
         return None;
-    };
-    let key = hmac::Key::new(hmac::HMAC_SHA256, config.secret.as_bytes());
-    let value = |upstream: &Upstream| {
-        let tag = hmac::sign(&key, upstream.address.as_bytes());
-        tag.as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
     };
     let name = if config.name.is_empty() {
         "lb"
@@ -355,7 +368,6 @@ fn cookie(config: Option<&SelectionPolicy>, upstreams: &[Upstream]) -> Option<Co
     Some(Cookie {
         name: name.to_owned(),
         max_age: duration(config.max_age),
-        values: upstreams.iter().map(value).collect(),
     })
 }
 

@@ -9,13 +9,16 @@ use sluice_model::proxy::{
 use sluice_net::tls::{
     ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
 };
-use sluice_net::upstream::{KeepAlive, Options, Protocol, Timeouts, limits};
+use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, limits};
 
 use super::build::duration;
+use super::dialling;
+use super::making::Way;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
 
 /// How all upstreams of a directive are spoken to.
+#[derive(Clone)]
 pub struct Transport {
     options: Options,
     proxy_header: ProxyHeader,
@@ -80,6 +83,7 @@ impl Transport {
         let options = Options {
             protocol: Protocol::Http1,
             tls,
+            dialling: dialling::build(config)?.map(Arc::new),
             keep_alive,
             timeouts,
             busy_max,
@@ -101,6 +105,18 @@ impl Transport {
         options
     }
 
+    /// As [`Transport::options`], dialled by `way`.
+    pub fn options_by(&self, port: Option<u16>, way: Way) -> Options {
+        let mut options = self.options(port);
+        if way.family != Family::Any || way.reach != Reach::Anywhere {
+            let mut dialling = options.dialling.as_deref().cloned().unwrap_or_default();
+            dialling.family = way.family;
+            dialling.reach = way.reach;
+            options.dialling = Some(Arc::new(dialling));
+        }
+        options
+    }
+
     /// Which PROXY header connections begin with.
     pub fn proxy_header(&self) -> ProxyHeader {
         self.proxy_header
@@ -109,33 +125,11 @@ impl Transport {
 
 fn refuse_unbuilt(config: &HttpTransport) -> Result<(), Refusal> {
     let versions = &config.versions;
-    let unbuilt = [
-        (
-            config.resolver.is_some(),
-            "`resolvers`",
-            "set the system's resolver in /etc/resolv.conf",
-        ),
-        (
-            !config.local_address.is_empty(),
-            "`local_address`",
-            "remove it",
-        ),
-        (
-            !config.forward_proxy_url.is_empty(),
-            "`forward_proxy_url`",
-            "name the upstream itself",
-        ),
-        (
-            config.network_proxy.is_some(),
-            "`network_proxy`",
-            "name the upstream itself",
-        ),
-        (
-            !versions.is_empty() && !versions.iter().any(|version| version == "1.1"),
-            "a transport without HTTP/1.1 (`h2c`, `versions 2` or `3`)",
-            "let the upstream speak HTTP/1.1, too, and add `1.1` to `versions`",
-        ),
-    ];
+    let unbuilt = [(
+        !versions.is_empty() && !versions.iter().any(|version| version == "1.1"),
+        "a transport without HTTP/1.1 (`h2c`, `versions 2` or `3`)",
+        "let the upstream speak HTTP/1.1, too, and add `1.1` to `versions`",
+    )];
     match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
         Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
         None => Ok(()),

@@ -15,6 +15,8 @@ pub struct Upstream {
     pub address: String,
     /// What it is called in a Host field where the client sent none.
     pub authority: String,
+    /// What a cookie calls it, where cookies name upstreams.
+    pub cookie: Option<Box<str>>,
     /// How it is reached.
     pub endpoint: Arc<Endpoint>,
     /// Requests in progress, where somebody asks for them.

@@ -258,8 +258,26 @@ fn what_is_not_built_is_refused_by_name() {
         (json!({ "transport": { "protocol": "quantum" } }), "quantum"),
         (json!({ "request_buffers": -1 }), "request_buffers"),
         (
-            json!({ "upstreams": [{ "dial": "{http.request.host}:80" }] }),
+            json!({ "upstreams": [{ "dial": "{http.request.host}:80" }],
+                "dynamic_upstreams": { "source": "a", "name": "x" } }),
             "placeholder",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "zookeeper" } }),
+            "zookeeper",
+        ),
+        (
+            json!({ "dynamic_upstreams": { "source": "srv", "name": "x", "proto": "tcp" } }),
+            "service",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "local_address": "eth0" } }),
+            "local_address",
+        ),
+        (
+            json!({ "transport": { "protocol": "http",
+                "network_proxy": { "from": "url", "url": "https://p" } } }),
+            "network_proxy",
         ),
         (json!({ "upstreams": [{ "dial": "no-port" }] }), "no-port"),
     ] {

@@ -1,11 +1,14 @@
 //! The directive between raw sockets: a client and fake upstreams on free loopback ports.
 
 mod choosing;
+mod dns;
+mod dynamic;
 mod failing;
 mod fields;
 mod framing;
 mod intercepting;
 mod switching;
+mod ways;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -232,7 +235,10 @@ impl Peer {
 
 impl Fake {
     fn new(script: impl Fn(Peer) + Send + Sync + 'static) -> Fake {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Fake::on(TcpListener::bind("127.0.0.1:0").unwrap(), script)
+    }
+
+    fn on(listener: TcpListener, script: impl Fn(Peer) + Send + Sync + 'static) -> Fake {
         let address = listener.local_addr().unwrap();
         let accepted = Arc::new(AtomicUsize::new(0));
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -261,14 +267,18 @@ impl Fake {
 
     /// An upstream that names itself.
     fn called(name: &'static str) -> Fake {
-        Fake::new(move |mut peer| {
+        Fake::new(Fake::naming(name))
+    }
+
+    fn naming(name: &'static str) -> impl Fn(Peer) + Send + Sync + 'static {
+        move |mut peer| {
             while peer.head().is_some() {
                 let length = name.len();
                 peer.send(format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
                 ));
             }
-        })
+        }
     }
 
     fn accepted(&self) -> usize {

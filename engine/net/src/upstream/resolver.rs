@@ -1,0 +1,182 @@
+//! Questions to DNS servers: the addresses of a name, and the servers of a service. Remembering the answers is left
+//! to whoever asks.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig};
+use hickory_resolver::config::{ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+
+use crate::upstream::limits::{DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX};
+
+/// Which DNS servers are asked, and for how long. It holds no connection: one that serves several workers would
+/// belong to the runtime of the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolver {
+    /// The servers; those of the system where there are none.
+    pub servers: Vec<SocketAddr>,
+    /// How long one server may take for an answer.
+    pub timeout: Option<Duration>,
+}
+
+/// The versions of IP asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Both.
+    #[default]
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Whether `ip` is of it.
+    pub fn has(self, ip: IpAddr) -> bool {
+        match self {
+            Family::Any => true,
+            Family::V4 => ip.is_ipv4(),
+            Family::V6 => ip.is_ipv6(),
+        }
+    }
+}
+
+/// What a question gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The records, at least one.
+    pub records: Vec<T>,
+    /// How long they hold, as their owner says.
+    pub lifetime: Duration,
+}
+
+impl<T> Answered<T> {
+    /// The same with other records.
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Answered<U> {
+        Answered {
+            records: self.records.into_iter().map(change).collect(),
+            lifetime: self.lifetime,
+        }
+    }
+}
+
+/// A server of a service (RFC 2782).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The name of the server, without the dot at its end.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Those with the lowest number come first.
+    pub priority: u16,
+    /// Its share among those of its priority.
+    pub weight: u16,
+}
+
+impl Resolver {
+    /// The addresses of `name`. That there are none is [`io::ErrorKind::NotFound`].
+    pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Answered<IpAddr>> {
+        let found = self.start(family)?.lookup_ip(name).await;
+        let found = found.map_err(failed)?;
+        let records = found
+            .iter()
+            .filter(|ip| family.has(*ip))
+            .take(NAME_RECORDS_MAX)
+            .collect();
+        some(records, found.as_lookup())
+    }
+
+    /// The servers of the service called `name`, `_service._proto.domain`: by priority, then by weight.
+    /// That there are none is [`io::ErrorKind::NotFound`].
+    pub async fn services(&self, name: &str) -> io::Result<Answered<Service>> {
+        let resolver = self.start(Family::Any)?;
+        let found = resolver.lookup(name, RecordType::SRV).await;
+        let found = found.map_err(failed)?;
+        let mut records: Vec<Service> = found
+            .answers()
+            .iter()
+            .filter_map(|record| match &record.data {
+                RData::SRV(srv) => Some(Service {
+                    host: srv.target.to_utf8().trim_end_matches('.').to_owned(),
+                    port: srv.port,
+                    priority: srv.priority,
+                    weight: srv.weight,
+                }),
+                _ => None,
+            })
+            // RFC 2782: a lone dot says that the service is decidedly not offered there.
+            .filter(|service| !service.host.is_empty() && service.port != 0)
+            .take(NAME_RECORDS_MAX)
+            .collect();
+        records.sort_by(|a, b| {
+            let key = |s: &Service| (s.priority, std::cmp::Reverse(s.weight));
+            (key(a), &a.host, a.port).cmp(&(key(b), &b.host, b.port))
+        });
+        some(records, &found)
+    }
+
+    /// A resolver for one question: the files of the system are read anew, so a change of them counts.
+    fn start(&self, family: Family) -> io::Result<TokioResolver> {
+        let (mut config, mut options) = match read_system_conf() {
+            Ok(system) => system,
+            Err(_) if !self.servers.is_empty() => {
+                (ResolverConfig::default(), ResolverOpts::default())
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        if !self.servers.is_empty() {
+            let (domain, search, _) = config.into_parts();
+            let servers = self.servers.iter().map(name_server).collect();
+            config = ResolverConfig::from_parts(domain, search, servers);
+        }
+        options.cache_size = 0;
+        options.attempts = DNS_ATTEMPTS;
+        options.timeout = self.timeout.unwrap_or(DNS_TIMEOUT);
+        options.ip_strategy = match family {
+            Family::Any => LookupIpStrategy::Ipv4AndIpv6,
+            Family::V4 => LookupIpStrategy::Ipv4Only,
+            Family::V6 => LookupIpStrategy::Ipv6Only,
+        };
+        TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+            .with_options(options)
+            .build()
+            .map_err(io::Error::other)
+    }
+}
+
+fn name_server(server: &SocketAddr) -> NameServerConfig {
+    let mut ways = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for way in &mut ways {
+        way.port = server.port();
+    }
+    NameServerConfig::new(server.ip(), true, ways.to_vec())
+}
+
+/// That there is no such record is an answer, too: told from silence, which may pass.
+fn failed(error: NetError) -> io::Error {
+    let kind = if error.is_no_records_found() {
+        io::ErrorKind::NotFound
+    } else {
+        io::ErrorKind::TimedOut
+    };
+    io::Error::new(kind, error)
+}
+
+fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
+    if records.is_empty() {
+        let why = "the name has no such record";
+        return Err(io::Error::new(io::ErrorKind::NotFound, why));
+    }
+    let lifetime = found
+        .valid_until()
+        .saturating_duration_since(Instant::now());
+    Ok(Answered { records, lifetime })
+}

@@ -1,0 +1,215 @@
+//! How connections to upstreams are made: from the model's transport to the `Dialling` of `sluice-net`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sluice_model::RawModule;
+use sluice_model::proxy::{HttpTransport, Resolver as ResolverConfig};
+use sluice_net::upstream::{Dialling, Fallback, ProxyProtocol, Resolver, Through};
+
+use super::build::duration;
+use super::dynamic::at_load;
+use crate::build::Refusal;
+
+/// Reads the settings; `None` where connections are made plainly.
+pub fn build(config: &HttpTransport) -> Result<Option<Dialling>, Refusal> {
+    let fallback = match config.dial_fallback_delay.0 {
+        0 => Fallback::Usual,
+        ..0 => Fallback::Never,
+        nanos => Fallback::After(Duration::from_nanos(nanos.unsigned_abs())),
+    };
+    let tls = config.tls.as_ref();
+    let dialling = Dialling {
+        resolver: match &config.resolver {
+            None => None,
+            Some(config) => Some(resolver(Some(config), None)?),
+        },
+        local_address: local_address(&config.local_address)?,
+        fallback,
+        through: through(config)?,
+        handshake_timeout: tls.and_then(|tls| duration(tls.handshake_timeout)),
+        ..Dialling::default()
+    };
+    Ok((dialling != Dialling::default()).then_some(dialling))
+}
+
+/// The DNS servers that `config` names; those of the system where it names none.
+pub fn resolver(
+    config: Option<&ResolverConfig>,
+    timeout: Option<Duration>,
+) -> Result<Resolver, Refusal> {
+    let addresses = config.map_or(&[][..], |config| &config.addresses);
+    let servers = addresses.iter().map(|address| server(address));
+    Ok(Resolver {
+        servers: servers.collect::<Result<_, _>>()?,
+        timeout,
+    })
+}
+
+fn server(text: &str) -> Result<SocketAddr, Refusal> {
+    let refuse = |why: &str| {
+        Refusal::new(format!("resolver `{text}`: {why}"))
+            .with_help("write an IP address, with a port where it is not 53")
+    };
+    let parsed = sluice_model::Address::parse(text).map_err(|error| refuse(&error.to_string()))?;
+    if !matches!(parsed.network.as_str(), "" | "udp" | "tcp") {
+        return Err(refuse("its network is `udp`"));
+    }
+    let ip: IpAddr = parsed
+        .host
+        .parse()
+        .map_err(|_| refuse("it is no IP address"))?;
+    let port = parsed.ports.map_or(53, |ports| ports.first);
+    Ok(SocketAddr::new(ip, port))
+}
+
+fn local_address(text: &str) -> Result<Option<IpAddr>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let refuse = || {
+        Refusal::new(format!("local_address `{text}`"))
+            .with_help("write an IP address of this machine, without a port")
+    };
+    let parsed = sluice_model::Address::parse(&at_load(text)?).map_err(|_| refuse())?;
+    let ip = parsed.host.parse().map_err(|_| refuse())?;
+    match parsed.ports.map_or(0, |ports| ports.first) {
+        0 => Ok(Some(ip)),
+        _ => Err(refuse()),
+    }
+}
+
+fn through(config: &HttpTransport) -> Result<Option<Through>, Refusal> {
+    let text = |module: &RawModule, key: &str| {
+        let value = module.get(key).and_then(serde_json::Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let url = match &config.network_proxy {
+        Some(module) => match text(module, "from").as_str() {
+            "none" => return Ok(None),
+            "url" => text(module, "url"),
+            other => {
+                return Err(Refusal::new(format!("unknown network proxy `{other}`"))
+                    .with_help("the network proxies are `url` and `none`"));
+            }
+        },
+        None if !config.forward_proxy_url.is_empty() => config.forward_proxy_url.clone(),
+        None => return Ok(None),
+    };
+    proxy(&at_load(&url)?).map(Some)
+}
+
+/// The proxy at `url`.
+fn proxy(url: &str) -> Result<Through, Refusal> {
+    let refuse = |why: &str| {
+        Refusal::new(format!("network_proxy: {why}"))
+            .with_help("write `http://[user:password@]host:port`, `socks5://…` or `socks5h://…`")
+    };
+    let (scheme, rest) = url
+        .split_once("://")
+        .ok_or_else(|| refuse("the URL has no scheme"))?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (user, address) = match rest.rsplit_once('@') {
+        Some((user, address)) => (Some(user), address),
+        None => (None, rest),
+    };
+    let credentials = user.map(|user| {
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        (unescaped(name), unescaped(password))
+    });
+    let (protocol, usual) = match scheme {
+        "http" => {
+            let authorization = credentials
+                .map(|(user, password)| STANDARD.encode(format!("{user}:{password}")))
+                .map(|encoded| format!("Basic {encoded}"));
+            (ProxyProtocol::Connect { authorization }, 80)
+        }
+        "socks5" | "socks5h" => {
+            let is_short = |text: &str| (1..=255).contains(&text.len());
+            if credentials
+                .as_ref()
+                .is_some_and(|(user, password)| !is_short(user) || !is_short(password))
+            {
+                return Err(refuse(
+                    "name and password of SOCKS have 1 to 255 bytes each",
+                ));
+            }
+            // As Go has it: both leave the name to the proxy.
+            (ProxyProtocol::Socks5 { credentials }, 1080)
+        }
+        "https" => {
+            return Err(refuse(
+                "a proxy that itself speaks TLS is not supported yet",
+            ));
+        }
+        _ => return Err(refuse("its scheme is unknown")),
+    };
+    let parsed = sluice_model::Address::parse(address).map_err(|_| refuse("bad host or port"))?;
+    if parsed.host.is_empty() {
+        return Err(refuse("the URL has no host"));
+    }
+    Ok(Through {
+        protocol,
+        host: parsed.host,
+        port: parsed.ports.map_or(usual, |ports| ports.first),
+    })
+}
+
+/// Text of a URL without its escapes.
+fn unescaped(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_proxies_are_read() {
+        let made = proxy("http://us%40er:p%3ass@proxy.example:3128/").unwrap();
+        assert_eq!((&*made.host, made.port), ("proxy.example", 3128));
+        let authorization = Some("Basic dXNAZXI6cDpzcw==".to_owned());
+        assert_eq!(made.protocol, ProxyProtocol::Connect { authorization });
+        let made = proxy("socks5://[::1]").unwrap();
+        assert_eq!((&*made.host, made.port), ("::1", 1080));
+        for bad in [
+            "proxy:80",
+            "https://p:1",
+            "ftp://p",
+            "http://",
+            "socks5://:x@p:1",
+        ] {
+            assert!(proxy(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn resolvers_are_addresses() {
+        for (text, expected) in [
+            ("192.0.2.1", "192.0.2.1:53"),
+            ("udp/192.0.2.1:5353", "192.0.2.1:5353"),
+            ("[2001:db8::1]:54", "[2001:db8::1]:54"),
+        ] {
+            assert_eq!(server(text).unwrap().to_string(), expected);
+        }
+        assert!(server("dns.example").is_err());
+        assert!(server("unix//run/dns").is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! Upstreams whose addresses have placeholders. Clients may have a say in them, so what they name is checked before
+//! it is dialled, and only so many of them are remembered. Looking names up is left to `sluice-net`, which refuses
+//! the addresses that only mean something on our own link.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_message::Moment;
+use sluice_model::proxy::Upstream as Config;
+use sluice_net::upstream::{Family, Reach};
+use sluice_route::Template;
+use sluice_route::placeholder::{Found, Key, Unknown, Values};
+
+use super::super::making::{Maker, Way};
+use super::super::upstream::Upstream;
+use super::Set;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};
+use crate::values::expanded;
+
+/// Upstreams of which at least one has placeholders in its address.
+pub struct Named {
+    list: Box<[One]>,
+    maker: Arc<Maker>,
+    /// Those that requests have named, by address, and when they were last.
+    known: Mutex<HashMap<String, (Arc<Upstream>, Moment)>>,
+}
+
+enum One {
+    Fixed(Arc<Upstream>),
+    Named(Template),
+}
+
+impl Named {
+    /// Reads the addresses; `None` where no request changes them.
+    pub fn build(config: &[Config], maker: &Arc<Maker>) -> Result<Option<Named>, Refusal> {
+        let mut list = Vec::new();
+        for upstream in config {
+            let text = at_load(&upstream.dial)?;
+            list.push(if text.contains('{') {
+                One::Named(template(&text)?)
+            } else {
+                let fixed = Config {
+                    dial: text,
+                    ..upstream.clone()
+                };
+                One::Fixed(Arc::new(maker.fixed(&fixed)?))
+            });
+        }
+        let is_fixed = list.iter().all(|one| matches!(one, One::Fixed(_)));
+        Ok((!is_fixed).then(|| Named {
+            list: list.into(),
+            maker: maker.clone(),
+            known: Mutex::default(),
+        }))
+    }
+
+    /// The upstreams that `x` names. An address that is none is left out.
+    pub fn list(&self, x: &Exchange) -> Set {
+        self.list
+            .iter()
+            .filter_map(|one| match one {
+                One::Fixed(upstream) => Some(upstream.clone()),
+                One::Named(template) => self.find(&expanded(template, x), x.worker.clock.coarse()),
+            })
+            .collect()
+    }
+
+    fn find(&self, text: &[u8], now: Moment) -> Option<Arc<Upstream>> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((upstream, used_at)) = known.get_mut(text) {
+            *used_at = now;
+            return Some(upstream.clone());
+        }
+        let (host, port) = host_and_port(text)?;
+        let way = Way {
+            family: Family::Any,
+            reach: Reach::Beyond,
+        };
+        let upstream = Arc::new(self.maker.named(host, port, way));
+        if known.len() >= NAMED_UPSTREAMS_MAX {
+            let oldest = known.iter().min_by_key(|(_, (_, used_at))| *used_at);
+            let oldest = oldest.map(|(address, _)| address.clone());
+            oldest.and_then(|address| known.remove(&address));
+        }
+        known.insert(text.to_owned(), (upstream.clone(), now));
+        Some(upstream)
+    }
+}
+
+/// The host, without brackets, and port of an address that may come from a client. A port has to be there: which
+/// one is meant is not left to chance.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.parse().ok().filter(|port| is_port && *port != 0)?;
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let host = match inside {
+        Some(v6) => {
+            v6.parse::<std::net::Ipv6Addr>().ok()?;
+            v6
+        }
+        None => {
+            let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            let is_name = !host.is_empty() && host.len() <= NAME_BYTES_MAX;
+            Some(host).filter(|host| is_name && host.bytes().all(is_usual))?
+        }
+    };
+    Some((host, port))
+}
+
+/// `dial` with the placeholders that are known when the configuration is loaded.
+pub fn at_load(dial: &str) -> Result<String, Refusal> {
+    if !dial.contains('{') {
+        return Ok(dial.to_owned());
+    }
+    let mut text = Vec::new();
+    template(dial)?.expand(&AtLoad, Unknown::Keep, &mut text);
+    String::from_utf8(text).map_err(|_| Refusal::new(format!("upstream `{dial}` is not UTF-8")))
+}
+
+fn template(text: &str) -> Result<Template, Refusal> {
+    Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
+}
+
+/// What is known when the configuration is loaded.
+struct AtLoad;
+
+impl Values for AtLoad {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        match key {
+            Key::Env(name) => {
+                let value = std::env::var(&**name).unwrap_or_default();
+                out.extend_from_slice(value.as_bytes());
+                Found::Known
+            }
+            _ => Found::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_names_has_to_be_an_address() {
+        let good = [
+            ("a.example:80", ("a.example", 80)),
+            ("10.0.0.1:8080", ("10.0.0.1", 8080)),
+            ("[::1]:1", ("::1", 1)),
+            ("my_host-1:65535", ("my_host-1", 65535)),
+        ];
+        for (text, expected) in good {
+            assert_eq!(host_and_port(text), Some(expected), "{text}");
+        }
+        let bad = [
+            "",
+            ":80",
+            "a",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:+80",
+            "a:080000",
+            "a:8 0",
+            "a b:80",
+            "a\r\nX: y:80",
+            "a/b:80",
+            "user@a:80",
+            "unix//run/s",
+            "unix//run/s:80",
+            "::1:80",
+            "[::1:80",
+            "[a]:80",
+            "a:80/x",
+            "a?b:80",
+            "a#b:80",
+            "\u{e4}:80",
+            "{header.X}:80",
+        ];
+        for text in bad {
+            assert_eq!(host_and_port(text), None, "{text}");
+        }
+        assert_eq!(host_and_port(&format!("{}:80", "a".repeat(300))), None);
+    }
+}

@@ -1,0 +1,381 @@
+//! One source of upstreams in DNS. Answers are remembered and shared by all workers; one question about a name is
+//! under way at a time. Asking is left to `sluice-net`.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sluice_message::Moment;
+use sluice_model::proxy::{AUpstreams, SrvUpstreams, UpstreamSource};
+use sluice_net::clock;
+use sluice_net::signal::Signal;
+use sluice_net::upstream::{Answered, Family, Reach, Resolver, in_background};
+use sluice_net::worker::Worker;
+use sluice_route::Template;
+
+use super::super::build::duration;
+use super::super::dialling::resolver;
+use super::super::making::{Maker, Way};
+use super::{Member, Set};
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::limits::{
+    NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
+    SOURCE_STALE_MAX,
+};
+use crate::values::expanded;
+
+/// A source of upstreams.
+pub struct Source {
+    question: Question,
+    resolver: Resolver,
+    /// On which version of IP the upstreams are dialled.
+    dialled: Family,
+    /// How long an answer is used; as long as its owner says, at most [`SOURCE_LIFETIME`], where nobody says.
+    refresh: Option<Duration>,
+    /// How long an old answer is used when there is no new one.
+    grace: Duration,
+    maker: Arc<Maker>,
+    answers: Mutex<HashMap<Box<str>, Known>>,
+}
+
+enum Question {
+    Addresses {
+        name: Template,
+        port: Template,
+        family: Family,
+    },
+    Services {
+        /// `_service._proto.name`, or the name alone.
+        name: Template,
+    },
+}
+
+/// A question as one request asks it.
+#[derive(Clone)]
+struct Asked {
+    name: String,
+    /// For addresses, whose records tell none.
+    port: u16,
+}
+
+/// What is known under one name.
+struct Known {
+    members: Vec<Member>,
+    set: Option<Set>,
+    /// Until when nobody asks again.
+    fresh_until: Moment,
+    /// Until when the upstreams are used.
+    usable_until: Moment,
+    asking: Asking,
+}
+
+enum Asking {
+    /// Nobody asks before this moment.
+    Rest(Moment),
+    /// A question is under way.
+    Going(Signal),
+}
+
+impl Source {
+    /// Reads one source, or those of several, and appends them to `out`.
+    pub fn build(
+        config: &UpstreamSource,
+        maker: &Arc<Maker>,
+        out: &mut Vec<Arc<Source>>,
+    ) -> Result<(), Refusal> {
+        match config {
+            UpstreamSource::A(config) => out.push(Arc::new(Source::of_addresses(config, maker)?)),
+            UpstreamSource::Srv(config) => out.push(Arc::new(Source::of_services(config, maker)?)),
+            UpstreamSource::Multi(config) => {
+                for source in &config.sources {
+                    Source::build(source, maker, out)?;
+                }
+            }
+            UpstreamSource::Other(_) => {
+                let name = config.module();
+                return Err(
+                    Refusal::new(format!("unknown source of upstreams `{name}`"))
+                        .with_help("the sources are `a`, `srv` and `multi`"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn of_addresses(config: &AUpstreams, maker: &Arc<Maker>) -> Result<Source, Refusal> {
+        let (v4, v6) = match &config.versions {
+            None => (None, None),
+            Some(versions) => (versions.ipv4, versions.ipv6),
+        };
+        // Caddy: what is not mentioned is asked for unless the other is asked for by name.
+        let family = match (v4, v6) {
+            (Some(true), None | Some(false)) | (None, Some(false)) => Family::V4,
+            (None | Some(false), Some(true)) | (Some(false), None) => Family::V6,
+            (None, None) | (Some(true), Some(true)) => Family::Any,
+            (Some(false), Some(false)) => {
+                return Err(Refusal::new("`dynamic a` without any version of IP")
+                    .with_help("write `versions ipv4 ipv6`, or leave it out"));
+            }
+        };
+        let port = if config.port.is_empty() {
+            "80"
+        } else {
+            &config.port
+        };
+        let question = Question::Addresses {
+            name: template(&config.name)?,
+            port: template(port)?,
+            family,
+        };
+        Ok(Source {
+            question,
+            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            dialled: Family::Any,
+            refresh: duration(config.refresh),
+            grace: Duration::ZERO,
+            maker: maker.clone(),
+            answers: Mutex::default(),
+        })
+    }
+
+    fn of_services(config: &SrvUpstreams, maker: &Arc<Maker>) -> Result<Source, Refusal> {
+        let (service, proto, name) = (&config.service, &config.proto, &config.name);
+        let name = match (service.is_empty(), proto.is_empty()) {
+            (true, true) => name.clone(),
+            (false, false) => format!("_{service}._{proto}.{name}"),
+            (true, false) | (false, true) => {
+                return Err(
+                    Refusal::new("`dynamic srv` with only one of `service` and `proto`")
+                        .with_help("give both, or the whole name alone"),
+                );
+            }
+        };
+        let question = Question::Services {
+            name: template(&name)?,
+        };
+        let dialled = match config.dial_network.as_str() {
+            "" | "tcp" => Family::Any,
+            "tcp4" => Family::V4,
+            "tcp6" => Family::V6,
+            other => {
+                return Err(Refusal::new(format!(
+                    "dial_network `{other}`; it is `tcp`, `tcp4` or `tcp6`"
+                )));
+            }
+        };
+        Ok(Source {
+            question,
+            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            dialled,
+            refresh: duration(config.refresh),
+            grace: duration(config.grace_period).unwrap_or_default(),
+            maker: maker.clone(),
+            answers: Mutex::default(),
+        })
+    }
+
+    /// The upstreams of now; `None` if the question cannot be answered.
+    pub async fn list(self: &Arc<Self>, x: &Exchange) -> Option<Set> {
+        let asked = self.question.of(x)?;
+        loop {
+            let wait = match self.find(&asked, &x.worker) {
+                Found::Set(set) => return Some(set),
+                Found::Nothing => return None,
+                Found::Wait(signal) => signal,
+            };
+            wait.await;
+        }
+    }
+
+    /// What is known now. Asks where that is nothing or old; what is old serves meanwhile, if it is not too old.
+    fn find(
+        self: &Arc<Self>,
+        asked: &Asked,
+        worker: &Rc<Worker>,
+    ) -> Found<impl Future<Output = ()> + use<>> {
+        let (now, key) = (clock::now(), asked.key());
+        let mut answers = self.answers();
+        if !answers.contains_key(&*key) {
+            make_room(&mut answers, now);
+            answers.insert((&*key).into(), Known::nothing(now));
+        }
+        let known = answers.get_mut(&*key).expect("it was made above");
+        let may_ask = matches!(known.asking, Asking::Rest(until) if now >= until);
+        if may_ask && now >= known.fresh_until {
+            let signal = Signal::default();
+            known.asking = Asking::Going(signal.clone());
+            let end = EndOfAsking {
+                source: Arc::downgrade(self),
+                key,
+                signal,
+            };
+            let (asked, worker) = (asked.clone(), worker.clone());
+            // Not a part of any request: if the one that asks goes away, others still wait.
+            in_background(async move {
+                if let Some(source) = end.source.upgrade() {
+                    source.ask(&asked, &worker).await;
+                }
+                drop(end);
+            });
+        }
+        match (&known.set, &known.asking) {
+            (Some(set), _) if now < known.usable_until => Found::Set(set.clone()),
+            (_, Asking::Going(signal)) => Found::Wait(signal.wait()),
+            (_, Asking::Rest(_)) => Found::Nothing,
+        }
+    }
+
+    async fn ask(&self, asked: &Asked, worker: &Rc<Worker>) {
+        let answer = match &self.question {
+            Question::Addresses { family, .. } => {
+                let found = self.resolver.addresses(&asked.name, *family).await;
+                found.map(|found| found.map(|ip| (ip.to_string(), asked.port)))
+            }
+            Question::Services { .. } => {
+                let found = self.resolver.services(&asked.name).await;
+                found.map(|found| found.map(|service| (service.host, service.port)))
+            }
+        };
+        let (now, key) = (clock::now(), asked.key());
+        let mut answers = self.answers();
+        let Some(known) = answers.get_mut(&*key) else {
+            return;
+        };
+        match answer {
+            Ok(Answered { records, lifetime }) => {
+                let refresh = self
+                    .refresh
+                    .unwrap_or_else(|| lifetime.clamp(SOURCE_LIFETIME_MIN, SOURCE_LIFETIME));
+                self.take(known, &records, worker);
+                known.fresh_until = now + refresh;
+                // They serve while they are asked for again. After a long time without requests that is waited for.
+                known.usable_until = known.fresh_until + refresh.max(SOURCE_LIFETIME);
+            }
+            // That the name is gone is an answer; silence is none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                known.usable_until = known.fresh_until + self.grace;
+            }
+            Err(_) => {
+                known.usable_until = known.fresh_until + self.grace.max(SOURCE_STALE_MAX);
+            }
+        }
+    }
+
+    /// Makes `records` the upstreams of now. One that was known before keeps its state.
+    fn take(&self, known: &mut Known, records: &[(String, u16)], worker: &Rc<Worker>) {
+        let mut before = std::mem::take(&mut known.members);
+        for (host, port) in records {
+            let way = Way {
+                family: self.dialled,
+                reach: Reach::Anywhere,
+            };
+            let fresh = self.maker.named(host, *port, way);
+            let is_same = |member: &Member| member.upstream.address == fresh.address;
+            if known.members.iter().any(is_same) {
+                continue;
+            }
+            let kept = before
+                .iter()
+                .position(is_same)
+                .map(|at| before.swap_remove(at));
+            let member = kept.unwrap_or_else(|| Member::new(fresh, &self.maker, worker));
+            known.members.push(member);
+        }
+        known.set = Some(
+            known
+                .members
+                .iter()
+                .map(|member| member.upstream.clone())
+                .collect(),
+        );
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+        // Whoever panicked with the lock in hand had changed nothing by halves.
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Found<W> {
+    Set(Set),
+    Nothing,
+    Wait(W),
+}
+
+impl Known {
+    fn nothing(now: Moment) -> Known {
+        Known {
+            members: Vec::new(),
+            set: None,
+            fresh_until: now,
+            usable_until: now,
+            asking: Asking::Rest(now),
+        }
+    }
+}
+
+impl Asked {
+    fn key(&self) -> Box<str> {
+        format!("{}:{}", self.name, self.port).into()
+    }
+}
+
+impl Question {
+    /// What `x` asks; `None` where its placeholders give no name or port.
+    fn of(&self, x: &Exchange) -> Option<Asked> {
+        let text = |template| String::from_utf8(expanded(template, x)).ok();
+        match self {
+            Question::Addresses { name, port, .. } => Some(Asked {
+                name: text(name).filter(|name| is_name(name))?,
+                port: text(port)?.parse().ok().filter(|port| *port != 0)?,
+            }),
+            Question::Services { name } => Some(Asked {
+                name: text(name).filter(|name| is_name(name))?,
+                port: 0,
+            }),
+        }
+    }
+}
+
+/// Whether a DNS server may be asked for `name`, which may come from a client.
+fn is_name(name: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_usual)
+}
+
+/// The end of a question, answered or not: those who wait look again.
+struct EndOfAsking {
+    source: Weak<Source>,
+    key: Box<str>,
+    signal: Signal,
+}
+
+impl Drop for EndOfAsking {
+    fn drop(&mut self) {
+        if let Some(source) = self.source.upgrade()
+            && let Some(known) = source.answers().get_mut(&*self.key)
+        {
+            known.asking = Asking::Rest(clock::now() + SOURCE_PAUSE);
+        }
+        self.signal.raise();
+    }
+}
+
+/// Forgets names that nobody asks about, and any other than those being asked for where that is not enough.
+fn make_room(answers: &mut HashMap<Box<str>, Known>, now: Moment) {
+    if answers.len() < SOURCE_NAMES_MAX {
+        return;
+    }
+    let is_going = |known: &Known| matches!(known.asking, Asking::Going(_));
+    answers.retain(|_, known| is_going(known) || now < known.usable_until);
+    if answers.len() >= SOURCE_NAMES_MAX {
+        answers.retain(|_, known| is_going(known));
+    }
+}
+
+fn template(text: &str) -> Result<Template, Refusal> {
+    Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
+}

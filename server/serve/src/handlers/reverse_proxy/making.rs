@@ -1,0 +1,98 @@
+//! How upstreams of one directive are made: from the configuration, from DNS, or from what a request names. Where
+//! they come from is left to `build` and `dynamic`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use aws_lc_rs::hmac;
+use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
+use sluice_net::upstream::{Endpoint, Family, Load, Reach};
+use sluice_policy::PassiveHealth;
+use sluice_policy::health::PassivePolicy;
+
+use super::active::Checks;
+use super::build::{address_of, tcp};
+use super::transport::Transport;
+use super::upstream::Upstream;
+use crate::build::Refusal;
+
+/// What all upstreams of a directive have in common.
+pub struct Maker {
+    pub(super) transport: Transport,
+    pub(super) passive: PassivePolicy,
+    /// The key of the cookies that name upstreams, where there are such.
+    pub(super) cookie_key: Option<hmac::Key>,
+    /// The checks, where there are any.
+    pub(super) checks: Option<Arc<Checks>>,
+}
+
+/// How upstreams that the configuration does not name are dialled.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// The version of IP.
+    pub family: Family,
+    /// Which addresses may be dialled.
+    pub reach: Reach,
+}
+
+impl Maker {
+    /// The checks of all upstreams.
+    pub fn checks(&self) -> Option<&Arc<Checks>> {
+        self.checks.as_ref()
+    }
+
+    /// An upstream as the configuration names it.
+    pub fn fixed(&self, config: &Config) -> Result<Upstream, Refusal> {
+        let (address, authority, port) = address_of(&config.dial)?;
+        let endpoint = Endpoint::new(address, self.transport.options(port));
+        Ok(Upstream {
+            requests_max: usize::try_from(config.max_requests)
+                .ok()
+                .filter(|max| *max > 0),
+            ..self.upstream(config.dial.clone(), authority, endpoint)
+        })
+    }
+
+    /// The upstream on `port` of `host`, a name or an IP address without brackets.
+    pub fn named(&self, host: &str, port: u16, way: Way) -> Upstream {
+        let (address, authority, port) = tcp(host, port);
+        let options = self.transport.options_by(port, way);
+        let endpoint = Endpoint::new(address, options);
+        self.upstream(authority.clone(), authority, endpoint)
+    }
+
+    fn upstream(&self, address: String, authority: String, endpoint: Endpoint) -> Upstream {
+        Upstream {
+            cookie: self.cookie(&address),
+            address,
+            authority,
+            endpoint: Arc::new(endpoint),
+            load: Arc::new(Load::default()),
+            requests_max: None,
+            proxy_header: self.transport.proxy_header(),
+            health: PassiveHealth::new(&self.passive),
+            is_down: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// What a cookie calls the upstream: not its address, which is nobody's business.
+    fn cookie(&self, address: &str) -> Option<Box<str>> {
+        let tag = hmac::sign(self.cookie_key.as_ref()?, address.as_bytes());
+        let digits: String = tag
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Some(digits.into())
+    }
+}
+
+/// The key of the cookies that `policy` sets.
+pub fn cookie_key(policy: Option<&SelectionPolicy>) -> Option<hmac::Key> {
+    match policy {
+        Some(SelectionPolicy::Cookie(config)) => {
+            Some(hmac::Key::new(hmac::HMAC_SHA256, config.secret.as_bytes()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,183 @@
+//! A DNS server on a free loopback port, over UDP and TCP, that knows what a test tells it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const A: u16 = 1;
+const SRV: u16 = 33;
+
+/// What a name has.
+#[derive(Clone)]
+pub enum Record {
+    Address(Ipv4Addr),
+    /// Port, priority, and name of the server.
+    Service(u16, u16, &'static str),
+}
+
+/// How questions are answered.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Mood {
+    Answers,
+    /// Says over UDP that the answer is too long for it.
+    TooLong,
+    Silent,
+}
+
+pub struct Dns {
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    asked: Arc<AtomicUsize>,
+}
+
+struct State {
+    mood: Mood,
+    ttl: u32,
+    records: Vec<(&'static str, Record)>,
+}
+
+impl Dns {
+    pub fn knowing(records: Vec<(&'static str, Record)>) -> Dns {
+        let (udp, tcp) = loop {
+            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
+                break (udp, tcp);
+            }
+        };
+        let dns = Dns {
+            address: udp.local_addr().unwrap(),
+            state: Arc::new(Mutex::new(State {
+                mood: Mood::Answers,
+                ttl: 3600,
+                records,
+            })),
+            asked: Arc::default(),
+        };
+        let (state, asked) = (dns.state.clone(), dns.asked.clone());
+        thread::spawn(move || {
+            let mut question = [0; 2048];
+            while let Ok((count, from)) = udp.recv_from(&mut question) {
+                asked.fetch_add(1, Ordering::SeqCst);
+                let state = state.lock().unwrap();
+                let question = &question[..count];
+                let answer = match state.mood {
+                    Mood::Silent => continue,
+                    Mood::TooLong => cut(question),
+                    Mood::Answers => state.answer(question),
+                };
+                udp.send_to(&answer, from).unwrap();
+            }
+        });
+        let state = dns.state.clone();
+        thread::spawn(move || {
+            for mut socket in tcp.incoming().map_while(Result::ok) {
+                let mut length = [0; 2];
+                while socket.read_exact(&mut length).is_ok() {
+                    let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+                    socket.read_exact(&mut question).unwrap();
+                    let answer = state.lock().unwrap().answer(&question);
+                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                    let _ = socket.write_all(&[&length[..], &answer].concat());
+                }
+            }
+        });
+        dns
+    }
+
+    pub fn set(&self, records: Vec<(&'static str, Record)>) {
+        self.state.lock().unwrap().records = records;
+    }
+
+    pub fn mood(&self, mood: Mood) {
+        self.state.lock().unwrap().mood = mood;
+    }
+
+    pub fn ttl(&self, seconds: u32) {
+        self.state.lock().unwrap().ttl = seconds;
+    }
+
+    /// Questions over UDP so far.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// The question's end, its name and its type.
+fn parse(message: &[u8]) -> (usize, String, u16) {
+    let (mut at, mut name) = (12, String::new());
+    while message[at] != 0 {
+        let length = usize::from(message[at]);
+        let label = &message[at + 1..at + 1 + length];
+        name.push_str(&String::from_utf8_lossy(label).to_ascii_lowercase());
+        name.push('.');
+        at += 1 + length;
+    }
+    let kind = u16::from_be_bytes([message[at + 1], message[at + 2]]);
+    (at + 5, name, kind)
+}
+
+fn head(question: &[u8], flags: u16, answers: u16) -> Vec<u8> {
+    let (end, _, _) = parse(question);
+    let mut out = question[..2].to_vec();
+    for number in [flags, 1, answers, 0, 0] {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    out.extend_from_slice(&question[12..end]);
+    out
+}
+
+/// An answer with the bit that says it was cut.
+fn cut(question: &[u8]) -> Vec<u8> {
+    head(question, 0x8380, 0)
+}
+
+impl State {
+    fn answer(&self, question: &[u8]) -> Vec<u8> {
+        let (_, name, kind) = parse(question);
+        let known: Vec<&Record> = self
+            .records
+            .iter()
+            .filter(|(known, _)| *known == name)
+            .map(|(_, record)| record)
+            .collect();
+        let data: Vec<Vec<u8>> = known
+            .iter()
+            .filter_map(|record| record.data(kind))
+            .collect();
+        let code = if known.is_empty() { 3 } else { 0 };
+        let mut out = head(question, 0x8180 | code, data.len() as u16);
+        for data in data {
+            // A pointer to the name of the question, the type, class IN.
+            out.extend_from_slice(&[0xc0, 12]);
+            out.extend_from_slice(&kind.to_be_bytes());
+            out.extend_from_slice(&[0, 1]);
+            out.extend_from_slice(&self.ttl.to_be_bytes());
+            out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+            out.extend_from_slice(&data);
+        }
+        out
+    }
+}
+
+impl Record {
+    fn data(&self, kind: u16) -> Option<Vec<u8>> {
+        match (self, kind) {
+            (Record::Address(ip), A) => Some(ip.octets().to_vec()),
+            (Record::Service(port, priority, host), SRV) => {
+                let mut data = Vec::new();
+                for number in [*priority, 1, *port] {
+                    data.extend_from_slice(&number.to_be_bytes());
+                }
+                for label in host.split('.') {
+                    data.push(label.len() as u8);
+                    data.extend_from_slice(label.as_bytes());
+                }
+                data.push(0);
+                Some(data)
+            }
+            _ => None,
+        }
+    }
+}

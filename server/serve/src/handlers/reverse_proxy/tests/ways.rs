@@ -1,0 +1,152 @@
+//! Ways to an upstream that are not plain: through a proxy, from another address of ours.
+
+use super::*;
+
+fn through(url: String) -> Value {
+    json!({ "transport": {
+        "protocol": "http", "network_proxy": { "from": "url", "url": url }
+    } })
+}
+
+/// Joins both sockets until one of them ends.
+fn join(client: TcpStream, upstream: TcpStream) {
+    let (mut from, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+    thread::spawn(move || std::io::copy(&mut from, &mut to));
+    let (mut from, mut to) = (upstream, client);
+    let _ = std::io::copy(&mut from, &mut to);
+}
+
+/// A proxy that speaks HTTP.
+fn http_proxy(answer: &'static str) -> Fake {
+    Fake::new(move |mut peer| {
+        let head = peer.head().unwrap();
+        peer.send(answer);
+        if answer.contains(" 200 ") {
+            let target = head.split(' ').nth(1).unwrap();
+            join(peer.socket, TcpStream::connect(target).unwrap());
+        }
+    })
+}
+
+#[test]
+fn a_proxy_in_between_is_asked_to_connect() {
+    let (a, proxy) = (Fake::called("a"), http_proxy("HTTP/1.1 200 OK\r\n\r\n"));
+    let served = Proxy::with(
+        &[&a],
+        through(format!("http://me:secret@{}", proxy.address)),
+    );
+    for _ in 0..3 {
+        assert_eq!(served.ask(GET).body, b"a");
+    }
+    let asked = proxy.seen();
+    assert_eq!(asked.len(), 1, "the connection through the proxy is kept");
+    assert!(
+        asked[0].starts_with(&format!("CONNECT {} HTTP/1.1\r\n", a.address)),
+        "{asked:?}"
+    );
+    assert!(
+        asked[0].contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"),
+        "{asked:?}"
+    );
+    assert!(
+        !a.last().contains("Proxy-Authorization"),
+        "it is the proxy's business"
+    );
+}
+
+#[test]
+fn a_proxy_that_refuses_or_babbles_is_a_bad_gateway() {
+    let a = Fake::called("a");
+    for answer in [
+        "HTTP/1.1 407 Who?\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfake",
+        "SSH-2.0-x\r\n\r\n",
+        "",
+    ] {
+        let proxy = http_proxy(answer);
+        let served = Proxy::with(&[&a], through(format!("http://{}", proxy.address)));
+        assert_eq!(served.ask(GET).status(), 502, "{answer:?}");
+    }
+    assert!(a.seen().is_empty());
+}
+
+/// A proxy that speaks SOCKS 5 and asks for a password.
+fn socks_proxy() -> Fake {
+    Fake::new(|mut peer| {
+        let mut greeting = [0; 4];
+        peer.socket.read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting, [5, 2, 0, 2]);
+        peer.send([5, 2]);
+        let mut login = [0; 11];
+        peer.socket.read_exact(&mut login).unwrap();
+        assert_eq!(&login, b"\x01\x02me\x06secret");
+        peer.send([1, 0]);
+        let mut start = [0; 4];
+        peer.socket.read_exact(&mut start).unwrap();
+        let host = match start {
+            [5, 1, 0, 1] => {
+                let mut ip = [0; 4];
+                peer.socket.read_exact(&mut ip).unwrap();
+                std::net::Ipv4Addr::from(ip).to_string()
+            }
+            [5, 1, 0, 3] => {
+                let mut length = [0];
+                peer.socket.read_exact(&mut length).unwrap();
+                let mut name = vec![0; length[0].into()];
+                peer.socket.read_exact(&mut name).unwrap();
+                assert_eq!(name, b"known-to-the-proxy.test");
+                "127.0.0.1".to_owned()
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut port = [0; 2];
+        peer.socket.read_exact(&mut port).unwrap();
+        let upstream = TcpStream::connect((host.as_str(), u16::from_be_bytes(port)));
+        // Byte by byte: an answer may come in pieces.
+        for byte in [5, 0, 0, 1, 127, 0, 0, 1, 0, 80] {
+            peer.send([byte]);
+            thread::sleep(Duration::from_millis(1));
+        }
+        join(peer.socket, upstream.unwrap());
+    })
+}
+
+#[test]
+fn socks_leads_to_addresses_and_to_names_that_the_proxy_knows() {
+    let (a, proxy) = (Fake::called("a"), socks_proxy());
+    let settings = || through(format!("socks5://me:secret@{}", proxy.address));
+    assert_eq!(Proxy::with(&[&a], settings()).ask(GET).body, b"a");
+    let dial = format!("known-to-the-proxy.test:{}", a.address.port());
+    assert_eq!(Proxy::dialling(&[dial], settings()).ask(GET).body, b"a");
+}
+
+#[test]
+fn a_local_address_is_dialled_from() {
+    let peers = Arc::new(Mutex::new(Vec::new()));
+    let seen = peers.clone();
+    let fake = Fake::new(move |mut peer| {
+        seen.lock()
+            .unwrap()
+            .push(peer.socket.peer_addr().unwrap().ip());
+        peer.head();
+        peer.send(HI);
+    });
+    let settings = json!({ "transport": { "protocol": "http", "local_address": "127.0.0.3" } });
+    assert_eq!(Proxy::with(&[&fake], settings).ask(GET).status(), 200);
+    assert_eq!(peers.lock().unwrap()[0].to_string(), "127.0.0.3");
+}
+
+#[test]
+fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
+    // `localhost` is 127.0.0.1 and ::1; only the second listens.
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    let _fake = Fake::on(listener, Fake::naming("six"));
+    for delay in ["10ms", "-1ns"] {
+        let settings = json!({ "transport": { "protocol": "http", "dial_fallback_delay": delay } });
+        let proxy = Proxy::dialling(&[format!("localhost:{port}")], settings);
+        assert_eq!(proxy.ask(GET).body, b"six", "{delay}");
+    }
+}
