@@ -274,3 +274,66 @@ fn quick_servers_serve() {
         ("file", Some("us"))
     );
 }
+
+#[test]
+fn a_file_of_caddy_1_is_translated() {
+    let folder = Folder::new();
+    let old = "localhost:8080\ngzip\nlog / access.log \"{combined}\"\nproxy /api {$BACKEND} {\n\ttransparent\n}\n";
+    folder.write("Caddyfile", old);
+    let arguments = [
+        "adapt",
+        "--from",
+        "caddy1",
+        "--to",
+        "caddyfile",
+        "Caddyfile",
+    ];
+    let output = run_to_end(&folder, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected = "http://localhost:8080 {\n\t# log format `{combined}` has no equal: entries are JSON, or text for \
+        people with `format console`.\n\tlog {\n\t\toutput file access.log\n\t}\n\tencode gzip\n\treverse_proxy /api* \
+        {$BACKEND} {\n\t\theader_up X-Real-IP {remote_host}\n\t}\n\tfile_server\n}\n";
+    assert_eq!(text(&output.stdout), expected);
+    let said = text(&output.stderr);
+    assert!(said.contains("warning[caddy1-differs]"), "{said}");
+    // What was printed is a Caddyfile of Caddy 2, formatted.
+    folder.write("Caddyfile", text(&output.stdout));
+    assert_eq!(run_to_end(&folder, &["fmt"]).status.code(), Some(0));
+    let output = run_to_end(&folder, &["adapt", "--to", "caddyfile"]);
+    assert_eq!(output.status.code(), Some(1), "it is no longer of Caddy 1");
+    let said = text(&output.stderr);
+    assert!(said.contains("--from caddy1"), "{said}");
+}
+
+#[test]
+fn flags_of_caddy_1_are_told_by_name() {
+    let folder = Folder::new();
+    for (args, help) in [
+        (
+            &["-conf=Caddyfile_proxy"][..],
+            "`sluice run --config Caddyfile_proxy`",
+        ),
+        (&["-version"], "`sluice version`"),
+        (&["-agree", "-conf", "a"], "agrees to the terms"),
+    ] {
+        let output = run_to_end(&folder, args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(help), "{said}");
+    }
+}
+
+#[test]
+fn passwords_of_caddy_1_are_hashed() {
+    let server =
+        Setup::new("http://:{port} {\n\tbasicauth /secret Bob hiccup\n\tstatus 404 /secret\n}\n")
+            .start();
+    let ask = |field: &str| {
+        let request =
+            format!("GET /secret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{field}\r\n");
+        crate::client::exchange(server.port, &request).status
+    };
+    assert_eq!(ask(""), 401);
+    assert_eq!(ask("Authorization: Basic Qm9iOmhpY2N1cA==\r\n"), 404);
+    assert_eq!(ask("Authorization: Basic Qm9iOmhpY2N1cB==\r\n"), 401);
+}

@@ -114,3 +114,87 @@ fn proxied_to_nobody() {
     let server = start(PROXY, "8081", &dead().to_string());
     assert_eq!(server.ask("/").status, 502);
 }
+
+const OLD_PROXY: &str = include_str!("../data/studies/004-proxy.Caddyfile-v0");
+const OLD_UPSTREAM: &str = include_str!("../data/studies/004-upstream.Caddyfile-v0");
+const OLD_PAGE: &str = include_str!("../data/studies/004-index.html");
+
+/// The upstream of study 004: files and nothing else, in the language of Caddy 0.
+fn old_upstream() -> Server {
+    assert!(
+        OLD_UPSTREAM.contains("http://:580 {"),
+        "the study is as printed"
+    );
+    let setup = Setup::new(&OLD_UPSTREAM.replace(":580", ":{port}"));
+    setup.folder().write("WebRoot/index.html", OLD_PAGE);
+    setup.start()
+}
+
+/// The proxy of study 004 in front of some port.
+fn old_proxy(upstream: u16) -> Server {
+    assert!(
+        OLD_PROXY.starts_with("http:// {"),
+        "the study is as printed"
+    );
+    let text = OLD_PROXY.replace("http:// {", "http://:{port} {");
+    Server::start(&text.replace(":580", &format!(":{upstream}")))
+}
+
+#[test]
+fn files_of_caddy_0() {
+    let server = old_upstream();
+    let mut client = Client::connect(server.port);
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!((answer.status, answer.text().as_str()), (200, OLD_PAGE));
+        assert_eq!(
+            answer.field("Server"),
+            None,
+            "`header / -Server` removes it"
+        );
+    }
+    assert_eq!(client.get("/none").status, 404);
+    let said = server.stderr();
+    assert!(said.contains("caddy1-dialect"), "{said}");
+    assert_eq!(said.matches("[caddy1-").count(), 1, "{said}");
+}
+
+#[test]
+fn proxy_of_caddy_0() {
+    let upstream = old_upstream();
+    let server = old_proxy(upstream.port);
+    let answer = server.ask("/");
+    assert_eq!((answer.status, answer.text().as_str()), (200, OLD_PAGE));
+    assert_eq!(answer.field("Server"), None);
+}
+
+/// Caddy 0 took the address of a client from the client's own X-Forwarded-For. Nobody should.
+#[test]
+fn proxy_of_caddy_0_tells_the_peers_address() {
+    let upstream = Upstream::echo();
+    let server = old_proxy(upstream.port);
+    let answer = exchange(
+        server.port,
+        "GET /x HTTP/1.1\r\nHost: a.example:99\r\nX-Forwarded-For: 1.2.3.4\r\nConnection: close\r\n\r\n",
+    );
+    let said = answer.text().to_ascii_lowercase();
+    for line in [
+        "\nhost: a.example:99\n",
+        "\nx-real-ip: 127.0.0.1\n",
+        "\nx-forwarded-proto: http\n",
+    ] {
+        assert!(said.contains(line), "{line} {said}");
+    }
+    assert!(!said.contains("1.2.3.4"), "{said}");
+}
+
+#[test]
+fn failures_of_caddy_0_go_to_their_file() {
+    let server = old_proxy(dead());
+    assert_eq!(server.ask("/lost").status, 502);
+    crate::harness::eventually(
+        "the failure in the log",
+        || server.folder.read("CaddyErrors.log").contains("/lost"),
+        || server.folder.read("CaddyErrors.log"),
+    );
+}

@@ -8,10 +8,11 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use sluice_caddyfile::limits::FILE_BYTES_MAX;
-use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt};
+use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span};
 use sluice_model::{Config, ConfigError};
 
+use crate::commands::hash_bcrypt;
 use crate::messages::{Failed, MessageFormat};
 
 /// The language of a configuration.
@@ -19,6 +20,8 @@ use crate::messages::{Failed, MessageFormat};
 pub enum Adapter {
     /// Caddy's configuration language.
     Caddyfile,
+    /// The language of Caddy 0 and 1, which is also recognised by itself.
+    Caddy1,
     /// The model itself: Caddy's JSON.
     Json,
 }
@@ -157,9 +160,12 @@ pub fn parse(
 ) -> Result<Loaded, Failed> {
     let read_at = SystemTime::now();
     match adapter {
-        Adapter::Caddyfile => {
+        Adapter::Caddyfile | Adapter::Caddy1 => {
             let loader = Recording::default();
-            let Adapted { config, report } = adapt(name, text, &loader);
+            let Adapted { config, report } = match adapter {
+                Adapter::Caddy1 => adapt_v1(name, text, &loader),
+                Adapter::Caddyfile | Adapter::Json => adapt(name, text, &loader),
+            };
             let files = std::iter::once(name.to_owned())
                 .chain(loader.read.into_inner())
                 .collect();
@@ -185,9 +191,13 @@ pub fn parse(
     }
 }
 
+/// How hard it is to guess a password that stands in a file of Caddy 1, as readable text. It is hashed anew whenever the
+/// file is read, which must not take long.
+const PASSWORD_COST: u32 = 10;
+
 /// Remembers which files were imported.
 #[derive(Default)]
-struct Recording {
+pub struct Recording {
     read: RefCell<Vec<String>>,
 }
 
@@ -206,6 +216,10 @@ impl Loader for Recording {
 
     fn variable(&self, name: &str) -> Option<String> {
         DiskLoader.variable(name)
+    }
+
+    fn hash_password(&self, password: &str) -> Option<String> {
+        hash_bcrypt(password, PASSWORD_COST).ok()
     }
 }
 

@@ -10,6 +10,7 @@ mod commands;
 mod envfile;
 mod folders;
 mod load;
+mod old_flags;
 mod quick;
 mod supervise;
 mod watch;
@@ -24,6 +25,14 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Words that are no Unicode are left to the parser.
+    let words = std::env::args_os()
+        .skip(1)
+        .map_while(|word| word.into_string().ok());
+    if let Some(error) = old_flags::refusal(words) {
+        error.print();
+        return Exit::Misused.into();
+    }
     let cli = commands::Cli::parse();
     match commands::run(cli) {
         Ok(exit) => exit.into(),

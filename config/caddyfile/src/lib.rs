@@ -17,11 +17,13 @@ mod parse;
 pub mod registry;
 mod substitute;
 pub mod tree;
+mod v1;
 
 pub use format::format;
 pub use loader::{DiskLoader, Loader, MemoryLoader};
 pub use lower::{Adapted, adapt};
 pub use parse::parse;
+pub use v1::{Translated, adapt_v1, is_v1, translate};
 
 use sluice_diag::Report;
 

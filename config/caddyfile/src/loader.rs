@@ -22,6 +22,11 @@ pub trait Loader {
 
     /// The value of an environment variable; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
+
+    /// A bcrypt hash of a password that stands in a file of Caddy 1; `None` where none can be made.
+    fn hash_password(&self, _password: &str) -> Option<String> {
+        None
+    }
 }
 
 /// The files and the environment of this process.

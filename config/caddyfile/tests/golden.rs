@@ -1,7 +1,7 @@
 //! Golden cases: `tests/golden/<topic>/*.txt` hold a Caddyfile, a line `----`, and what comes of it.
 //!
-//! The topic decides what is done with the Caddyfile: `parse` dumps the tree, `fmt` formats, every
-//! other topic adapts. `BLESS=1` rewrites what does not fit; the diff is to be read. More files and
+//! The topic decides what is done with the Caddyfile: `parse` dumps the tree, `fmt` formats, `v1`
+//! translates from Caddy 1, every other topic adapts. `BLESS=1` rewrites what does not fit; the diff is to be read. More files and
 //! environment variables are given in front of the `----`:
 //!
 //! ```text
@@ -12,7 +12,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_caddyfile::{MemoryLoader, adapt, format, parse};
+use sluice_caddyfile::{Loader, MemoryLoader, adapt, adapt_v1, format, parse, translate};
 use sluice_diag::Colour;
 
 /// The input of one case.
@@ -54,6 +54,7 @@ impl Case {
         match topic {
             "parse" => self.parse(),
             "fmt" => self.format(),
+            "v1" => self.translate(),
             _ => self.adapt(),
         }
     }
@@ -85,6 +86,34 @@ impl Case {
         }
     }
 
+    /// The translation, which has to be formatted already, and to mean what the old text means.
+    fn translate(&self) -> String {
+        let loader = Hashing(&self.loader);
+        let translated = translate("Caddyfile", &self.caddyfile, &loader);
+        let said = translated.report.human(Colour::Never);
+        let Some(text) = translated.caddyfile else {
+            return said;
+        };
+        assert_eq!(format("translation", &text).ok().as_ref(), Some(&text));
+        let old = adapt_v1("Caddyfile", &self.caddyfile, &loader);
+        let new = adapt("Caddyfile", &text, &loader);
+        match &old.config {
+            Some(config) => {
+                let new = new
+                    .config
+                    .unwrap_or_else(|| panic!("{text}{}", new.report.short()));
+                assert_eq!(without_hidden(config), without_hidden(&new), "{text}");
+            }
+            None => assert!(
+                said.contains("[caddy1-untranslated]"),
+                "{}",
+                old.report.short()
+            ),
+        }
+        let between = if said.is_empty() { "" } else { "\n" };
+        format!("{said}{between}{text}")
+    }
+
     fn adapt(&self) -> String {
         let adapted = adapt("Caddyfile", &self.caddyfile, &self.loader);
         let said = adapted.report.human(Colour::Never);
@@ -92,8 +121,46 @@ impl Case {
             return said;
         };
         let between = if said.is_empty() { "" } else { "\n" };
-        let json = serde_json::to_string_pretty(&config).expect("keys are text");
-        format!("{said}{between}{json}\n")
+        format!("{said}{between}{}\n", json(&config))
+    }
+}
+
+fn json(config: &impl serde::Serialize) -> String {
+    serde_json::to_string_pretty(config).expect("keys are text")
+}
+
+/// The JSON without the files that are hidden: those that were imported are part of the translation.
+fn without_hidden(config: &impl serde::Serialize) -> serde_json::Value {
+    fn remove(value: &mut serde_json::Value) {
+        if let Some(object) = value.as_object_mut() {
+            object.remove("hide");
+            object.values_mut().for_each(remove);
+        }
+        value.as_array_mut().into_iter().flatten().for_each(remove);
+    }
+    let mut value = serde_json::to_value(config).expect("keys are text");
+    remove(&mut value);
+    value
+}
+
+/// Gives every password the same hash, as random salts would make cases differ.
+struct Hashing<'a>(&'a MemoryLoader);
+
+impl Loader for Hashing<'_> {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+
+    fn glob(&self, pattern: &str) -> std::io::Result<Vec<String>> {
+        self.0.glob(pattern)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.variable(name)
+    }
+
+    fn hash_password(&self, password: &str) -> Option<String> {
+        Some(format!("$2a$04$hash-of-{password}"))
     }
 }
 

@@ -116,6 +116,8 @@ fn examples_do_what_their_pages_say() {
                 .sorted()
                 .iter()
                 .map(|found| (found.severity, found.slug))
+                // Every file of Caddy 1 is told to be one.
+                .filter(|(_, slug)| *slug != "caddy1-dialect" || name == *slug)
                 .collect();
             let refused = adapted.config.is_none();
             let expected = match kind {

@@ -1,8 +1,11 @@
-//! `sluice adapt`: a configuration as JSON, which is what a server runs.
+//! `sluice adapt`: a configuration as JSON, which is what a server runs, or one of Caddy 1 as one of Caddy 2.
 
 use std::path::PathBuf;
 
-use crate::load::{Adapter, Source};
+use clap::ValueEnum;
+use sluice_caddyfile::translate;
+
+use crate::load::{Adapter, Recording, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
 use crate::{Exit, envfile, supervise};
 
@@ -10,11 +13,17 @@ use crate::{Exit, envfile, supervise};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The configuration; `-` for standard input. By default the Caddyfile of this folder.
+    #[arg(conflicts_with = "config")]
+    path: Option<PathBuf>,
+    /// The configuration.
     #[arg(short, long, value_name = "PATH")]
     config: Option<PathBuf>,
     /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    #[arg(short, long, visible_alias = "from", value_enum)]
     adapter: Option<Adapter>,
+    /// What it is turned into.
+    #[arg(long, value_enum, default_value_t = Target::Json)]
+    to: Target,
     /// Prints the JSON with line breaks.
     #[arg(short, long)]
     pretty: bool,
@@ -26,11 +35,24 @@ pub struct Args {
     envfile: Vec<PathBuf>,
 }
 
+/// What `adapt` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// What a server runs.
+    Json,
+    /// The Caddyfile of Caddy 2 that says the same as one of Caddy 1.
+    Caddyfile,
+}
+
 impl Args {
-    /// Prints the JSON; warnings go to standard error.
+    /// Prints the result; warnings go to standard error.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         envfile::apply(&self.envfile)?;
-        let source = Source::required(self.config.as_deref(), self.adapter)?;
+        let path = self.path.as_deref().or(self.config.as_deref());
+        let source = Source::required(path, self.adapter)?;
+        if self.to == Target::Caddyfile {
+            return translate_source(&source, format);
+        }
         let loaded = source.load(format)?;
         print_report(&loaded.report, format);
         let json = match self.pretty {
@@ -42,6 +64,30 @@ impl Args {
             supervise::validate(&loaded, format)?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Prints a configuration of Caddy 1 in the language of Caddy 2.
+fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Failed> {
+    let (name, text) = source.read()?;
+    let is_old = match source.adapter(&text) {
+        Adapter::Caddy1 => true,
+        Adapter::Caddyfile => sluice_caddyfile::is_v1(&name, &text),
+        Adapter::Json => false,
+    };
+    if !is_old {
+        return Err(
+            Failed::new(format!("{name} is not in the language of Caddy 0 and 1"))
+                .help("say so with `--from caddy1`, or format it with `sluice fmt`"),
+        );
+    }
+    let translated = translate(&name, &text, &Recording::default());
+    match translated.caddyfile {
+        Some(caddyfile) => {
+            print_report(&translated.report, format);
+            super::print_bytes(caddyfile.as_bytes())
+        }
+        None => Err(Failed::report(&translated.report, format)),
     }
 }
 

@@ -84,7 +84,8 @@ fn random_bytes<const N: usize>() -> Result<[u8; N], Failed> {
     Ok(bytes)
 }
 
-fn hash_bcrypt(password: &str, cost: u32) -> Result<String, Failed> {
+/// The bcrypt hash of a password.
+pub fn hash_bcrypt(password: &str, cost: u32) -> Result<String, Failed> {
     // bcrypt ignores what follows the 72nd byte, which makes long passwords that begin alike the same.
     let parts = bcrypt::non_truncating_hash_with_result(password, cost).map_err(|error| {
         Failed::new(format!("bcrypt: {error}"))

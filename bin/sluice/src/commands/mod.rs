@@ -23,6 +23,8 @@ mod version;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub use hash_password::hash_bcrypt;
+
 use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
 
@@ -151,6 +153,7 @@ mod tests {
             "reload -c a -a caddyfile --address localhost:1 -f",
             "validate -c a -a caddyfile --envfile e",
             "adapt -c - -a caddyfile -p --validate --envfile e",
+            "adapt --from caddy1 --to caddyfile a",
             "fmt -w",
             "fmt -d -",
             "reverse-proxy -f :1 -t :2 -t :3 -H A:b -d C:d -c -r -i -v --access-log --insecure",

@@ -29,7 +29,9 @@ use sluice_diag::{Diagnostic, Report};
 use sluice_model::{Config, HttpApp, Route};
 
 use crate::tree::File;
-use crate::{Loader, Parsed};
+use crate::{Loader, Parsed, v1};
+
+pub(crate) use size::parse_size;
 
 use options::GlobalOptions;
 use routes::DirectiveOrder;
@@ -44,9 +46,13 @@ pub struct Adapted {
     pub report: Report,
 }
 
-/// Reads a Caddyfile and lowers it. Imports and environment variables come from `loader`.
+/// Reads a Caddyfile, one of Caddy 0 or 1 as well, and lowers it. Imports and environment variables come from `loader`.
 pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
     let Parsed { file, mut report } = crate::parse(name, text, loader);
+    if let Some(word) = v1::first_old_word(&file) {
+        v1::warn_of_dialect(word, &mut report);
+        return v1::adapt_tree(&file, report, loader);
+    }
     let config = lower(&file, &mut report);
     Adapted { config, report }
 }

@@ -1,7 +1,7 @@
 //! Sizes in bytes, as people write them: `10MB` is ten million bytes, `10MiB` is 10 × 1,048,576.
 
 /// Reads a size; a number alone counts bytes. `None` if it is none or does not fit.
-pub(super) fn parse_size(text: &str) -> Option<i64> {
+pub(crate) fn parse_size(text: &str) -> Option<i64> {
     let end = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','))
         .unwrap_or(text.len());

@@ -1,0 +1,109 @@
+//! `header` and `errors`: what answers carry, and what failed ones show.
+
+use super::pieces::{block, line, prefix};
+use super::site::Translation;
+use crate::tree::{Directive, Token};
+
+impl Translation<'_> {
+    /// `header <path> <name> <value>` or a block of such fields.
+    pub(super) fn header(&mut self, old: &Directive) {
+        let Some((path, rest)) = old.args.split_first() else {
+            return self.malformed(old, "header <path> { <name> <value> }");
+        };
+        let mut fields = Vec::new();
+        if let Some((name, values)) = rest.split_first() {
+            fields.extend(self.field(name, values));
+        }
+        for inner in old.lines() {
+            fields.extend(self.field(&inner.name, &inner.args));
+        }
+        let mut words: Vec<String> = prefix(path.as_str()).into_iter().collect();
+        let header = match fields.len() {
+            0 => return self.malformed(old, "header <path> { <name> <value> }"),
+            1 => {
+                let only = &fields[0];
+                words.push(only.name.text.clone());
+                words.extend(only.args.iter().map(|arg| arg.text.clone()));
+                line(&only.name, "header", words)
+            }
+            _ => block(&old.name, "header", words, fields),
+        };
+        self.step(Vec::new(), header);
+    }
+
+    fn field(&mut self, name: &Token, values: &[Token]) -> Option<Directive> {
+        let text = name.text.as_str();
+        match values {
+            [] if text.starts_with('-') => Some(line(name, text, [""; 0])),
+            [value] => {
+                let value = self.text(value);
+                // Caddy 1 set fields when the answer began, over those of an upstream.
+                let over = self.has_upstreams && !text.starts_with(['+', '-']);
+                let name_now = if over {
+                    format!(">{text}")
+                } else {
+                    text.to_owned()
+                };
+                Some(line(name, &name_now, [value]))
+            }
+            _ => {
+                let title = format!("header field `{text}` needs one value");
+                self.cannot(name, title, "put the value into quotes");
+                None
+            }
+        }
+    }
+
+    /// `errors`: a log of failed requests, and pages for them.
+    pub(super) fn errors(&mut self, old: &Directive) {
+        let mut log = None;
+        match old.args.as_slice() {
+            [] => {}
+            [only] => log = Some((only, old.lines())),
+            _ => return self.malformed(old, "errors [<file>] [{ <status> <page> }]"),
+        }
+        let is_rotation = |line: &Directive| line.name.text.starts_with("rotate_");
+        for inner in old.lines().iter().filter(|line| !is_rotation(line)) {
+            match (inner.name.as_str(), inner.args.as_slice()) {
+                ("log", [file]) => log = Some((file, inner.lines())),
+                (status, [page]) if status == "*" || status.parse::<u16>().is_ok() => {
+                    self.error_page(&inner.name, page);
+                }
+                _ => self.malformed(inner, "<status> <page>, * <page> or log <file>"),
+            }
+        }
+        match log {
+            Some((file, _)) if file.text == "visible" => {
+                let title = "errors are never shown to clients";
+                self.differs(file, title, "they are logged");
+            }
+            Some((file, rotation)) => self.error_log(file, rotation),
+            None if old.lines().iter().any(is_rotation) => {
+                self.malformed(old, "errors <file> { rotate_size <megabytes> }");
+            }
+            None => {}
+        }
+    }
+
+    fn error_page(&mut self, status: &Token, page: &Token) {
+        let path = page.text.as_str();
+        let mut lines = Vec::new();
+        match path
+            .strip_prefix('/')
+            .and_then(|path| path.rsplit_once('/'))
+        {
+            // A whole path is one of the machine, not of the site.
+            Some((folder, name)) => {
+                lines.push(line(page, "root", ["*".to_owned(), format!("/{folder}")]));
+                lines.push(line(page, "rewrite", ["*".to_owned(), format!("/{name}")]));
+            }
+            None => {
+                let page_path = format!("/{}", path.trim_start_matches('/'));
+                lines.push(line(page, "rewrite", ["*".to_owned(), page_path]));
+            }
+        }
+        lines.push(super::pieces::bare(page, "file_server"));
+        let statuses = Some(status.text.clone()).filter(|status| status != "*");
+        self.set_up(block(status, "handle_errors", statuses, lines));
+    }
+}

@@ -1,0 +1,132 @@
+//! `limits` and `timeouts`: what Caddy 1 says of a site and Caddy 2 of a server.
+
+use sluice_model::Duration;
+
+use super::pieces::{block, line};
+use super::site::Translation;
+use crate::lower::parse_size;
+use crate::tree::{Directive, Token};
+
+/// Settings of the whole configuration, and counters for names.
+#[derive(Default)]
+pub(super) struct Globals {
+    /// Logs of single paths.
+    pub logs: u32,
+    /// Patterns of rewrites.
+    pub patterns: u32,
+    /// The endpoint that is asked whether a name may have a certificate.
+    pub ask: Option<Token>,
+    /// Timeouts by their new names: the shortest of all sites, with its value.
+    timeouts: Vec<(&'static str, Token, Duration)>,
+    /// The smallest limit of heads, with its value.
+    head: Option<(Token, i64)>,
+}
+
+impl Globals {
+    /// The lines of the global block.
+    pub fn into_lines(self) -> Vec<Directive> {
+        let mut lines = Vec::new();
+        if let Some(ask) = &self.ask {
+            let endpoint = line(ask, "ask", [ask.as_str()]);
+            lines.push(block(ask, "on_demand_tls", [""; 0], vec![endpoint]));
+        }
+        let at = self.timeouts.first().map(|(_, word, _)| word);
+        let Some(at) = at.or(self.head.as_ref().map(|(word, _)| word)) else {
+            return lines;
+        };
+        let mut servers = Vec::new();
+        let timeouts: Vec<Directive> = self
+            .timeouts
+            .iter()
+            .map(|(name, word, _)| line(word, name, [word.as_str()]))
+            .collect();
+        if !timeouts.is_empty() {
+            servers.push(block(at, "timeouts", [""; 0], timeouts));
+        }
+        servers.extend(
+            self.head
+                .as_ref()
+                .map(|(word, _)| line(word, "max_header_size", [word.as_str()])),
+        );
+        lines.push(block(at, "servers", [""; 0], servers));
+        lines
+    }
+
+    fn timeout(&mut self, name: &'static str, word: &Token, duration: Duration) {
+        match self.timeouts.iter_mut().find(|known| known.0 == name) {
+            Some(known) if known.2 <= duration => {}
+            Some(known) => *known = (name, word.clone(), duration),
+            None => self.timeouts.push((name, word.clone(), duration)),
+        }
+    }
+}
+
+impl Translation<'_> {
+    /// `timeouts <duration>`, or a block of single ones. Caddy 1 takes the shortest of all sites of
+    /// a port; here of all sites.
+    pub(super) fn timeouts(&mut self, old: &Directive) {
+        let mut found: Vec<(&str, &Token)> = Vec::new();
+        match old.args.as_slice() {
+            [] => {}
+            [all] => found.extend(["read", "header", "write", "idle"].map(|name| (name, all))),
+            _ => return self.malformed(old, "timeouts <duration>"),
+        }
+        for inner in old.lines() {
+            match inner.args.as_slice() {
+                [only] => found.push((inner.name.as_str(), only)),
+                _ => return self.malformed(inner, "read, header, write or idle <duration>"),
+            }
+        }
+        for (name, value) in found {
+            let name = match name {
+                "read" => "read_body",
+                "header" => "read_header",
+                "write" => "write",
+                "idle" => "idle",
+                _ => return self.malformed(old, "timeouts { read|header|write|idle <duration> }"),
+            };
+            match value.as_str() {
+                "none" | "0" => {}
+                text => match Duration::parse(text) {
+                    Ok(duration) => self.globals.timeout(name, value, duration),
+                    Err(_) => return self.malformed(old, "timeouts <duration>"),
+                },
+            }
+        }
+    }
+
+    /// `limits <size>`, or a block of `header <size>` and `body [<path>] <size>`.
+    pub(super) fn limits(&mut self, old: &Directive) {
+        let mut found: Vec<(&str, Option<&Token>, &Token)> = Vec::new();
+        if let [all] = old.args.as_slice() {
+            found.extend([("header", None, all), ("body", None, all)]);
+        }
+        for inner in old.lines() {
+            match (inner.name.as_str(), inner.args.as_slice()) {
+                (name @ ("header" | "body"), [size]) => found.push((name, None, size)),
+                ("body", [path, size]) => found.push(("body", Some(path), size)),
+                _ => return self.malformed(inner, "header <size> or body [<path>] <size>"),
+            }
+        }
+        if found.is_empty() {
+            return self.malformed(old, "limits <size>");
+        }
+        for (name, path, size) in found {
+            let Some(bytes) = parse_size(&size.text) else {
+                self.malformed(old, "limits <size>");
+                continue;
+            };
+            if name == "header" {
+                let known = self.globals.head.as_ref();
+                if known.is_none_or(|(_, smallest)| bytes < *smallest) {
+                    self.globals.head = Some((size.clone(), bytes));
+                }
+                continue;
+            }
+            let below = path.and_then(|path| super::pieces::prefix(path.as_str()));
+            let max = line(size, "max_size", [size.as_str()]);
+            let body = block(size, "request_body", below, vec![max]);
+            self.step(Vec::new(), body);
+        }
+    }
+}
