@@ -17,6 +17,7 @@ use crate::timer::Timer;
 use crate::upstream::answer::AnswerBody;
 use crate::upstream::endpoint::Protocol;
 use crate::upstream::fastcgi::{Complaints, Records};
+use crate::upstream::learned::told_timeout;
 use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Lease, Link, Origin};
 use crate::upstream::upload::{Upload, WaitsFor};
@@ -193,6 +194,12 @@ impl Call {
             self.taken += consumed;
             match framing.kind {
                 ResponseKind::Final | ResponseKind::Switched => {
+                    // Those that say so say so each time: the first answer of a connection will do.
+                    if self.link.origin == Origin::Fresh
+                        && let Some(timeout) = told_timeout(&head.fields)
+                    {
+                        worker.upstreams.note_told(&self.link.endpoint, timeout);
+                    }
                     return Ok(Some(Answer { head, framing }));
                 }
                 ResponseKind::Interim => self.note_interim(head.status)?,

@@ -41,7 +41,7 @@ pub async fn obtain(
     preface: &[u8],
 ) -> Result<Link, Failure> {
     if let (Wanted::Any, None) = (wanted, endpoint.gate())
-        && let Some(link) = worker.upstreams.take(endpoint)
+        && let Some(link) = worker.upstreams.take(endpoint, worker.clock.coarse())
     {
         return Ok(link);
     }
@@ -60,7 +60,7 @@ async fn obtain_slowly(
         Some(gate) => Some(enter(worker, endpoint, gate).await?),
     };
     let kept = match wanted {
-        Wanted::Any => worker.upstreams.take(endpoint),
+        Wanted::Any => worker.upstreams.take(endpoint, worker.clock.coarse()),
         Wanted::Fresh => None,
     };
     let mut link = match kept {

@@ -76,3 +76,10 @@ pub const FALLBACK_DELAY: Duration = Duration::from_millis(300);
 
 /// The longest answer of a proxy in between: a head of HTTP, or a few bytes of SOCKS.
 pub const PROXY_ANSWER_BYTES_MAX: usize = 8 * 1024;
+
+/// Upstreams that close unused connections sooner than this are looked at more often, to learn the time exactly.
+pub const SHORT_IDLE_TIME: Duration = Duration::from_secs(5);
+
+/// Upstreams without unused connections of which a worker still remembers how long they keep them; at a hundred bytes
+/// each it costs little, and placeholders may name as many as clients like.
+pub const SHELVES_KEPT_MAX: usize = 1024;

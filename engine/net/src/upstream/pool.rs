@@ -10,29 +10,54 @@ use std::time::Duration;
 use sluice_message::{Moment, ResponseHead};
 
 use crate::upstream::endpoint::{Endpoint, Given, KeepAlive};
-use crate::upstream::limits::{HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX};
+use crate::upstream::learned::Learned;
+use crate::upstream::limits::{
+    HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX, SHELVES_KEPT_MAX,
+};
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::names::Names;
 
 /// The unused upstream connections of a worker, and what its calls share.
 #[derive(Default)]
 pub struct Pool {
-    /// By upstream; the longest unused one in front.
-    shelves: RefCell<HashMap<Arc<Endpoint>, VecDeque<Link>, BuildHasherDefault<Given>>>,
+    shelves: RefCell<HashMap<Arc<Endpoint>, Shelf, BuildHasherDefault<Given>>>,
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
     pub(super) names: Names,
     heads: RefCell<Vec<ResponseHead>>,
 }
 
+/// The unused connections to one upstream.
+#[derive(Default)]
+struct Shelf {
+    /// The longest unused one in front.
+    links: VecDeque<Link>,
+    /// How long the upstream keeps them.
+    learned: Learned,
+    looked_at: Moment,
+}
+
 impl Pool {
-    /// A kept connection to `endpoint` that the other end has not closed, as far as is known without asking.
-    pub fn take(&self, endpoint: &Arc<Endpoint>) -> Option<Link> {
+    /// A kept connection to `endpoint` that the other end has not closed, as far as is known without asking, and will
+    /// not just close, as far as it was seen to.
+    pub fn take(&self, endpoint: &Arc<Endpoint>, now: Moment) -> Option<Link> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&**endpoint)?;
-        while let Some(mut link) = shelf.pop_back() {
+        while let Some(mut link) = shelf.links.pop_back() {
+            let age = now.since(link.idle_since);
+            if shelf
+                .learned
+                .usable_for()
+                .is_some_and(|usable| age >= usable)
+            {
+                // All others are older still. It stays, to show how old it gets.
+                shelf.links.push_back(link);
+                return None;
+            }
             self.idle.set(self.idle.get() - 1);
-            if link.is_quiet() {
+            if !link.is_quiet() {
+                shelf.learned.closed(age);
+            } else {
                 link.origin = Origin::Kept;
                 // The settings of a newer configuration count from now on.
                 if !Arc::ptr_eq(&link.endpoint, endpoint) {
@@ -69,15 +94,25 @@ impl Pool {
             Some(shelf) => shelf,
             None => shelves.entry(link.endpoint.clone()).or_default(),
         };
-        if shelf.len() >= idle_max || self.idle.get() >= IDLE_MAX {
+        if shelf.links.len() >= idle_max || self.idle.get() >= IDLE_MAX {
             // The newest is the most likely to be alive. With no older one of this upstream it has to go itself.
-            if shelf.pop_front().is_none() {
+            if shelf.links.pop_front().is_none() {
                 return;
             }
             self.idle.set(self.idle.get() - 1);
         }
-        shelf.push_back(link);
+        shelf.links.push_back(link);
         self.idle.set(self.idle.get() + 1);
+    }
+
+    /// Notes that the upstream says how long it keeps unused connections.
+    pub(super) fn note_told(&self, endpoint: &Arc<Endpoint>, timeout: Duration) {
+        let mut shelves = self.shelves.borrow_mut();
+        shelves
+            .entry(endpoint.clone())
+            .or_default()
+            .learned
+            .told(timeout);
     }
 
     /// Closes what has been unused for too long or was closed by the other end. Called by the worker's tick.
@@ -88,17 +123,24 @@ impl Pool {
         }
         let mut shelves = self.shelves.borrow_mut();
         for shelf in shelves.values_mut() {
-            let before = shelf.len();
-            while shelf.front().is_some_and(|link| is_old(link, now)) {
-                shelf.pop_front();
+            let before = shelf.links.len();
+            while shelf.links.front().is_some_and(|link| is_old(link, now)) {
+                shelf.links.pop_front();
             }
-            if check {
-                shelf.retain_mut(Link::is_quiet);
+            if now.since(shelf.looked_at) >= shelf.learned.look_interval() {
+                shelf.looked_at = now;
+                shelf.look(now);
             }
-            self.idle.set(self.idle.get() - (before - shelf.len()));
+            self.idle
+                .set(self.idle.get() - (before - shelf.links.len()));
         }
         if check {
-            shelves.retain(|_, shelf| !shelf.is_empty());
+            let mut spare = SHELVES_KEPT_MAX;
+            shelves.retain(|_, shelf| {
+                let is_remembered = shelf.learned.is_known() && spare > 0;
+                spare -= usize::from(is_remembered);
+                is_remembered || !shelf.links.is_empty()
+            });
         }
     }
 
@@ -123,6 +165,29 @@ impl Pool {
         let mut heads = self.heads.borrow_mut();
         if heads.len() < HEADS_KEPT_MAX && head.fields.capacity_bytes() <= HEAD_KEPT_BYTES_MAX {
             heads.push(head);
+        }
+    }
+}
+
+impl Shelf {
+    /// Closes what the other end has closed, learning from it, and what is too old to be used again, but for the
+    /// oldest, which shows how old one gets.
+    fn look(&mut self, now: Moment) {
+        let learned = &self.learned;
+        self.links.retain_mut(|link| {
+            let age = now.since(link.idle_since);
+            let is_quiet = link.is_quiet();
+            if is_quiet {
+                learned.open(age);
+            } else {
+                learned.closed(age);
+            }
+            is_quiet
+        });
+        if let Some(usable) = learned.usable_for() {
+            let is_usable = |link: &Link| now.since(link.idle_since) < usable;
+            let old = self.links.partition_point(|link| !is_usable(link));
+            self.links.drain(1.min(old)..old);
         }
     }
 }

@@ -328,7 +328,7 @@ fn a_connection_of_another_protocol_is_not_taken() {
         assert!(
             worker
                 .upstreams
-                .take(&fake.endpoint_with(options()))
+                .take(&fake.endpoint_with(options()), worker.clock.coarse())
                 .is_none()
         );
     });

@@ -121,7 +121,10 @@ fn the_last_connection_given_back_is_taken_first() {
         let last = local(&b);
         worker.upstreams.put(a, worker.clock.coarse());
         worker.upstreams.put(b, worker.clock.coarse());
-        let taken = worker.upstreams.take(&endpoint).unwrap();
+        let taken = worker
+            .upstreams
+            .take(&endpoint, worker.clock.coarse())
+            .unwrap();
         assert_eq!((local(&taken), taken.origin()), (last, Origin::Kept));
     });
 }
@@ -175,5 +178,99 @@ fn giving_a_call_up_closes_its_connection() {
         settle().await;
         assert_eq!(ended.load(Ordering::SeqCst), 1);
         assert_eq!(worker.upstreams.idle(), 0);
+    });
+}
+
+/// An upstream that closes a connection `idle` after its last answer, and counts requests.
+fn impatient(idle: Duration, requests: Arc<AtomicUsize>) -> Fake {
+    Fake::new(move |mut socket| {
+        socket.set_read_timeout(Some(idle)).unwrap();
+        while read_head(&mut socket).is_some() {
+            requests.fetch_add(1, Ordering::SeqCst);
+            socket.write_all(HI.as_bytes()).unwrap();
+        }
+    })
+}
+
+async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// The tick of the tests is 10 ms, so times here are shorter than a server's.
+#[test]
+fn a_pool_learns_when_an_upstream_closes_and_does_not_get_in_its_way() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let fake = impatient(Duration::from_millis(600), requests.clone());
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        fetch(&worker, &endpoint).await.unwrap();
+        // Nothing is known yet; after this much it is.
+        pause(1_900).await;
+        let dialled = fake.accepted();
+        for _ in 0..6 {
+            // About when the upstream closes. What is sent must not be sent again: a failure would show.
+            fetch(&worker, &endpoint).await.unwrap();
+            pause(600).await;
+        }
+        assert_eq!(fake.accepted(), dialled + 6, "none was used again so late");
+        fetch(&worker, &endpoint).await.unwrap();
+        for _ in 0..5 {
+            pause(20).await;
+            fetch(&worker, &endpoint).await.unwrap();
+        }
+        assert_eq!(fake.accepted(), dialled + 7, "young ones are used again");
+        assert_eq!(
+            requests.load(Ordering::SeqCst),
+            1 + 6 + 6,
+            "nothing was sent twice"
+        );
+    });
+}
+
+#[test]
+fn what_was_learned_is_forgotten_when_connections_live_longer() {
+    let fake = Fake::new(|mut socket| {
+        // The first connection is closed at once, as by a restart; others live long.
+        let first = read_head(&mut socket).unwrap().contains("first");
+        socket.write_all(HI.as_bytes()).unwrap();
+        while !first && read_head(&mut socket).is_some() {
+            socket.write_all(HI.as_bytes()).unwrap();
+        }
+    });
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        let first = upload(
+            "GET /first HTTP/1.1\r\nHost: x\r\n\r\n",
+            BodyFraming::None,
+            RequestBody::None,
+        );
+        fetch_with(&worker, &endpoint, Method::Get, first)
+            .await
+            .unwrap();
+        pause(50).await;
+        // It is seen to be closed here, or by the sweep before.
+        fetch(&worker, &endpoint).await.unwrap();
+        pause(1_200).await;
+        for _ in 0..5 {
+            fetch(&worker, &endpoint).await.unwrap();
+            pause(300).await;
+        }
+        assert!(fake.accepted() <= 3, "{} were dialled", fake.accepted());
+    });
+}
+
+#[test]
+fn an_upstream_that_says_when_it_closes_is_believed() {
+    let fake =
+        Fake::answering("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nhi");
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint();
+        fetch(&worker, &endpoint).await.unwrap();
+        pause(300).await;
+        fetch(&worker, &endpoint).await.unwrap();
+        assert_eq!(fake.accepted(), 1);
+        pause(950).await;
+        fetch(&worker, &endpoint).await.unwrap();
+        assert_eq!(fake.accepted(), 2, "it would have been close");
     });
 }
