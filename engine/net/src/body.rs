@@ -122,6 +122,14 @@ pub trait BodyStream {
     fn trailers(&mut self) -> Option<Fields> {
         None
     }
+
+    /// Whether it can be shown once more from its beginning.
+    fn is_rewindable(&self) -> bool {
+        false
+    }
+
+    /// Goes back to the beginning, where [`BodyStream::is_rewindable`] says that it can.
+    fn rewind(&mut self) {}
 }
 
 /// The body of a request. A handler takes it out of the exchange to read it; what it leaves unread the

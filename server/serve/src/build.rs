@@ -61,6 +61,11 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Compiles one set of conditions that stands in the settings of a handler.
+pub(crate) fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {
+    matchers::set(config)
+}
+
 /// Builds the routes of one server, collecting all refusals.
 pub struct Builder<'m> {
     /// The server that is being built.

@@ -40,3 +40,7 @@ pub const NAMED_UPSTREAMS_MAX: usize = 1024;
 
 /// Redirects that a health check follows; Go's and Caddy's number.
 pub const HEALTH_REDIRECTS_MAX: usize = 10;
+
+/// Bytes of a request's body that are kept for another try, where there may be one. Forms and calls of programs fit;
+/// ten thousand requests under way hold no more than 640 MB, and those are all being retried.
+pub const REPLAY_BYTES_MAX: usize = 64 * 1024;

@@ -177,6 +177,8 @@ impl At<'_> {
             ProxyKey::StatusText => upstream
                 .status
                 .map_or(Found::Unknown, |status| push(out, status.reason())),
+            // An attempt that gave no answer failed on its way.
+            ProxyKey::TransportError => push(out, status.is_none()),
             ProxyKey::Header(name) if !upstream.fields.is_empty() => {
                 sluice_route::values::join_fields(&upstream.fields, name, out);
                 Found::Known
@@ -189,7 +191,6 @@ impl At<'_> {
             | ProxyKey::UpstreamDurationMs
             | ProxyKey::Duration
             | ProxyKey::DurationMs
-            | ProxyKey::TransportError
             | ProxyKey::ActiveTarget => Found::Unknown,
         }
     }

@@ -151,11 +151,6 @@ pub const GAPS: &[Gap] = &[
         "write_timeout",
         "use the global option `servers { timeouts … }`",
     ),
-    refused(
-        "reverse_proxy",
-        "lb_retry_match",
-        "requests with idempotent methods are tried again",
-    ),
     refused("reverse_proxy", "verbose_logs", "remove it"),
     idle(
         "reverse_proxy",

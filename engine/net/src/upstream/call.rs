@@ -228,6 +228,11 @@ impl Call {
         }
     }
 
+    /// The body of the request, if all of it can be sent once more: its answer is not wanted.
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        self.upload.take_body()
+    }
+
     fn fail(&mut self, failure: Failure) -> CallFailure {
         let in_records = self
             .records

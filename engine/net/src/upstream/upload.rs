@@ -141,16 +141,15 @@ impl Upload {
         self.sent
     }
 
-    /// The body, if it is as complete as it was given.
+    /// The body, if it is as complete as it was given or can be made so.
     pub(super) fn take_body(&mut self) -> Option<RequestBody> {
-        if self.touched {
-            return None;
+        let body = self.body.take();
+        if !self.touched {
+            return Some(body.map_or(RequestBody::None, RequestBody::Stream));
         }
-        Some(
-            self.body
-                .take()
-                .map_or(RequestBody::None, RequestBody::Stream),
-        )
+        let mut body = body.filter(|body| body.is_rewindable())?;
+        body.rewind();
+        Some(RequestBody::Stream(body))
     }
 
     /// Sends what there is. Ready when all is sent or the upstream takes no more; an error is the body's.
@@ -282,20 +281,25 @@ impl Upload {
         }
     }
 
-    /// The body has ended: what is left is the last chunk, with trailer fields if the client sent some.
+    /// The body has ended: what is left is the last chunk, with trailer fields if the client sent some. One that can
+    /// be sent again is kept until the answer has come.
     fn end_body(&mut self) {
-        let body = self.body.take();
+        let mut body = self.body.take();
         self.stage = Stage::SendRest;
         match self.chunks {
-            Chunks::Plain => return,
-            Chunks::Records => return self.framing.extend_from_slice(&STDIN_END),
-            Chunks::Chunked => {}
+            Chunks::Plain => {}
+            Chunks::Records => self.framing.extend_from_slice(&STDIN_END),
+            Chunks::Chunked => {
+                let body = body.as_mut().filter(|_| self.trailers == Trailers::Pass);
+                match body.and_then(|body| body.trailers()) {
+                    Some(trailers) => {
+                        h1::encode_last_chunk_with_trailers(&trailers, &mut self.framing);
+                    }
+                    None => self.framing.extend_from_slice(h1::LAST_CHUNK),
+                }
+            }
         }
-        let trailers = body.filter(|_| self.trailers == Trailers::Pass);
-        match trailers.and_then(|mut body| body.trailers()) {
-            Some(trailers) => h1::encode_last_chunk_with_trailers(&trailers, &mut self.framing),
-            None => self.framing.extend_from_slice(h1::LAST_CHUNK),
-        }
+        self.body = body.filter(|body| body.is_rewindable());
     }
 }
 

@@ -54,7 +54,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         content: content(config),
         upstreams,
         selection,
-        retries: Retries::build(config.load_balancing.as_ref()),
+        retries: Retries::build(config)?,
         header_up,
         header_down,
         rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
@@ -68,7 +68,6 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
 }
 
 fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
-    let policy = config.load_balancing.as_ref();
     let unbuilt = [
         (
             config.circuit_breaker.is_some(),
@@ -76,11 +75,6 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
             "use passive health checks",
         ),
         (config.verbose_logs, "`verbose_logs`", "remove it"),
-        (
-            policy.is_some_and(|policy| !policy.retry_match.is_empty()),
-            "`lb_retry_match`",
-            "remove it: requests whose method is idempotent are tried again",
-        ),
     ];
     match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
         Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),

@@ -10,6 +10,7 @@ mod dynamic;
 mod intercept;
 mod making;
 mod redirects;
+mod replay;
 mod request;
 mod retry;
 mod select;
@@ -100,9 +101,8 @@ impl ReverseProxy {
         if let Some(active) = &self.active {
             active.begin(&x.worker);
         }
-        let began = x.worker.clock.coarse();
-        self.retries.begin();
-        let mut tried = Tried::default();
+        body = self.retries.begin(x, body);
+        let mut tried = Tried::since(x.worker.clock.coarse());
         loop {
             let set = match &self.dynamic {
                 None => None,
@@ -114,10 +114,11 @@ impl ReverseProxy {
             };
             let failed = match chosen {
                 None => no_upstream(body),
-                Some(upstream) => match self.attempt(x, upstream, body).await {
+                Some(upstream) => match self.attempt(x, upstream, body, &tried).await {
                     Ok(step) => return step,
                     Err(failed) => {
-                        if failed.failure.side == Side::Upstream {
+                        let is_answer = failed.failure.kind == FailureKind::Unavailable;
+                        if failed.failure.side == Side::Upstream && !is_answer {
                             self.selection.note_failure(upstream, x);
                         }
                         failed
@@ -125,7 +126,7 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
-            let next = self.retries.next(x, &failed, tried.count(), began);
+            let next = self.retries.next(x, &failed, &tried);
             body = match (next, failed.body) {
                 (Some(moment), Some(body)) => {
                     retry::wait_until(x, moment).await;
@@ -143,8 +144,10 @@ impl ReverseProxy {
         x: &mut Exchange,
         upstream: &Upstream,
         mut body: RequestBody,
+        tried: &Tried,
     ) -> Result<Step, Box<CallFailure>> {
         x.context.upstream.attempts += 1;
+        x.context.upstream.status = None;
         x.context.upstream.address.clear();
         x.context.upstream.address.push_str(&upstream.address);
         let mut wanted = upstream.wanted();
@@ -180,6 +183,9 @@ impl ReverseProxy {
                 Ok(answer) => {
                     self.selection
                         .note_answer(upstream, x, answer.head.status, sent_at);
+                    if let Some(body) = self.retries.instead(x, &mut call, &answer, tried) {
+                        return Err(no_upstream(body));
+                    }
                     let (call, answer) = match self.intercept(x, call, answer) {
                         Ok(kept) => kept,
                         Err(step) => return Ok(step),
@@ -215,7 +221,7 @@ impl ReverseProxy {
     }
 }
 
-/// All upstreams have failed or are full.
+/// All upstreams have failed or are full, or the answer of one is not wanted.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {
     let failure = Failure::new(Side::Upstream, FailureKind::Unavailable).with_retry(Retry::Always);
     unsent(failure, body)

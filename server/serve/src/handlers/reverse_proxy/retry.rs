@@ -1,58 +1,88 @@
 //! What a failed try means for `sluice-policy`, which decides whether there is another, and waiting for it.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use sluice_message::Moment;
-use sluice_model::proxy::LoadBalancing;
-use sluice_net::upstream::CallFailure;
-use sluice_net::{FailureKind, Retry};
+use sluice_model::proxy::ReverseProxy as Config;
+use sluice_model::{Matcher, MatcherSet};
+use sluice_net::upstream::{Answer, Call, CallFailure};
+use sluice_net::{FailureKind, RequestBody, Retry};
 use sluice_policy::retry::{Body, Failed, Progress};
 use sluice_policy::{RetryBudget, RetryPolicy};
+use sluice_route::MatcherSets;
 
 use super::build::duration;
+use super::replay::Replay;
+use super::select::Tried;
+use crate::build::{self, Refusal};
 use crate::context::Exchange;
+use crate::limits::REPLAY_BYTES_MAX;
+use crate::values;
 
 /// When to try again. All workers share it.
 pub struct Retries {
     policy: RetryPolicy,
     budget: RetryBudget,
+    /// Which requests may be sent twice, in place of those with idempotent methods.
+    matched: Option<MatcherSets>,
+    /// Those of the conditions that may look at an answer: an answer that meets one is not passed on while there is
+    /// another try.
+    unwanted: Option<MatcherSets>,
+    /// Bytes of a body that are kept for another try.
+    replay_bytes: usize,
 }
 
 impl Retries {
     /// Reads the settings.
-    pub fn build(config: Option<&LoadBalancing>) -> Retries {
+    pub fn build(config: &Config) -> Result<Retries, Refusal> {
         let mut policy = RetryPolicy::default();
-        if let Some(config) = config {
+        let (mut matched, mut unwanted) = (None, None);
+        if let Some(config) = &config.load_balancing {
             policy.retries = u32::try_from(config.retries).unwrap_or(0);
             policy.try_duration = duration(config.try_duration).unwrap_or_default();
             // Caddy's default pause counts only where the time is what limits the tries.
             policy.try_interval = match duration(config.try_interval) {
                 Some(interval) => interval,
-                None if policy.try_duration.is_zero() => std::time::Duration::ZERO,
+                None if policy.try_duration.is_zero() => Duration::ZERO,
                 None => policy.try_interval,
             };
+            matched = matchers(config.retry_match.iter())?;
+            unwanted = matchers(
+                config
+                    .retry_match
+                    .iter()
+                    .filter(|set| looks_at_answers(set)),
+            )?;
         }
-        Retries {
+        let buffered = usize::try_from(config.request_buffers).unwrap_or(0);
+        Ok(Retries {
             policy,
             budget: RetryBudget::new(),
-        }
+            matched,
+            unwanted,
+            replay_bytes: buffered.max(REPLAY_BYTES_MAX),
+        })
     }
 
-    /// Counts a request: each one earns a part of a further try.
-    pub fn begin(&self) {
-        if self.policy.retries > 0 || !self.policy.try_duration.is_zero() {
-            self.budget.earn();
-        }
+    fn are_on(&self) -> bool {
+        self.policy.retries > 0 || !self.policy.try_duration.is_zero()
     }
 
-    /// When to try again after `failure`, the last of `attempts` since `since`; `None` if not at all.
-    pub fn next(
-        &self,
-        x: &Exchange,
-        failure: &CallFailure,
-        attempts: u32,
-        since: Moment,
-    ) -> Option<Moment> {
+    /// Counts a request, each of which earns a part of a further try, and makes its body fit for one.
+    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
+        if !self.are_on() {
+            return body;
+        }
+        self.budget.earn();
+        if self.matched.is_none() && !x.req.method.is_idempotent() {
+            return body;
+        }
+        Replay::body(body, self.replay_bytes)
+    }
+
+    /// When to try again after `failure`, the last of those `tried`; `None` if not at all.
+    pub fn next(&self, x: &Exchange, failure: &CallFailure, tried: &Tried) -> Option<Moment> {
         let progress = match (failure.failure.kind, failure.failure.retry) {
             (_, Retry::Never) => Progress::Answered,
             (FailureKind::Unavailable, Retry::IfIdempotent | Retry::Always) => Progress::NoUpstream,
@@ -64,17 +94,72 @@ impl Retries {
         } else {
             Body::Consumed
         };
+        // Conditions are only asked where they count.
+        let matched = match (&self.matched, progress) {
+            (Some(matchers), Progress::Sent) => Some(is_met(matchers, x)),
+            _ => None,
+        };
         let failed = Failed {
             progress,
             method: &x.req.method,
             body,
-            matched: None,
-            attempts,
-            since,
+            matched,
+            attempts: tried.count(),
+            since: tried.began(),
         };
         self.policy
             .next_attempt(&failed, &self.budget, x.worker.clock.coarse())
     }
+
+    /// The body for another try, if `answer` is unwanted and there may be one.
+    pub fn instead(
+        &self,
+        x: &mut Exchange,
+        call: &mut Call,
+        answer: &Answer,
+        tried: &Tried,
+    ) -> Option<RequestBody> {
+        let unwanted = self.unwanted.as_ref()?;
+        x.context.upstream.status = Some(answer.head.status);
+        if !is_met(unwanted, x) {
+            return None;
+        }
+        let failed = Failed {
+            progress: Progress::Sent,
+            method: &x.req.method,
+            body: Body::Replayable,
+            matched: Some(true),
+            attempts: tried.count() + 1,
+            since: tried.began(),
+        };
+        let now = x.worker.clock.coarse();
+        let body = call.take_body()?;
+        let next = self.policy.next_attempt(&failed, &self.budget, now);
+        next.map(|_| body)
+    }
+}
+
+/// A condition that cannot be decided is not met.
+fn is_met(matchers: &MatcherSets, x: &Exchange) -> bool {
+    values::matches(matchers, x).unwrap_or(false)
+}
+
+/// Whether a set of conditions may be about the answer. As in Caddy only expressions are: any other condition that a
+/// request meets would be met by each of its answers.
+fn looks_at_answers(set: &MatcherSet) -> bool {
+    let is_expression = |matcher: &Matcher| matches!(matcher, Matcher::Expression(_));
+    set.0.iter().any(is_expression)
+}
+
+fn matchers<'m>(
+    sets: impl Iterator<Item = &'m MatcherSet>,
+) -> Result<Option<MatcherSets>, Refusal> {
+    let sets = sets
+        .map(build::matcher_set)
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(sets)
+        .filter(|sets| !sets.is_empty())
+        .map(MatcherSets::new))
 }
 
 /// Waits until `moment`.

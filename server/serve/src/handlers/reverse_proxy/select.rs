@@ -52,14 +52,29 @@ struct Cookie {
 }
 
 /// The upstreams that a request was already passed to in vain.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tried {
     /// They are told apart by where they lie in memory, which stays the same when DNS names others beside them.
     upstreams: Vec<usize>,
     count: u32,
+    since: Moment,
 }
 
 impl Tried {
+    /// Before the first try.
+    pub fn since(now: Moment) -> Tried {
+        Tried {
+            upstreams: Vec::new(),
+            count: 0,
+            since: now,
+        }
+    }
+
+    /// When the first try began.
+    pub fn began(&self) -> Moment {
+        self.since
+    }
+
     /// Adds a try, of `upstream` if one was available.
     pub fn add(&mut self, upstream: Option<&Upstream>) {
         self.count += 1;

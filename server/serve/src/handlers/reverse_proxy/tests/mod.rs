@@ -7,6 +7,7 @@ mod failing;
 mod fields;
 mod framing;
 mod intercepting;
+mod retrying;
 mod switching;
 mod ways;
 
