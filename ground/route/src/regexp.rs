@@ -30,6 +30,15 @@ impl fmt::Display for RegexpError {
 
 impl core::error::Error for RegexpError {}
 
+fn build(translated: &str, unicode: bool) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(translated)
+        .unicode(unicode)
+        .size_limit(REGEX_BYTES_MAX)
+        .dfa_size_limit(REGEX_CACHE_BYTES_MAX)
+        .nest_limit(REGEX_DEPTH_MAX)
+        .build()
+}
+
 /// A compiled regular expression.
 ///
 /// It reads bytes: `.`, `\w` and classes without letters beyond ASCII stand for one byte, so that
@@ -45,21 +54,27 @@ impl Regexp {
     /// Compiles `pattern`.
     pub fn new(pattern: &str) -> Result<Regexp, RegexpError> {
         let translated = translate(pattern);
-        let build = |unicode: bool| {
-            RegexBuilder::new(&translated)
-                .unicode(unicode)
-                .size_limit(REGEX_BYTES_MAX)
-                .dfa_size_limit(REGEX_CACHE_BYTES_MAX)
-                .nest_limit(REGEX_DEPTH_MAX)
-                .build()
-        };
-        let regex = build(false)
-            .or_else(|_| build(true))
-            .map_err(|error| RegexpError::Refused(error.to_string()))?;
+        let regex = build(&translated, false).or_else(|_| build(&translated, true));
+        Regexp::of(regex, pattern)
+    }
+
+    /// Compiles `pattern` so that it reads characters: for texts that people cut and change, where half a
+    /// character would be none.
+    pub fn of_characters(pattern: &str) -> Result<Regexp, RegexpError> {
+        Regexp::of(build(&translate(pattern), true), pattern)
+    }
+
+    fn of(regex: Result<Regex, regex::Error>, pattern: &str) -> Result<Regexp, RegexpError> {
         Ok(Regexp {
-            regex,
+            regex: regex.map_err(|error| RegexpError::Refused(error.to_string()))?,
             pattern: pattern.into(),
         })
+    }
+
+    /// Where the first match from `start` on begins and ends.
+    pub fn find_at(&self, text: &[u8], start: usize) -> Option<(usize, usize)> {
+        let found = self.regex.find_at(text, start)?;
+        Some((found.start(), found.end()))
     }
 
     /// The text this was compiled from.

@@ -6,7 +6,9 @@ use super::{Breach, Source};
 const FLOORS: &[(&str, &[&str])] = &[
     (
         "ground",
-        &["diag", "message", "model", "wire", "route", "policy"],
+        &[
+            "diag", "message", "model", "wire", "route", "policy", "template",
+        ],
     ),
     ("config", &["caddyfile", "nginx"]),
     ("engine", &["net", "certs", "cache", "python"]),
