@@ -55,6 +55,10 @@ objects! {
         pub dial: String,
         /// The most requests at a time; without limit when zero.
         pub max_requests: i64,
+        /// Gets requests only while no other upstream is available. Our own word.
+        pub backup: bool,
+        /// Gets no more requests but those of clients whose cookie names it. Our own word.
+        pub drain: bool,
     }
 
     /// The choice among upstreams.
@@ -69,6 +73,10 @@ objects! {
         pub try_interval: Duration,
         /// Requests that may be sent again, beside GET.
         pub retry_match: Vec<MatcherSet>,
+        /// How long an upstream that became healthy again gets less than its share. Our own word.
+        pub slow_start: Duration,
+        /// For policies that hash: how much of an even share an upstream may have, in percent. Our own word.
+        pub bounded_load: i64,
     }
 
     /// A policy without settings.

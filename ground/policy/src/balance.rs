@@ -77,6 +77,9 @@ pub enum Policy {
         by: HashBy,
         /// What decides for requests without a key.
         fallback: Box<Policy>,
+        /// How many of the requests in progress an upstream may have, in percent of an even share; a key goes to its
+        /// next upstream while its own has more.
+        bound: Option<u32>,
     },
     /// The one that the client's cookie names.
     Cookie {
@@ -141,8 +144,10 @@ impl Policy {
                 Policy::First => first(upstreams),
                 Policy::RoundRobin => round_robin(upstreams, turn),
                 Policy::WeightedRoundRobin(weights) => weighted(upstreams, weights, turn),
-                Policy::Hash { fallback, .. } => match hint.key.filter(|key| !key.is_empty()) {
-                    Some(key) => by_hash(upstreams, key),
+                Policy::Hash {
+                    fallback, bound, ..
+                } => match hint.key.filter(|key| !key.is_empty()) {
+                    Some(key) => by_hash(upstreams, key, *bound),
                     None => {
                         policy = fallback;
                         continue;
@@ -252,8 +257,27 @@ fn weighted(upstreams: &impl Upstreams, weights: &[u32], turn: &Turn) -> Option<
     chosen.or_else(|| available(upstreams).find(|&index| weight(index) > 0))
 }
 
-fn by_hash(upstreams: &impl Upstreams, key: &[u8]) -> Option<usize> {
-    available(upstreams)
+fn by_hash(upstreams: &impl Upstreams, key: &[u8], bound: Option<u32>) -> Option<usize> {
+    let most = bound.map(|percent| {
+        let (count, busy) = available(upstreams).fold((0u64, 0u64), |(count, busy), index| {
+            (count + 1, busy + u64::from(upstreams.in_flight(index)))
+        });
+        // Rounded up, with the request in question: one upstream at least has room.
+        ((busy + 1) * u64::from(percent)).div_ceil(count.max(1) * 100)
+    });
+    let has_room =
+        |index: &usize| most.is_none_or(|most| u64::from(upstreams.in_flight(*index)) < most);
+    best_hash(upstreams, key, available(upstreams).filter(has_room))
+        // The numbers move while we look.
+        .or_else(|| best_hash(upstreams, key, available(upstreams)))
+}
+
+fn best_hash(
+    upstreams: &impl Upstreams,
+    key: &[u8],
+    indices: impl Iterator<Item = usize>,
+) -> Option<usize> {
+    indices
         .map(|index| {
             (
                 xxh64::hash(&[upstreams.address(index).as_bytes(), key]),
@@ -316,6 +340,7 @@ mod tests {
         Policy::Hash {
             by,
             fallback: Box::new(fallback),
+            bound: None,
         }
     }
 
@@ -474,6 +499,44 @@ mod tests {
         let turns = (0..12).map(|_| choose(&weights, &upstreams, &turn, 0).unwrap());
         let turns: String = turns.map(|index| format!("{index}")).collect();
         assert_eq!(turns, "002000200020", "as Caddy 2.11.4 answered");
+    }
+
+    #[test]
+    fn a_popular_key_spills_over_and_others_stay() {
+        let policy = Policy::Hash {
+            by: HashBy::Uri,
+            fallback: Box::new(Policy::First),
+            bound: Some(125),
+        };
+        let mut upstreams = Fixed::new(&[(true, 0), (true, 0), (true, 0), (true, 0)]);
+        let choose = |upstreams: &Fixed, key: &str| {
+            let key = Some(key.as_bytes());
+            let hint = Hint { key, named: None };
+            policy
+                .choose(upstreams, hint, &Turn::new(), 3)
+                .unwrap()
+                .index
+        };
+        let own = choose(&upstreams, "popular");
+        for _ in 0..400 {
+            let chosen = choose(&upstreams, "popular");
+            upstreams.0[chosen].1 += 1;
+        }
+        let busiest = upstreams.0.iter().map(|upstream| upstream.1).max();
+        assert_eq!(busiest, Some(125), "{:?}", upstreams.0);
+        assert_eq!(upstreams.0[own].1, 125);
+        // Where nothing is crowded each key has its own upstream as without a bound.
+        let idle = Fixed::new(&[(true, 0), (true, 0), (true, 0), (true, 0)]);
+        let plain = hash(HashBy::Uri, Policy::First);
+        for n in 0..50 {
+            let key = format!("key-{n}");
+            let hint = Hint {
+                key: Some(key.as_bytes()),
+                named: None,
+            };
+            let expected = plain.choose(&idle, hint, &Turn::new(), 3).unwrap().index;
+            assert_eq!(choose(&idle, &key), expected);
+        }
     }
 
     #[test]

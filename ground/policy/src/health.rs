@@ -116,6 +116,23 @@ impl PassiveHealth {
         self.failures.iter().filter(counts).count() as u32
     }
 
+    /// When it last became healthy again; `None` if it was never unhealthy.
+    pub fn recovered_at(&self) -> Option<Moment> {
+        let places = self.failures.len();
+        let next = self.next.load(Ordering::Relaxed) as usize;
+        let at = |place: usize| {
+            self.failures
+                .get(place)?
+                .load(Ordering::Relaxed)
+                .checked_sub(1)
+        };
+        let oldest = at(next.checked_rem(places)?)?;
+        let latest = at((next + places - 1) % places)?;
+        let end = Duration::from_nanos(oldest) + self.fail_duration;
+        // With the latest failure as many counted as make it unhealthy, until the oldest of them no longer did.
+        (Duration::from_nanos(latest) < end).then(|| Moment::START + end)
+    }
+
     fn counts(&self, failure: u64, now: Moment) -> bool {
         let age = nanos(now).saturating_sub(failure.saturating_sub(1));
         failure != 0 && Duration::from_nanos(age) < self.fail_duration

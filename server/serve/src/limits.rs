@@ -44,3 +44,7 @@ pub const HEALTH_REDIRECTS_MAX: usize = 10;
 /// Bytes of a request's body that are kept for another try, where there may be one. Forms and calls of programs fit;
 /// ten thousand requests under way hold no more than 640 MB, and those are all being retried.
 pub const REPLAY_BYTES_MAX: usize = 64 * 1024;
+
+/// The share in a thousand of its turns that an upstream gets at the beginning of its slow start: enough to show
+/// whether it is well.
+pub const SLOW_START_SHARE_MIN: f64 = 100.0;

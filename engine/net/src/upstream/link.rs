@@ -75,10 +75,12 @@ fn is_empty(read: io::Result<usize>) -> bool {
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// How busy an upstream is, all workers together.
+/// How busy an upstream is, all workers together. It fills a cache line with the counts of the [`Arc`] around it,
+/// which change together with it; so a request to one upstream does not slow down those to another.
 #[derive(Debug, Default)]
 pub struct Load {
     in_flight: AtomicUsize,
+    _line: [u64; 5],
 }
 
 impl Load {

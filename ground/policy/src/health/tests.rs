@@ -190,3 +190,30 @@ fn statuses_pass_as_expected() {
     };
     assert!(exact.is_pass(status(418)) && !exact.is_pass(status(419)));
 }
+
+#[test]
+fn the_end_of_an_illness_is_known() {
+    let at = |secs: u64| Moment::START + Duration::from_secs(secs);
+    let policy = PassivePolicy {
+        fail_duration: Duration::from_secs(10),
+        max_fails: 2,
+        ..PassivePolicy::default()
+    };
+    let health = PassiveHealth::new(&policy);
+    assert_eq!(health.recovered_at(), None);
+    health.fail(at(5));
+    assert_eq!(health.recovered_at(), None, "one failure is no illness");
+    health.fail(at(9));
+    assert_eq!(health.recovered_at(), Some(at(15)));
+    assert!(!health.is_healthy(at(14)) && health.is_healthy(at(15)));
+    health.fail(at(30));
+    assert_eq!(
+        health.recovered_at(),
+        None,
+        "the failure before it is forgotten"
+    );
+    assert_eq!(
+        PassiveHealth::new(&PassivePolicy::default()).recovered_at(),
+        None
+    );
+}

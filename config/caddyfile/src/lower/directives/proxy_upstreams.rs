@@ -51,7 +51,7 @@ impl Lowering<'_> {
             };
             let dials = dials.into_iter().map(|dial| Upstream {
                 dial,
-                max_requests: 0,
+                ..Upstream::default()
             });
             proxy.upstreams.extend(dials);
             let scheme = if scheme == Scheme::None {

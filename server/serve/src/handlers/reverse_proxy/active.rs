@@ -22,7 +22,7 @@ use sluice_wire::h1::{self, BodyFraming};
 use super::build::{self, duration};
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
-use super::upstream::Upstream;
+use super::upstream::{Checked, Upstream};
 use crate::build::Refusal;
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
 
@@ -62,7 +62,7 @@ enum Place {
 pub struct Target {
     endpoint: Arc<Endpoint>,
     authority: String,
-    is_down: Arc<AtomicBool>,
+    checked: Arc<Checked>,
 }
 
 impl ActiveChecks {
@@ -173,7 +173,7 @@ impl Checks {
         Arc::new(Target {
             endpoint,
             authority,
-            is_down: upstream.is_down.clone(),
+            checked: upstream.checked.clone(),
         })
     }
 }
@@ -221,8 +221,8 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
                     Some(Err(_)) | None => CheckResult::Failed,
                 };
                 match machine.receive(result, clock::now()) {
-                    Some(CheckEvent::Up) => target.is_down.store(false, Ordering::Relaxed),
-                    Some(CheckEvent::Down) => target.is_down.store(true, Ordering::Relaxed),
+                    Some(CheckEvent::Up) => target.checked.up(clock::now()),
+                    Some(CheckEvent::Down) => target.checked.down(),
                     Some(CheckEvent::Start) | None => {}
                 }
             }

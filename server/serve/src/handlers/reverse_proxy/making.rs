@@ -2,7 +2,6 @@
 //! they come from is left to `build` and `dynamic`.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use aws_lc_rs::hmac;
 use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
@@ -13,7 +12,7 @@ use sluice_policy::health::PassivePolicy;
 use super::active::Checks;
 use super::build::{address_of, tcp};
 use super::transport::Transport;
-use super::upstream::Upstream;
+use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
 
 /// What all upstreams of a directive have in common.
@@ -46,6 +45,11 @@ impl Maker {
         let (address, authority, port) = address_of(&config.dial)?;
         let endpoint = Endpoint::new(address, self.transport.options(port));
         Ok(Upstream {
+            role: match (config.drain, config.backup) {
+                (true, _) => Role::Draining,
+                (false, true) => Role::Backup,
+                (false, false) => Role::Usual,
+            },
             requests_max: usize::try_from(config.max_requests)
                 .ok()
                 .filter(|max| *max > 0),
@@ -71,7 +75,8 @@ impl Maker {
             requests_max: None,
             proxy_header: self.transport.proxy_header(),
             health: PassiveHealth::new(&self.passive),
-            is_down: Arc::new(AtomicBool::new(false)),
+            checked: Arc::default(),
+            role: Role::Usual,
         }
     }
 

@@ -2,7 +2,6 @@
 //! decides is left to `sluice-policy`; here is what it looks at.
 
 use std::borrow::Borrow;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_message::{FieldId, Moment, Status};
@@ -14,9 +13,10 @@ use sluice_policy::{HashBy, Policy, Turn, Upstreams};
 use sluice_route::{query, values as route_values};
 
 use super::build::duration;
-use super::upstream::Upstream;
+use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
 use crate::context::Exchange;
+use crate::limits::SLOW_START_SHARE_MIN;
 use crate::random;
 use crate::values::{client_ip, remote_ip};
 
@@ -29,6 +29,8 @@ pub struct Selection {
     load: Counted,
     /// Whether upstreams can be unavailable at all.
     checks: Checks,
+    /// How long one that became available again gets less than its share.
+    slow_start: Duration,
 }
 
 /// Whether requests in progress are counted.
@@ -94,19 +96,25 @@ fn place(upstream: &Upstream) -> usize {
 impl Selection {
     /// Reads policy and passive checks.
     pub fn build(config: &Config, upstreams: &[Upstream]) -> Result<Selection, Refusal> {
-        let chosen = config
-            .load_balancing
-            .as_ref()
-            .and_then(|c| c.selection_policy.as_ref());
+        let balancing = config.load_balancing.as_ref();
+        let chosen = balancing.and_then(|c| c.selection_policy.as_ref());
         let checks = config.health_checks.as_ref();
         let passive = passive(checks.and_then(|checks| checks.passive.as_ref()));
-        let policy = policy(chosen)?;
+        let bound = match balancing.map_or(0, |c| c.bounded_load) {
+            0 => None,
+            percent => Some(bound(percent)?),
+        };
+        let policy = policy(chosen, bound)?;
         let limited = passive.unhealthy_request_count > 0
             || upstreams
                 .iter()
                 .any(|upstream| upstream.requests_max.is_some());
         let compares = needs_load(&policy);
-        let is_checked = limited || passive.is_on() || checks.is_some_and(|c| c.active.is_some());
+        let has_roles = upstreams
+            .iter()
+            .any(|upstream| upstream.role != Role::Usual);
+        let is_watched = passive.is_on() || checks.is_some_and(|c| c.active.is_some());
+        let is_checked = limited || is_watched || has_roles;
         Ok(Selection {
             policy,
             turn: Turn::new(),
@@ -121,6 +129,9 @@ impl Selection {
             } else {
                 Checks::None
             },
+            slow_start: balancing
+                .and_then(|c| duration(c.slow_start))
+                .unwrap_or_default(),
             passive,
         })
     }
@@ -132,7 +143,7 @@ impl Selection {
         x: &mut Exchange,
         tried: &Tried,
     ) -> Option<&'a Upstream> {
-        if let ([one], Checks::None) = (upstreams, self.checks) {
+        if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
             return Some(one.borrow());
         }
         let now = x.worker.clock.coarse();
@@ -144,30 +155,47 @@ impl Selection {
             .cookie
             .as_ref()
             .and_then(|cookie| cookie.named(upstreams, x));
+        if let Some(leaving) = named.map(|named| upstreams[named].borrow())
+            && leaving.role == Role::Draining
+            && self.is_able(leaving, now)
+            && !tried.upstreams.contains(&place(leaving))
+        {
+            return Some(leaving);
+        }
         let hint = Hint {
             key: Some(&key),
             named,
         };
-        let fresh = View {
-            upstreams,
-            selection: self,
-            now,
-            tried: &tried.upstreams,
-        };
-        let any = View {
-            tried: &[],
-            ..fresh
-        };
         let seed = random::word();
-        let choice = self
-            .policy
-            .choose(&fresh, hint, &self.turn, seed)
-            .or_else(|| self.policy.choose(&any, hint, &self.turn, seed))?;
+        let look = |stage: Stage| {
+            let view = View {
+                upstreams,
+                selection: self,
+                now,
+                tried: &tried.upstreams,
+                stage,
+                seed,
+            };
+            self.policy.choose(&view, hint, &self.turn, seed)
+        };
+        let choice = match self.checks {
+            Checks::None => look(Stage::First).or_else(|| look(Stage::Again)),
+            Checks::Some => STAGES.iter().find_map(|stage| look(*stage)),
+        }?;
         let chosen: &Upstream = upstreams[choice.index].borrow();
         if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
             cookie.tell(x, chosen);
         }
         Some(chosen)
+    }
+
+    /// Whether `upstream` can take a request: it is healthy and not full.
+    fn is_able(&self, upstream: &Upstream, now: Moment) -> bool {
+        let in_flight = upstream.load.in_flight();
+        !upstream.checked.is_down()
+            && upstream.health.is_healthy(now)
+            && upstream.requests_max.is_none_or(|max| in_flight < max)
+            && !self.passive.is_full(narrow(in_flight))
     }
 
     /// Whether requests in progress are to be counted.
@@ -204,21 +232,54 @@ impl Selection {
     }
 }
 
+/// Which upstreams come into question; a later stage counts where none does in the earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Those not tried before, and those that came back just now only now and then.
+    First,
+    /// Those not tried before.
+    Warm,
+    /// Those that stand by.
+    Backup,
+    /// Those tried before, too.
+    Again,
+    /// Those that stand by and were tried before.
+    BackupAgain,
+}
+
+const STAGES: [Stage; 5] = [
+    Stage::First,
+    Stage::Warm,
+    Stage::Backup,
+    Stage::Again,
+    Stage::BackupAgain,
+];
+
+impl Stage {
+    fn role(self) -> Role {
+        match self {
+            Stage::First | Stage::Warm | Stage::Again => Role::Usual,
+            Stage::Backup | Stage::BackupAgain => Role::Backup,
+        }
+    }
+
+    fn passes_over_tried(self) -> bool {
+        match self {
+            Stage::First | Stage::Warm | Stage::Backup => true,
+            Stage::Again | Stage::BackupAgain => false,
+        }
+    }
+}
+
 /// The upstreams as a policy sees them.
 struct View<'a, U> {
     upstreams: &'a [U],
     selection: &'a Selection,
     now: Moment,
     tried: &'a [usize],
+    stage: Stage,
+    seed: u64,
 }
-
-impl<U> Clone for View<'_, U> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<U> Copy for View<'_, U> {}
 
 impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
     fn count(&self) -> usize {
@@ -227,17 +288,15 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
 
     fn is_available(&self, index: usize) -> bool {
         let upstream: &Upstream = self.upstreams[index].borrow();
-        if self.tried.contains(&place(upstream)) {
+        if self.stage.passes_over_tried() && self.tried.contains(&place(upstream)) {
             return false;
         }
         if self.selection.checks == Checks::None {
             return true;
         }
-        let in_flight = upstream.load.in_flight();
-        !upstream.is_down.load(Ordering::Relaxed)
-            && upstream.health.is_healthy(self.now)
-            && upstream.requests_max.is_none_or(|max| in_flight < max)
-            && !self.selection.passive.is_full(narrow(in_flight))
+        upstream.role == self.stage.role()
+            && self.selection.is_able(upstream, self.now)
+            && (self.stage != Stage::First || self.takes_part(index, upstream))
     }
 
     fn in_flight(&self, index: usize) -> u32 {
@@ -246,6 +305,27 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
 
     fn address(&self, index: usize) -> &str {
         &self.upstreams[index].borrow().address
+    }
+}
+
+impl<U> View<'_, U> {
+    /// Whether an upstream takes part in this choice: one that came back takes part more and more often.
+    fn takes_part(&self, index: usize, upstream: &Upstream) -> bool {
+        let slow_start = self.selection.slow_start;
+        if slow_start.is_zero() {
+            return true;
+        }
+        let warm_for = match upstream.recovered_at() {
+            None => return true,
+            Some(at) => self.now.since(at),
+        };
+        if warm_for >= slow_start {
+            return true;
+        }
+        let share = warm_for.as_secs_f64() / slow_start.as_secs_f64();
+        // The same for all looks at this choice, and another for each upstream.
+        let drawn = self.seed.rotate_left(7 * (index as u32 % 9)) % 1000;
+        (drawn as f64) < (share * 1000.0).max(SLOW_START_SHARE_MIN)
     }
 }
 
@@ -302,11 +382,21 @@ impl Cookie {
     }
 }
 
-fn policy(config: Option<&SelectionPolicy>) -> Result<Policy, Refusal> {
-    let fallback = |config: &Option<Box<SelectionPolicy>>| policy(config.as_deref()).map(Box::new);
+fn bound(percent: i64) -> Result<u32, Refusal> {
+    let bound = u32::try_from(percent).ok().filter(|bound| *bound >= 100);
+    bound.ok_or_else(|| {
+        Refusal::new(format!("bounded_load {percent}"))
+            .with_help("give percent of an even share, 100 or more; 125 is usual")
+    })
+}
+
+fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy, Refusal> {
+    let fallback =
+        |config: &Option<Box<SelectionPolicy>>| policy(config.as_deref(), bound).map(Box::new);
     let hash = |by| Policy::Hash {
         by,
         fallback: Box::new(Policy::Random),
+        bound,
     };
     Ok(match config {
         None | Some(SelectionPolicy::Random(_)) => Policy::Random,
@@ -343,10 +433,12 @@ fn policy(config: Option<&SelectionPolicy>) -> Result<Policy, Refusal> {
         Some(SelectionPolicy::Header(config)) => Policy::Hash {
             by: HashBy::Header(config.field.clone()),
             fallback: fallback(&config.fallback)?,
+            bound,
         },
         Some(SelectionPolicy::Query(config)) => Policy::Hash {
             by: HashBy::Query(config.key.clone()),
             fallback: fallback(&config.fallback)?,
+            bound,
         },
         Some(SelectionPolicy::Cookie(config)) => Policy::Cookie {
             fallback: fallback(&config.fallback)?,
@@ -364,7 +456,10 @@ fn policy(config: Option<&SelectionPolicy>) -> Result<Policy, Refusal> {
 fn needs_load(policy: &Policy) -> bool {
     match policy {
         Policy::LeastConn | Policy::RandomChoose(_) => true,
-        Policy::Hash { fallback, .. } | Policy::Cookie { fallback } => needs_load(fallback),
+        Policy::Hash {
+            fallback, bound, ..
+        } => bound.is_some() || needs_load(fallback),
+        Policy::Cookie { fallback } => needs_load(fallback),
         Policy::Random | Policy::First | Policy::RoundRobin | Policy::WeightedRoundRobin(_) => {
             false
         }

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use sluice_message::{ConnInfo, Remote};
+use sluice_message::{ConnInfo, Moment, Remote};
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 
@@ -27,8 +28,54 @@ pub struct Upstream {
     pub proxy_header: ProxyHeader,
     /// Its failures so far.
     pub health: PassiveHealth,
-    /// Whether checks of our own say that it is down.
-    pub is_down: Arc<AtomicBool>,
+    /// What checks of our own say.
+    pub checked: Arc<Checked>,
+    /// Its part beside the others.
+    pub role: Role,
+}
+
+/// The part of an upstream beside the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It gets its share.
+    #[default]
+    Usual,
+    /// It gets requests while no other is available.
+    Backup,
+    /// It gets those of clients whose cookie names it.
+    Draining,
+}
+
+/// What checks of our own say of an upstream.
+#[derive(Debug, Default)]
+pub struct Checked {
+    is_down: AtomicBool,
+    /// When it came up again, in nanoseconds; 0 if it was never down.
+    up_at: AtomicU64,
+}
+
+impl Checked {
+    /// Whether it is down.
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is down.
+    pub fn down(&self) {
+        self.is_down.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that it is up again.
+    pub fn up(&self, now: Moment) {
+        let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
+        self.up_at.store(nanos.max(1), Ordering::Relaxed);
+        self.is_down.store(false, Ordering::Relaxed);
+    }
+
+    fn up_at(&self) -> Option<Moment> {
+        let nanos = self.up_at.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Moment::START + Duration::from_nanos(nanos))
+    }
 }
 
 /// Which PROXY header an upstream gets before the first request of a connection.
@@ -43,6 +90,11 @@ pub enum ProxyHeader {
 }
 
 impl Upstream {
+    /// When it last became available again, by whatever made it unavailable.
+    pub fn recovered_at(&self) -> Option<Moment> {
+        self.checked.up_at().max(self.health.recovered_at())
+    }
+
     /// Which connections will do: one that begins with the address of a client is for that client only.
     pub fn wanted(&self) -> Wanted {
         match (self.proxy_header, self.endpoint.options().keep_alive) {

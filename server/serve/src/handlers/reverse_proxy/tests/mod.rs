@@ -8,6 +8,7 @@ mod fields;
 mod framing;
 mod intercepting;
 mod retrying;
+mod sharing;
 mod switching;
 mod ways;
 
@@ -58,6 +59,10 @@ impl Proxy {
     }
 
     fn serving(server: Value) -> Proxy {
+        Proxy::on_workers(1, server)
+    }
+
+    fn on_workers(count: usize, server: Value) -> Proxy {
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
         let program =
             Builder::program(&config, "", &[]).map_err(|refusals| refusals[0].to_string());
@@ -73,7 +78,7 @@ impl Proxy {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let mut workers = Workers::start(1, ConnectionLimit::new(100)).unwrap();
+        let mut workers = Workers::start(count, ConnectionLimit::new(1000)).unwrap();
         let (addr, service) = (ListenAddr::Tcp(address), Arc::new(site));
         workers
             .apply(vec![Listen {

@@ -1,0 +1,203 @@
+//! How requests are shared out: evenly over all workers, carefully to who was ill, and not to who stands by.
+
+use std::time::Instant;
+
+use super::*;
+
+/// A proxy with several workers before `fakes`, whose settings may differ.
+fn shared(workers: usize, fakes: &[(&Fake, Value)], balancing: Value, more: Value) -> Proxy {
+    let upstream = |(fake, settings): &(&Fake, Value)| {
+        let mut upstream = settings.clone();
+        upstream["dial"] = json!(fake.address.to_string());
+        upstream
+    };
+    let mut directive = more;
+    directive["handler"] = json!("reverse_proxy");
+    directive["upstreams"] = fakes.iter().map(upstream).collect();
+    directive["load_balancing"] = balancing;
+    Proxy::on_workers(workers, json!({ "routes": [{ "handle": [directive] }] }))
+}
+
+fn policy(name: &str) -> Value {
+    json!({ "selection_policy": { "policy": name } })
+}
+
+/// An upstream that never answers.
+fn holding() -> Fake {
+    Fake::new(|mut peer| {
+        peer.head();
+        peer.head();
+    })
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_least_busy_of_all_workers_gets_the_next() {
+    let fakes: Vec<Fake> = (0..4).map(|_| holding()).collect();
+    let list: Vec<_> = fakes.iter().map(|fake| (fake, json!({}))).collect();
+    let proxy = shared(2, &list, policy("least_conn"), json!({}));
+    let mut clients = Vec::new();
+    for n in 1..=20 {
+        // Connections fall to one worker or the other by chance.
+        let mut client = proxy.connect();
+        client.send(GET);
+        clients.push(client);
+        let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
+        wait_for("the request arrives", || seen() == n);
+    }
+    let shares: Vec<usize> = fakes.iter().map(|fake| fake.seen().len()).collect();
+    assert_eq!(
+        shares, [5; 4],
+        "a worker that saw only its own requests would not be even"
+    );
+}
+
+#[test]
+fn turns_go_round_over_all_workers() {
+    let fakes: Vec<Fake> = (0..3).map(|_| Fake::answering(HI)).collect();
+    let list: Vec<_> = fakes.iter().map(|fake| (fake, json!({}))).collect();
+    let proxy = shared(2, &list, policy("round_robin"), json!({}));
+    for _ in 0..30 {
+        assert_eq!(proxy.ask(GET).status(), 200);
+    }
+    assert!(fakes.iter().all(|fake| fake.seen().len() == 10));
+}
+
+#[test]
+fn limits_on_requests_hold_over_all_workers() {
+    let fakes: Vec<Fake> = (0..2).map(|_| holding()).collect();
+    for (upstream, more) in [
+        (json!({ "max_requests": 2 }), json!({})),
+        (
+            json!({}),
+            json!({ "health_checks": { "passive": { "unhealthy_request_count": 2 } } }),
+        ),
+    ] {
+        let list: Vec<_> = fakes.iter().map(|fake| (fake, upstream.clone())).collect();
+        let before: usize = fakes.iter().map(|fake| fake.seen().len()).sum();
+        let proxy = shared(2, &list, policy("random"), more);
+        let mut clients = Vec::new();
+        for n in 1..=4 {
+            let mut client = proxy.connect();
+            client.send(GET);
+            clients.push(client);
+            let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
+            wait_for("the request arrives", || seen() == before + n);
+        }
+        for _ in 0..6 {
+            assert_eq!(proxy.ask(GET).status(), 503);
+        }
+    }
+}
+
+#[test]
+fn one_that_stands_by_gets_what_no_other_takes() {
+    let (usual, backup) = (holding(), Fake::called("backup"));
+    let list = [
+        (&usual, json!({ "max_requests": 1 })),
+        (&backup, json!({ "backup": true })),
+    ];
+    let proxy = shared(2, &list, policy("round_robin"), json!({}));
+    let mut waiting = proxy.connect();
+    waiting.send(GET);
+    wait_for("the request arrives", || usual.seen().len() == 1);
+    assert!((0..4).all(|_| proxy.ask(GET).body == b"backup"));
+    drop(waiting);
+    wait_for("the usual one is free again", || {
+        let mut client = proxy.connect();
+        client.send(GET);
+        thread::sleep(Duration::from_millis(20));
+        usual.seen().len() > 1
+    });
+}
+
+#[test]
+fn one_that_is_leaving_gets_only_those_that_know_it() {
+    let (leaving, staying) = (Fake::called("leaving"), Fake::called("staying"));
+    let cookie = json!({ "selection_policy": { "policy": "cookie", "secret": "s" } });
+    let before = shared(1, &[(&leaving, json!({}))], cookie.clone(), json!({}));
+    let told = before.ask(GET).field("Set-Cookie").unwrap();
+    let named = told.split(';').next().unwrap();
+    let list = [(&leaving, json!({ "drain": true })), (&staying, json!({}))];
+    let proxy = shared(1, &list, cookie, json!({}));
+    assert!((0..8).all(|_| proxy.ask(GET).body == b"staying"));
+    let known = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: {named}\r\n\r\n");
+    assert_eq!(proxy.ask(&known).body, b"leaving");
+}
+
+#[test]
+fn one_that_was_ill_gets_its_share_little_by_little() {
+    let ill = Fake::new(|mut peer| {
+        let mut first = true;
+        while let Some(head) = peer.head() {
+            let status = if first && head.contains("X-Ill") {
+                500
+            } else {
+                200
+            };
+            first = false;
+            peer.send(format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: 3\r\n\r\nill"
+            ));
+        }
+    });
+    let well = Fake::called("well");
+    let mut balancing = policy("round_robin");
+    balancing["slow_start"] = json!("3s");
+    let passive = json!({ "health_checks": { "passive": {
+        "fail_duration": "200ms", "unhealthy_status": [500]
+    } } });
+    let proxy = shared(
+        1,
+        &[(&ill, json!({})), (&well, json!({}))],
+        balancing,
+        passive,
+    );
+    let ask = |request: &str| proxy.ask(request).body == b"ill";
+    wait_for("it falls ill", || {
+        proxy
+            .ask("GET / HTTP/1.1\r\nHost: x\r\nX-Ill: 1\r\n\r\n")
+            .status()
+            == 500
+    });
+    assert!(!(0..5).any(|_| ask(GET)), "it gets nothing while it is ill");
+    thread::sleep(Duration::from_millis(300));
+    let early = (0..100).filter(|_| ask(GET)).count();
+    assert!(
+        (1..35).contains(&early),
+        "{early} of 100 just after it came back"
+    );
+    thread::sleep(Duration::from_millis(3_100));
+    let late = (0..20).filter(|_| ask(GET)).count();
+    assert_eq!(late, 10);
+}
+
+#[test]
+fn a_popular_key_spills_over_where_that_is_bounded() {
+    let fakes: Vec<Fake> = (0..4).map(|_| holding()).collect();
+    let list: Vec<_> = fakes.iter().map(|fake| (fake, json!({}))).collect();
+    let mut balancing = policy("uri_hash");
+    balancing["bounded_load"] = json!(150);
+    let proxy = shared(2, &list, balancing, json!({}));
+    let mut clients = Vec::new();
+    for n in 1..=16 {
+        let mut client = proxy.connect();
+        client.send(GET);
+        clients.push(client);
+        let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
+        wait_for("the request arrives", || seen() == n);
+    }
+    let most = fakes.iter().map(|fake| fake.seen().len()).max();
+    assert_eq!(
+        most,
+        Some(6),
+        "one and a half times the even share of 16 over 4"
+    );
+}
