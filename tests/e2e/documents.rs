@@ -104,6 +104,9 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "source",
         "combined {\nsource pki_root {\nauthority local\n}\n}",
     ),
+    ("issuer acme", "lifetime", "lifetime 24h"),
+    ("issuer zerossl", "*", "validity_days 90"),
+    ("global options", "cert_lifetime", "cert_lifetime 24h"),
     ("matcher", "expression", "expression true"),
     ("proxy_protocol", "*", "timeout 1s"),
 ];
@@ -119,6 +122,11 @@ fn around(place: &str, line: &str) -> String {
                  a.localhost {{\n}}\n"
             );
         }
+        "global options" => {
+            return format!("{{\nacme_ca https://localhost/dir\n{line}\n}}\na.example {{\n}}\n");
+        }
+        "issuer acme" => ("tls {\nissuer acme {\n", "\n}\n}"),
+        "issuer zerossl" => ("tls {\nissuer zerossl key {\n", "\n}\n}"),
         "output file" => ("log {\noutput file a.log {\n", "\n}\n}"),
         "output net" => ("log {\noutput net localhost:1 {\n", "\n}\n}"),
         "format" => ("log {\nformat json {\n", "\n}\n}"),

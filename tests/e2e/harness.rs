@@ -268,7 +268,13 @@ impl Server {
 
     /// Waits until the server has said something.
     pub fn wait_for_words(&self, words: &str) {
-        eventually(words, || self.stderr().contains(words), || self.stderr());
+        self.wait_for_words_within(words, PATIENCE);
+    }
+
+    /// The same for what takes longer.
+    pub fn wait_for_words_within(&self, words: &str, patience: Duration) {
+        let is_said = || self.stderr().contains(words);
+        eventually_within(patience, words, is_said, || self.stderr());
     }
 
     /// Waits until it has ended by itself.
@@ -326,7 +332,16 @@ impl Drop for Server {
 
 /// Waits until something is true.
 pub fn eventually(what: &str, is_true: impl Fn() -> bool, tell: impl Fn() -> String) {
-    let until = Instant::now() + PATIENCE;
+    eventually_within(PATIENCE, what, is_true, tell);
+}
+
+fn eventually_within(
+    patience: Duration,
+    what: &str,
+    is_true: impl Fn() -> bool,
+    tell: impl Fn() -> String,
+) {
+    let until = Instant::now() + patience;
     while !is_true() {
         assert!(
             Instant::now() < until,

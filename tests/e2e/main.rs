@@ -6,6 +6,7 @@ mod harness;
 mod upstream;
 mod wire;
 
+mod acme;
 mod admin;
 mod bad_input;
 mod command_line;

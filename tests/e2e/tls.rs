@@ -17,7 +17,7 @@ use crate::client::{Client, exchange};
 use crate::harness::{Folder, Server, Setup, eventually, free_port, run_to_end, text};
 use crate::wire::{Wire, field};
 
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+pub type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// A site of two names on one port, with plain HTTP beside it.
 fn start() -> (Server, u16) {
@@ -39,8 +39,16 @@ fn root(folder: &Folder) -> CertificateDer<'static> {
 
 /// A client that trusts the authority in `folder`.
 fn client(folder: &Folder, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+    trusting(root(folder), versions)
+}
+
+/// A client that trusts one root.
+pub fn trusting(
+    root: CertificateDer<'static>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(root(folder)).expect("a root certificate");
+    roots.add(root).expect("a root certificate");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
@@ -51,7 +59,7 @@ fn client(folder: &Folder, versions: &[&'static SupportedProtocolVersion]) -> Ar
     Arc::new(config)
 }
 
-fn connect(config: &Arc<ClientConfig>, port: u16, name: &str) -> io::Result<Wire<Secure>> {
+pub fn connect(config: &Arc<ClientConfig>, port: u16, name: &str) -> io::Result<Wire<Secure>> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -64,7 +72,7 @@ fn connect(config: &Arc<ClientConfig>, port: u16, name: &str) -> io::Result<Wire
 }
 
 /// Asks once and reads to the clean end of the connection.
-fn get(wire: &mut Wire<Secure>, host: &str, path: &str) -> (Vec<String>, String) {
+pub fn get(wire: &mut Wire<Secure>, host: &str, path: &str) -> (Vec<String>, String) {
     wire.send(format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     ));

@@ -87,6 +87,44 @@ pub fn peer(root: &Path) -> bool {
     )
 }
 
+/// The ACME authority that the tests are run against: released, and the same everywhere.
+const PEBBLE: &str = "v2.10.1";
+
+/// The tests that order certificates from a real authority, which is installed below `target` first.
+pub fn acme(root: &Path) -> bool {
+    let folder = root.join("target/pebble").join(PEBBLE);
+    for program in ["pebble", "pebble-challtestsrv"] {
+        if folder.join(program).is_file() {
+            continue;
+        }
+        let module = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
+        let status = Command::new("go")
+            .args(["install", &module])
+            .env("GOBIN", &folder)
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("`go install {module}` failed; it needs Go and the module proxy");
+            return false;
+        }
+    }
+    let folder = folder.display().to_string();
+    cargo(
+        root,
+        &[
+            "test",
+            "-p",
+            "sluice",
+            "--test",
+            "e2e",
+            "acme",
+            "--",
+            "--include-ignored",
+            "--test-threads=2",
+        ],
+        Some(("SLUICE_PEBBLE", &folder)),
+    )
+}
+
 /// Runs each fuzz target for `seconds`, starting from its seeds.
 pub fn fuzz(root: &Path, seconds: u32) -> bool {
     let folder = root.join("fuzz");

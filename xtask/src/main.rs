@@ -13,6 +13,7 @@ usage: cargo xtask <command>
   check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
   tidy           the house rules that a program can check
   peer           the tests that compare with Caddy and nginx
+  acme           the tests with a real ACME authority, pebble, which Go installs
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         ["check"] => check::check(&root),
         ["tidy"] => tidy::print(&root),
         ["peer"] => check::peer(&root),
+        ["acme"] => check::acme(&root),
         ["fuzz"] => check::fuzz(&root, 60),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => check::fuzz(&root, seconds),

@@ -67,8 +67,24 @@ pub enum CertsError {
     Signing(String),
     /// The name can not stand in a certificate.
     Subject(String),
-    /// A renewal is asked of an issuer that is not known.
-    UnknownIssuer(String),
+    /// An authority could not be asked, or refused.
+    Authority {
+        /// Which.
+        issuer: String,
+        /// How.
+        fault: Fault,
+        /// What it said, or what went wrong on the way.
+        what: String,
+        /// Not to be asked again before then, if it said so.
+        retry_at: Option<SystemTime>,
+    },
+    /// The setting of an issuer cannot be used.
+    Setting {
+        /// Which.
+        name: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
     /// This system's certificate store is of no kind that is known.
     NoSystemStore,
     /// A command of the system failed.
@@ -78,6 +94,17 @@ pub enum CertsError {
         /// What it said.
         what: String,
     },
+}
+
+/// How asking an authority failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It did not answer, or not as an authority does.
+    Unreachable,
+    /// It refused.
+    Refused,
+    /// It asks to wait.
+    Busy,
 }
 
 impl CertsError {
@@ -107,7 +134,17 @@ impl fmt::Display for CertsError {
             }
             CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
             CertsError::Subject(name) => write!(f, "no certificate can be made for `{name}`"),
-            CertsError::UnknownIssuer(id) => write!(f, "there is no issuer `{id}`"),
+            CertsError::Authority {
+                issuer,
+                fault,
+                what,
+                ..
+            } => match fault {
+                Fault::Unreachable => write!(f, "authority `{issuer}` cannot be reached: {what}"),
+                Fault::Refused => write!(f, "authority `{issuer}` refuses: {what}"),
+                Fault::Busy => write!(f, "authority `{issuer}` asks to wait: {what}"),
+            },
+            CertsError::Setting { name, what } => write!(f, "`{name}` cannot be used: {what}"),
             CertsError::NoSystemStore => {
                 f.write_str("no certificate store of a kind that is known was found on this system")
             }
@@ -173,7 +210,8 @@ impl CertsError {
             CertsError::Io { .. }
             | CertsError::Signing(_)
             | CertsError::Subject(_)
-            | CertsError::UnknownIssuer(_)
+            | CertsError::Authority { .. }
+            | CertsError::Setting { .. }
             | CertsError::NoSystemStore
             | CertsError::Command { .. }
             | CertsError::KeyMismatch { .. } => Ok(()),
@@ -196,7 +234,8 @@ impl std::error::Error for CertsError {
             | CertsError::Locked(_)
             | CertsError::Signing(_)
             | CertsError::Subject(_)
-            | CertsError::UnknownIssuer(_)
+            | CertsError::Authority { .. }
+            | CertsError::Setting { .. }
             | CertsError::NoSystemStore
             | CertsError::Command { .. } => None,
         }
@@ -246,6 +285,22 @@ pub enum Notice {
         /// By which issuer.
         issuer: String,
     },
+    /// An issuer failed, and the next one is asked.
+    Passed {
+        /// For whom.
+        subject: Subject,
+        /// What went wrong.
+        why: String,
+    },
+    /// No issuer made a certificate; it is tried again.
+    NotIssued {
+        /// For whom.
+        subject: Subject,
+        /// What went wrong with the last one.
+        why: String,
+        /// When it is tried again.
+        next: SystemTime,
+    },
     /// A root was made; clients have to be told to trust it.
     RootMade {
         /// The id of the authority.
@@ -253,6 +308,21 @@ pub enum Notice {
         /// Its file.
         path: PathBuf,
     },
+}
+
+impl Notice {
+    /// Whether somebody should look after it.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Notice::NotIssued { .. } | Notice::NotStored { .. } | Notice::Expired { .. } => true,
+            Notice::NotYetValid { .. }
+            | Notice::NoNames { .. }
+            | Notice::Replaced { .. }
+            | Notice::Issued { .. }
+            | Notice::Passed { .. }
+            | Notice::RootMade { .. } => false,
+        }
+    }
 }
 
 impl fmt::Display for Notice {
@@ -279,6 +349,17 @@ impl fmt::Display for Notice {
             }
             Notice::Issued { subject, issuer } => {
                 write!(f, "issuer `{issuer}` made a certificate for `{subject}`")
+            }
+            Notice::Passed { subject, why } => {
+                write!(f, "the next issuer is asked for `{subject}`: {why}")
+            }
+            Notice::NotIssued { subject, why, next } => {
+                let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
+                write!(
+                    f,
+                    "no certificate for `{subject}` yet, next attempt in {} s: {why}",
+                    wait.as_secs()
+                )
             }
             Notice::RootMade { authority, path } => {
                 write!(

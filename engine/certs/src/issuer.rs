@@ -1,13 +1,14 @@
-//! Who makes certificates. The local CA is one; ACME will be another, whose orders take minutes, so issuing always
-//! happens on the thread of the maintenance and never during a handshake.
+//! Who makes certificates: the local CA at once, authorities behind ACME after a conversation that takes minutes.
+//! When they are asked and what becomes of their certificates is left to `maintain`.
 
 use std::time::SystemTime;
 
 use pki_types::CertificateDer;
+use rcgen::KeyPair;
 
 use crate::failure::CertsError;
-use crate::renewal::Lifetime;
-use crate::storage::StoredPair;
+use crate::pair::Pair;
+use crate::renewal::Advice;
 use crate::subject::Subject;
 
 /// Makes certificates.
@@ -15,8 +16,8 @@ pub trait Issuer: Send + Sync {
     /// A name that is the same in every run; certificates are stored under it.
     fn id(&self) -> &str;
 
-    /// Makes a certificate for `subject`. May take long.
-    fn issue(&self, subject: &Subject, now: SystemTime) -> Result<Issued, CertsError>;
+    /// Makes a certificate. May take long where [`Issuer::is_remote`].
+    fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError>;
 
     /// Whether a certificate made earlier may be used. The local CA refuses those of another root.
     fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool;
@@ -24,18 +25,44 @@ pub trait Issuer: Send + Sync {
     /// The share of a lifetime that is left when a renewal starts.
     fn renewal_share(&self) -> f64;
 
+    /// Whether it is asked over the network: then never while something waits for it.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// When the issuer advises to renew a certificate of its own; `None` if it gives no advice.
+    fn advice(&self, _pair: &Pair, _now: SystemTime) -> Option<Result<Advice, CertsError>> {
+        None
+    }
+
     /// When the issuer itself has to do something, such as renewing its intermediate; `None` for never.
-    fn upkeep_at(&self) -> Option<SystemTime>;
+    fn upkeep_at(&self) -> Option<SystemTime> {
+        None
+    }
 
     /// Does it.
-    fn keep_up(&self, now: SystemTime) -> Result<(), CertsError>;
+    fn keep_up(&self, _now: SystemTime) -> Result<(), CertsError> {
+        Ok(())
+    }
+}
+
+/// What an issuer is asked for.
+pub struct Request<'a> {
+    /// Whom the certificate is for.
+    pub subject: &'a Subject,
+    /// The key it is for.
+    pub key: &'a KeyPair,
+    /// The certificate that it comes in place of.
+    pub replaces: Option<&'a Pair>,
+    /// Attempts that failed before this one.
+    pub failures: u32,
 }
 
 /// A certificate just made.
 #[derive(Debug)]
 pub struct Issued {
-    /// The chain and the key.
-    pub pair: StoredPair,
-    /// From when to when it is valid.
-    pub lifetime: Lifetime,
+    /// The chain, as PEM.
+    pub chain: Vec<u8>,
+    /// What the issuer wants to remember of it, as JSON; `null` for nothing.
+    pub about: serde_json::Value,
 }

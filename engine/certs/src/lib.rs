@@ -1,11 +1,17 @@
 //! Certificates: read from files, made by a CA of our own, kept in storage, renewed in the background, and chosen
 //! during a handshake. Moving the bytes of a handshake is left to `sluice-net`; which sites need which certificate
-//! is left to `sluice-serve`. ACME will be one more [`Issuer`].
+//! is left to `sluice-serve`.
 
+pub mod acme;
+pub mod challenges;
 pub mod failure;
+pub mod fetch;
+mod gate;
 pub mod issuer;
+pub mod keys;
 pub mod limits;
 pub mod local_ca;
+pub mod locks;
 pub mod maintain;
 pub mod pair;
 pub mod policy;
@@ -15,10 +21,15 @@ pub mod store;
 pub mod subject;
 pub mod trust;
 
-pub use failure::{CertsError, Notice};
-pub use issuer::{Issued, Issuer};
+pub use pki_types::CertificateDer;
+
+pub use acme::{AcmeIssuer, AcmeOptions};
+pub use challenges::Challenges;
+pub use failure::{CertsError, Fault, Notice};
+pub use issuer::{Issued, Issuer, Request};
+pub use keys::KeyType;
 pub use local_ca::{CaFiles, LocalCa, LocalCaOptions};
-pub use maintain::{Job, Maintainer, Outcome};
+pub use maintain::{Bell, Job, Maintainer, Outcome, Plan, Provision};
 pub use pair::Pair;
 pub use policy::{ClientAuth, ClientAuthMode, Policy, PolicyError, TlsPolicies};
 pub use renewal::Lifetime;

@@ -44,3 +44,64 @@ pub const MAINTENANCE_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// Notices kept until somebody takes them; beyond it the oldest is dropped.
 pub const NOTICES_MAX: usize = 100;
+
+/// Orders under way at once. Each is a thread that mostly waits; more would only meet the limits of the authority.
+pub const ORDERS_MAX: usize = 8;
+
+/// How long one order may take where the configuration does not say: authorities validate within seconds, DNS
+/// within a minute or two.
+pub const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// How long one request to an authority may take.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest answer of an authority that is read; certificate chains are a few KiB.
+pub const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The longest pause between two orders for one name that an authority has refused: at most about ten a day, as
+/// the limits of public authorities ask for.
+pub const ORDER_PAUSE_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// The first pause where an authority cannot be reached: often it is our own network that is late at start.
+pub const UNREACHABLE_PAUSE_MIN: Duration = Duration::from_secs(5);
+
+/// Orders begun again at once because the authority's nonce had gone stale (RFC 8555, section 6.5), beyond the
+/// retries within one.
+pub const STALE_NONCES_MAX: usize = 5;
+
+/// The longest pause while an authority cannot be reached at all: looking costs it next to nothing, and a name
+/// without certificate waits.
+pub const UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The longest that an authority's Retry-After is believed; the largest in use is a week for some rate limits.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600 * 24 * 7);
+
+/// How often an authority is asked when to renew (RFC 9773) where it does not say, and at most and at least.
+pub const ADVICE_PAUSE: Duration = Duration::from_secs(6 * 3600);
+
+/// The shortest pause between two questions when to renew (RFC 9773, section 4.3.2, asks for a lower limit).
+pub const ADVICE_PAUSE_MIN: Duration = Duration::from_secs(60);
+
+/// The longest (RFC 9773, section 4.3.2: a day).
+pub const ADVICE_PAUSE_MAX: Duration = Duration::from_secs(3600 * 24);
+
+/// The share of a lifetime at whose end a certificate is renewed whatever the authority advises.
+pub const EMERGENCY_SHARE: f64 = 0.05;
+
+/// A lock of another process that was not touched for this long is stale, as in Caddy.
+pub const LOCK_STALE: Duration = Duration::from_secs(10);
+
+/// How often the holder of a lock touches it, as in Caddy.
+pub const LOCK_TOUCH: Duration = Duration::from_secs(5);
+
+/// The pause between two looks at a lock that another process holds, as in Caddy.
+pub const LOCK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The largest file of a lock or a challenge that is read; both are some hundred bytes.
+pub const SMALL_FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// Challenges that can be answered at once, over all orders.
+pub const CHALLENGES_MAX: usize = 256;
+
+/// How long a listener that only answers challenges waits for one client.
+pub const CHALLENGE_CLIENT_TIMEOUT: Duration = Duration::from_secs(5);

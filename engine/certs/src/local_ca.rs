@@ -15,7 +15,7 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::failure::{CertsError, Notice};
-use crate::issuer::{Issued, Issuer};
+use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::{BACKDATE, INTERMEDIATE_LIFETIME, LEAF_LIFETIME, RENEWAL_SHARE, ROOT_LIFETIME};
 use crate::pair::{Facts, Origin, Pair};
 use crate::renewal::{Lifetime, seed_of};
@@ -200,33 +200,31 @@ impl Issuer for LocalCa {
         &self.options.id
     }
 
-    fn issue(&self, subject: &Subject, now: SystemTime) -> Result<Issued, CertsError> {
+    fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
+        let subject = request.subject;
         let intermediate = self.signing();
         let signer = intermediate.as_deref().unwrap_or(&self.root);
         let lifetime = lifetime(now, self.options.leaf_lifetime, Some(signer));
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(signing)?;
         let mut params = dated(lifetime);
         params.distinguished_name = DistinguishedName::new();
-        params.subject_alt_names = vec![match (subject.ip(), subject.name()) {
-            (Some(ip), _) => SanType::IpAddress(ip),
-            (None, name) => SanType::DnsName(name.unwrap_or_default().try_into().map_err(signing)?),
-        }];
+        params.subject_alt_names = vec![alternative_name(subject)?];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         params.use_authority_key_identifier_extension = true;
-        let leaf = params.signed_by(&key, &signer.issuer).map_err(signing)?;
+        let leaf = params
+            .signed_by(request.key, &signer.issuer)
+            .map_err(signing)?;
         let mut chain = leaf.pem();
         if let Some(intermediate) = &intermediate {
             chain.push_str(&intermediate.pem);
         }
-        let pair = StoredPair {
-            certificate: chain.into_bytes(),
-            key: key.serialize_pem().into_bytes(),
-        };
-        Ok(Issued { pair, lifetime })
+        Ok(Issued {
+            chain: chain.into_bytes(),
+            about: serde_json::Value::Null,
+        })
     }
 
     fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
@@ -265,6 +263,14 @@ impl Issuer for LocalCa {
         self.use_intermediate(Some(renewed));
         Ok(())
     }
+}
+
+/// The one alternative name of a certificate for `subject`.
+pub(crate) fn alternative_name(subject: &Subject) -> Result<SanType, CertsError> {
+    Ok(match (subject.ip(), subject.name()) {
+        (Some(ip), _) => SanType::IpAddress(ip),
+        (None, name) => SanType::DnsName(name.unwrap_or_default().try_into().map_err(signing)?),
+    })
 }
 
 fn open_root(
@@ -481,9 +487,27 @@ mod tests {
     }
 
     fn leaf(ca: &LocalCa, now: SystemTime) -> Lifetime {
-        ca.issue(&Subject::parse("a.test").unwrap(), now)
-            .unwrap()
-            .lifetime
+        let chain = made(ca, now);
+        Facts::of(&chain[0], &PathBuf::new()).unwrap().lifetime
+    }
+
+    /// The chain of a certificate for `a.test`.
+    fn made(ca: &LocalCa, now: SystemTime) -> Vec<CertificateDer<'static>> {
+        let key = crate::KeyType::default().generate().unwrap();
+        let request = Request {
+            subject: &Subject::parse("a.test").unwrap(),
+            key: &key,
+            replaces: None,
+            failures: 0,
+        };
+        let chain = ca.issue(&request, now).unwrap().chain;
+        chain_from_pem(&chain, &PathBuf::new()).unwrap()
+    }
+
+    /// As a certificate says it.
+    fn whole_seconds(at: SystemTime) -> SystemTime {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
     }
 
     #[test]
@@ -539,7 +563,7 @@ mod tests {
             ("", None, "Digital Signature")
         );
         let lifetime = leaf(&test.ca, now);
-        assert_eq!(lifetime.until, now + LEAF_LIFETIME);
+        assert_eq!(lifetime.until, whole_seconds(now + LEAF_LIFETIME));
         assert_eq!(test.ca.root_lifetime().length().as_secs() / 86_400, 3600);
     }
 
@@ -558,7 +582,7 @@ mod tests {
         assert_eq!(ca.intermediate_pem(), first);
         assert_eq!(
             leaf(&ca, start + DAY * 7 - Duration::from_secs(60)).until,
-            start + DAY * 7
+            whole_seconds(start + DAY * 7)
         );
         ca.keep_up(due).unwrap();
         assert_ne!(ca.intermediate_pem(), first);
@@ -566,7 +590,7 @@ mod tests {
             open(&folder, due).unwrap().intermediate_pem(),
             ca.intermediate_pem()
         );
-        assert_eq!(leaf(&ca, due).until, due + LEAF_LIFETIME);
+        assert_eq!(leaf(&ca, due).until, whole_seconds(due + LEAF_LIFETIME));
     }
 
     #[test]
@@ -579,11 +603,7 @@ mod tests {
         assert!(second.root_made().is_some());
         assert_ne!(first.root_pem(), second.root_pem());
         // The intermediate is one of the new root.
-        let chain = second
-            .issue(&Subject::parse("a.test").unwrap(), later)
-            .unwrap()
-            .pair;
-        let chain = chain_from_pem(&chain.certificate, &PathBuf::new()).unwrap();
+        let chain = made(&second, later);
         assert!(second.accepts(&chain) && !first.accepts(&chain));
     }
 
@@ -667,9 +687,7 @@ mod tests {
             (ca.intermediate_pem(), ca.upkeep_at()),
             (test.ca.intermediate_pem(), None)
         );
-        let subject = Subject::parse("a.test").unwrap();
-        let chain = ca.issue(&subject, now).unwrap().pair.certificate;
-        assert!(ca.accepts(&chain_from_pem(&chain, &PathBuf::new()).unwrap()));
+        assert!(ca.accepts(&made(&ca, now)));
 
         let options = LocalCaOptions {
             intermediate: None,
@@ -677,8 +695,7 @@ mod tests {
             ..options
         };
         let ca = LocalCa::open(storage.clone(), options.clone(), now).unwrap();
-        let chain = ca.issue(&subject, now).unwrap().pair.certificate;
-        let chain = chain_from_pem(&chain, &PathBuf::new()).unwrap();
+        let chain = made(&ca, now);
         assert!(chain.len() == 1 && ca.accepts(&chain) && ca.intermediate_pem().is_none());
 
         let leaf = test.issue("a.test");

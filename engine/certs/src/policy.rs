@@ -22,6 +22,7 @@ use rustls::{
 };
 use sluice_net::tls::{Acceptor, ConfigChoice, RustlsAcceptor};
 
+use crate::challenges::{self, Challenges};
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 
@@ -152,6 +153,8 @@ pub struct TlsPolicies {
     /// The first that is for all names.
     for_all: Option<usize>,
     refusing: Arc<ServerConfig>,
+    /// What authorities ask for in handshakes.
+    challenges: Option<Arc<Challenges>>,
 }
 
 struct Built {
@@ -200,7 +203,22 @@ impl TlsPolicies {
             by_name,
             for_all,
             refusing,
+            challenges: None,
         })
+    }
+
+    /// Answers the handshakes of authorities, too.
+    pub fn with_challenges(mut self, challenges: Arc<Challenges>) -> TlsPolicies {
+        self.challenges = Some(challenges);
+        self
+    }
+
+    /// The configuration for the handshake of an authority that looks whether a name is ours (RFC 8737).
+    fn challenge(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        let challenges = self.challenges.as_ref().filter(|known| !known.is_idle())?;
+        let mut offered = hello.alpn()?;
+        let is_asked = offered.next() == Some(challenges::ALPN) && offered.next().is_none();
+        challenges.alpn_config(hello.server_name().filter(|_| is_asked)?)
     }
 
     /// The acceptor for a listener.
@@ -226,6 +244,9 @@ impl TlsPolicies {
 
 impl ConfigChoice for TlsPolicies {
     fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig> {
+        if let Some(config) = self.challenge(hello) {
+            return config;
+        }
         let Some(built) = self.find(hello.server_name()) else {
             return self.refusing.clone();
         };

@@ -3,7 +3,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::limits::{JITTER_SHARE, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{
+    EMERGENCY_SHARE, JITTER_SHARE, ORDER_PAUSE_MAX, RETRY_AFTER_MAX, RETRY_PAUSE_MAX,
+    RETRY_PAUSE_MIN, UNREACHABLE_PAUSE_MAX, UNREACHABLE_PAUSE_MIN,
+};
 
 /// From when to when a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +47,57 @@ impl Lifetime {
     }
 }
 
+/// What an authority says of when to renew a certificate of its own (RFC 9773).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The window within which to renew.
+    pub start: SystemTime,
+    /// Its end.
+    pub end: SystemTime,
+    /// When to ask again.
+    pub ask_again: SystemTime,
+}
+
+impl Advice {
+    /// When to renew: a moment within the window that `seed` chooses, but never so late that a failure or two would
+    /// leave nothing (RFC 9773, section 4.2).
+    pub fn renewal_at(&self, lifetime: Lifetime, seed: u64) -> SystemTime {
+        let window = self.end.duration_since(self.start).unwrap_or_default();
+        let chosen = self.start + window.mul_f64(fraction(seed));
+        let last = lifetime
+            .until
+            .checked_sub(lifetime.length().mul_f64(EMERGENCY_SHARE));
+        last.map_or(chosen, |last| chosen.min(last))
+    }
+}
+
+/// What kind of failure is waited out, which decides how long at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setback {
+    /// Something of our own, such as a full disk.
+    Own,
+    /// An authority cannot be reached.
+    Unreachable,
+    /// An authority refused an order, which it counts.
+    Refused,
+}
+
 /// The pause after `failures` failed attempts in a row, at least one: doubling, with a limit, and spread by `seed`
 /// over a quarter of itself.
-pub fn retry_pause(failures: u32, seed: u64) -> Duration {
+pub fn retry_pause(failures: u32, setback: Setback, seed: u64) -> Duration {
+    let (shortest, longest) = match setback {
+        Setback::Own => (RETRY_PAUSE_MIN, RETRY_PAUSE_MAX),
+        Setback::Unreachable => (UNREACHABLE_PAUSE_MIN, UNREACHABLE_PAUSE_MAX),
+        Setback::Refused => (RETRY_PAUSE_MIN, ORDER_PAUSE_MAX),
+    };
     let doublings = failures.saturating_sub(1).min(16);
-    let pause = RETRY_PAUSE_MIN
-        .saturating_mul(1 << doublings)
-        .min(RETRY_PAUSE_MAX);
+    let pause = shortest.saturating_mul(1 << doublings).min(longest);
     pause.mul_f64(1.0 - 0.25 * fraction(seed.wrapping_add(u64::from(failures))))
+}
+
+/// The moment that a peer asked to wait for, if it is to be believed.
+pub fn believed(retry_at: Option<SystemTime>, now: SystemTime) -> Option<SystemTime> {
+    retry_at.map(|at| at.min(now + RETRY_AFTER_MAX))
 }
 
 /// A number for a text that differs between texts, the same in every run.
@@ -63,7 +109,7 @@ pub fn seed_of(text: &str) -> u64 {
 }
 
 /// A number from 0 to 1, well mixed even for seeds that are close together.
-fn fraction(seed: u64) -> f64 {
+pub(crate) fn fraction(seed: u64) -> f64 {
     let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -118,11 +164,46 @@ mod tests {
 
     #[test]
     fn pauses_after_failures_double_up_to_a_limit() {
-        let pauses: Vec<_> = (1..40).map(|failures| retry_pause(failures, 7)).collect();
+        let own = |failures| retry_pause(failures, Setback::Own, 7);
+        let pauses: Vec<_> = (1..40).map(own).collect();
         assert!(pauses[0] <= RETRY_PAUSE_MIN && pauses[0] >= RETRY_PAUSE_MIN.mul_f64(0.75));
         assert!(pauses[2] > pauses[0] * 2);
         assert!(pauses.iter().all(|pause| *pause <= RETRY_PAUSE_MAX));
         assert!(pauses[30] >= RETRY_PAUSE_MAX.mul_f64(0.75));
-        assert_eq!(retry_pause(0, 7), retry_pause(0, 7));
+        assert_eq!(own(0), own(0));
+    }
+
+    #[test]
+    fn an_authority_that_refuses_is_asked_ten_times_a_day_and_a_dead_one_every_minute() {
+        for seed in 0..50 {
+            let (mut passed, mut refused) = (Duration::ZERO, 1);
+            while passed < Duration::from_secs(86_400) {
+                passed += retry_pause(refused, Setback::Refused, seed);
+                refused += 1;
+            }
+            assert!(refused <= 14, "{refused} orders in the first day");
+            let later = retry_pause(100, Setback::Refused, seed);
+            assert!(later * 6 > Duration::from_secs(86_400), "then at most six");
+            assert!(retry_pause(100, Setback::Unreachable, seed) <= Duration::from_secs(60));
+        }
+    }
+
+    #[test]
+    fn advice_chooses_within_the_window_and_before_the_end() {
+        let lifetime = Lifetime {
+            from: at(1_000_000),
+            until: at(2_000_000),
+        };
+        let advice = |start, end| Advice {
+            start: at(start),
+            end: at(end),
+            ask_again: at(0),
+        };
+        for seed in 0..100 {
+            let chosen = advice(1_600_000, 1_700_000).renewal_at(lifetime, seed);
+            assert!((at(1_600_000)..=at(1_700_000)).contains(&chosen));
+            let late = advice(3_000_000, 3_100_000).renewal_at(lifetime, seed);
+            assert!(late <= at(1_950_000), "no advice lets it expire");
+        }
     }
 }

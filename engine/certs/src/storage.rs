@@ -64,6 +64,16 @@ impl Storage {
         run(&self.file_steps(name, bytes))
     }
 
+    /// Removes a file; one that is not there is removed already.
+    pub fn remove(&self, name: &str) -> Result<(), CertsError> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(CertsError::io("remove", &path, source)),
+        }
+    }
+
     /// The certificate `<name>.crt` with its key `<name>.key`; `None` if there is no certificate. `fits` tells
     /// whether a certificate and a key belong together; what does not is returned all the same.
     pub fn read_pair(
@@ -238,7 +248,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<(), CertsError> {
     })
 }
 
-fn create_folder(path: &Path) -> Result<(), CertsError> {
+pub(crate) fn create_folder(path: &Path) -> Result<(), CertsError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)

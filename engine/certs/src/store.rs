@@ -1,7 +1,7 @@
 //! The certificates that can be shown, and the choice among them during a handshake. Which versions and clients are
 //! accepted is left to `policy`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,6 +26,8 @@ struct Index {
     /// By name, wildcard or address; in each list manual ones come first.
     by_subject: HashMap<Subject, Vec<Entry>>,
     first: Vec<Entry>,
+    /// Names whose certificate is on order.
+    expected: HashSet<Subject>,
 }
 
 #[derive(Clone)]
@@ -65,6 +67,13 @@ impl CertStore {
             pair,
             is_managed: true,
         });
+    }
+
+    /// Tells that a certificate for `subject` is on order: until it comes, clients that ask for it get none rather
+    /// than one for another name.
+    pub fn expect(&self, subject: Subject) {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        index.expected.insert(subject);
     }
 
     /// Whether a certificate for exactly `subject` is there, or a wildcard that covers it.
@@ -111,7 +120,10 @@ impl CertStore {
             .into_iter()
             .flatten()
             .find_map(|subject| index.find(subject, now, &usable))
-            .or_else(|| best(&index.first, now, &usable))
+            .or_else(|| {
+                let is_expected = wanted.as_ref().is_some_and(|w| index.expected.contains(w));
+                best(&index.first, now, &usable).filter(|_| !is_expected)
+            })
     }
 }
 
@@ -119,6 +131,7 @@ impl Index {
     fn add(&mut self, entry: Entry) {
         let mut replaced = entry.pair.subjects.is_empty();
         for subject in &entry.pair.subjects {
+            self.expected.remove(subject);
             let entries = self.by_subject.entry(subject.clone()).or_default();
             replaced |= insert(entries, entry.clone());
         }

@@ -52,6 +52,27 @@ impl Subject {
         }
     }
 
+    /// Whether it is a wildcard such as `*.example.com`.
+    pub fn is_wildcard(&self) -> bool {
+        self.name().is_some_and(|name| name.starts_with("*."))
+    }
+
+    /// What a handshake names to ask for it: an address by its reverse name (RFC 8738, section 6).
+    pub fn handshake_name(&self) -> String {
+        match &self.0 {
+            Kind::Name(name) => name.clone(),
+            Kind::Ip(IpAddr::V4(ip)) => {
+                let [a, b, c, d] = ip.octets();
+                format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+            }
+            Kind::Ip(IpAddr::V6(ip)) => {
+                let nibbles = ip.octets().into_iter().rev().flat_map(|b| [b & 15, b >> 4]);
+                let labels: String = nibbles.map(|nibble| format!("{nibble:x}.")).collect();
+                format!("{labels}ip6.arpa")
+            }
+        }
+    }
+
     /// How files for it are called, as Caddy calls them: `*` and `:` cannot stand in every file name.
     pub fn file_name(&self) -> String {
         self.to_string().replace('*', "wildcard_").replace(':', "-")
@@ -70,6 +91,18 @@ impl fmt::Display for Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handshakes_name_addresses_backwards() {
+        let shown = |text: &str| Subject::parse(text).unwrap().handshake_name();
+        assert_eq!(shown("192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        // The example of RFC 8738, section 6.
+        assert_eq!(
+            shown("2001:db8::1"),
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+        );
+        assert_eq!(shown("*.a.test"), "*.a.test");
+    }
 
     #[test]
     fn names_wildcards_and_addresses_are_told_apart() {

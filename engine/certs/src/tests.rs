@@ -14,7 +14,9 @@ use sluice_net::tls::{
 use crate::policy::{ClientAuth, ClientAuthMode, Policy, TlsPolicies};
 use crate::storage::StoredPair;
 use crate::store::{CertStore, Fallback};
-use crate::{Issuer, LocalCa, LocalCaOptions, Maintainer, Pair, Storage, Subject};
+use crate::{
+    Issuer, KeyType, LocalCa, LocalCaOptions, Maintainer, Pair, Plan, Request, Storage, Subject,
+};
 
 /// A folder of its own for a test, removed at its end.
 pub(crate) struct TempFolder(PathBuf);
@@ -55,10 +57,17 @@ impl TestCa {
     }
 
     pub(crate) fn issue(&self, subject: &str) -> StoredPair {
-        self.ca
-            .issue(&Subject::parse(subject).unwrap(), SystemTime::now())
-            .unwrap()
-            .pair
+        let key = KeyType::default().generate().unwrap();
+        let request = Request {
+            subject: &Subject::parse(subject).unwrap(),
+            key: &key,
+            replaces: None,
+            failures: 0,
+        };
+        StoredPair {
+            certificate: self.ca.issue(&request, SystemTime::now()).unwrap().chain,
+            key: key.serialize_pem().into_bytes(),
+        }
     }
 
     pub(crate) fn pair(&self, subject: &str) -> Arc<Pair> {
@@ -559,11 +568,10 @@ fn certificates_are_provided_from_storage_after_a_restart() {
         let storage = Storage::new(test.folder.path());
         let maintainer = Maintainer::new(storage.clone());
         let ca = LocalCa::open(storage, LocalCaOptions::default(), SystemTime::now()).unwrap();
-        maintainer.add_issuer(Arc::new(ca));
         let store = CertStore::new([]);
-        maintainer
-            .provide(&store, "local", &subjects, SystemTime::now())
-            .unwrap();
+        let plan = Arc::new(Plan::of(Arc::new(ca)));
+        let found = maintainer.provide(&store, &plan, &subjects, SystemTime::now());
+        maintainer.keep(found.unwrap());
         shown(
             &*acceptor(vec![Policy::default()], &store),
             "x.b.test",

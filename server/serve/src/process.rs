@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_certs::Challenges;
 use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
 
@@ -199,7 +200,14 @@ fn build(
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let site = match &plan {
-            Ok(plan) => build_site(server, &place, config_files, recorder, plan),
+            Ok(plan) => build_site(
+                server,
+                &place,
+                config_files,
+                recorder,
+                plan,
+                &https.challenges(),
+            ),
             Err(()) => continue,
         };
         let tls = prepared.acceptor(name);
@@ -257,6 +265,7 @@ fn build_site(
     config_files: &[String],
     recorder: &Arc<Recorder>,
     plan: &Plan,
+    challenges: &Arc<Challenges>,
 ) -> Result<Site, Vec<Refusal>> {
     let program = Builder::program(server, place, config_files);
     let proxies = TrustedProxies::build(server).map_err(|refusal| vec![at(place, refusal)]);
@@ -294,6 +303,7 @@ fn build_site(
             HostCheck::Off
         },
         recorder: recorder.clone(),
+        challenges: challenges.clone(),
     })
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use sluice_certs::Challenges;
 use sluice_message::{FieldId, FixedField, Status};
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 use sluice_wire::h1;
@@ -27,6 +28,8 @@ pub struct Site {
     /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
     pub(crate) host_check: HostCheck,
     pub(crate) recorder: Arc<Recorder>,
+    /// What authorities ask for to see whether a name is ours.
+    pub(crate) challenges: Arc<Challenges>,
 }
 
 /// Whether Host must agree with the name of the TLS handshake.
@@ -46,6 +49,18 @@ impl Site {
             x.context.scratch.set_env(worker);
         }
         x.res.fields.push_fixed(&SERVER);
+    }
+
+    /// Answers an authority that looks whether a name is ours: before anything that the configuration says, so that
+    /// redirects and logins do not stand in its way.
+    fn answer_challenge(&self, x: &mut Exchange) -> Option<Body> {
+        if self.challenges.is_idle() {
+            return None;
+        }
+        let answer = self.challenges.http_answer(x.req.uri.path())?;
+        x.inline.extend_from_slice(answer.as_bytes());
+        x.res.fields.push(FieldId::ContentType, b"text/plain");
+        Some(Body::Inline)
     }
 
     /// Whether the request names another host than its handshake did.
@@ -72,6 +87,9 @@ impl Service for Site {
 
     fn serve<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
         self.begin(x);
+        if let Some(body) = self.answer_challenge(x) {
+            return Answer::Ready(body);
+        }
         if let Some(trusted) = &self.trusted_proxies {
             x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
             x.context.from_trusted_proxy = trusted.trusts(&x.conn);

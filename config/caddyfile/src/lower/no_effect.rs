@@ -68,8 +68,6 @@ fn inside(place: &str, line: &Directive) -> Option<&'static str> {
         ("pki", "ca", _) => Some("ca"),
         ("reverse_proxy", "dynamic", "a" | "srv") => Some("dynamic"),
         ("reverse_proxy", "transport", "http") => Some("transport http"),
-        ("tls", "issuer", "acme") | (GLOBAL, "cert_issuer", "acme") => Some("issuer acme"),
-        ("tls", "issuer", "zerossl") | (GLOBAL, "cert_issuer", "zerossl") => Some("issuer zerossl"),
         _ => None,
     }
 }
@@ -111,15 +109,8 @@ mod tests {
             ":80 {\nreverse_proxy a:1 {\ntransport http {\n$\n}\n}\n}",
         ),
         ("tls", "a.example {\ntls {\n$\n}\n}"),
-        (
-            "issuer acme",
-            "a.example {\ntls {\nissuer acme {\n$\n}\n}\n}",
-        ),
-        ("issuer zerossl", "{\ncert_issuer zerossl key {\n$\n}\n}"),
         (GLOBAL, "{\n$\n}"),
-        ("preferred_chains", "{\npreferred_chains {\n$\n}\n}"),
         ("metrics option", "{\nmetrics {\n$\n}\n}"),
-        ("acme_eab", "{\nacme_eab {\n$\n}\n}"),
         ("on_demand_tls", "{\non_demand_tls {\n$\n}\n}"),
         ("ca", "{\npki {\nca {\n$\n}\n}\n}"),
         ("servers", "{\nservers {\n$\n}\n}"),
@@ -158,7 +149,7 @@ mod tests {
             );
             tried += 1;
         }
-        assert!(tried >= 40, "only {tried} were tried");
+        assert!(tried >= 30, "only {tried} were tried");
     }
 
     #[test]

@@ -67,7 +67,9 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
 }
 
 const LATER: &str = "remove it; a later version will run it";
-const NO_ACME: &str = "certificates come from files or from the local authority";
+const EAGER: &str = "certificates are ordered when the server starts";
+const NO_LIFETIME: &str = "remove it; the authority decides, or a `profile`";
+const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
 const NO_METRICS: &str = "metrics are not shown yet";
 const NO_FASTCGI: &str = "serve the application over HTTP";
@@ -89,7 +91,6 @@ pub const GAPS: &[Gap] = &[
         "remove it; browsers no longer take pushed answers",
     ),
     refused("", "templates", LATER),
-    partly("", "tls", NO_ACME),
     refused("", "tracing", LATER),
     idle("bind", "protocols", HTTP1),
     partly(
@@ -218,23 +219,13 @@ pub const GAPS: &[Gap] = &[
         "load",
         "name each pair of files with `tls <cert> <key>`",
     ),
-    idle("tls", "ca", NO_ACME),
-    idle("tls", "ca_root", NO_ACME),
-    idle("tls", "key_type", NO_ACME),
-    idle("tls", "eab", NO_ACME),
-    idle("tls", "on_demand", NO_ACME),
-    idle("tls", "reuse_private_keys", NO_ACME),
+    idle("tls", "on_demand", EAGER),
     partly(
         "tls",
         "issuer",
-        "`internal`; for others the local authority gives the certificate",
+        "`acme` and `internal`; `zerossl` is refused",
     ),
-    idle("tls", "get_certificate", NO_ACME),
-    idle(
-        "tls",
-        "renewal_window_ratio",
-        "the authority's own ratio holds",
-    ),
+    idle("tls", "get_certificate", EAGER),
     refused("tls", "insecure_secrets_log", "remove it"),
     refused("client_auth", "verifier", "use `trust_pool`"),
     refused("verifier leaf", "*", "use `trust_pool`"),
@@ -248,21 +239,19 @@ pub const GAPS: &[Gap] = &[
     refused("trust_pool", "handshake_timeout", FILE_POOL),
     refused("trust_pool", "server_name", FILE_POOL),
     refused("trust_pool", "renegotiation", FILE_POOL),
-    idle("issuer acme", "*", NO_ACME),
-    idle("issuer zerossl", "*", NO_ACME),
-    idle("preferred_chains", "*", NO_ACME),
+    refused("issuer acme", "lifetime", NO_LIFETIME),
+    refused("issuer zerossl", "*", ZEROSSL),
     refused(
         "matcher",
         "expression",
         "write the condition with the other matchers",
     ),
-    idle("global options", "acme_ca", NO_ACME),
-    idle("global options", "acme_ca_root", NO_ACME),
-    idle("global options", "acme_eab", NO_ACME),
-    partly("global options", "cert_issuer", "`internal`"),
-    idle("global options", "cert_lifetime", NO_ACME),
-    idle("global options", "email", NO_ACME),
-    idle("global options", "key_type", NO_ACME),
+    partly(
+        "global options",
+        "cert_issuer",
+        "`acme` and `internal`; `zerossl` is refused",
+    ),
+    refused("global options", "cert_lifetime", NO_LIFETIME),
     idle("global options", "metrics", NO_METRICS),
     idle(
         "global options",
@@ -274,17 +263,11 @@ pub const GAPS: &[Gap] = &[
         "ocsp_stapling",
         "certificates are not stapled",
     ),
-    idle("global options", "on_demand_tls", NO_ACME),
-    idle("global options", "preferred_chains", NO_ACME),
+    idle("global options", "on_demand_tls", EAGER),
     idle(
         "global options",
         "renew_interval",
         "certificates are looked at when the next one is due",
-    ),
-    idle(
-        "global options",
-        "renewal_window_ratio",
-        "the authority's own ratio holds",
     ),
     idle("global options", "shutdown_delay", "a stop begins at once"),
     idle(
@@ -302,9 +285,12 @@ pub const GAPS: &[Gap] = &[
         "storage_clean_interval",
         "nothing is cleaned away",
     ),
-    idle("global options", "tls_resolvers", NO_ACME),
-    idle("acme_eab", "*", NO_ACME),
-    idle("on_demand_tls", "*", NO_ACME),
+    idle(
+        "global options",
+        "tls_resolvers",
+        "the system's resolver is asked",
+    ),
+    idle("on_demand_tls", "*", EAGER),
     idle(
         "ca",
         "maintenance_interval",

@@ -1,54 +1,21 @@
-//! Authorities of our own: which one signs for which name. How they work is left to `sluice-certs`.
+//! Authorities of our own, as the configuration describes them. How they work is left to `sluice-certs`, which one
+//! signs for which name to `plans`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use sluice_certs::{CaFiles, CertsError, LocalCa, LocalCaOptions, Maintainer, Storage};
 use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
-use sluice_model::tls::{InternalIssuer, Issuer};
+use sluice_model::tls::InternalIssuer;
 
 use super::LOGGER;
 use crate::build::Refusal;
 use crate::log::Log;
 use crate::settings::given;
 
-/// The authority of each name: that of the first policy that covers it, else `local`.
-pub(super) fn assign(
-    config: &Config,
-    names: &BTreeSet<String>,
-) -> Result<Vec<(LocalCaOptions, Vec<String>)>, Refusal> {
-    let mut by_authority: BTreeMap<String, (LocalCaOptions, Vec<String>)> = BTreeMap::new();
-    for name in names {
-        let issuer = internal_issuer(config, name);
-        let options = options(config, &issuer)?;
-        let entry = by_authority
-            .entry(options.id.clone())
-            .or_insert((options, Vec::new()));
-        entry.1.push(name.clone());
-    }
-    Ok(by_authority.into_values().collect())
-}
-
-fn internal_issuer(config: &Config, name: &str) -> InternalIssuer {
-    let automation = config
-        .apps
-        .tls
-        .as_ref()
-        .and_then(|tls| tls.automation.as_ref());
-    let policies = automation
-        .iter()
-        .flat_map(|automation| &automation.policies);
-    let mut covering = policies
-        .filter(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
-    match covering.next().and_then(|policy| policy.issuers.first()) {
-        Some(Issuer::Internal(internal)) => internal.clone(),
-        Some(_) | None => InternalIssuer::default(),
-    }
-}
-
-fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
+/// What an internal issuer of the configuration stands for.
+pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
     let mut options = LocalCaOptions {
         sign_with_root: issuer.sign_with_root,
         ..Default::default()
@@ -105,14 +72,14 @@ fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
     })
 }
 
-/// Opens an authority and lets the maintainer ask it, in place of what was open before. Tells of a new root:
+/// Opens an authority and lets the maintainer keep it up, in place of what was open before. Tells of a new root:
 /// clients have to be told to trust it.
 pub(super) fn open(
     maintainer: &Arc<Maintainer>,
     storage: &Storage,
     options: &LocalCaOptions,
     log: &Log,
-) -> Result<(), CertsError> {
+) -> Result<Arc<LocalCa>, CertsError> {
     let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
     if let Some(made) = ca.root_made() {
         log.warn(
@@ -122,6 +89,7 @@ pub(super) fn open(
         .shown("what", made)
         .send();
     }
-    maintainer.add_issuer(Arc::new(ca));
-    Ok(())
+    let ca = Arc::new(ca);
+    maintainer.add_issuer(ca.clone());
+    Ok(ca)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_model::handler::StaticResponse;
 use sluice_model::matcher::Matcher;
-use sluice_model::tls::{ConnectionPolicy, Issuer};
+use sluice_model::tls::ConnectionPolicy;
 use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server};
 
 /// What automatic HTTPS made of a configuration.
@@ -16,8 +16,6 @@ pub(crate) struct Auto {
     pub(crate) config: Config,
     /// Names that need a certificate of ours.
     pub(crate) names: BTreeSet<String>,
-    /// Of those, names for which a public authority was meant.
-    pub(crate) public: BTreeSet<String>,
 }
 
 /// The name of the server that only redirects.
@@ -56,9 +54,6 @@ pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
             if skipped || !settings.ignore_loaded_certificates && covers(loaded, name) {
                 continue;
             }
-            if wants_public(config, name) {
-                auto.public.insert(name.clone());
-            }
             auto.names.insert(name.clone());
         }
         if !settings.disable_redirects {
@@ -71,6 +66,11 @@ pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
         }
     }
     add_redirects(http, http_port, https_port, redirects);
+    let tls = config.apps.tls.as_ref();
+    let forced = tls.map_or(&[][..], |tls| &tls.certificates.automate);
+    auto.names
+        .extend(forced.iter().filter(|name| qualifies(name)).cloned());
+    drop_covered(&mut auto.names, forced);
     auto
 }
 
@@ -119,30 +119,26 @@ fn covers(loaded: &BTreeSet<String>, name: &str) -> bool {
     loaded.contains(name) || wildcard.is_some_and(|wildcard| loaded.contains(&wildcard))
 }
 
-/// Whether a public authority would be asked for `name`: the first policy that covers it decides, and without
-/// one the kind of name.
-fn wants_public(config: &Config, name: &str) -> bool {
-    let policies = config
-        .apps
-        .tls
-        .iter()
-        .filter_map(|tls| tls.automation.as_ref());
-    let policy = policies
-        .flat_map(|automation| &automation.policies)
-        .find(|policy| policy.subjects.is_empty() || policy.subjects.iter().any(|s| s == name));
-    match policy.and_then(|policy| policy.issuers.first()) {
-        Some(Issuer::Internal(_)) => false,
-        Some(_) => true,
-        None => !is_local(name),
-    }
-}
-
-/// Names that no public authority gives certificates for: addresses, `localhost` and names of home networks.
+/// Names that no public authority gives certificates for where nobody asks for it: addresses, `localhost` and names
+/// of home networks.
 pub(crate) fn is_local(name: &str) -> bool {
     const ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
     name.parse::<std::net::IpAddr>().is_ok()
         || !name.contains('.')
         || ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Leaves out names that a wildcard among the others covers, unless they are asked for by name.
+fn drop_covered(names: &mut BTreeSet<String>, forced: &[String]) {
+    let wildcards: BTreeSet<String> = names
+        .iter()
+        .filter_map(|name| name.strip_prefix("*.").map(str::to_owned))
+        .collect();
+    names.retain(|name| {
+        let rest = name.split_once('.').map(|(_, rest)| rest);
+        let is_covered = !name.starts_with("*.") && rest.is_some_and(|r| wildcards.contains(r));
+        !is_covered || forced.contains(name)
+    });
 }
 
 fn add_redirects(
@@ -236,13 +232,13 @@ mod tests {
         let servers = &auto.config.apps.http.unwrap().servers;
         assert_eq!(servers["srv0"].tls_connection_policies.len(), 1);
         assert_eq!(servers[REDIRECTS].listen, [":80"]);
-        assert!(auto.names.contains("localhost") && auto.public.is_empty());
+        assert!(auto.names.contains("localhost"));
     }
 
     #[test]
     fn a_redirect_names_a_port_that_is_not_the_usual_one() {
         let auto = expand(&config(&site(":8443", "a.example")), &BTreeSet::new());
-        assert!(auto.public.contains("a.example"));
+        assert!(auto.names.contains("a.example"));
         let text = auto.config.to_json();
         assert!(
             text.contains("https://{http.request.host}:8443{http.request.uri}"),
@@ -258,6 +254,15 @@ mod tests {
             assert_eq!(auto.config, before);
             assert!(auto.names.is_empty());
         }
+    }
+
+    #[test]
+    fn a_wildcard_covers_its_names_unless_they_are_forced() {
+        let names = ["*.a.test", "b.a.test", "c.a.test", "d.c.a.test", "a.test"];
+        let mut names = names.map(str::to_owned).into_iter().collect();
+        drop_covered(&mut names, &["c.a.test".to_owned()]);
+        let left: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(left, ["*.a.test", "a.test", "c.a.test", "d.c.a.test"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod authorities;
 mod auto;
+mod plans;
 mod policies;
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,14 +12,16 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use sluice_certs::{CertStore, Maintainer, Pair, Storage, Subject, TlsPolicies};
+use sluice_certs::{
+    Bell, CertStore, Challenges, Maintainer, Notice, Pair, Provision, Storage, Subject, TlsPolicies,
+};
 use sluice_model::Config;
 use sluice_model::tls::Certificates;
 use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
 use crate::log::Log;
-use auto::Auto;
+use plans::Scheme;
 
 const LOGGER: &str = "tls";
 
@@ -45,6 +48,8 @@ pub(crate) struct Https {
 pub(crate) struct Prepared {
     policies: HashMap<String, Arc<TlsPolicies>>,
     store: Arc<CertStore>,
+    /// What is kept alive, and ordered, once it serves.
+    provisions: Vec<Provision>,
 }
 
 impl Https {
@@ -64,10 +69,16 @@ impl Https {
     /// Starts the thread that renews certificates; it ends with this.
     pub(crate) fn start_maintenance(&self) -> std::io::Result<()> {
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let bell = self.maintainer.bell();
         std::thread::Builder::new()
             .name("certificates".to_owned())
-            .spawn(move || maintain(&maintainer, &log))
+            .spawn(move || maintain(&maintainer, &bell, &log))
             .map(drop)
+    }
+
+    /// What authorities ask for to see whether a name is ours.
+    pub(crate) fn challenges(&self) -> Arc<Challenges> {
+        self.maintainer.challenges()
     }
 
     /// The configuration with automatic HTTPS, and its certificates. What cannot be is added to `refusals`.
@@ -85,9 +96,19 @@ impl Https {
             .collect();
         let auto = auto::expand(config, &loaded);
         let store = CertStore::new(manual);
-        if purpose == Purpose::Serve && refusals.is_empty() {
-            self.provide(&auto, &store, refusals);
-        }
+        let provisions = match plans::schemes(&auto.config, &auto.names) {
+            Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
+                self.provide(&schemes, &store, refusals)
+            }
+            Ok(_) => Vec::new(),
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation.policies".to_owned(),
+                    ..refusal
+                });
+                Vec::new()
+            }
+        };
         let mut policies = HashMap::new();
         for (name, server) in auto.config.servers() {
             if server.tls_connection_policies.is_empty() {
@@ -96,17 +117,28 @@ impl Https {
             let place = format!("apps.http.servers.{name}.tls_connection_policies");
             let previous = self.current.get(name).map(|policies| &**policies);
             match policies::build(&server.tls_connection_policies, &place, &store, previous) {
-                Ok(built) => _ = policies.insert(name.clone(), Arc::new(built)),
+                Ok(built) => {
+                    let built = built.with_challenges(self.challenges());
+                    policies.insert(name.clone(), Arc::new(built));
+                }
                 Err(refusal) => refusals.push(refusal),
             }
         }
-        (auto.config, Prepared { policies, store })
+        let prepared = Prepared {
+            policies,
+            store,
+            provisions,
+        };
+        (auto.config, prepared)
     }
 
     /// Serves what was prepared from now on.
     pub(crate) fn commit(&mut self, prepared: Prepared) {
         self.current = prepared.policies;
         self.store = Some(prepared.store);
+        for provision in prepared.provisions {
+            self.maintainer.keep(provision);
+        }
     }
 
     /// Loads the certificates that the configuration names.
@@ -159,44 +191,35 @@ impl Https {
         pairs
     }
 
-    /// Puts a certificate for each name of the configuration into `store`.
-    fn provide(&self, auto: &Auto, store: &Arc<CertStore>, refusals: &mut Vec<Refusal>) {
-        if auto.names.is_empty() {
-            return;
-        }
-        if !auto.public.is_empty() {
-            self.log
-                .warn(
-                    LOGGER,
-                    "public certificates (ACME) are not supported yet; these names get \
-                     certificates of the local authority, which browsers trust only after \
-                     `sluice trust`",
-                )
-                .texts("names", auto.public.iter().cloned())
-                .send();
-        }
-        let assigned = match authorities::assign(&auto.config, &auto.names) {
-            Ok(assigned) => assigned,
-            Err(refusal) => return refusals.push(refusal),
-        };
-        for (options, names) in assigned {
-            let provided = authorities::open(&self.maintainer, &self.storage, &options, &self.log)
-                .and_then(|()| {
-                    let subjects = names
+    /// Puts a certificate for each name of the configuration into `store`, as far as there is one.
+    fn provide(
+        &self,
+        schemes: &[Scheme],
+        store: &Arc<CertStore>,
+        refusals: &mut Vec<Refusal>,
+    ) -> Vec<Provision> {
+        let mut provisions = Vec::new();
+        for scheme in schemes {
+            let provided = plans::plan(scheme, &self.maintainer, &self.storage, &self.log)
+                .and_then(|plan| {
+                    let subjects = scheme
+                        .names
                         .iter()
                         .map(|name| Subject::parse(name))
                         .collect::<Result<Vec<_>, _>>()?;
                     self.maintainer
-                        .provide(store, &options.id, &subjects, SystemTime::now())
+                        .provide(store, &plan, &subjects, SystemTime::now())
                 });
-            if let Err(error) = provided {
-                refusals.push(
+            match provided {
+                Ok(provision) => provisions.push(provision),
+                Err(error) => refusals.push(
                     Refusal::new(format!("the local certificate authority fails: {error}"))
                         .with_help("make the data folder writable, or set XDG_DATA_HOME"),
-                );
+                ),
             }
         }
         tell(&self.maintainer, &self.log);
+        provisions
     }
 }
 
@@ -209,10 +232,12 @@ impl Prepared {
     }
 }
 
-/// Renews what is due, for as long as the maintainer is there.
-fn maintain(maintainer: &Weak<Maintainer>, log: &Log) {
-    /// A stop or a reload is noticed this late at most.
+/// Makes and renews what is due, for as long as the maintainer is there.
+fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
+    /// A stop is noticed this late at most.
     const LOOK: Duration = Duration::from_secs(5);
+    /// What cannot be done now is not tried faster than this.
+    const BREATH: Duration = Duration::from_millis(100);
     let mut next = SystemTime::now();
     while let Some(maintainer) = maintainer.upgrade() {
         let now = SystemTime::now();
@@ -227,11 +252,14 @@ fn maintain(maintainer: &Weak<Maintainer>, log: &Log) {
                     .send();
                 }
             }
-            tell(&maintainer, log);
             next = maintainer.wake_at(now);
         }
+        tell(&maintainer, log);
         drop(maintainer);
-        std::thread::sleep(LOOK);
+        let pause = next.duration_since(SystemTime::now()).unwrap_or_default();
+        if bell.wait(pause.clamp(BREATH, LOOK)) {
+            next = SystemTime::now();
+        }
         // New certificates may be due earlier than those that were known.
         next = next.min(SystemTime::now() + Duration::from_secs(60));
     }
@@ -239,6 +267,11 @@ fn maintain(maintainer: &Weak<Maintainer>, log: &Log) {
 
 fn tell(maintainer: &Maintainer, log: &Log) {
     for notice in maintainer.take_notices() {
-        log.info(LOGGER, "certificate").shown("what", notice).send();
+        let entry = match notice {
+            notice if notice.is_failure() => log.error(LOGGER, "certificate").shown("what", notice),
+            notice @ Notice::Passed { .. } => log.warn(LOGGER, "certificate").shown("what", notice),
+            notice => log.info(LOGGER, "certificate").shown("what", notice),
+        };
+        entry.send();
     }
 }

@@ -28,6 +28,8 @@ struct Live {
     peer_closed: bool,
     /// Whether large input may have made the session's buffer large.
     has_grown: bool,
+    /// Whether nothing but the handshake is wanted: what follows is taken for the end.
+    is_probe: bool,
 }
 
 impl Live {
@@ -38,6 +40,7 @@ impl Live {
             plaintext_bytes: 0,
             peer_closed: false,
             has_grown: false,
+            is_probe: false,
         }
     }
 
@@ -46,6 +49,10 @@ impl Live {
         let state = self.conn.process_new_packets().map_err(tls_error)?;
         self.plaintext_bytes = state.plaintext_bytes_to_read();
         self.peer_closed = state.peer_has_closed();
+        if self.is_probe && !self.conn.is_handshaking() {
+            self.plaintext_bytes = 0;
+            self.peer_closed = true;
+        }
         Ok(())
     }
 }

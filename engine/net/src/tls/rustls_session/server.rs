@@ -71,9 +71,11 @@ impl ServerSession {
 
     fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
         let config = self.choice.choose(&accepted.client_hello(), self.local);
+        let is_probe = config.alpn_protocols == [CHALLENGE_ALPN];
         match accepted.into_connection(config) {
             Ok(conn) => {
                 let mut live = Live::new(conn.into());
+                live.is_probe = is_probe;
                 let processed = live.process();
                 // The stage is kept even if this failed: it holds the alert to send.
                 self.stage = Stage::Live(live);
@@ -223,6 +225,10 @@ impl ServerSession {
         }
     }
 }
+
+/// What authorities speak to see whether a name is ours. RFC 8737, section 4: nothing may follow the handshake; and it
+/// was not asked for the certificate that a site may want of its clients.
+const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 
 const HTTP_START_BYTES: usize = 5;
 

@@ -74,6 +74,7 @@ impl Proxy {
             trusted_proxies: crate::client_ip::TrustedProxies::build(&config).unwrap(),
             host_check: HostCheck::Off,
             recorder: Arc::new(Recorder::new(log, 1)),
+            challenges: Arc::default(),
         };
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();

@@ -1,0 +1,362 @@
+//! Certificates from authorities that speak ACME (RFC 8555), by way of a library that knows the protocol. Each order
+//! runs on the thread of whoever asks for it, and takes as long as it takes; when to ask is left to `maintain`.
+
+mod account;
+mod chains;
+mod order;
+mod transport;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use instant_acme::{CertificateIdentifier, ChallengeType, Error};
+use pki_types::CertificateDer;
+
+pub use account::ZEROSSL;
+pub use chains::ChainChoice;
+
+use crate::challenges::Challenges;
+use crate::failure::{CertsError, Fault};
+use crate::fetch::{FetchOptions, Fetcher};
+use crate::issuer::{Issued, Issuer, Request};
+use crate::limits::{
+    ADVICE_PAUSE_MAX, ADVICE_PAUSE_MIN, ORDER_TIMEOUT, RENEWAL_SHARE, STALE_NONCES_MAX,
+};
+use crate::pair::Pair;
+use crate::renewal::Advice;
+use crate::storage::Storage;
+use crate::subject::Subject;
+use account::safe;
+use transport::Transport;
+
+/// The directory of Let's Encrypt, the authority that is asked where none is named.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// The directory of its rehearsals.
+pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
+
+/// How an authority is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcmeOptions {
+    /// The address of its directory.
+    pub directory: String,
+    /// The directory of another that orders are rehearsed at after a failure; empty for none.
+    pub test_directory: String,
+    /// The address the account is for; empty for none.
+    pub email: String,
+    /// The key of the account, as PEM; empty where one is made.
+    pub account_key: String,
+    /// The account outside of ACME that the authority wants to know.
+    pub eab: Option<ExternalAccount>,
+    /// The profile of certificates; empty for the authority's own.
+    pub profile: String,
+    /// How long one order may take.
+    pub timeout: Duration,
+    /// How http-01 is answered; `None` not at all.
+    pub http_port: Option<u16>,
+    /// How tls-alpn-01 is answered; `None` not at all.
+    pub alpn_port: Option<u16>,
+    /// The address on which challenges are answered where no server of ours listens; all when empty.
+    pub bind_host: String,
+    /// Whose certificates the authority itself may have; the system's where `None`.
+    pub roots: Option<Vec<CertificateDer<'static>>>,
+    /// Which chain is taken where several are offered.
+    pub chains: ChainChoice,
+}
+
+/// The account outside of ACME that an authority wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// Its id.
+    pub key_id: String,
+    /// Its key, base64url.
+    pub mac_key: String,
+}
+
+impl Default for AcmeOptions {
+    fn default() -> Self {
+        AcmeOptions {
+            directory: LETS_ENCRYPT.to_owned(),
+            test_directory: String::new(),
+            email: String::new(),
+            account_key: String::new(),
+            eab: None,
+            profile: String::new(),
+            timeout: ORDER_TIMEOUT,
+            http_port: Some(80),
+            alpn_port: Some(443),
+            bind_host: String::new(),
+            roots: None,
+            chains: ChainChoice::default(),
+        }
+    }
+}
+
+/// An authority that speaks ACME.
+pub struct AcmeIssuer {
+    options: AcmeOptions,
+    storage: Storage,
+    challenges: Arc<Challenges>,
+    fetcher: Fetcher,
+    authority: Authority,
+    rehearsal: Option<Authority>,
+    /// The place among the kinds of challenges of the one that worked last.
+    preferred: AtomicUsize,
+}
+
+/// One directory.
+struct Authority {
+    directory: String,
+    /// Its name in storage.
+    key: String,
+    /// It asked not to be asked before then.
+    closed_until: Mutex<Option<SystemTime>>,
+}
+
+impl Authority {
+    fn new(directory: &str) -> Authority {
+        let bare = directory
+            .split_once("://")
+            .map_or(directory, |(_, rest)| rest);
+        let bare = bare.split(['?', '#']).next().unwrap_or_default();
+        Authority {
+            directory: directory.to_owned(),
+            key: safe(&bare.trim_end_matches('/').replace('/', "-")),
+            closed_until: Mutex::default(),
+        }
+    }
+
+    fn check_open(&self, now: SystemTime) -> Result<(), CertsError> {
+        let closed = self
+            .closed_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match *closed {
+            Some(until) if now < until => Err(CertsError::Authority {
+                issuer: self.key.clone(),
+                fault: Fault::Busy,
+                what: "it asked to wait before".to_owned(),
+                retry_at: Some(until),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What went wrong, with what the transport noted of it.
+    fn failed(&self, error: &Error, transport: &Transport) -> CertsError {
+        let notes = transport.notes();
+        let is_limit = match error {
+            Error::Api(problem) => {
+                problem.status == Some(429)
+                    || problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:rateLimited")
+            }
+            _ => false,
+        };
+        let fault = if is_limit {
+            Fault::Busy
+        } else if notes.unreachable {
+            Fault::Unreachable
+        } else {
+            Fault::Refused
+        };
+        let retry_at = notes.retry_at.filter(|_| fault != Fault::Refused);
+        if fault == Fault::Busy {
+            let mut closed = self
+                .closed_until
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *closed = retry_at;
+        }
+        CertsError::Authority {
+            issuer: self.key.clone(),
+            fault,
+            what: error.to_string(),
+            retry_at,
+        }
+    }
+}
+
+impl AcmeIssuer {
+    /// Asks as `options` say, keeping the account in `storage`; `challenges` are those that our servers answer.
+    pub fn new(options: AcmeOptions, storage: Storage, challenges: Arc<Challenges>) -> AcmeIssuer {
+        let fetcher = Fetcher::new(&FetchOptions {
+            roots: options.roots.clone(),
+            ..FetchOptions::default()
+        });
+        let test = options.test_directory.as_str();
+        AcmeIssuer {
+            authority: Authority::new(&options.directory),
+            rehearsal: (!test.is_empty()).then(|| Authority::new(test)),
+            options,
+            storage,
+            challenges,
+            fetcher,
+            preferred: AtomicUsize::new(0),
+        }
+    }
+
+    /// The kinds of challenges to try for `subject`, best first.
+    fn kinds(&self, subject: &Subject) -> Vec<ChallengeType> {
+        if subject.is_wildcard() {
+            return Vec::new();
+        }
+        let http = self.options.http_port.map(|_| ChallengeType::Http01);
+        let alpn = self.options.alpn_port.map(|_| ChallengeType::TlsAlpn01);
+        let mut kinds: Vec<ChallengeType> = [http, alpn].into_iter().flatten().collect();
+        let preferred = self.preferred.load(Ordering::Relaxed);
+        if preferred < kinds.len() {
+            kinds.rotate_left(preferred);
+        }
+        kinds
+    }
+
+    /// Orders at one directory, by one kind of challenge after the other.
+    fn order_at(
+        &self,
+        authority: &Authority,
+        request: &Request<'_>,
+        now: SystemTime,
+    ) -> Result<Issued, CertsError> {
+        authority.check_open(now)?;
+        let kinds = self.kinds(request.subject);
+        let mut failed = CertsError::Setting {
+            name: "challenges",
+            what: format!(
+                "none that is enabled can prove that `{}` is ours",
+                request.subject
+            ),
+        };
+        for (index, kind) in kinds.iter().enumerate() {
+            match self.order_by(authority, request, kind) {
+                Ok(issued) => {
+                    let turned = self.preferred.load(Ordering::Relaxed) + index;
+                    self.preferred
+                        .store(turned % kinds.len(), Ordering::Relaxed);
+                    return Ok(issued);
+                }
+                Err(error) => failed = error,
+            }
+            let may_go_on = matches!(
+                &failed,
+                CertsError::Authority {
+                    fault: Fault::Refused,
+                    ..
+                }
+            );
+            if !may_go_on {
+                break;
+            }
+        }
+        Err(failed)
+    }
+
+    fn order_by(
+        &self,
+        authority: &Authority,
+        request: &Request<'_>,
+        kind: &ChallengeType,
+    ) -> Result<Issued, CertsError> {
+        let transport = Transport::new(self.fetcher.clone());
+        let mut retries = 0;
+        loop {
+            let error = match run(self.order(authority, &transport, request, kind))? {
+                Ok(issued) => return Ok(issued),
+                Err(error) => error,
+            };
+            retries += 1;
+            let problem = match &error {
+                Error::Api(problem) => problem.r#type.as_deref(),
+                _ => None,
+            };
+            match problem {
+                Some("urn:ietf:params:acme:error:badNonce") if retries <= STALE_NONCES_MAX => {}
+                Some("urn:ietf:params:acme:error:accountDoesNotExist") if retries == 1 => {
+                    self.forget_account(authority)?;
+                }
+                Some(_) | None => return Err(authority.failed(&error, &transport)),
+            }
+        }
+    }
+}
+
+impl Issuer for AcmeIssuer {
+    fn id(&self) -> &str {
+        &self.authority.key
+    }
+
+    fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
+        if let Some(rehearsal) = self.rehearsal.as_ref().filter(|_| request.failures > 0) {
+            // Authorities count failures; those of their rehearsals cost nothing.
+            let rehearsed = Request {
+                replaces: None,
+                ..*request
+            };
+            self.order_at(rehearsal, &rehearsed, now)?;
+        }
+        self.order_at(&self.authority, request, now)
+    }
+
+    fn accepts(&self, _chain: &[CertificateDer<'_>]) -> bool {
+        true
+    }
+
+    fn renewal_share(&self) -> f64 {
+        RENEWAL_SHARE
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn advice(&self, pair: &Pair, now: SystemTime) -> Option<Result<Advice, CertsError>> {
+        let leaf = pair.certified.cert.first()?;
+        let id = CertificateIdentifier::try_from(leaf).ok()?;
+        let transport = Transport::new(self.fetcher.clone());
+        let asked = run(async {
+            match self.stored_account(&self.authority, &transport).await? {
+                Some(account) => account.renewal_info(&id).await.map(Some),
+                None => Ok(None),
+            }
+        });
+        match asked {
+            Ok(Ok(Some((info, wait)))) => Some(Ok(Advice {
+                start: info.suggested_window.start.into(),
+                end: info.suggested_window.end.into(),
+                ask_again: now + wait.clamp(ADVICE_PAUSE_MIN, ADVICE_PAUSE_MAX),
+            })),
+            Ok(Ok(None) | Err(Error::Unsupported(_))) => None,
+            Ok(Err(error)) => Some(Err(self.authority.failed(&error, &transport))),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Runs the library on this thread: it needs a clock that wakes it, and no more.
+fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| CertsError::Signing(format!("no runtime for an order: {error}")))?;
+    Ok(runtime.block_on(future))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_are_stored_as_caddy_does() {
+        for (directory, key) in [
+            (LETS_ENCRYPT, "acme-v02.api.letsencrypt.org-directory"),
+            (ZEROSSL, "acme.zerossl.com-v2-dv90"),
+            ("https://127.0.0.1:14000/dir", "127.0.0.1-14000-dir"),
+            (
+                "https://CA.test/acme/x/directory?a=b",
+                "ca.test-acme-x-directory",
+            ),
+        ] {
+            assert_eq!(Authority::new(directory).key, key);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One order from its beginning to the certificate: RFC 8555, section 7.4. Accounts are left to `account`.
+
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error,
+    Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName};
+use serde_json::{Value, json};
+
+use super::transport::Transport;
+use super::{AcmeIssuer, Authority};
+use crate::challenges::Shown;
+use crate::gate::{Gate, GateKind};
+use crate::issuer::{Issued, Request};
+use crate::local_ca::alternative_name;
+use crate::subject::Subject;
+
+/// The first pause between two looks at an order; each further one is longer by half.
+const POLL_PAUSE: Duration = Duration::from_millis(500);
+
+/// What answers a challenge, for as long as it is kept.
+struct Answering {
+    _shown: Shown,
+    _gate: Option<Gate>,
+}
+
+impl AcmeIssuer {
+    /// Orders a certificate, proving by `kind` of challenge that the name is ours.
+    pub(super) async fn order(
+        &self,
+        authority: &Authority,
+        transport: &Transport,
+        request: &Request<'_>,
+        kind: &ChallengeType,
+    ) -> Result<Issued, Error> {
+        let account = self.account(authority, transport).await?;
+        let identifiers = [match (request.subject.ip(), request.subject.name()) {
+            (Some(ip), _) => Identifier::Ip(ip),
+            (None, name) => Identifier::Dns(name.unwrap_or_default().to_owned()),
+        }];
+        let mut order = self.begin(&account, &identifiers, request).await?;
+        let looks = RetryPolicy::new()
+            .initial_delay(POLL_PAUSE)
+            .backoff(1.5)
+            .timeout(self.options.timeout);
+        let answering = self.prove(&mut order, request.subject, kind).await?;
+        if !answering.is_empty() {
+            let status = order.poll_ready(&looks).await;
+            if !matches!(status, Ok(OrderStatus::Ready)) {
+                return Err(match refusal(&mut order).await {
+                    Some(why) => why,
+                    None => status.err().unwrap_or(Error::Str("a valid order")),
+                });
+            }
+        }
+        drop(answering);
+        order.finalize_csr(&csr(request)?).await?;
+        let chain = order.poll_certificate(&looks).await?;
+        let url = order.state().certificate.clone();
+        let chain = self.preferred_chain(&account, transport, chain).await?;
+        Ok(Issued {
+            chain: chain.into_bytes(),
+            about: about(authority, &account, url),
+        })
+    }
+
+    /// Opens the order. An authority that cannot or will not take it as a replacement (RFC 9773, section 5) gets
+    /// it as a new one.
+    async fn begin(
+        &self,
+        account: &Account,
+        identifiers: &[Identifier],
+        request: &Request<'_>,
+    ) -> Result<Order, Error> {
+        let new = || {
+            let order = NewOrder::new(identifiers);
+            match self.options.profile.as_str() {
+                "" => order,
+                profile => order.profile(profile),
+            }
+        };
+        let leaf = request
+            .replaces
+            .and_then(|pair| pair.certified.cert.first());
+        let replaced = leaf.and_then(|leaf| CertificateIdentifier::try_from(leaf).ok());
+        if let Some(replaced) = replaced {
+            match account.new_order(&new().replaces(replaced)).await {
+                Ok(order) => return Ok(order),
+                Err(Error::Api(problem)) if problem.status == Some(429) => {
+                    return Err(Error::Api(problem));
+                }
+                Err(_) => {}
+            }
+        }
+        account.new_order(&new()).await
+    }
+
+    /// Answers the challenges of all authorizations that are still open. Nothing is left to wait for where there
+    /// were none.
+    async fn prove(
+        &self,
+        order: &mut Order,
+        subject: &Subject,
+        kind: &ChallengeType,
+    ) -> Result<Vec<Answering>, Error> {
+        let mut answering = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            match authorization.status {
+                AuthorizationStatus::Valid => continue,
+                AuthorizationStatus::Pending => {}
+                AuthorizationStatus::Invalid
+                | AuthorizationStatus::Revoked
+                | AuthorizationStatus::Expired
+                | AuthorizationStatus::Deactivated => {
+                    return Err(Error::Str("an authorization that is still open"));
+                }
+            }
+            let mut challenge = authorization
+                .challenge(kind.clone())
+                .ok_or(Error::Unsupported("this kind of challenge"))?;
+            answering.push(self.answer(subject, &challenge)?);
+            challenge.set_ready().await?;
+        }
+        Ok(answering)
+    }
+
+    fn answer(
+        &self,
+        subject: &Subject,
+        challenge: &ChallengeHandle<'_>,
+    ) -> Result<Answering, Error> {
+        let authorization = challenge.key_authorization();
+        let host = self.options.bind_host.as_str();
+        let open = |kind, port: Option<u16>| Gate::open(kind, host, port?, &self.challenges);
+        let (shown, gate) = match challenge.r#type {
+            ChallengeType::Http01 => (
+                self.challenges
+                    .show_http(&challenge.token, authorization.as_str()),
+                open(GateKind::Http, self.options.http_port),
+            ),
+            _ => (
+                self.challenges
+                    .show_alpn(subject, authorization.digest().as_ref()),
+                open(GateKind::Alpn, self.options.alpn_port),
+            ),
+        };
+        Ok(Answering {
+            _shown: shown.map_err(|error| Error::Other(Box::new(error)))?,
+            _gate: gate,
+        })
+    }
+
+    /// The chain to take: the one at hand, or one of the others that came with it.
+    async fn preferred_chain(
+        &self,
+        account: &Account,
+        transport: &Transport,
+        chain: String,
+    ) -> Result<String, Error> {
+        if self.options.chains.is_indifferent() {
+            return Ok(chain);
+        }
+        let alternates = std::mem::take(&mut transport.notes().alternates);
+        let mut chains = vec![chain.clone()];
+        for url in alternates {
+            // The library signs requests for orders only, and rightly takes the answer for none; the transport has it.
+            let _ = account.order(url).await;
+            let body = transport.notes().body.clone();
+            if body.starts_with(b"-----BEGIN CERTIFICATE-----") {
+                chains.extend(String::from_utf8(body.to_vec()));
+            }
+        }
+        Ok(self.options.chains.choose(chains).unwrap_or(chain))
+    }
+}
+
+/// Why the authority did not believe us; only the challenges tell.
+async fn refusal(order: &mut Order) -> Option<Error> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.ok()?;
+        let state = authorization.refresh().await.ok()?;
+        let error = state
+            .challenges
+            .iter()
+            .find_map(|challenge| challenge.error.clone());
+        if let Some(problem) = error {
+            return Some(Error::Api(problem));
+        }
+    }
+    None
+}
+
+fn csr(request: &Request<'_>) -> Result<Vec<u8>, Error> {
+    let made = || -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.subject_alt_names = vec![alternative_name(request.subject)?];
+        Ok(params.serialize_request(request.key)?.der().to_vec())
+    };
+    made().map_err(Error::Other)
+}
+
+/// What Caddy remembers of a certificate.
+fn about(authority: &Authority, account: &Account, url: Option<String>) -> Value {
+    json!({"url": url, "ca": authority.directory, "account": account.id()})
+}

@@ -1,0 +1,210 @@
+//! Challenges of orders under way, and how our own servers answer them: http-01 (RFC 8555, section 8.3) before routing,
+//! tls-alpn-01 (RFC 8737) in the handshake. Orders are left to `acme`, listeners for ports on which nothing of ours
+//! listens to `gate`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use crate::failure::CertsError;
+use crate::keys::KeyType;
+use crate::limits::CHALLENGES_MAX;
+use crate::local_ca::alternative_name;
+use crate::subject::Subject;
+
+/// Where http-01 asks.
+pub const HTTP_PREFIX: &str = "/.well-known/acme-challenge/";
+
+/// The protocol by which tls-alpn-01 asks.
+pub const ALPN: &[u8] = b"acme-tls/1";
+
+/// The challenges that can be answered now. One for a process.
+#[derive(Default)]
+pub struct Challenges {
+    /// Of both kinds; read on every request, so it stands outside of the lock.
+    count: AtomicUsize,
+    table: RwLock<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    /// By token.
+    http: HashMap<String, String>,
+    /// By the name that the handshake asks for.
+    alpn: HashMap<String, Arc<ServerConfig>>,
+}
+
+impl Challenges {
+    /// Whether there is none, which is nearly always so.
+    pub fn is_idle(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// The answer to a request for `path`, if it is one of http-01 that we know.
+    pub fn http_answer(&self, path: &[u8]) -> Option<String> {
+        let token = path.strip_prefix(HTTP_PREFIX.as_bytes())?;
+        let token = std::str::from_utf8(token).ok()?;
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.http.get(token).cloned()
+    }
+
+    /// The configuration for a handshake of tls-alpn-01.
+    pub(crate) fn alpn_config(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.alpn.get(&server_name.to_ascii_lowercase()).cloned()
+    }
+
+    /// Answers http-01 for `token` with `text` until the result is dropped.
+    pub(crate) fn show_http(
+        self: &Arc<Self>,
+        token: &str,
+        text: &str,
+    ) -> Result<Shown, CertsError> {
+        // A token that is no such (RFC 8555, section 8.3) could stand for another path.
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        if token.is_empty() || !token.bytes().all(is_token) {
+            return Err(CertsError::Signing("the token is no token".to_owned()));
+        }
+        self.show(|table| {
+            table.http.insert(token.to_owned(), text.to_owned());
+        })?;
+        Ok(Shown {
+            challenges: self.clone(),
+            what: What::Http(token.to_owned()),
+        })
+    }
+
+    /// Answers tls-alpn-01 for `subject` with `digest` until the result is dropped.
+    pub(crate) fn show_alpn(
+        self: &Arc<Self>,
+        subject: &Subject,
+        digest: &[u8],
+    ) -> Result<Shown, CertsError> {
+        let config = alpn_config(subject, digest)?;
+        let name = subject.handshake_name();
+        self.show(|table| {
+            table.alpn.insert(name.clone(), config);
+        })?;
+        Ok(Shown {
+            challenges: self.clone(),
+            what: What::Alpn(name),
+        })
+    }
+
+    fn show(&self, add: impl FnOnce(&mut Table)) -> Result<(), CertsError> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= CHALLENGES_MAX {
+            return Err(CertsError::Signing(
+                "too many challenges at once".to_owned(),
+            ));
+        }
+        add(&mut table);
+        self.count.store(table.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        self.http.len() + self.alpn.len()
+    }
+}
+
+/// A challenge that is answered until this is dropped.
+pub(crate) struct Shown {
+    challenges: Arc<Challenges>,
+    what: What,
+}
+
+enum What {
+    Http(String),
+    Alpn(String),
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let table = &self.challenges.table;
+        let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
+        match &self.what {
+            What::Http(token) => _ = table.http.remove(token),
+            What::Alpn(name) => _ = table.alpn.remove(name),
+        }
+        self.challenges.count.store(table.len(), Ordering::Relaxed);
+    }
+}
+
+/// The one certificate and protocol that RFC 8737, section 3, asks for.
+fn alpn_config(subject: &Subject, digest: &[u8]) -> Result<Arc<ServerConfig>, CertsError> {
+    let signing = |error: rcgen::Error| CertsError::Signing(error.to_string());
+    let refused = |error: rustls::Error| CertsError::Signing(error.to_string());
+    let key = KeyType::P256.generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.subject_alt_names = vec![alternative_name(subject)?];
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let cert = params.self_signed(&key).map_err(signing)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let key = aws_lc_rs::sign::any_supported_type(&key).map_err(refused)?;
+    let shown = CertifiedKey::new(vec![cert.der().clone()], key);
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(refused)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A session of it must never be gone on with elsewhere.
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_answered_until_it_is_dropped() {
+        let challenges = Arc::new(Challenges::default());
+        assert!(challenges.is_idle());
+        let shown = challenges.show_http("tok-en_1", "tok-en_1.thumb").unwrap();
+        let path = format!("{HTTP_PREFIX}tok-en_1");
+        assert_eq!(
+            challenges.http_answer(path.as_bytes()).as_deref(),
+            Some("tok-en_1.thumb")
+        );
+        assert_eq!(challenges.http_answer(b"/tok-en_1"), None);
+        assert_eq!(challenges.http_answer(format!("{path}/x").as_bytes()), None);
+        drop(shown);
+        assert!(challenges.is_idle() && challenges.http_answer(path.as_bytes()).is_none());
+        for bad in ["", "a/b", "../x", "a.b", "a b"] {
+            assert!(challenges.show_http(bad, "x").is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_handshake_for_an_address_asks_by_its_reverse_name() {
+        let challenges = Arc::new(Challenges::default());
+        let name = Subject::parse("A.test").unwrap();
+        let address = Subject::parse("127.0.0.1").unwrap();
+        let _both = [&name, &address].map(|s| challenges.show_alpn(s, &[7; 32]).unwrap());
+        assert!(challenges.alpn_config("a.TEST").is_some());
+        assert!(challenges.alpn_config("1.0.0.127.in-addr.arpa").is_some());
+        assert!(challenges.alpn_config("b.test").is_none());
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let challenges = Arc::new(Challenges::default());
+        let show = |n: usize| challenges.show_http(&n.to_string(), "x");
+        let shown: Vec<_> = (0..CHALLENGES_MAX).map(|n| show(n).unwrap()).collect();
+        assert!(show(CHALLENGES_MAX).is_err());
+        drop(shown);
+        assert!(show(0).is_ok());
+    }
+}

@@ -1,0 +1,92 @@
+//! Requests of our own to authorities and to those who give permission: rare, small, and off the workers. What is
+//! asked is left to the callers; requests of clients to upstreams are `sluice-net`'s.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pki_types::CertificateDer;
+use rustls::crypto::aws_lc_rs;
+use ureq::Agent;
+use ureq::http::{Request, Response};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
+
+/// Makes requests. Clones share connections.
+#[derive(Clone)]
+pub struct Fetcher {
+    agent: Agent,
+}
+
+/// How a [`Fetcher`] works.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// Whose certificates are trusted; the system's where `None`.
+    pub roots: Option<Vec<CertificateDer<'static>>>,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// Redirects that are followed.
+    pub redirects: u32,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        FetchOptions {
+            roots: None,
+            timeout: REQUEST_TIMEOUT,
+            redirects: 3,
+        }
+    }
+}
+
+impl Fetcher {
+    /// A fetcher without connections.
+    pub fn new(options: &FetchOptions) -> Fetcher {
+        let roots = match &options.roots {
+            Some(roots) => roots.clone(),
+            // One that cannot be read is as good as absent: the connection tells what is not trusted.
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let roots: Vec<Certificate<'static>> = roots
+            .iter()
+            .map(|root| Certificate::from_der(root).to_owned())
+            .collect();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::from(roots))
+            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+            .build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .tls_config(tls)
+            .timeout_global(Some(options.timeout))
+            .max_redirects(options.redirects)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Fetcher {
+            agent: config.new_agent(),
+        }
+    }
+
+    /// Sends a request and reads the whole answer; what went wrong is for people.
+    pub fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
+        let (parts, body) = request.into_parts();
+        // GET and HEAD have none, and an empty one would be announced.
+        let answered = if body.is_empty() && parts.method != ureq::http::Method::POST {
+            self.agent.run(Request::from_parts(parts, ()))
+        } else {
+            self.agent.run(Request::from_parts(parts, body))
+        };
+        let (parts, body) = answered.map_err(|error| error.to_string())?.into_parts();
+        let mut bytes = Vec::new();
+        body.into_reader()
+            .take(ANSWER_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > ANSWER_BYTES_MAX {
+            return Err("the answer is too large".to_owned());
+        }
+        Ok(Response::from_parts(parts, bytes))
+    }
+}

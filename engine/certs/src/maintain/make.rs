@@ -1,0 +1,271 @@
+//! Finding or making one certificate. When, is left to the rest of `maintain`.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rcgen::KeyPair;
+use serde_json::json;
+
+use super::Maintainer;
+use super::plan::{Attempts, Key, Plan};
+use crate::failure::{CertsError, Notice};
+use crate::issuer::{Issued, Issuer, Request};
+use crate::limits::ORDER_TIMEOUT;
+use crate::pair::{Origin, Pair};
+use crate::renewal::seed_of;
+use crate::storage::StoredPair;
+use crate::subject::Subject;
+
+impl Maintainer {
+    /// The certificate to begin with; `None` where it has to be ordered.
+    pub(super) fn obtain(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        now: SystemTime,
+    ) -> Result<Option<Arc<Pair>>, CertsError> {
+        let known = self
+            .state()
+            .managed
+            .get(&(plan.id.clone(), subject.clone()))
+            .and_then(|managed| Some((managed.pair.clone()?, managed.attempts)));
+        if let Some((pair, attempts)) = known {
+            // Not to be asked again so soon after a failure, however often the configuration is loaded.
+            let is_good = !pair.lifetime.has_ended(now) && accepts(plan, &pair);
+            if is_good || !attempts.allow(now) {
+                return Ok(Some(pair));
+            }
+        }
+        let loaded = self.load_newest(plan, subject);
+        if plan.is_remote() {
+            // One that has ended is shown until there is another: clients tell their users what is wrong.
+            return Ok(loaded);
+        }
+        match loaded {
+            Some(pair) if !pair.lifetime.has_ended(now) => Ok(Some(pair)),
+            Some(_) | None => self.make(plan, subject, None, 0, now).map(Some),
+        }
+    }
+
+    /// Makes or renews a certificate that is managed, and shows it.
+    pub(super) fn renew(&self, key: Key, now: SystemTime) -> Result<(), CertsError> {
+        let known = self.state().managed.get(&key).map(|managed| {
+            let failures = managed.attempts.failures;
+            (managed.plan.clone(), managed.pair.clone(), failures)
+        });
+        let Some((plan, old, failures)) = known else {
+            return Ok(());
+        };
+        let subject = &key.1;
+        let made = if plan.is_remote() {
+            self.order(&plan, subject, old.as_ref(), failures, now)
+        } else {
+            self.make(&plan, subject, old.as_deref(), failures, now)
+        };
+        let mut state = self.state();
+        let Some(managed) = state.managed.get_mut(&key) else {
+            return made.map(drop);
+        };
+        match made {
+            Ok(pair) => {
+                managed.pair = Some(pair);
+                managed.attempts = Attempts::default();
+                managed.advice = None;
+                managed.ask_at = plan.is_remote().then_some(now);
+                managed.show();
+                Ok(())
+            }
+            Err(error) => {
+                let seed = seed_of(&subject.to_string());
+                // An order may have taken minutes.
+                let next = managed.attempts.fail(&error, now.max(later(now)), seed);
+                drop(state);
+                if plan.is_remote() {
+                    self.notice(Notice::NotIssued {
+                        subject: subject.clone(),
+                        why: error.to_string(),
+                        next,
+                    });
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Has a certificate made by an authority, unless another process with this storage has just done so.
+    fn order(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        old: Option<&Arc<Pair>>,
+        failures: u32,
+        now: SystemTime,
+    ) -> Result<Arc<Pair>, CertsError> {
+        let name = format!("issue_cert_{}", subject.file_name());
+        let lock = self.storage.shared_lock(&name, ORDER_TIMEOUT);
+        let _lock = match lock {
+            Ok(lock) => Some(lock),
+            Err(error @ CertsError::Locked(_)) => return Err(error),
+            // A storage that cannot be written keeps nobody from having a certificate in memory.
+            Err(_) => None,
+        };
+        let seed = seed_of(&subject.to_string());
+        let is_better = |found: &Arc<Pair>| {
+            let is_other = old.is_none_or(|old| old.certified.cert != found.certified.cert);
+            is_other && plan.renewal_at(found, seed) > now
+        };
+        if let Some(found) = self.load_newest(plan, subject).filter(is_better) {
+            return Ok(found);
+        }
+        self.make(plan, subject, old.map(|old| &**old), failures, now)
+    }
+
+    /// The newest of the stored certificates that an issuer of the plan made.
+    fn load_newest(&self, plan: &Plan, subject: &Subject) -> Option<Arc<Pair>> {
+        let load = |issuer: &Arc<dyn Issuer>| match self.load(&**issuer, subject) {
+            Ok(found) => found,
+            Err(error) => {
+                self.notice(Notice::Replaced {
+                    subject: subject.clone(),
+                    why: error.to_string(),
+                });
+                None
+            }
+        };
+        let found = plan.issuers.iter().filter_map(load);
+        found.max_by_key(|pair| pair.lifetime.from).map(Arc::new)
+    }
+
+    /// The stored certificate, if there is one that the issuer accepts.
+    fn load(&self, issuer: &dyn Issuer, subject: &Subject) -> Result<Option<Pair>, CertsError> {
+        let name = stored_name(issuer, subject);
+        let path = self.storage.path(&format!("{name}.crt"));
+        let key = self.storage.path(&format!("{name}.key"));
+        let parse = |stored: &StoredPair| {
+            Pair::from_pem(
+                stored,
+                Origin {
+                    certificate: &path,
+                    key: &key,
+                },
+            )
+        };
+        let Some(stored) = self
+            .storage
+            .read_pair(&name, |stored| parse(stored).is_ok())?
+        else {
+            return Ok(None);
+        };
+        let pair = parse(&stored)?;
+        let fits = issuer.accepts(&pair.certified.cert) && pair.subjects.contains(subject);
+        Ok(fits.then_some(pair))
+    }
+
+    /// Asks the issuers of a plan one after the other.
+    fn make(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        old: Option<&Pair>,
+        failures: u32,
+        now: SystemTime,
+    ) -> Result<Arc<Pair>, CertsError> {
+        let key = match self.kept_key(plan, subject) {
+            Some(key) => key,
+            None => plan.key_type.generate()?,
+        };
+        let mut failed = None;
+        for issuer in &plan.issuers {
+            if let Some(why) = failed.as_ref().map(ToString::to_string) {
+                let subject = subject.clone();
+                self.notice(Notice::Passed { subject, why });
+            }
+            let request = Request {
+                subject,
+                key: &key,
+                replaces: old.filter(|old| self.is_of(&**issuer, subject, old)),
+                failures,
+            };
+            let now = if issuer.is_remote() { later(now) } else { now };
+            match issuer.issue(&request, now) {
+                Ok(issued) => return self.finish(&**issuer, subject, &key, issued),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| CertsError::Subject(subject.to_string())))
+    }
+
+    /// Stores a certificate. One that cannot be stored is still shown.
+    fn finish(
+        &self,
+        issuer: &dyn Issuer,
+        subject: &Subject,
+        key: &KeyPair,
+        issued: Issued,
+    ) -> Result<Arc<Pair>, CertsError> {
+        let name = stored_name(issuer, subject);
+        let path = self.storage.path(&format!("{name}.crt"));
+        let origin = Origin {
+            certificate: &path,
+            key: &self.storage.path(&format!("{name}.key")),
+        };
+        let stored = StoredPair {
+            certificate: issued.chain,
+            key: key.serialize_pem().into_bytes(),
+        };
+        let pair = Pair::from_pem(&stored, origin)?;
+        // Caddy's companion file, for tools that read its storage, and for Caddy.
+        let about = json!({"sans": [subject.to_string()], "issuer_data": issued.about});
+        let kept = self.storage.write_pair(&name, &stored).and_then(|()| {
+            self.storage
+                .write(&format!("{name}.json"), format!("{about:#}").as_bytes())
+        });
+        if let Err(error) = kept {
+            self.notice(Notice::NotStored {
+                subject: subject.clone(),
+                why: error.to_string(),
+            });
+        }
+        self.notice(Notice::Issued {
+            subject: subject.clone(),
+            issuer: issuer.id().to_owned(),
+        });
+        Ok(Arc::new(pair))
+    }
+
+    /// The key of the certificate at hand, where the plan keeps keys; one that cannot be read is left behind.
+    fn kept_key(&self, plan: &Plan, subject: &Subject) -> Option<KeyPair> {
+        if !plan.keeps_keys {
+            return None;
+        }
+        plan.issuers.iter().find_map(|issuer| {
+            let name = format!("{}.key", stored_name(&**issuer, subject));
+            let text = self.storage.read(&name).ok()??;
+            KeyPair::from_pem(std::str::from_utf8(&text).ok()?).ok()
+        })
+    }
+
+    /// Whether `issuer` made `pair`.
+    pub(super) fn is_of(&self, issuer: &dyn Issuer, subject: &Subject, pair: &Pair) -> bool {
+        let path = self
+            .storage
+            .path(&format!("{}.crt", stored_name(issuer, subject)));
+        pair.origin == path.display().to_string()
+    }
+}
+
+fn accepts(plan: &Plan, pair: &Pair) -> bool {
+    plan.issuers
+        .iter()
+        .any(|issuer| issuer.accepts(&pair.certified.cert))
+}
+
+/// The clock, or `now` where that is ahead of it, as in tests.
+fn later(now: SystemTime) -> SystemTime {
+    SystemTime::now().max(now)
+}
+
+fn stored_name(issuer: &dyn Issuer, subject: &Subject) -> String {
+    let name = subject.file_name();
+    format!("certificates/{}/{name}/{name}", issuer.id())
+}

@@ -1,0 +1,416 @@
+//! Certificates that are made and renewed by ourselves: what has to be done when, and doing it. Issuers that answer at
+//! once are asked at once; orders at authorities run on threads of their own, a few at a time. The thread that sleeps
+//! in between is left to the process, and so is writing the notices into a log.
+
+mod make;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::{Duration, SystemTime};
+
+pub use plan::Plan;
+
+use crate::challenges::Challenges;
+use crate::failure::{CertsError, Notice};
+use crate::issuer::Issuer;
+use crate::limits::{ADVICE_PAUSE, MAINTENANCE_PAUSE_MAX, NOTICES_MAX, ORDERS_MAX};
+use crate::pair::Pair;
+use crate::renewal::seed_of;
+use crate::storage::Storage;
+use crate::store::CertStore;
+use crate::subject::Subject;
+use plan::{Attempts, Key, Managed, ManagedTable};
+
+/// Keeps certificates alive over reloads. One for a process.
+pub struct Maintainer {
+    storage: Storage,
+    challenges: Arc<Challenges>,
+    issuers: RwLock<BTreeMap<String, Arc<dyn Issuer>>>,
+    state: Mutex<State>,
+    bell: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct State {
+    managed: ManagedTable,
+    /// Failed attempts at upkeep, by issuer.
+    upkeep: BTreeMap<String, Attempts>,
+    /// Jobs that threads of their own are doing.
+    under_way: BTreeSet<Job>,
+    notices: VecDeque<Notice>,
+}
+
+/// Wakes the thread of the maintenance up.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Wakes whoever waits, now or next.
+    pub fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is rung, at most for `pause`.
+    pub fn wait(&self, pause: Duration) -> bool {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut rung, _) = self
+            .changed
+            .wait_timeout_while(rung, pause, |rung| !*rung)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *rung)
+    }
+}
+
+/// Something that has to be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Job {
+    /// The issuer has to renew something of its own, such as an intermediate. Sorted first: leafs are signed by it.
+    Upkeep {
+        /// Its id.
+        issuer: String,
+    },
+    /// A certificate has to be made or renewed.
+    Renew {
+        /// The id of its plan.
+        plan: String,
+        /// Whom it is for.
+        subject: Subject,
+    },
+    /// The authority has to be asked when to renew.
+    Ask {
+        /// The id of the certificate's plan.
+        plan: String,
+        /// Whom it is for.
+        subject: Subject,
+    },
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Job::Upkeep { issuer } => write!(f, "upkeep of issuer `{issuer}`"),
+            Job::Renew { subject, .. } => write!(f, "renewal of the certificate for `{subject}`"),
+            Job::Ask { subject, .. } => write!(f, "advice on the certificate for `{subject}`"),
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The job.
+    pub job: Job,
+    /// Nothing, or why it will be tried again later. Until then the old certificate is shown.
+    pub result: Result<(), CertsError>,
+}
+
+/// Certificates found for a store, and those still to be ordered. Nothing is kept alive or ordered before it is
+/// handed to [`Maintainer::keep`].
+pub struct Provision {
+    store: Weak<CertStore>,
+    found: Vec<(Arc<Plan>, Subject, Option<Arc<Pair>>)>,
+}
+
+impl Maintainer {
+    /// Maintains certificates in `storage`.
+    pub fn new(storage: Storage) -> Self {
+        Maintainer {
+            storage,
+            challenges: Arc::default(),
+            issuers: RwLock::default(),
+            state: Mutex::default(),
+            bell: Arc::default(),
+        }
+    }
+
+    /// The challenges of orders under way, which servers answer.
+    pub fn challenges(&self) -> Arc<Challenges> {
+        self.challenges.clone()
+    }
+
+    /// What is rung when there is something new to do.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// Adds an issuer that needs upkeep, in place of one with the same id.
+    pub fn add_issuer(&self, issuer: Arc<dyn Issuer>) {
+        let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
+        issuers.insert(issuer.id().to_owned(), issuer);
+    }
+
+    /// The issuer with this id.
+    pub fn issuer(&self, id: &str) -> Option<Arc<dyn Issuer>> {
+        self.issuers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+    }
+
+    /// Puts certificates by `plan` for all `subjects` into `store`. They come from memory, from storage, or are made
+    /// where that takes no time; the store knows of those that have to be ordered. On an error the store is unchanged.
+    pub fn provide(
+        &self,
+        store: &Arc<CertStore>,
+        plan: &Arc<Plan>,
+        subjects: &[Subject],
+        now: SystemTime,
+    ) -> Result<Provision, CertsError> {
+        let found = subjects.iter().map(|subject| {
+            let pair = self.obtain(plan, subject, now)?;
+            Ok((plan.clone(), subject.clone(), pair))
+        });
+        let found = found.collect::<Result<Vec<_>, CertsError>>()?;
+        for (_, subject, pair) in &found {
+            match pair {
+                Some(pair) => store.put(pair.clone()),
+                None => store.expect(subject.clone()),
+            }
+        }
+        Ok(Provision {
+            store: Arc::downgrade(store),
+            found,
+        })
+    }
+
+    /// Orders what was not found, and renews all for as long as the store lives.
+    pub fn keep(&self, provision: Provision) {
+        let mut state = self.state();
+        for (plan, subject, pair) in provision.found {
+            let key = (plan.id.clone(), subject);
+            let managed = state.managed.entry(key).or_insert_with(|| Managed {
+                plan: plan.clone(),
+                pair: None,
+                stores: Vec::new(),
+                attempts: Attempts::default(),
+                advice: None,
+                ask_at: plan.is_remote().then_some(SystemTime::UNIX_EPOCH),
+            });
+            managed.plan = plan;
+            let is_new = match (&managed.pair, &pair) {
+                (Some(known), Some(found)) => !Arc::ptr_eq(known, found),
+                (None, Some(_)) => true,
+                (_, None) => false,
+            };
+            managed.stores.retain(|store| store.strong_count() > 0);
+            managed.stores.push(provision.store.clone());
+            if is_new {
+                managed.pair = pair;
+                managed.attempts = Attempts::default();
+                managed.advice = None;
+            } else {
+                // One that came while the configuration was being built.
+                managed.show();
+            }
+        }
+        drop(state);
+        self.bell.ring();
+    }
+
+    /// What has to be done at `now`, in order. Certificates that no store shows any more are forgotten.
+    pub fn due(&self, now: SystemTime) -> Vec<Job> {
+        let moments = self.moments().into_iter();
+        let mut due: Vec<(Job, SystemTime)> = moments.filter(|(_, at)| *at <= now).collect();
+        // What waits longest comes first among the orders, so that no name starves behind failing ones.
+        due.sort_by(|(a, a_at), (b, b_at)| {
+            let rank = |job: &Job| !matches!(job, Job::Upkeep { .. });
+            (rank(a), a_at, a).cmp(&(rank(b), b_at, b))
+        });
+        due.into_iter().map(|(job, _)| job).collect()
+    }
+
+    /// When to look again, at the latest.
+    pub fn wake_at(&self, now: SystemTime) -> SystemTime {
+        let latest = now + MAINTENANCE_PAUSE_MAX;
+        self.moments()
+            .into_iter()
+            .map(|(_, at)| at)
+            .min()
+            .map_or(latest, |at| at.clamp(now, latest))
+    }
+
+    /// Does one job, however long it takes.
+    pub fn run(&self, job: &Job, now: SystemTime) -> Result<(), CertsError> {
+        match job {
+            Job::Upkeep { issuer } => self.keep_up(issuer, now),
+            Job::Renew { plan, subject } => self.renew((plan.clone(), subject.clone()), now),
+            Job::Ask { plan, subject } => {
+                self.ask((plan.clone(), subject.clone()), now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does everything that is due and takes no time, and starts as many of the orders as may be under way at once:
+    /// those tell how they ended by a notice.
+    pub fn tick(self: &Arc<Self>, now: SystemTime) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for job in self.due(now) {
+            if self.is_remote(&job) {
+                self.start(job);
+            } else {
+                let result = self.run(&job, now);
+                outcomes.push(Outcome { job, result });
+            }
+        }
+        outcomes
+    }
+
+    /// Starts a job on a thread of its own, unless too many are under way.
+    fn start(self: &Arc<Self>, job: Job) {
+        {
+            let mut state = self.state();
+            if state.under_way.len() >= ORDERS_MAX || !state.under_way.insert(job.clone()) {
+                return;
+            }
+        }
+        let (maintainer, ours) = (self.clone(), job.clone());
+        let started = std::thread::Builder::new()
+            .name("order".to_owned())
+            .spawn(move || {
+                let under_way = UnderWay(&maintainer, &ours);
+                // How it ended was noticed.
+                let _ = maintainer.run(&ours, SystemTime::now());
+                drop(under_way);
+                maintainer.bell.ring();
+            });
+        if started.is_err() {
+            self.state().under_way.remove(&job);
+        }
+    }
+
+    fn is_remote(&self, job: &Job) -> bool {
+        match job {
+            Job::Upkeep { .. } => false,
+            Job::Ask { .. } => true,
+            Job::Renew { plan, subject } => self
+                .state()
+                .managed
+                .get(&(plan.clone(), subject.clone()))
+                .is_some_and(|managed| managed.plan.is_remote()),
+        }
+    }
+
+    /// What happened since it was asked last.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.state().notices.drain(..).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held leaves at worst a certificate that is renewed once more.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notice(&self, notice: Notice) {
+        let mut state = self.state();
+        if state.notices.len() >= NOTICES_MAX {
+            state.notices.pop_front();
+        }
+        state.notices.push_back(notice);
+    }
+
+    /// All jobs that nobody is doing, with the moment each is due.
+    fn moments(&self) -> Vec<(Job, SystemTime)> {
+        let issuers = self
+            .issuers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut state = self.state();
+        state
+            .managed
+            .retain(|_, managed| managed.stores.iter().any(|store| store.strong_count() > 0));
+        let mut moments = Vec::with_capacity(state.managed.len() + issuers.len());
+        for (id, issuer) in &issuers {
+            if let Some(at) = issuer.upkeep_at() {
+                let next = state.upkeep.get(id).and_then(|attempts| attempts.next);
+                moments.push((
+                    Job::Upkeep { issuer: id.clone() },
+                    next.map_or(at, |next| next.max(at)),
+                ));
+            }
+        }
+        // Whoever finishes an order rings; looking again before would find the same.
+        let is_full = state.under_way.len() >= ORDERS_MAX;
+        for ((plan, subject), managed) in &state.managed {
+            if is_full && managed.plan.is_remote() {
+                continue;
+            }
+            let (plan, subject) = (plan.clone(), subject.clone());
+            let at = managed.due_at(seed_of(&subject.to_string()));
+            if managed.pair.is_some()
+                && let Some(ask_at) = managed.ask_at.filter(|ask_at| *ask_at < at)
+            {
+                let (plan, subject) = (plan.clone(), subject.clone());
+                moments.push((Job::Ask { plan, subject }, ask_at));
+            }
+            moments.push((Job::Renew { plan, subject }, at));
+        }
+        moments.retain(|(job, _)| !state.under_way.contains(job));
+        moments
+    }
+
+    fn keep_up(&self, id: &str, now: SystemTime) -> Result<(), CertsError> {
+        let Some(issuer) = self.issuer(id) else {
+            return Ok(());
+        };
+        let done = issuer.keep_up(now);
+        let mut state = self.state();
+        let attempts = state.upkeep.entry(id.to_owned()).or_default();
+        match &done {
+            Ok(()) => *attempts = Attempts::default(),
+            Err(error) => attempts.fail_upkeep(error, now, id),
+        }
+        done
+    }
+
+    /// Asks the authority of a certificate when to renew it. One that fails is asked again later; until then what it
+    /// said before holds.
+    fn ask(&self, key: Key, now: SystemTime) {
+        let known = self.state().managed.get(&key).and_then(|managed| {
+            let pair = managed.pair.clone()?;
+            Some((managed.plan.clone(), pair))
+        });
+        let Some((plan, pair)) = known else { return };
+        let issuer = plan
+            .issuers
+            .iter()
+            .find(|issuer| self.is_of(&***issuer, &key.1, &pair));
+        let asked = issuer.and_then(|issuer| issuer.advice(&pair, now));
+        let mut state = self.state();
+        let Some(managed) = state.managed.get_mut(&key) else {
+            return;
+        };
+        let is_same = managed
+            .pair
+            .as_ref()
+            .is_some_and(|shown| Arc::ptr_eq(shown, &pair));
+        match asked {
+            Some(Ok(advice)) if is_same => {
+                managed.advice = Some(advice);
+                managed.ask_at = Some(advice.ask_again);
+            }
+            Some(Ok(_) | Err(_)) => managed.ask_at = Some(now + ADVICE_PAUSE),
+            None => managed.ask_at = None,
+        }
+    }
+}
+
+/// Takes a job off the list when its thread ends, even by a panic.
+struct UnderWay<'a>(&'a Maintainer, &'a Job);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state().under_way.remove(self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

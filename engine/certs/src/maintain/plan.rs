@@ -1,0 +1,126 @@
+//! How the certificates of some names are to be made: who is asked, and for what. Making them is left to the rest of
+//! `maintain`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
+
+use crate::failure::{CertsError, Fault};
+use crate::issuer::Issuer;
+use crate::keys::KeyType;
+use crate::pair::Pair;
+use crate::renewal::{Advice, Setback, believed, retry_pause, seed_of};
+use crate::store::CertStore;
+use crate::subject::Subject;
+
+/// How the certificates of some names are made.
+pub struct Plan {
+    /// What makes two plans the same: certificates in memory go from one configuration to the next by it.
+    pub id: String,
+    /// Who is asked, one after the other.
+    pub issuers: Vec<Arc<dyn Issuer>>,
+    /// The type of new keys.
+    pub key_type: KeyType,
+    /// Renewed certificates keep their key.
+    pub keeps_keys: bool,
+    /// The share of a lifetime that is left when a renewal starts; the issuer's where `None`.
+    pub renewal_share: Option<f64>,
+}
+
+impl Plan {
+    /// A plan for one issuer, with what is usual for the rest.
+    pub fn of(issuer: Arc<dyn Issuer>) -> Plan {
+        Plan {
+            id: issuer.id().to_owned(),
+            issuers: vec![issuer],
+            key_type: KeyType::default(),
+            keeps_keys: false,
+            renewal_share: None,
+        }
+    }
+
+    /// Whether anybody is asked over the network.
+    pub(super) fn is_remote(&self) -> bool {
+        self.issuers.iter().any(|issuer| issuer.is_remote())
+    }
+
+    /// When to renew `pair`.
+    pub(super) fn renewal_at(&self, pair: &Pair, seed: u64) -> SystemTime {
+        let of_issuer = || self.issuers.first().map(|issuer| issuer.renewal_share());
+        let share = self.renewal_share.or_else(of_issuer).unwrap_or_default();
+        pair.lifetime.renewal_at(share, seed)
+    }
+}
+
+/// Which certificate: the plan it is made by, and whom it is for.
+pub(super) type Key = (String, Subject);
+
+/// A certificate and the stores that show it.
+pub(super) struct Managed {
+    pub(super) plan: Arc<Plan>,
+    /// `None` while it is waited for.
+    pub(super) pair: Option<Arc<Pair>>,
+    pub(super) stores: Vec<Weak<CertStore>>,
+    pub(super) attempts: Attempts,
+    /// When the authority says to renew it.
+    pub(super) advice: Option<Advice>,
+    /// When to ask for that next; `None` where nobody gives any.
+    pub(super) ask_at: Option<SystemTime>,
+}
+
+impl Managed {
+    /// When it has to be made or renewed.
+    pub(super) fn due_at(&self, seed: u64) -> SystemTime {
+        let at = match (&self.pair, self.advice) {
+            (None, _) => SystemTime::UNIX_EPOCH,
+            (Some(pair), Some(advice)) => advice.renewal_at(pair.lifetime, seed),
+            (Some(pair), None) => self.plan.renewal_at(pair, seed),
+        };
+        self.attempts.next.map_or(at, |next| next.max(at))
+    }
+
+    pub(super) fn show(&self) {
+        let Some(pair) = &self.pair else { return };
+        for store in self.stores.iter().filter_map(Weak::upgrade) {
+            store.put(pair.clone());
+        }
+    }
+}
+
+/// All that is managed.
+pub(super) type ManagedTable = BTreeMap<Key, Managed>;
+
+/// Failed attempts in a row.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Attempts {
+    pub(super) failures: u32,
+    /// Not before then.
+    pub(super) next: Option<SystemTime>,
+}
+
+impl Attempts {
+    pub(super) fn allow(&self, now: SystemTime) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+
+    pub(super) fn fail(&mut self, error: &CertsError, now: SystemTime, seed: u64) -> SystemTime {
+        self.failures = self.failures.saturating_add(1);
+        let (setback, wish) = match error {
+            CertsError::Authority {
+                fault: Fault::Unreachable,
+                retry_at,
+                ..
+            } => (Setback::Unreachable, *retry_at),
+            CertsError::Authority { retry_at, .. } => (Setback::Refused, *retry_at),
+            _ => (Setback::Own, None),
+        };
+        let pause = retry_pause(self.failures, setback, seed);
+        let next = believed(wish, now).map_or(now + pause, |wish| wish.max(now + pause));
+        self.next = Some(next);
+        next
+    }
+
+    pub(super) fn fail_upkeep(&mut self, error: &CertsError, now: SystemTime, id: &str) {
+        self.fail(error, now, seed_of(id));
+    }
+}

@@ -1,0 +1,458 @@
+//! Certificates made and renewed in virtual time.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use pki_types::CertificateDer;
+
+use super::*;
+use crate::issuer::{Issued, Request};
+use crate::limits::{LEAF_LIFETIME, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::local_ca::{LocalCa, LocalCaOptions};
+use crate::renewal::Advice;
+use crate::tests::TempFolder;
+
+/// A local CA that can be made to fail, and counts.
+struct Flaky {
+    ca: LocalCa,
+    fails: AtomicBool,
+    issued: AtomicU32,
+}
+
+impl Issuer for Flaky {
+    fn id(&self) -> &str {
+        self.ca.id()
+    }
+    fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
+        self.issued.fetch_add(1, Ordering::Relaxed);
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(CertsError::Signing("no luck".to_owned()));
+        }
+        self.ca.issue(request, now)
+    }
+    fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        self.ca.accepts(chain)
+    }
+    fn renewal_share(&self) -> f64 {
+        self.ca.renewal_share()
+    }
+    fn upkeep_at(&self) -> Option<SystemTime> {
+        self.ca.upkeep_at()
+    }
+    fn keep_up(&self, now: SystemTime) -> Result<(), CertsError> {
+        self.ca.keep_up(now)
+    }
+}
+
+struct Setup {
+    folder: TempFolder,
+    maintainer: Arc<Maintainer>,
+    issuer: Arc<Flaky>,
+    store: Arc<CertStore>,
+    start: SystemTime,
+}
+
+fn setup(subjects: &[&str]) -> Setup {
+    let folder = TempFolder::new();
+    let start = SystemTime::now();
+    let storage = Storage::new(folder.path());
+    let ca = LocalCa::open(storage.clone(), LocalCaOptions::default(), start).unwrap();
+    let issuer = Arc::new(Flaky {
+        ca,
+        fails: AtomicBool::new(false),
+        issued: AtomicU32::new(0),
+    });
+    let maintainer = Arc::new(Maintainer::new(storage));
+    maintainer.add_issuer(issuer.clone());
+    let store = CertStore::new([]);
+    provide(&maintainer, &store, &issuer, subjects, start).unwrap();
+    Setup {
+        folder,
+        maintainer,
+        issuer,
+        store,
+        start,
+    }
+}
+
+/// Provides and keeps certificates of one issuer.
+fn provide(
+    maintainer: &Maintainer,
+    store: &Arc<CertStore>,
+    issuer: &Arc<impl Issuer + 'static>,
+    subjects: &[&str],
+    now: SystemTime,
+) -> Result<(), CertsError> {
+    let plan = Arc::new(Plan::of(issuer.clone()));
+    maintainer.keep(maintainer.provide(store, &plan, &parsed(subjects), now)?);
+    Ok(())
+}
+
+fn parsed(subjects: &[&str]) -> Vec<Subject> {
+    subjects
+        .iter()
+        .map(|subject| Subject::parse(subject).unwrap())
+        .collect()
+}
+
+fn shown(store: &CertStore, name: &str) -> Vec<u8> {
+    let fallback = crate::store::Fallback::default();
+    store
+        .choose(Some(name), None, &fallback, |_| true)
+        .unwrap()
+        .cert[0]
+        .to_vec()
+}
+
+#[test]
+fn renewals_are_due_in_time_and_the_store_shows_the_new_ones() {
+    let s = setup(&["a.test", "b.test"]);
+    assert_eq!(s.maintainer.due(s.start), []);
+    let old = shown(&s.store, "a.test");
+    let wake = s.maintainer.wake_at(s.start);
+    assert!(wake > s.start && wake <= s.start + Duration::from_secs(600));
+    let later = s.start + LEAF_LIFETIME.mul_f64(0.7);
+    let renew = |subject: &str| Job::Renew {
+        plan: "local".to_owned(),
+        subject: Subject::parse(subject).unwrap(),
+    };
+    let mut due = s.maintainer.due(later);
+    due.sort();
+    assert_eq!(due, [renew("a.test"), renew("b.test")]);
+    assert_eq!(s.maintainer.wake_at(later), later);
+    assert!(
+        s.maintainer
+            .tick(later)
+            .iter()
+            .all(|outcome| outcome.result.is_ok())
+    );
+    assert_ne!(shown(&s.store, "a.test"), old);
+    assert_eq!(s.maintainer.due(later), []);
+    // The intermediate comes first: it signs the rest.
+    let days = s.start + Duration::from_secs(5 * 86_400);
+    assert!(matches!(
+        s.maintainer.due(days)[..],
+        [Job::Upkeep { .. }, Job::Renew { .. }, _]
+    ));
+    assert!(
+        s.maintainer
+            .tick(days)
+            .iter()
+            .all(|outcome| outcome.result.is_ok())
+    );
+    assert_eq!(s.maintainer.due(days), []);
+}
+
+#[test]
+fn a_failing_issuer_is_asked_less_and_less_and_the_old_certificate_stays() {
+    let s = setup(&["a.test"]);
+    let old = shown(&s.store, "a.test");
+    s.issuer.fails.store(true, Ordering::Relaxed);
+    let before = s.issuer.issued.load(Ordering::Relaxed);
+    let mut now = s.start + LEAF_LIFETIME.mul_f64(0.7);
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let outcomes = s.maintainer.tick(now);
+        assert!(outcomes[0].result.is_err(), "{}", outcomes[0].job);
+        assert_eq!(s.maintainer.due(now + RETRY_PAUSE_MIN.mul_f64(0.7)), []);
+        let mut next = now;
+        while s.maintainer.due(next).is_empty() {
+            next += Duration::from_secs(1);
+        }
+        pauses.push(next.duration_since(now).unwrap());
+        now = next;
+    }
+    assert!(
+        pauses[3] > pauses[0] && pauses[8] <= RETRY_PAUSE_MAX,
+        "{pauses:?}"
+    );
+    assert_eq!(s.issuer.issued.load(Ordering::Relaxed) - before, 9);
+    assert_eq!(shown(&s.store, "a.test"), old);
+    s.issuer.fails.store(false, Ordering::Relaxed);
+    assert!(s.maintainer.tick(now)[0].result.is_ok());
+    assert_ne!(shown(&s.store, "a.test"), old);
+}
+
+#[test]
+fn a_reload_takes_certificates_over_and_dropped_ones_are_forgotten() {
+    let s = setup(&["a.test", "b.test"]);
+    let issued = s.issuer.issued.load(Ordering::Relaxed);
+    let second = CertStore::new([]);
+    provide(&s.maintainer, &second, &s.issuer, &["a.test"], s.start).unwrap();
+    assert_eq!(s.issuer.issued.load(Ordering::Relaxed), issued);
+    assert_eq!(shown(&second, "a.test"), shown(&s.store, "a.test"));
+    drop(s.store);
+    let later = s.start + LEAF_LIFETIME.mul_f64(0.7);
+    assert_eq!(s.maintainer.due(later).len(), 1);
+    drop(second);
+    assert_eq!(s.maintainer.due(later), []);
+}
+
+#[test]
+fn damaged_and_foreign_stored_certificates_are_replaced() {
+    for (ending, content) in [("crt", "junk"), ("key", "junk")] {
+        let s = setup(&["a.test"]);
+        let old = shown(&s.store, "a.test");
+        let base = s.folder.path().join("certificates/local/a.test/a.test");
+        fs::write(base.with_extension(format!("test.{ending}")), content).unwrap();
+        let restarted = Maintainer::new(Storage::new(s.folder.path()));
+        restarted.add_issuer(s.issuer.clone());
+        let store = CertStore::new([]);
+        provide(&restarted, &store, &s.issuer, &["a.test"], s.start).unwrap();
+        assert_ne!(shown(&store, "a.test"), old);
+        let notices = restarted.take_notices();
+        assert!(matches!(notices[0], Notice::Replaced { .. }), "{notices:?}");
+    }
+    // Of another root, after somebody deleted ours.
+    let s = setup(&["a.test"]);
+    fs::remove_dir_all(s.folder.path().join("pki")).unwrap();
+    let storage = Storage::new(s.folder.path());
+    let ca = LocalCa::open(storage, LocalCaOptions::default(), s.start).unwrap();
+    let store = CertStore::new([]);
+    provide(&s.maintainer, &store, &Arc::new(ca), &["a.test"], s.start).unwrap();
+    assert_ne!(shown(&store, "a.test"), shown(&s.store, "a.test"));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_stored_is_still_shown() {
+    let s = setup(&[]);
+    // A file where a folder is needed stands for a full or read-only disk, also for root.
+    fs::write(s.folder.path().join("certificates"), b"in the way").unwrap();
+    provide(&s.maintainer, &s.store, &s.issuer, &["a.test"], s.start).unwrap();
+    assert!(!shown(&s.store, "a.test").is_empty());
+    let notices = s.maintainer.take_notices();
+    assert!(
+        notices
+            .iter()
+            .any(|n| matches!(n, Notice::NotStored { .. })),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn a_failure_leaves_the_store_unchanged() {
+    let s = setup(&[]);
+    s.issuer.fails.store(true, Ordering::Relaxed);
+    let failed = provide(&s.maintainer, &s.store, &s.issuer, &["a.test"], s.start);
+    assert!(failed.is_err() && s.store.is_empty());
+}
+
+/// An authority that is asked over the network: each order takes until it is let through.
+struct Remote {
+    ca: LocalCa,
+    answer: Mutex<Box<dyn FnMut() -> Result<(), CertsError> + Send>>,
+    advice: Mutex<Option<Advice>>,
+}
+
+impl Issuer for Remote {
+    fn id(&self) -> &str {
+        "remote"
+    }
+    fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
+        (*self.answer.lock().unwrap())()?;
+        self.ca.issue(request, now)
+    }
+    fn accepts(&self, _chain: &[CertificateDer<'_>]) -> bool {
+        true
+    }
+    fn renewal_share(&self) -> f64 {
+        1.0 / 3.0
+    }
+    fn is_remote(&self) -> bool {
+        true
+    }
+    fn advice(&self, _pair: &Pair, _now: SystemTime) -> Option<Result<Advice, CertsError>> {
+        self.advice.lock().unwrap().map(Ok)
+    }
+}
+
+fn remote(
+    s: &Setup,
+    answer: impl FnMut() -> Result<(), CertsError> + Send + 'static,
+) -> Arc<Remote> {
+    let storage = Storage::new(s.folder.path());
+    Arc::new(Remote {
+        ca: LocalCa::open(storage, LocalCaOptions::default(), s.start).unwrap(),
+        answer: Mutex::new(Box::new(answer)),
+        advice: Mutex::new(None),
+    })
+}
+
+/// Starts what is due and waits for it.
+fn finish(maintainer: &Arc<Maintainer>, now: SystemTime) {
+    maintainer.tick(now);
+    while !maintainer.state().under_way.is_empty() {
+        maintainer.bell().wait(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_order_holds_nobody_up_and_its_name_gets_no_other_certificate_meanwhile() {
+    let s = setup(&["a.test"]);
+    let (let_through, wait) = std::sync::mpsc::sync_channel::<()>(1);
+    let authority = remote(&s, move || {
+        wait.recv().unwrap();
+        Ok(())
+    });
+    provide(&s.maintainer, &s.store, &authority, &["r.test"], s.start).unwrap();
+    assert_eq!(s.maintainer.tick(s.start).len(), 0);
+    assert_eq!(s.maintainer.due(s.start), [], "it is under way");
+    let choose = |name| {
+        let fallback = crate::store::Fallback::default();
+        s.store.choose(Some(name), None, &fallback, |_| true)
+    };
+    assert!(choose("r.test").is_none() && choose("a.test").is_some());
+    let_through.send(()).unwrap();
+    finish(&s.maintainer, s.start);
+    assert!(choose("r.test").is_some());
+    let stored = s.folder.path().join("certificates/remote/r.test");
+    assert!(stored.join("r.test.json").exists());
+    let locks: Vec<_> = fs::read_dir(s.folder.path().join("locks"))
+        .unwrap()
+        .collect();
+    assert_eq!(
+        locks.len(),
+        1,
+        "the lock of the order is given back: {locks:?}"
+    );
+}
+
+#[test]
+fn a_configuration_that_is_not_kept_orders_nothing() {
+    let s = setup(&[]);
+    let authority = remote(&s, || panic!("an order"));
+    let plan = Arc::new(Plan::of(authority));
+    let found = s
+        .maintainer
+        .provide(&s.store, &plan, &parsed(&["r.test"]), s.start)
+        .unwrap();
+    assert_eq!(s.maintainer.due(s.start), []);
+    drop(found);
+}
+
+#[test]
+fn the_next_issuer_is_asked_where_one_fails() {
+    let s = setup(&[]);
+    let dead = remote(&s, || {
+        Err(CertsError::Authority {
+            issuer: "dead".to_owned(),
+            fault: crate::Fault::Unreachable,
+            what: "nobody is there".to_owned(),
+            retry_at: None,
+        })
+    });
+    let plan = Plan {
+        issuers: vec![dead, s.issuer.clone()],
+        ..Plan::of(s.issuer.clone())
+    };
+    let found = s
+        .maintainer
+        .provide(&s.store, &Arc::new(plan), &parsed(&["r.test"]), s.start)
+        .unwrap();
+    s.maintainer.keep(found);
+    finish(&s.maintainer, s.start);
+    assert!(!shown(&s.store, "r.test").is_empty());
+    let notices = s.maintainer.take_notices();
+    assert!(
+        notices.iter().any(|n| matches!(n, Notice::Passed { .. })),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn an_authority_that_asks_to_wait_is_left_alone_until_then() {
+    let s = setup(&[]);
+    let until = s.start + Duration::from_secs(7200);
+    let authority = remote(&s, move || {
+        Err(CertsError::Authority {
+            issuer: "busy".to_owned(),
+            fault: crate::Fault::Busy,
+            what: "too many".to_owned(),
+            retry_at: Some(until),
+        })
+    });
+    provide(&s.maintainer, &s.store, &authority, &["r.test"], s.start).unwrap();
+    finish(&s.maintainer, s.start);
+    assert_eq!(s.maintainer.due(until - Duration::from_secs(1)), []);
+    assert_eq!(s.maintainer.due(until).len(), 1);
+}
+
+#[test]
+fn advice_moves_a_renewal_and_is_asked_for_again() {
+    let s = setup(&[]);
+    let authority = remote(&s, || Ok(()));
+    provide(&s.maintainer, &s.store, &authority, &["r.test"], s.start).unwrap();
+    finish(&s.maintainer, s.start);
+    let hours = |n: u64| s.start + Duration::from_secs(3600 * n);
+    *authority.advice.lock().unwrap() = Some(Advice {
+        start: hours(1),
+        end: hours(1),
+        ask_again: hours(3),
+    });
+    // The clock of the thread is the real one, which is close to the start.
+    let soon = s.start + Duration::from_secs(30);
+    assert!(matches!(s.maintainer.due(soon)[..], [Job::Ask { .. }]));
+    finish(&s.maintainer, soon);
+    assert_eq!(s.maintainer.due(soon), []);
+    let old = shown(&s.store, "r.test");
+    assert!(matches!(
+        s.maintainer.due(hours(1))[..],
+        [Job::Renew { .. }]
+    ));
+    let job = s.maintainer.due(hours(1)).remove(0);
+    s.maintainer.run(&job, hours(1)).unwrap();
+    assert_ne!(shown(&s.store, "r.test"), old);
+}
+
+#[test]
+fn a_certificate_that_another_process_has_renewed_is_taken_from_storage() {
+    let s = setup(&[]);
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    let authority = remote(&s, move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let process = || {
+        let maintainer = Arc::new(Maintainer::new(Storage::new(s.folder.path())));
+        let store = CertStore::new([]);
+        provide(&maintainer, &store, &authority, &["r.test"], s.start).unwrap();
+        (maintainer, store)
+    };
+    let ((one, first), (two, second)) = (process(), process());
+    finish(&one, s.start);
+    finish(&two, s.start);
+    assert_eq!(shown(&first, "r.test"), shown(&second, "r.test"));
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn kept_keys_stay_over_a_renewal() {
+    let s = setup(&[]);
+    let key_after_renewal = |keeps_keys, name: &str| {
+        let plan = Plan {
+            id: name.to_owned(),
+            keeps_keys,
+            ..Plan::of(s.issuer.clone())
+        };
+        let found = s
+            .maintainer
+            .provide(&s.store, &Arc::new(plan), &parsed(&[name]), s.start)
+            .unwrap();
+        s.maintainer.keep(found);
+        let path = format!("certificates/local/{name}/{name}.key");
+        let key = || fs::read(s.folder.path().join(&path)).unwrap();
+        let before = key();
+        let job = Job::Renew {
+            plan: name.to_owned(),
+            subject: Subject::parse(name).unwrap(),
+        };
+        s.maintainer.run(&job, s.start).unwrap();
+        (before, key())
+    };
+    let (before, after) = key_after_renewal(true, "kept.test");
+    assert_eq!(before, after);
+    let (before, after) = key_after_renewal(false, "new.test");
+    assert_ne!(before, after);
+}

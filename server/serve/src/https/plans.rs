@@ -1,0 +1,376 @@
+//! Who makes the certificate of each name: from the policies of the configuration to plans of `sluice-certs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_certs::acme::{
+    ChainChoice, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, ZEROSSL,
+};
+use sluice_certs::renewal::seed_of;
+use sluice_certs::{
+    AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Storage,
+};
+use sluice_model::Config;
+use sluice_model::tls::{
+    AcmeIssuer as AcmeModel, AutomationPolicy, InternalIssuer, Issuer, PortChallenge,
+};
+use sluice_net::tls::certificates_from_pem;
+
+use super::{authorities, auto};
+use crate::build::Refusal;
+use crate::log::Log;
+use crate::settings::given;
+
+/// How the certificates of some names are made.
+#[derive(Debug)]
+pub(super) struct Scheme {
+    pub(super) names: Vec<String>,
+    issuers: Vec<IssuerOptions>,
+    key_type: KeyType,
+    keeps_keys: bool,
+    renewal_share: Option<f64>,
+}
+
+/// One issuer, before anything is opened.
+#[derive(Debug)]
+enum IssuerOptions {
+    Local(Box<LocalCaOptions>),
+    Acme(Box<AcmeOptions>),
+}
+
+/// The names of each way to make certificates. A policy that cannot be is refused, whether or not a name needs it.
+pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<Scheme>, Refusal> {
+    for policy in policies(config) {
+        check(policy)?;
+        for issuer in &policy.issuers {
+            issuer_options(config, issuer)?;
+        }
+    }
+    let mut schemes: BTreeMap<String, Scheme> = BTreeMap::new();
+    for name in names {
+        let scheme = scheme(config, name)?;
+        let entry = schemes.entry(scheme.id()).or_insert(scheme);
+        entry.names.push(name.clone());
+    }
+    Ok(schemes.into_values().collect())
+}
+
+/// Opens what a scheme needs.
+pub(super) fn plan(
+    scheme: &Scheme,
+    maintainer: &Arc<Maintainer>,
+    storage: &Storage,
+    log: &Log,
+) -> Result<Arc<Plan>, CertsError> {
+    let mut issuers: Vec<Arc<dyn sluice_certs::Issuer>> = Vec::new();
+    for options in &scheme.issuers {
+        issuers.push(match options {
+            IssuerOptions::Local(options) => authorities::open(maintainer, storage, options, log)?,
+            IssuerOptions::Acme(options) => Arc::new(AcmeIssuer::new(
+                (**options).clone(),
+                storage.clone(),
+                maintainer.challenges(),
+            )),
+        });
+    }
+    Ok(Arc::new(Plan {
+        id: scheme.id(),
+        issuers,
+        key_type: scheme.key_type,
+        keeps_keys: scheme.keeps_keys,
+        renewal_share: scheme.renewal_share,
+    }))
+}
+
+impl Scheme {
+    /// The same for the same settings, in every configuration.
+    fn id(&self) -> String {
+        let Scheme {
+            names: _,
+            issuers,
+            key_type,
+            keeps_keys,
+            renewal_share,
+        } = self;
+        let settings = format!("{issuers:?} {key_type:?} {keeps_keys} {renewal_share:?}");
+        format!("{:016x}", seed_of(&settings))
+    }
+}
+
+fn scheme(config: &Config, name: &str) -> Result<Scheme, Refusal> {
+    let default = AutomationPolicy::default();
+    let policy = policy(config, name).unwrap_or(&default);
+    let key_type = KeyType::parse(&policy.key_type).ok_or_else(|| {
+        Refusal::new(format!("unknown type of key `{}`", policy.key_type))
+            .with_help("there are ed25519, p256, p384, rsa2048 and rsa4096")
+    })?;
+    let is_explicit = policy.subjects.iter().any(|subject| subject == name);
+    let issuers = if auto::is_local(name) && (!is_explicit || policy.issuers.is_empty()) {
+        // No public authority vouches for it; a private one is asked where a policy names it.
+        let internal = policy.issuers.iter().find_map(|issuer| match issuer {
+            Issuer::Internal(internal) => Some(internal.clone()),
+            Issuer::Acme(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => None,
+        });
+        vec![Issuer::Internal(internal.unwrap_or_default())]
+    } else if policy.issuers.is_empty() {
+        vec![Issuer::Acme(Box::default())]
+    } else {
+        policy.issuers.clone()
+    };
+    let issuers = issuers
+        .iter()
+        .map(|issuer| issuer_options(config, issuer))
+        .collect::<Result<_, _>>()?;
+    Ok(Scheme {
+        names: Vec::new(),
+        issuers,
+        key_type,
+        keeps_keys: policy.reuse_private_keys,
+        renewal_share: Some(policy.renewal_window_ratio).filter(|share| *share > 0.0),
+    })
+}
+
+/// The first policy that covers a name; one that names it comes before wildcards and those for all.
+fn policy<'c>(config: &'c Config, name: &str) -> Option<&'c AutomationPolicy> {
+    let exact =
+        policies(config).find(|policy| policy.subjects.iter().any(|subject| subject == name));
+    exact.or_else(|| {
+        policies(config).find(|policy| {
+            let covers = |subject: &String| covers(subject, name);
+            policy.subjects.is_empty() || policy.subjects.iter().any(covers)
+        })
+    })
+}
+
+fn policies(config: &Config) -> impl Iterator<Item = &AutomationPolicy> {
+    let automation = config.apps.tls.iter().flat_map(|tls| &tls.automation);
+    automation.flat_map(|automation| &automation.policies)
+}
+
+/// Whether a subject with `*` for whole labels stands for `name`.
+fn covers(subject: &str, name: &str) -> bool {
+    let (mut wanted, mut found) = (subject.split('.'), name.split('.'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(a), Some(b)) if a.eq_ignore_ascii_case(b) => {}
+            (_, _) => return false,
+        }
+    }
+}
+
+/// Refuses what policies can say and nobody does yet.
+fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
+    let later = [
+        (policy.must_staple, "`must_staple`"),
+        (
+            policy.storage.is_some(),
+            "a storage for the certificates of one policy",
+        ),
+        (
+            !policy.ocsp_overrides.is_empty(),
+            "replacing OCSP servers: answers are not stapled, and this",
+        ),
+    ];
+    match later.iter().find(|(used, _)| *used) {
+        Some((_, what)) => Err(Refusal::not_yet(what, "remove it")),
+        None => Ok(()),
+    }
+}
+
+fn issuer_options(config: &Config, issuer: &Issuer) -> Result<IssuerOptions, Refusal> {
+    match issuer {
+        Issuer::Internal(internal) => local(config, internal),
+        Issuer::Acme(acme) => Ok(IssuerOptions::Acme(Box::new(acme_options(config, acme)?))),
+        Issuer::ZeroSsl(_) => Err(Refusal::not_yet(
+            "ZeroSSL's own interface",
+            "name its ACME directory: `issuer acme https://acme.zerossl.com/v2/DV90`",
+        )),
+        Issuer::Other(_) => Err(
+            Refusal::new(format!("unknown issuer `{}`", issuer.module()))
+                .with_help("there are `acme` and `internal`"),
+        ),
+    }
+}
+
+fn local(config: &Config, issuer: &InternalIssuer) -> Result<IssuerOptions, Refusal> {
+    authorities::options(config, issuer).map(|options| IssuerOptions::Local(Box::new(options)))
+}
+
+fn acme_options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, Refusal> {
+    let AcmeModel {
+        ca,
+        test_ca,
+        email,
+        profile,
+        account_key,
+        external_account,
+        acme_timeout,
+        challenges,
+        trusted_roots_pem_files,
+        preferred_chains,
+        certificate_lifetime,
+        network_proxy,
+    } = acme;
+    let challenges = challenges.clone().unwrap_or_default();
+    let later = [
+        (
+            given(*certificate_lifetime).is_some(),
+            "asking an authority for another lifetime",
+        ),
+        (network_proxy.is_some(), "a proxy towards an authority"),
+        (challenges.dns.is_some(), "the DNS challenge"),
+        (
+            challenges.distributed == Some(false),
+            "`distributed` for challenges",
+        ),
+    ];
+    if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
+        return Err(Refusal::not_yet(what, "remove it"));
+    }
+    let http = config.apps.http.as_ref();
+    let port = |challenge: &Option<PortChallenge>, of_app: u16, usual: u16| {
+        let set = challenge.clone().unwrap_or_default();
+        let ports = [set.alternate_port, of_app, usual];
+        (!set.disabled).then(|| ports.into_iter().find(|port| *port != 0).unwrap_or(usual))
+    };
+    let directory = if ca.is_empty() { LETS_ENCRYPT } else { ca };
+    let test_directory = match test_ca.as_str() {
+        "" if directory == LETS_ENCRYPT => LETS_ENCRYPT_STAGING,
+        named => named,
+    };
+    check_directory(directory)?;
+    let chains = preferred_chains.clone().unwrap_or_default();
+    Ok(AcmeOptions {
+        directory: directory.to_owned(),
+        test_directory: test_directory.to_owned(),
+        email: email.clone(),
+        account_key: account_key.clone(),
+        eab: external_account.as_ref().map(|account| ExternalAccount {
+            key_id: account.key_id.clone(),
+            mac_key: account.mac_key.clone(),
+        }),
+        profile: profile.clone(),
+        timeout: given(*acme_timeout).unwrap_or(AcmeOptions::default().timeout),
+        http_port: port(&challenges.http, http.map_or(0, |http| http.http_port), 80),
+        alpn_port: port(
+            &challenges.tls_alpn,
+            http.map_or(0, |http| http.https_port),
+            443,
+        ),
+        bind_host: challenges.bind_host.clone(),
+        roots: roots(trusted_roots_pem_files)?,
+        chains: ChainChoice {
+            smallest: chains.smallest.unwrap_or_default(),
+            root_names: chains.root_common_name,
+            any_names: chains.any_common_name,
+        },
+    })
+}
+
+/// An address that cannot be one is told at once rather than by orders that fail.
+fn check_directory(directory: &str) -> Result<(), Refusal> {
+    let rest = directory
+        .strip_prefix("https://")
+        .or_else(|| directory.strip_prefix("http://"));
+    match rest {
+        Some(rest) if !rest.is_empty() && !rest.starts_with('/') => Ok(()),
+        Some(_) | None => Err(Refusal::new(format!(
+            "`{directory}` is no address of an ACME directory"
+        ))
+        .with_help(format!("write a whole address such as `{ZEROSSL}`"))),
+    }
+}
+
+fn roots(files: &[String]) -> Result<Option<Vec<sluice_certs::CertificateDer<'static>>>, Refusal> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut roots = Vec::new();
+    for file in files {
+        let refuse = |what: String| Refusal::new(format!("root of an authority `{file}`: {what}"));
+        let text = std::fs::read(Path::new(file)).map_err(|error| refuse(error.to_string()))?;
+        let found = certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))?;
+        roots.extend(found.into_iter().map(sluice_certs::CertificateDer::from));
+    }
+    Ok(Some(roots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(policies: &str, name: &str) -> Result<Vec<IssuerOptions>, String> {
+        let text = format!(
+            r#"{{"apps":{{"http":{{"http_port":8080}},"tls":{{"automation":{{"policies":{policies}}}}}}}}}"#
+        );
+        let config = Config::from_json(&text).unwrap();
+        let names = BTreeSet::from([name.to_owned()]);
+        let mut schemes = schemes(&config, &names).map_err(|refusal| refusal.to_string())?;
+        Ok(schemes.remove(0).issuers)
+    }
+
+    fn directory(policies: &str, name: &str) -> String {
+        match &options(policies, name).unwrap()[0] {
+            IssuerOptions::Acme(acme) => acme.directory.clone(),
+            IssuerOptions::Local(local) => format!("local {}", local.id),
+        }
+    }
+
+    #[test]
+    fn the_policy_that_names_a_name_decides_then_the_kind_of_name() {
+        let policies = r#"[{"issuers":[{"module":"acme","ca":"https://all.test/dir"}]},
+            {"subjects":["*.wild.test"],"issuers":[{"module":"acme","ca":"https://wild.test/dir"}]},
+            {"subjects":["10.0.0.1","x.local"],"issuers":[{"module":"acme","ca":"https://ip.test/dir"}]},
+            {"subjects":["y.local"]}]"#;
+        for (name, wanted) in [
+            ("a.test", "https://all.test/dir"),
+            ("localhost", "local local"),
+            ("10.0.0.1", "https://ip.test/dir"),
+            ("x.local", "https://ip.test/dir"),
+            ("y.local", "local local"),
+        ] {
+            assert_eq!(directory(policies, name), wanted, "{name}");
+        }
+        assert_eq!(directory("[]", "a.test"), LETS_ENCRYPT);
+        assert_eq!(directory("[]", "10.0.0.1"), "local local");
+        let wild = r#"[{"subjects":["*.wild.test"],"issuers":[{"module":"internal","ca":"x"}]}]"#;
+        assert_eq!(directory(wild, "a.wild.test"), "local x");
+        assert_eq!(directory(wild, "a.b.wild.test"), LETS_ENCRYPT);
+    }
+
+    #[test]
+    fn challenges_are_answered_on_the_ports_of_the_configuration() {
+        let one = |text: &str| match options(text, "a.test").unwrap().remove(0) {
+            IssuerOptions::Acme(acme) => (acme.http_port, acme.alpn_port, acme.test_directory),
+            IssuerOptions::Local(_) => panic!("not asked"),
+        };
+        let staging = LETS_ENCRYPT_STAGING.to_owned();
+        assert_eq!(one("[]"), (Some(8080), Some(443), staging.clone()));
+        let set = r#"[{"issuers":[{"module":"acme","challenges":{"http":{"alternate_port":81},
+            "tls-alpn":{"disabled":true}}}]}]"#;
+        assert_eq!(one(set), (Some(81), None, staging));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        for (settings, named) in [
+            (r#""module":"acme","ca":"acme.test""#, "acme.test"),
+            (
+                r#""module":"acme","certificate_lifetime":"24h""#,
+                "lifetime",
+            ),
+            (r#""module":"acme","challenges":{"dns":{}}"#, "DNS"),
+            (r#""module":"zerossl","api_key":"x""#, "ZeroSSL"),
+            (r#""module":"vault""#, "vault"),
+        ] {
+            let refused = options(&format!("[{{\"issuers\":[{{{settings}}}]}}]"), "a.test");
+            let said = refused.unwrap_err();
+            assert!(said.contains(named), "{named}: {said}");
+        }
+        assert!(options(r#"[{"key_type":"p521"}]"#, "a.test").is_err());
+        assert!(options(r#"[{"must_staple":true}]"#, "a.test").is_err());
+    }
+}

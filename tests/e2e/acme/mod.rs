@@ -1,0 +1,361 @@
+//! Certificates from a real ACME authority. Slower than the others, and it needs pebble: `cargo xtask acme`.
+
+mod pebble;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use sluice_net::sys::process::Signal;
+
+use crate::client::exchange;
+use crate::harness::{Server, Setup};
+use crate::tls::{connect, get};
+use pebble::{Pebble, Settings, is_private_key};
+
+/// How long an order may take, with all that may be asked again.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Starts a server whose global options lead to an authority; `{options}` in `caddyfile` stands for them.
+fn start(settings: &Settings, caddyfile: &str) -> Server {
+    Setup::new(&caddyfile.replace("{options}", &settings.options()))
+        .without_port()
+        .start()
+}
+
+/// Waits until `name` has a certificate that `client` trusts, and asks for `/`.
+fn wait(server: &mut Server, client: &Arc<ClientConfig>, port: u16, name: &str) -> String {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(mut wire) = connect(client, port, name) {
+            return get(&mut wire, name, "/").1;
+        }
+        assert!(
+            !server.has_ended(),
+            "the server has ended: {}",
+            server.stderr()
+        );
+        assert!(
+            Instant::now() < until,
+            "no certificate: {}",
+            server.stderr()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn certificate(client: &Arc<ClientConfig>, port: u16, name: &str) -> Vec<u8> {
+    let mut wire = connect(client, port, name).expect("a trusted connection");
+    let certs = wire.stream().conn.peer_certificates();
+    certs.expect("a certificate")[0].to_vec()
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn http_01_is_answered_before_redirects_and_logins() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let mut server = start(
+        settings,
+        "{\n\t{options}\n\tcert_issuer acme {\n\t\tdisable_tlsalpn_challenge\n\t}\n}\n\
+         a.example.test {\n\trespond a\n}\n\
+         b.example.test {\n\tbasic_auth {\n\t\tx $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n}\n\
+         http://b.example.test {\n\tabort\n}\n",
+    );
+    let client = pebble.client();
+    assert_eq!(
+        wait(&mut server, &client, settings.alpn, "a.example.test"),
+        "a"
+    );
+    wait(&mut server, &client, settings.alpn, "b.example.test");
+    // Afterwards nothing is left to find, and the redirect is back.
+    let answer = exchange(
+        settings.http,
+        "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.example.test\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(answer.status, 308);
+    let ca = settings
+        .directory_url()
+        .replace("https://", "")
+        .replace([':', '/'], "-");
+    let folder = format!("data/sluice/certificates/{ca}/a.example.test");
+    let about = server.folder.read(&format!("{folder}/a.example.test.json"));
+    assert!(
+        about.contains("certZ") && about.contains("\"a.example.test\""),
+        "{about}"
+    );
+    let key = server
+        .folder
+        .path()
+        .join(format!("{folder}/a.example.test.key"));
+    let mode = std::fs::metadata(key)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o077, 0);
+    let account = format!("data/sluice/acme/{ca}/users/me@example.com/me");
+    assert!(
+        server
+            .folder
+            .read(&format!("{account}.json"))
+            .contains("my-account")
+    );
+    assert!(is_private_key(
+        &server.folder.read(&format!("{account}.key"))
+    ));
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let mut server = start(
+        settings,
+        "{\n\t{options}\n\tauto_https disable_redirects\n\tcert_issuer acme {\n\t\tdisable_http_challenge\n\t}\n}\n\
+         a.example.test {\n\trespond a\n}\n",
+    );
+    let client = pebble.client();
+    assert_eq!(
+        wait(&mut server, &client, settings.alpn, "a.example.test"),
+        "a"
+    );
+    // One who only asks for the protocol of authorities gets nothing when no order is under way.
+    let mut probe = (*client).clone();
+    probe.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    assert!(connect(&Arc::new(probe), settings.alpn, "a.example.test").is_err());
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn challenges_are_answered_where_no_server_listens() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    for disabled in ["disable_http_challenge", "disable_tlsalpn_challenge"] {
+        let mut server = start(
+            settings,
+            &format!(
+                "{{\n\t{{options}}\n\tauto_https disable_redirects\n\tcert_issuer acme {{\n\t\t{disabled}\n\t}}\n}}\n\
+                 a.example.test:{{port}} {{\n\trespond {disabled}\n}}\n"
+            ),
+        );
+        let port = server.port;
+        assert_eq!(
+            wait(&mut server, &pebble.client(), port, "a.example.test"),
+            disabled
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
+    let mut settings = Settings::new();
+    settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "3".to_owned())];
+    let pebble = settings.start();
+    let settings = pebble.settings();
+    let site = "{\n\t{options}\n}\na.example.test {\n\trespond {answer}\n}\n";
+    let storage = settings.folder.path().join("shared").display().to_string();
+    let site = site.replace(
+        "{options}",
+        &format!("{{options}}\n\tstorage file_system {storage}"),
+    );
+    let mut server = start(settings, &site.replace("{answer}", "one"));
+    server.wait_for_port(settings.http);
+    std::thread::sleep(Duration::from_millis(500));
+    let again = site
+        .replace("{answer}", "two")
+        .replace("{options}", &settings.options());
+    server.write(&again);
+    server.signal(Signal::Hangup);
+    let client = pebble.client();
+    wait(&mut server, &client, settings.alpn, "a.example.test");
+    let until = Instant::now() + PATIENCE;
+    while wait(&mut server, &client, settings.alpn, "a.example.test") != "two" {
+        assert!(
+            Instant::now() < until,
+            "the reload is lost: {}",
+            server.stderr()
+        );
+    }
+    assert_eq!(pebble.orders(), 1, "{}", server.stderr());
+    let shown = certificate(&client, settings.alpn, "a.example.test");
+    drop(server);
+    let mut server = start(settings, &site.replace("{answer}", "three"));
+    assert_eq!(
+        wait(&mut server, &client, settings.alpn, "a.example.test"),
+        "three"
+    );
+    assert_eq!(certificate(&client, settings.alpn, "a.example.test"), shown);
+    assert_eq!(pebble.orders(), 1);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_process_killed_while_it_orders_leaves_nothing_in_the_way() {
+    let mut settings = Settings::new();
+    settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "2".to_owned())];
+    let pebble = settings.start();
+    let settings = pebble.settings();
+    let storage = settings.folder.path().join("shared").display().to_string();
+    let site = format!(
+        "{{\n\t{{options}}\n\tstorage file_system {storage}\n}}\na.example.test {{\n\trespond a\n}}\n"
+    );
+    for pause in [50, 400, 1500] {
+        let server = start(settings, &site);
+        std::thread::sleep(Duration::from_millis(pause));
+        // Dropping it kills it at once.
+        drop(server);
+    }
+    let mut server = start(settings, &site);
+    assert_eq!(
+        wait(
+            &mut server,
+            &pebble.client(),
+            settings.alpn,
+            "a.example.test"
+        ),
+        "a"
+    );
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_dead_authority_holds_nothing_up_and_is_asked_again() {
+    let settings = Settings::new();
+    let mut server = start(
+        &settings,
+        "{\n\t{options}\n}\na.example.test {\n\trespond a\n}\nlocalhost {\n\trespond home\n}\n",
+    );
+    server.wait_for_port(settings.alpn);
+    server.wait_for_words("cannot be reached");
+    let own = server
+        .folder
+        .path()
+        .join("data/sluice/pki/authorities/local/root.crt");
+    let own = pki_types::pem::PemObject::from_pem_file(own).expect("a root");
+    let own = crate::tls::trusting(own, &[&rustls::version::TLS13]);
+    assert_eq!(wait(&mut server, &own, settings.alpn, "localhost"), "home");
+    // Nobody is shown a certificate for another name meanwhile.
+    let error = connect(&own, settings.alpn, "a.example.test")
+        .err()
+        .expect("none");
+    assert!(error.to_string().contains("alert"), "{error}");
+    let pebble = settings.start();
+    let port = pebble.settings().alpn;
+    assert_eq!(
+        wait(&mut server, &pebble.client(), port, "a.example.test"),
+        "a"
+    );
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
+    let mut settings = Settings::new();
+    settings.more = r#","profiles":{"short":{"description":"x","validityPeriod":60}}"#.to_owned();
+    let pebble = settings.start();
+    let alpn = pebble.settings().alpn;
+    let mut server = start(
+        pebble.settings(),
+        "{\n\t{options}\n\tcert_issuer acme {\n\t\tprofile short\n\t}\n}\na.example.test {\n\trespond a\n}\n",
+    );
+    let client = pebble.client();
+    wait(&mut server, &client, alpn, "a.example.test");
+    let first = certificate(&client, alpn, "a.example.test");
+    let until = Instant::now() + PATIENCE;
+    while certificate(&client, alpn, "a.example.test") == first {
+        assert!(Instant::now() < until, "no renewal: {}", server.stderr());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let second = certificate(&client, alpn, "a.example.test");
+    let settings = pebble.kill();
+    server.wait_for_words_within("cannot be reached", PATIENCE);
+    assert_eq!(certificate(&client, alpn, "a.example.test"), second);
+    // It comes back with another root and has forgotten our account.
+    let pebble = settings.start();
+    wait(&mut server, &pebble.client(), alpn, "a.example.test");
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn an_account_is_bound_where_the_authority_wants_it() {
+    const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let mut settings = Settings::new();
+    settings.more = format!(
+        r#","externalAccountBindingRequired":true,"externalAccountMACKeys":{{"kid-1":"{KEY}"}}"#
+    );
+    let pebble = settings.start();
+    let settings = pebble.settings();
+    let site = "a.example.test {\n\trespond a\n}\n";
+    let server = start(settings, &format!("{{\n\t{{options}}\n}}\n{site}"));
+    server.wait_for_words_within("externalAccountRequired", PATIENCE);
+    drop(server);
+    let mut server = start(
+        settings,
+        &format!(
+            "{{\n\t{{options}}\n\tacme_eab {{\n\t\tkey_id kid-1\n\t\tmac_key {KEY}\n\t}}\n}}\n{site}"
+        ),
+    );
+    assert_eq!(
+        wait(
+            &mut server,
+            &pebble.client(),
+            settings.alpn,
+            "a.example.test"
+        ),
+        "a"
+    );
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let storage = settings.folder.path().join("caddy").display().to_string();
+    let site = format!(
+        "{{\n\t{}\n\tstorage file_system {storage}\n}}\na.example.test {{\n\trespond hello\n}}\n",
+        settings.options()
+    );
+    let file = settings.folder.write("Caddyfile", &site);
+    let mut caddy = Command::new(std::env::var_os("CADDY_BIN").unwrap_or("caddy".into()))
+        .args(["run", "--adapter", "caddyfile", "--config"])
+        .arg(&file)
+        .env("HOME", settings.folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("Caddy is installed");
+    let client = pebble.client();
+    let until = Instant::now() + PATIENCE;
+    let shown = loop {
+        if connect(&client, settings.alpn, "a.example.test").is_ok() {
+            break certificate(&client, settings.alpn, "a.example.test");
+        }
+        assert!(Instant::now() < until, "Caddy gets no certificate");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let _ = caddy.kill();
+    let _ = caddy.wait();
+    let orders = pebble.orders();
+    let more = site.replace("a.example.test {", "a.example.test, b.example.test {");
+    let mut server = Setup::new(&more).without_port().start();
+    assert_eq!(
+        wait(&mut server, &client, settings.alpn, "a.example.test"),
+        "hello"
+    );
+    assert_eq!(certificate(&client, settings.alpn, "a.example.test"), shown);
+    // A further name is ordered with Caddy's account.
+    wait(&mut server, &client, settings.alpn, "b.example.test");
+    assert_eq!(pebble.orders(), orders + 1);
+    assert_eq!(
+        pebble
+            .log()
+            .matches("POST /sign-me-up -> calling handler")
+            .count(),
+        1
+    );
+}

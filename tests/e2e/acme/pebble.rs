@@ -1,0 +1,205 @@
+//! A real ACME authority on free ports: pebble, which rejects nonces at random and whose DNS says 127.0.0.1 to every
+//! name. `cargo xtask acme` installs it.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use pki_types::pem::PemObject;
+use pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ClientConfig;
+use rustls::version::TLS13;
+
+use crate::harness::{Folder, eventually, free_port};
+use crate::tls::{connect, get, trusting};
+
+/// The authority and its DNS server.
+pub struct Pebble {
+    children: Vec<Child>,
+    settings: Settings,
+}
+
+/// What stays the same when an authority is started again.
+pub struct Settings {
+    pub folder: Folder,
+    directory: u16,
+    management: u16,
+    dns: u16,
+    /// The port it looks at for http-01.
+    pub http: u16,
+    /// And for tls-alpn-01.
+    pub alpn: u16,
+    /// Further members of its configuration, as JSON.
+    pub more: String,
+    /// Variables of its environment.
+    pub variables: Vec<(&'static str, String)>,
+}
+
+fn program(name: &str) -> PathBuf {
+    let folder = std::env::var_os("SLUICE_PEBBLE").map(PathBuf::from);
+    let file = folder.map(|folder| folder.join(name));
+    file.filter(|file| file.is_file()).unwrap_or_else(|| {
+        panic!("no `{name}` in the folder SLUICE_PEBBLE; `cargo xtask acme` installs it")
+    })
+}
+
+impl Settings {
+    pub fn new() -> Settings {
+        let settings = Settings {
+            folder: Folder::new(),
+            directory: free_port(),
+            management: free_port(),
+            dns: free_port(),
+            http: free_port(),
+            alpn: free_port(),
+            more: String::new(),
+            variables: vec![("PEBBLE_VA_NOSLEEP", "1".to_owned())],
+        };
+        settings.write_certificates();
+        settings
+    }
+
+    /// The certificate of the authority's own interface.
+    fn write_certificates(&self) {
+        let mut root = CertificateParams::new(Vec::new()).expect("no names");
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root_key = KeyPair::generate().expect("a key");
+        let root_cert = root.self_signed(&root_key).expect("a certificate");
+        self.folder.write("root.pem", root_cert.pem());
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let leaf = CertificateParams::new(names).expect("two names");
+        let key = KeyPair::generate().expect("a key");
+        let issuer = Issuer::new(root, root_key);
+        let cert = leaf.signed_by(&key, &issuer).expect("a certificate");
+        self.folder.write("server.pem", cert.pem());
+        self.folder.write("server.key", key.serialize_pem());
+    }
+
+    pub fn directory_url(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.directory)
+    }
+
+    /// Global options that lead here.
+    pub fn options(&self) -> String {
+        format!(
+            "admin off\n\thttp_port {}\n\thttps_port {}\n\tacme_ca {}\n\tacme_ca_root {}\n\temail me@example.com\n",
+            self.http,
+            self.alpn,
+            self.directory_url(),
+            self.folder.path().join("root.pem").display(),
+        )
+    }
+
+    pub fn start(self) -> Pebble {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let config = format!(
+            r#"{{"pebble":{{"listenAddress":"127.0.0.1:{}","managementListenAddress":"127.0.0.1:{}",
+            "certificate":"{}","privateKey":"{}","httpPort":{},"tlsPort":{},"ocspResponderURL":"",
+            "retryAfter":{{"authz":1,"order":1}}{}}}}}"#,
+            self.directory,
+            self.management,
+            path("server.pem"),
+            path("server.key"),
+            self.http,
+            self.alpn,
+            self.more
+        );
+        self.folder.write("pebble.json", config);
+        let log = |name: &str| {
+            let file = std::fs::File::options()
+                .create(true)
+                .append(true)
+                .open(path(name));
+            Stdio::from(file.expect("the folder is writable"))
+        };
+        let dns = Command::new(program("pebble-challtestsrv"))
+            .args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""])
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
+            .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)])
+            .args(["-management", &format!("127.0.0.1:{}", free_port())])
+            .stdout(log("dns.log"))
+            .stderr(log("dns.log"))
+            .spawn()
+            .expect("it starts");
+        let pebble = Command::new(program("pebble"))
+            .args(["-config", &path("pebble.json")])
+            .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)])
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdout(log("pebble.log"))
+            .stderr(log("pebble.log"))
+            .spawn()
+            .expect("it starts");
+        let pebble = Pebble {
+            children: vec![dns, pebble],
+            settings: self,
+        };
+        for port in [pebble.settings.directory, pebble.settings.management] {
+            eventually(
+                "pebble",
+                || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok(),
+                || pebble.log(),
+            );
+        }
+        pebble
+    }
+}
+
+impl Pebble {
+    pub fn new() -> Pebble {
+        Settings::new().start()
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Ends it, as an authority that dies.
+    pub fn kill(mut self) -> Settings {
+        self.end();
+        std::mem::replace(&mut self.settings, Settings::new())
+    }
+
+    fn end(&mut self) {
+        for mut child in self.children.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub fn log(&self) -> String {
+        self.settings.folder.read("pebble.log")
+    }
+
+    /// Orders that were begun so far.
+    pub fn orders(&self) -> usize {
+        self.log()
+            .matches("POST /order-plz -> calling handler")
+            .count()
+    }
+
+    /// A client that trusts what it issues, and nothing else.
+    pub fn client(&self) -> Arc<ClientConfig> {
+        let own = self.settings.folder.path().join("root.pem");
+        let own = CertificateDer::from_pem_file(own).expect("it was written");
+        let config = trusting(own, &[&TLS13]);
+        let mut wire = connect(&config, self.settings.management, "localhost").expect("pebble");
+        let (_, pem) = get(&mut wire, "localhost", "/roots/0");
+        let root = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a root");
+        trusting(root, &[&TLS13])
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() {
+            eprintln!("---- pebble said:\n{}", self.log());
+        }
+    }
+}
+
+/// A key that signs for an account, in the form Caddy keeps.
+pub fn is_private_key(text: &str) -> bool {
+    PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).is_ok()
+}
