@@ -64,16 +64,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("", "templates", "templates"),
     ("", "tracing", "tracing"),
     ("file_server", "fs", "fs other"),
-    ("output file", "roll_minutes", "roll_minutes 5"),
-    ("output file", "roll_at", "roll_at 00:00"),
-    ("output file", "roll_local_time", "roll_local_time"),
-    (
-        "output file",
-        "backup_time_format",
-        "backup_time_format 2006",
-    ),
-    ("output net", "*", "soft_start"),
-    ("format", "time_local", "time_local"),
     ("request_body", "read_timeout", "read_timeout 1s"),
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),
@@ -127,9 +117,6 @@ fn around(place: &str, line: &str) -> String {
         }
         "issuer acme" => ("tls {\nissuer acme {\n", "\n}\n}"),
         "issuer zerossl" => ("tls {\nissuer zerossl key {\n", "\n}\n}"),
-        "output file" => ("log {\noutput file a.log {\n", "\n}\n}"),
-        "output net" => ("log {\noutput net localhost:1 {\n", "\n}\n}"),
-        "format" => ("log {\nformat json {\n", "\n}\n}"),
         "dynamic" => ("reverse_proxy {\ndynamic a localhost 1 {\n", "\n}\n}"),
         "transport http" => ("reverse_proxy localhost:1 {\ntransport http {\n", "\n}\n}"),
         "transport fastcgi" => (

@@ -1,9 +1,14 @@
 //! Logs as they arrive in files and on standard error.
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Server, eventually};
+use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, run_to_end, text};
 use sluice_net::sys::process::Signal;
 
 const LOGGED: &str = "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file {folder}/access.log\n\t}\n\
@@ -179,4 +184,113 @@ fn entries_about_the_process_are_json_unless_somebody_looks_at_them() {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
         assert!(value["level"].is_string() && value["ts"].is_f64() && value["msg"].is_string());
     }
+}
+
+/// A log server that is away, comes, goes and comes again.
+#[test]
+fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port");
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput net {address} {{\n\t\t\tsoft_start\n\t\t}}\n\t}}\n\
+         \trespond hello\n}}\n"
+    ));
+    let began = Instant::now();
+    for number in 0..50 {
+        assert_eq!(
+            exchange(server.port, get(&format!("/{number}"))).status,
+            200
+        );
+    }
+    assert!(began.elapsed() < PATIENCE / 2, "requests wait for nobody");
+    let listener = TcpListener::bind(address).expect("nobody took the port");
+    let (stream, _) = listener.accept().expect("it is dialled again");
+    let mut lines = BufReader::new(stream).lines();
+    let uri = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("a line is JSON");
+        line["request"]["uri"].as_str().map(String::from)
+    };
+    // Two workers write, so lines may come in another order.
+    let mut found: Vec<_> = (0..50)
+        .map(|_| uri(&lines.next().expect("a line").expect("it is text")))
+        .collect();
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 50, "none lost");
+    drop(lines);
+    // The first line after that may be lost with the connection; it is dialled again for those that follow.
+    listener.set_nonblocking(true).expect("ours");
+    let until = Instant::now() + PATIENCE;
+    let (stream, _) = loop {
+        exchange(server.port, get("/later"));
+        match listener.accept() {
+            Ok(accepted) => break accepted,
+            Err(_) => assert!(
+                Instant::now() < until,
+                "waited in vain: {}",
+                server.stderr()
+            ),
+        }
+    };
+    stream.set_nonblocking(false).expect("ours");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("a line");
+    assert!(line.contains("/later"), "{line}");
+}
+
+#[test]
+fn a_log_server_that_has_to_be_there_refuses_the_configuration() {
+    let setup = Setup::new(
+        "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput net 127.0.0.1:{admin}\n\t}\n\trespond hello\n}\n",
+    );
+    let output = run_to_end(setup.folder(), &["run"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("`soft_start` waits for it instead"), "{said}");
+}
+
+#[test]
+fn packets_to_a_socket_carry_a_line_each() {
+    let folder = Folder::new();
+    let path = folder.path().join("log.sock");
+    let socket = UnixDatagram::bind(&path).expect("the folder is writable");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput net unixgram/{}\n\t\tformat journald\n\t}}\n\
+         \trespond hello\n}}\n",
+        path.display()
+    ));
+    for number in 0..3 {
+        exchange(server.port, get(&format!("/{number}")));
+    }
+    let mut packet = [0; 4096];
+    let mut found = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let count = socket.recv(&mut packet).expect("a packet");
+        let line = text(&packet[..count]);
+        let json = line.strip_prefix("<6>").expect("the priority comes first");
+        let line: Value = serde_json::from_str(json).expect("a line is JSON");
+        found.insert(line["request"]["uri"].to_string());
+    }
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn errors_are_told_under_the_name_of_the_sites_log() {
+    let server = Server::start(
+        "{\n\tadmin off\n\tlog errors {\n\t\toutput file {folder}/access.log\n\t\tinclude http.log.error.shop\n\t}\n}\n\
+         http://a.test:{port} {\n\tlog shop\n\terror 503\n}\nhttp://b.test:{port} {\n\terror 503\n}\n",
+    );
+    for host in ["b.test", "a.test"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(exchange(server.port, &request).status, 503);
+    }
+    let found = lines(&server, 1);
+    assert_eq!(found[0]["logger"], "http.log.error.shop");
+    assert_eq!(found[0]["request"]["host"], "a.test");
+}
+
+fn get(target: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
 }

@@ -3,6 +3,7 @@
 
 mod cases;
 mod http;
+mod logs;
 mod peers;
 mod upstream;
 

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::cases::Case;
@@ -37,7 +38,9 @@ pub fn find_caddy() -> Option<PathBuf> {
 
 impl Site {
     pub fn new() -> Site {
-        let dir = std::env::temp_dir().join(format!("sluice-peer-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("sluice-peer-{}-{number}", std::process::id()));
         let root = dir.join("www");
         for folder in ["sub", "noindex", "hidden", "sp ace"] {
             std::fs::create_dir_all(root.join(folder)).expect("the folder is writable");
@@ -91,23 +94,30 @@ impl Site {
         status.expect("the program starts").success()
     }
 
+    /// Where files of the programs stand.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Starts `program` with the file of `case` and waits until it answers.
     pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
-        let port = free_port();
-        let home = self.dir.join(format!("home-{name}"));
-        std::fs::create_dir_all(&home).expect("the folder is writable");
         let text = case
             .caddyfile
-            .replace("PORT", &port.to_string())
             .replace("ROOT", &self.dir.join("www").display().to_string())
             .replace("UPSTREAM", &format!("127.0.0.1:{}", self.upstream))
             .replace("DEAD", &format!("127.0.0.1:{}", free_port()));
-        let file = self.dir.join(format!("{}.Caddyfile", case.name));
-        std::fs::write(
-            &file,
-            format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}"),
-        )
-        .expect("the folder is writable");
+        let text = format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}");
+        self.start_text(program, case.name, &text, name)
+    }
+
+    /// Starts `program` with a file in which `PORT` is replaced by a free port, and waits until it answers.
+    pub fn start_text(&self, program: &Path, case: &str, text: &str, name: &str) -> Peer {
+        let port = free_port();
+        let home = self.dir.join(format!("home-{name}"));
+        std::fs::create_dir_all(&home).expect("the folder is writable");
+        let file = self.dir.join(format!("{case}.Caddyfile"));
+        std::fs::write(&file, text.replace("PORT", &port.to_string()))
+            .expect("the folder is writable");
         let log = std::fs::File::create(self.dir.join(format!("{name}.log")))
             .expect("the folder is writable");
         let child = Command::new(program)
@@ -121,7 +131,7 @@ impl Site {
             .spawn()
             .expect("the program starts");
         let mut peer = Peer { child, port };
-        peer.wait(&self.dir.join(format!("{name}.log")), case.name);
+        peer.wait(&self.dir.join(format!("{name}.log")), case);
         peer
     }
 }
@@ -133,6 +143,11 @@ impl Drop for Site {
 }
 
 impl Peer {
+    /// The port it answers on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     fn wait(&mut self, log: &Path, case: &str) {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {

@@ -131,6 +131,12 @@ objects! {
         pub fields: BTreeMap<String, RawModule>,
     }
 
+    /// Writes the priority before each line of another encoder, as systemd's journal reads it.
+    pub struct JournaldEncoder {
+        /// The encoder that writes.
+        pub wrap: Option<alloc::boxed::Box<LogEncoder>>,
+    }
+
     /// Adds fields before another encoder writes them.
     pub struct AppendEncoder {
         /// The encoder that writes.
@@ -167,5 +173,7 @@ tagged! {
         Filter(FilterEncoder) = "filter",
         /// Adds fields first.
         Append(AppendEncoder) = "append",
+        /// For systemd's journal.
+        Journald(JournaldEncoder) = "journald",
     }
 }

@@ -15,6 +15,7 @@ mod listen;
 pub mod log;
 pub mod pipeline;
 pub mod process;
+mod process_values;
 pub mod random;
 pub mod record;
 mod settings;

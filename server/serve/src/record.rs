@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use sluice_net::{Completion, Ending};
 
 use crate::context::Exchange;
-use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, add_request};
+use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request};
 
 /// Counts and logs requests. One for the whole process: it outlives configurations.
 #[derive(Debug)]
@@ -127,28 +127,51 @@ impl Recorder {
         } else {
             Level::Debug
         };
-        let route = self.log.plan().route(ERRORS);
-        if !route.takes(level) {
-            return;
-        }
-        let facts = facts(x, completion, status);
-        let message = x.context.log.error.as_deref().unwrap_or_default();
-        let id = x.context.error.as_ref().map_or("", |error| &error.id);
-        let credentials = access.map_or(Credentials::Hidden, AccessLog::credentials);
-        let head = Head {
-            level,
-            logger: ERRORS,
-            message: "request failed",
+        let plan = self.log.plan();
+        let write = |name: &str| {
+            let logger = match name {
+                "" => ERRORS.to_owned(),
+                name => format!("{ERRORS}.{name}"),
+            };
+            let route = plan.route(&logger);
+            if route.takes(level) {
+                let head = Head {
+                    level,
+                    logger: &logger,
+                    message: "request failed",
+                };
+                write_error(x, completion, status, &route, &head, access);
+            }
         };
-        let mut line = Vec::new();
-        route.write(&mut line, SystemTime::now(), &head, |fields| {
-            fields.text("error", message.as_bytes());
-            add_request(fields, &facts, credentials);
-            fields.duration("duration", facts.duration);
-            fields.integer("status", u64::from(status));
-            fields.text("err_id", id.as_bytes());
-        });
+        // The loggers are called like those that take the request itself.
+        match (x.context.log.names.as_slice(), access) {
+            ([], None) => write(""),
+            ([], Some(access)) => access.names_for(&x.req.host).for_each(write),
+            (names, _) => names.iter().for_each(|name| write(name)),
+        }
     }
+}
+
+fn write_error(
+    x: &Exchange,
+    completion: &Completion,
+    status: u16,
+    route: &Route,
+    head: &Head<'_>,
+    access: Option<&AccessLog>,
+) {
+    let facts = facts(x, completion, status);
+    let message = x.context.log.error.as_deref().unwrap_or_default();
+    let id = x.context.error.as_ref().map_or("", |error| &error.id);
+    let credentials = access.map_or(Credentials::Hidden, AccessLog::credentials);
+    let mut line = Vec::new();
+    route.write(&mut line, SystemTime::now(), head, |fields| {
+        fields.text("error", message.as_bytes());
+        add_request(fields, &facts, credentials);
+        fields.duration("duration", facts.duration);
+        fields.integer("status", u64::from(status));
+        fields.text("err_id", id.as_bytes());
+    });
 }
 
 const ERRORS: &str = "http.log.error";

@@ -196,32 +196,11 @@ impl At<'_> {
     }
 
     fn time(&self, key: TimeKey, out: &mut Vec<u8>) -> Found {
-        let seconds = self.0.worker.clock.unix_seconds();
-        let (year, month, day) = sluice_message::date::civil(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        let clock = &self.0.worker.clock;
         match key {
-            TimeKey::Http => push(out, String::from_utf8_lossy(&self.0.worker.clock.date())),
-            TimeKey::Year => push(out, year),
-            TimeKey::Unix => push(out, seconds),
-            TimeKey::UnixMs => {
-                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-                push(out, now.unwrap_or_default().as_millis())
-            }
-            TimeKey::Now => push(
-                out,
-                format_args!(
-                    "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"
-                ),
-            ),
-            TimeKey::CommonLog => {
-                let date = self.0.worker.clock.date();
-                let name = String::from_utf8_lossy(&date[8..11]).into_owned();
-                push(
-                    out,
-                    format_args!(
-                        "{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"
-                    ),
-                )
+            TimeKey::Http => push(out, String::from_utf8_lossy(&clock.date())),
+            TimeKey::Now | TimeKey::CommonLog | TimeKey::Year | TimeKey::Unix | TimeKey::UnixMs => {
+                time_at(key, clock.unix_seconds(), out)
             }
         }
     }
@@ -249,6 +228,35 @@ impl At<'_> {
     }
 }
 
+/// What `{time.now.*}` stands for at a time.
+pub(crate) fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
+    let date = sluice_message::date::format_http(seconds);
+    let (year, month, day) = sluice_message::date::civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    match key {
+        TimeKey::Http => push(out, String::from_utf8_lossy(&date)),
+        TimeKey::Year => push(out, year),
+        TimeKey::Unix => push(out, seconds),
+        TimeKey::UnixMs => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            push(out, now.unwrap_or_default().as_millis())
+        }
+        TimeKey::Now => push(
+            out,
+            format_args!(
+                "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"
+            ),
+        ),
+        TimeKey::CommonLog => {
+            let name = String::from_utf8_lossy(&date[8..11]).into_owned();
+            push(
+                out,
+                format_args!("{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"),
+            )
+        }
+    }
+}
+
 fn known(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
     out.extend_from_slice(value.unwrap_or_default());
     Found::Known
@@ -266,7 +274,8 @@ fn push(out: &mut Vec<u8>, value: impl std::fmt::Display) -> Found {
     Found::Known
 }
 
-fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
+/// What `{system.*}` stands for.
+pub(crate) fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
     match key {
         SystemKey::Hostname => {
             static NAME: OnceLock<String> = OnceLock::new();
@@ -292,7 +301,7 @@ fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
 }
 
 /// The text of a file that the configuration names, without the newline at its end.
-fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
+pub(crate) fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
     use std::io::Read;
     let start = out.len();
     let read = std::fs::File::open(path).and_then(|file| {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use sluice_model::RawModule;
 use sluice_model::logging::{
-    AppendEncoder, FileWriter, FilterEncoder, LineEncoder, Log, LogEncoder, LogSampling, LogWriter,
-    Logging, NetWriter, PlainWriter,
+    AppendEncoder, FileWriter, FilterEncoder, JournaldEncoder, LineEncoder, Log, LogEncoder,
+    LogSampling, LogWriter, Logging, NetWriter, PlainWriter,
 };
 
 use super::Lowering;
@@ -20,7 +20,7 @@ use crate::tree::{Directive, Token};
 pub(super) const DEFAULT_LOG: &str = "default";
 
 const WRITERS: [&str; 5] = ["file", "net", "stdout", "stderr", "discard"];
-const ENCODERS: [&str; 4] = ["console", "json", "filter", "append"];
+const ENCODERS: [&str; 5] = ["console", "json", "filter", "append", "journald"];
 const FILTERS: [&str; 9] = [
     "delete",
     "rename",
@@ -219,13 +219,7 @@ impl Lowering<'_> {
             "json" => Some(LogEncoder::Json(self.line_encoder(line)?)),
             "filter" => Some(LogEncoder::Filter(self.filter_encoder(line)?)),
             "append" => Some(LogEncoder::Append(self.append_encoder(line)?)),
-            "journald" => {
-                let title = "log format `journald` is not supported";
-                let diagnostic =
-                    line.name
-                        .error("unsupported-option", title, "known, but not built");
-                self.refuse(diagnostic.help("write `format json`"))
-            }
+            "journald" => Some(LogEncoder::Journald(self.journald_encoder(line)?)),
             _ => self.unknown_module(&line.name, "log format", &ENCODERS),
         }
     }
@@ -262,6 +256,19 @@ impl Lowering<'_> {
             Some(inner) => self.log_encoder(&inner).map(Box::new),
             None => self.missing(line, "the format that writes"),
         }
+    }
+
+    fn journald_encoder(&mut self, line: &Directive) -> Option<JournaldEncoder> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut encoder = JournaldEncoder::default();
+        self.each(line.lines(), |this, option| {
+            match option.name.text.as_str() {
+                "wrap" => encoder.wrap = Some(this.wrapped(option)?),
+                _ => return this.unknown_option(option),
+            }
+            Some(())
+        })?;
+        Some(encoder)
     }
 
     fn append_encoder(&mut self, line: &Directive) -> Option<AppendEncoder> {

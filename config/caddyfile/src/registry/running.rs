@@ -73,7 +73,6 @@ const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
 const NO_METRICS: &str = "metrics are not shown yet";
 const NO_FASTCGI: &str = "serve the application over HTTP";
-const UTC_FILES: &str = "use `roll_size` or `roll_interval`";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
@@ -103,44 +102,13 @@ pub const GAPS: &[Gap] = &[
         "fs",
         "files come from the local disk; remove it",
     ),
-    partly(
+    refused(
         "log",
-        "output",
-        "`stderr`, `stdout`, `discard`, `file`; `net` is refused",
-    ),
-    partly(
-        "log",
-        "format",
-        "`json` and `console`; `filter` and `append` are refused",
-    ),
-    refused("log", "core", "write to a file or to standard error"),
-    partly(
-        "output file",
-        "dir_mode",
-        "digits and `from_file`; `inherit` is refused",
-    ),
-    refused("output file", "roll_minutes", UTC_FILES),
-    refused("output file", "roll_at", UTC_FILES),
-    refused(
-        "output file",
-        "roll_local_time",
-        "old files are named by UTC; remove it",
-    ),
-    refused(
-        "output file",
-        "backup_time_format",
-        "old files are named by UTC; remove it",
-    ),
-    partly("output file", "roll_compression", "`gzip` and `none`"),
-    refused(
-        "output net",
-        "*",
-        "write to standard error and let a log shipper read it",
+        "core",
+        "Caddy's only core, `mock`, is a testing aid; write to a file or to standard error",
     ),
     idle("format", "caller_key", "callers are not logged"),
     idle("format", "stacktrace_key", "stack traces are not logged"),
-    refused("format", "time_local", "times are in UTC; remove it"),
-    partly("format", "time_format", "the named formats"),
     idle("metrics option", "*", NO_METRICS),
     refused(
         "request_body",

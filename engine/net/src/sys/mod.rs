@@ -4,5 +4,6 @@
 
 pub mod files;
 pub mod limits;
+pub mod local_time;
 pub mod process;
 pub mod send;

@@ -66,3 +66,7 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: u64) -> 
         Ok(sent as usize)
     }
 }
+/// Whether a packet was refused because no packet can be that long (EMSGSIZE).
+pub fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
+}

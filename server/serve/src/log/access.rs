@@ -135,6 +135,19 @@ impl AccessLog {
         self.credentials
     }
 
+    /// The names of the loggers of a host's requests without `http.log.access.`; an empty one for the plain logger.
+    /// Why a request failed is told under the same names.
+    pub fn names_for(&self, host: &[u8]) -> impl Iterator<Item = &str> {
+        let short = |logger: &'_ Logger| logger.name.len().min(ACCESS.len() + 1);
+        let loggers = match self.find(&self.hosts, host) {
+            Some(loggers) => loggers.as_slice(),
+            None => std::slice::from_ref(&self.default),
+        };
+        loggers
+            .iter()
+            .map(move |logger| &logger.name[short(logger)..])
+    }
+
     /// Writes the line of a request. `names` are loggers that the request chose instead of its host's.
     pub fn write(
         &self,

@@ -4,23 +4,125 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::time_text::file_stamp;
+use super::layout::{Layout, Zone};
+use super::limits::LOG_NAMES_TRIED_MAX;
 
 /// What becomes of files put aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
     /// How many are kept; all if `None`.
     pub files_max: Option<usize>,
     /// How long they are kept; for ever if `None`.
     pub age_max: Option<Duration>,
-    /// Whether they are compressed.
-    pub compress: bool,
+    /// How they are compressed.
+    pub compression: Compression,
+    /// How the time in their names is spelled, where not as usual.
+    pub layout: Option<Arc<Layout>>,
+    /// By whose clock.
+    pub zone: Zone,
+}
+
+/// How old files are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// They are left as they are.
+    None,
+    /// With gzip.
+    Gzip,
+    /// With Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// What is added to the name of a compressed file.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Compression::None => "",
+            Compression::Gzip => ".gz",
+            Compression::Zstd => ".zst",
+        }
+    }
+}
+
+/// Why a file is put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It had grown.
+    Size,
+    /// It was time.
+    Time,
+}
+
+impl Reason {
+    const ALL: [Reason; 2] = [Reason::Size, Reason::Time];
+
+    /// The word in the file's name.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Size => "-size",
+            Reason::Time => "-time",
+        }
+    }
+}
+
+/// The usual time in a name. It sorts by age and holds no colon, which some file systems refuse.
+static USUAL: LazyLock<Layout> = LazyLock::new(|| Layout::parse("2006-01-02T15-04-05.000"));
+
+impl Archive {
+    /// A name beside `path` that is not taken, `access-2006-01-02T15-04-05.000-size.log`, and the time in it: `time`,
+    /// or the first free millisecond after it. Where the time in a name tells no milliseconds, a number follows it.
+    pub fn free_name(
+        &self,
+        path: &Path,
+        mut time: SystemTime,
+        reason: Reason,
+    ) -> io::Result<(PathBuf, SystemTime)> {
+        let (stem, extension) = parts(path);
+        for tried in 1..=LOG_NAMES_TRIED_MAX {
+            let mut name = stem.clone().into_bytes();
+            self.layout().push(&mut name, time, self.zone);
+            let mut name = String::from_utf8(name).expect("layouts give text");
+            name.push_str(reason.as_str());
+            if tried > 1 && self.layout.is_some() {
+                name.push_str(&format!("-{tried}"));
+            }
+            name.push_str(&extension);
+            let taken = [Compression::None, Compression::Gzip, Compression::Zstd]
+                .iter()
+                .any(|packed| path.with_file_name(name.clone() + packed.suffix()).exists());
+            if !taken {
+                return Ok((path.with_file_name(name), time));
+            }
+            if self.layout.is_none() {
+                time += Duration::from_millis(1);
+            }
+        }
+        Err(io::Error::other("all names for an old file are taken"))
+    }
+
+    fn layout(&self) -> &Layout {
+        self.layout.as_deref().unwrap_or(&USUAL)
+    }
+
+    /// Whether `text` is what [`Archive::free_name`] puts into a name, so that no other file is ever removed.
+    fn is_stamp(&self, text: &str) -> bool {
+        let Some(rest) = self.layout().strip(text) else {
+            return false;
+        };
+        // Earlier versions gave no reason.
+        let rest = Reason::ALL
+            .iter()
+            .find_map(|reason| rest.strip_prefix(reason.as_str()))
+            .unwrap_or(rest);
+        let number = rest.strip_prefix('-').filter(|_| self.layout.is_some());
+        rest.is_empty() || number.is_some_and(|number| number.parse::<u32>().is_ok())
+    }
 }
 
 /// Does the slow work for one log file, on a thread of its own, since compressing a large file takes seconds.
@@ -43,7 +145,7 @@ impl Worker {
         let path = path.to_path_buf();
         let work = move || {
             // A file that cannot be compressed or removed now is found again at the next rotation.
-            let _ = tidy(&path, archive, SystemTime::now());
+            let _ = tidy(&path, &archive, SystemTime::now());
         };
         self.running = Some(
             thread::Builder::new()
@@ -61,21 +163,6 @@ impl Worker {
     }
 }
 
-/// A name beside `path` that is not taken, `access-2006-01-02T15-04-05.000.log`, and the time in it: `time`, or
-/// the first free millisecond after it.
-pub fn free_name(path: &Path, mut time: SystemTime) -> (PathBuf, SystemTime) {
-    let (stem, extension) = parts(path);
-    loop {
-        let stamp = file_stamp(time);
-        let name = path.with_file_name(format!("{stem}{stamp}{extension}"));
-        let packed = path.with_file_name(format!("{stem}{stamp}{extension}.gz"));
-        if !name.exists() && !packed.exists() {
-            return (name, time);
-        }
-        time += Duration::from_millis(1);
-    }
-}
-
 /// What stands before and after the time in the names of old files.
 fn parts(path: &Path) -> (String, String) {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -85,10 +172,16 @@ fn parts(path: &Path) -> (String, String) {
     (format!("{stem}-"), extension.unwrap_or_default())
 }
 
-fn tidy(path: &Path, archive: Archive, now: SystemTime) -> io::Result<()> {
-    let mut files = old_files(path)?;
-    // Names sort by time, the newest last.
-    files.sort();
+fn tidy(path: &Path, archive: &Archive, now: SystemTime) -> io::Result<()> {
+    let mut files = old_files(path, archive)?;
+    // The newest last. Usual names sort by time; for others the files themselves tell their time.
+    match archive.layout {
+        None => files.sort(),
+        Some(_) => files.sort_by_cached_key(|file| {
+            let changed = fs::metadata(file).and_then(|facts| facts.modified());
+            (changed.unwrap_or(SystemTime::UNIX_EPOCH), file.clone())
+        }),
+    }
     let surplus = archive
         .files_max
         .map_or(0, |max| files.len().saturating_sub(max));
@@ -102,15 +195,17 @@ fn tidy(path: &Path, archive: Archive, now: SystemTime) -> io::Result<()> {
             !(old && fs::remove_file(file).is_ok())
         });
     }
-    if archive.compress {
-        for file in kept
-            .iter()
-            .filter(|file| file.extension().is_none_or(|ext| ext != "gz"))
-        {
-            compress(file)?;
+    if archive.compression != Compression::None {
+        for file in kept.iter().filter(|file| !is_packed(file)) {
+            compress(file, archive.compression)?;
         }
     }
     Ok(())
+}
+
+fn is_packed(file: &Path) -> bool {
+    file.extension()
+        .is_some_and(|extension| extension == "gz" || extension == "zst")
 }
 
 fn age(file: &Path, now: SystemTime) -> Option<Duration> {
@@ -118,7 +213,7 @@ fn age(file: &Path, now: SystemTime) -> Option<Duration> {
         .ok()
 }
 
-fn old_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+fn old_files(path: &Path, archive: &Archive) -> io::Result<Vec<PathBuf>> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -128,40 +223,33 @@ fn old_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(text) = name.to_str() else { continue };
-        let plain = text.strip_suffix(".gz").unwrap_or(text);
+        let plain = [".gz", ".zst"]
+            .iter()
+            .find_map(|suffix| text.strip_suffix(suffix));
+        let plain = plain.unwrap_or(text);
         let stamp = plain
             .strip_prefix(&stem)
             .and_then(|rest| rest.strip_suffix(&*extension));
-        if stamp.is_some_and(is_stamp) {
+        if stamp.is_some_and(|stamp| archive.is_stamp(stamp)) {
             files.push(folder.join(&name));
         }
     }
     Ok(files)
 }
 
-/// Whether `text` is what [`free_name`] puts into a name, so that no other file is ever removed.
-fn is_stamp(text: &str) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00T00-00-00.000";
-    text.len() == SHAPE.len()
-        && text.bytes().zip(SHAPE).all(|(byte, shape)| match shape {
-            b'0' => byte.is_ascii_digit(),
-            mark => byte == *mark,
-        })
-}
-
-/// Replaces a file by its compressed form. The new one appears whole or not at all.
-fn compress(file: &Path) -> io::Result<()> {
+/// Replaces a file by its compressed form, which appears whole or not at all and keeps the file's time.
+fn compress(file: &Path, compression: Compression) -> io::Result<()> {
     let mut packed = file.as_os_str().to_owned();
-    packed.push(".gz");
+    packed.push(compression.suffix());
     let mut unfinished = packed.clone();
     unfinished.push(".part");
-    let mut source = File::open(file)?;
-    let permissions = source.metadata()?.permissions();
+    let source = File::open(file)?;
+    let facts = source.metadata()?;
     let target = File::create(&unfinished)?;
-    let done = target.set_permissions(permissions).and_then(|()| {
-        let mut encoder = GzEncoder::new(target, Compression::default());
-        io::copy(&mut source, &mut encoder)?;
-        encoder.finish()?.sync_all()?;
+    let done = target.set_permissions(facts.permissions()).and_then(|()| {
+        let target = pack(source, target, compression)?;
+        target.set_modified(facts.modified()?)?;
+        target.sync_all()?;
         fs::rename(&unfinished, &packed)
     });
     match done {
@@ -173,22 +261,61 @@ fn compress(file: &Path) -> io::Result<()> {
     }
 }
 
+fn pack(mut source: File, target: File, compression: Compression) -> io::Result<File> {
+    match compression {
+        Compression::None => {
+            unreachable!("files that stay as they are do not come here");
+        }
+        Compression::Gzip => {
+            let mut encoder = GzEncoder::new(target, flate2::Compression::default());
+            io::copy(&mut source, &mut encoder)?;
+            encoder.finish()
+        }
+        Compression::Zstd => {
+            let mut encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+            io::copy(&mut source, &mut encoder)?;
+            encoder.finish()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn archive(layout: Option<&str>) -> Archive {
+        Archive {
+            files_max: None,
+            age_max: None,
+            compression: Compression::None,
+            layout: layout.map(|layout| Arc::new(Layout::parse(layout))),
+            zone: Zone::Utc,
+        }
+    }
+
     #[test]
     fn only_names_made_here_count_as_old_files() {
-        for (text, expected) in [
-            ("2026-11-21T21-04-56.910", true),
-            ("2026-11-21T21-04-56.910-2", false),
-            ("2026-11-21", false),
-            ("2026-11-21T21-04-56.910-", false),
-            ("2026-11-21T21-04-56.910x", false),
-            ("", false),
-            ("ünïcödé-names-are-no-stamps", false),
+        for (layout, text, expected) in [
+            (None, "2026-11-21T21-04-56.910", true),
+            (None, "2026-11-21T21-04-56.910-size", true),
+            (None, "2026-11-21T21-04-56.910-time", true),
+            (None, "2026-11-21T21-04-56.910-2", false),
+            (None, "2026-11-21T21-04-56.910-mine", false),
+            (None, "2026-11-21", false),
+            (None, "2026-11-21T21-04-56.910-", false),
+            (None, "2026-11-21T21-04-56.910x", false),
+            (None, "", false),
+            (None, "ünïcödé-names-are-no-stamps", false),
+            (Some("2006-01-02"), "2026-11-21-size", true),
+            (Some("2006-01-02"), "2026-11-21-size-2", true),
+            (Some("2006-01-02"), "2026-11-21-size-b", false),
+            (Some("2006-01-02"), "2026-11-21T21-04-56.910-size", false),
         ] {
-            assert_eq!(is_stamp(text), expected, "{text}");
+            assert_eq!(
+                archive(layout).is_stamp(text),
+                expected,
+                "{layout:?} {text}"
+            );
         }
     }
 }

@@ -4,10 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use super::Level;
 use super::json::{JsonWriter, push_integer, push_seconds, push_string};
+use super::layers::Layers;
+use super::layout::Zone;
 use super::time_text::TimeFormat;
 
 /// Makes lines out of entries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Encoder {
     /// The shape.
     pub form: Form,
@@ -15,12 +17,28 @@ pub struct Encoder {
     pub keys: Keys,
     /// How times are spelled.
     pub time: TimeFormat,
+    /// By whose clock.
+    pub zone: Zone,
     /// How durations are spelled.
     pub duration: DurationFormat,
     /// How levels are spelled.
     pub level: LevelFormat,
     /// What ends a line.
     pub line_ending: Box<str>,
+    /// What a line begins with.
+    pub prefix: Prefix,
+    /// What becomes of the fields first.
+    pub layers: Layers,
+}
+
+/// What a line begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefix {
+    /// Nothing.
+    #[default]
+    None,
+    /// `<6>`: the priority, which systemd's journal reads and takes off (sd-daemon(3)).
+    Priority,
 }
 
 /// The shape of a line.
@@ -58,7 +76,7 @@ pub enum LevelFormat {
     Colour,
 }
 
-/// What the common fields of a JSON line are called.
+/// What the common fields of a JSON line are called. One without a name is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The message; `msg`.
@@ -117,6 +135,9 @@ impl Encoder {
             duration: DurationFormat::Seconds,
             level: LevelFormat::Lower,
             line_ending: "\n".into(),
+            zone: Zone::Utc,
+            prefix: Prefix::None,
+            layers: Layers::default(),
         }
     }
 
@@ -124,7 +145,7 @@ impl Encoder {
     pub fn console(level: LevelFormat) -> Self {
         Encoder {
             form: Form::Console,
-            time: TimeFormat::WallMillis,
+            time: TimeFormat::wall(),
             level,
             ..Encoder::json()
         }
@@ -138,6 +159,9 @@ impl Encoder {
         head: &Head<'_>,
         fields: impl FnOnce(&mut Fields<'_, '_>),
     ) {
+        if self.prefix == Prefix::Priority {
+            out.extend_from_slice(priority(head.level));
+        }
         match self.form {
             Form::Json => self.json_line(out, time, head, fields),
             Form::Console => self.console_line(out, time, head, fields),
@@ -154,24 +178,27 @@ impl Encoder {
     ) {
         let mut json = JsonWriter::new(out, false);
         json.begin_object();
-        json.key(self.keys.level.as_bytes());
-        json.value(|out| {
-            out.push(b'"');
-            self.push_level(out, head.level);
-            out.push(b'"');
-        });
-        json.key(self.keys.time.as_bytes());
-        json.value(|out| self.push_time(out, time));
-        if !head.logger.is_empty() {
+        if !self.keys.level.is_empty() {
+            json.key(self.keys.level.as_bytes());
+            json.value(|out| {
+                out.push(b'"');
+                self.push_level(out, head.level);
+                out.push(b'"');
+            });
+        }
+        if !self.keys.time.is_empty() {
+            json.key(self.keys.time.as_bytes());
+            json.value(|out| self.push_time(out, time));
+        }
+        if !head.logger.is_empty() && !self.keys.name.is_empty() {
             json.key(self.keys.name.as_bytes());
             json.text(head.logger.as_bytes());
         }
-        json.key(self.keys.message.as_bytes());
-        json.text(head.message.as_bytes());
-        fields(&mut Fields {
-            json: &mut json,
-            duration: self.duration,
-        });
+        if !self.keys.message.is_empty() {
+            json.key(self.keys.message.as_bytes());
+            json.text(head.message.as_bytes());
+        }
+        self.members(&mut json, fields);
         json.end_object();
     }
 
@@ -182,36 +209,59 @@ impl Encoder {
         head: &Head<'_>,
         fields: impl FnOnce(&mut Fields<'_, '_>),
     ) {
-        self.time.push(out, time);
-        out.push(b'\t');
-        self.push_level(out, head.level);
-        out.push(b'\t');
-        if !head.logger.is_empty() {
+        // The journal has a time of its own.
+        if !self.keys.time.is_empty() && self.prefix == Prefix::None {
+            self.time.push(out, time, self.zone);
+            out.push(b'\t');
+        }
+        if !self.keys.level.is_empty() {
+            self.push_level(out, head.level);
+            out.push(b'\t');
+        }
+        if !head.logger.is_empty() && !self.keys.name.is_empty() {
             push_column(out, head.logger);
             out.push(b'\t');
         }
-        push_column(out, head.message);
+        if !self.keys.message.is_empty() {
+            push_column(out, head.message);
+        }
         let before = out.len();
         out.push(b'\t');
         let mut json = JsonWriter::new(out, true);
         json.begin_object();
-        fields(&mut Fields {
-            json: &mut json,
-            duration: self.duration,
-        });
+        self.members(&mut json, fields);
         json.end_object();
         if out.len() == before + b"\t{}".len() {
             out.truncate(before);
         }
     }
 
+    /// Writes the members that only this entry has.
+    fn members(&self, json: &mut JsonWriter<'_>, fields: impl FnOnce(&mut Fields<'_, '_>)) {
+        let duration = self.duration;
+        if self.layers.is_empty() {
+            return fields(&mut Fields { json, duration });
+        }
+        let mut plain = Vec::new();
+        let mut inner = JsonWriter::new(&mut plain, false);
+        inner.begin_object();
+        fields(&mut Fields {
+            json: &mut inner,
+            duration,
+        });
+        inner.end_object();
+        self.layers.write(&plain, json);
+    }
+
     fn push_time(&self, out: &mut Vec<u8>, time: SystemTime) {
         if self.time.is_number() {
-            return self.time.push(out, time);
+            return self.time.push(out, time, self.zone);
         }
-        out.push(b'"');
-        self.time.push(out, time);
-        out.push(b'"');
+        let start = out.len();
+        self.time.push(out, time, self.zone);
+        // A layout may hold any text.
+        let text = out.split_off(start);
+        push_string(out, &text);
     }
 
     fn push_level(&self, out: &mut Vec<u8>, level: Level) {
@@ -223,16 +273,27 @@ impl Encoder {
         };
         match (self.level, self.form) {
             (LevelFormat::Lower, _) => out.extend_from_slice(level.as_str().as_bytes()),
-            // An escape byte has no place in a JSON string, so colour is for the console form.
-            (LevelFormat::Upper, _) | (LevelFormat::Colour, Form::Json) => {
-                out.extend_from_slice(upper.as_bytes());
-            }
-            (LevelFormat::Colour, Form::Console) => {
-                for part in ["\x1b[", colour, "m", upper, "\x1b[0m"] {
+            (LevelFormat::Upper, _) => out.extend_from_slice(upper.as_bytes()),
+            (LevelFormat::Colour, form) => {
+                let escape = match form {
+                    Form::Json => "\\u001b[",
+                    Form::Console => "\x1b[",
+                };
+                for part in [escape, colour, "m", upper, escape, "0m"] {
                     out.extend_from_slice(part.as_bytes());
                 }
             }
         }
+    }
+}
+
+/// The priorities of syslog(3): debug, informational, warning, error.
+const fn priority(level: Level) -> &'static [u8] {
+    match level {
+        Level::Debug => b"<7>",
+        Level::Info => b"<6>",
+        Level::Warn => b"<4>",
+        Level::Error => b"<3>",
     }
 }
 
@@ -296,7 +357,25 @@ fn push_duration(out: &mut Vec<u8>, value: Duration, format: DurationFormat) {
         DurationFormat::Seconds => push_seconds(out, value.as_nanos()),
         DurationFormat::Millis => push_integer(out, clamp(value.as_millis())),
         DurationFormat::Nanos => push_integer(out, clamp(value.as_nanos())),
-        DurationFormat::Text => push_string(out, format!("{value:?}").as_bytes()),
+        DurationFormat::Text => push_string(out, spelled(value).as_bytes()),
+    }
+}
+
+/// A duration as Go spells it: `166.951µs`, `1.5s`, `1h2m3s`.
+fn spelled(value: Duration) -> String {
+    let minutes = value.as_secs() / 60;
+    if minutes == 0 {
+        return if value.is_zero() {
+            "0s".to_owned()
+        } else {
+            format!("{value:?}")
+        };
+    }
+    let seconds = value - Duration::from_secs(minutes * 60);
+    let seconds = format!("{}s", seconds.as_secs_f64());
+    match minutes / 60 {
+        0 => format!("{minutes}m{seconds}"),
+        hours => format!("{hours}h{}m{seconds}", minutes % 60),
     }
 }
 
@@ -353,12 +432,64 @@ mod tests {
         let mut encoder = Encoder::json();
         encoder.keys.message = "m".into();
         encoder.level = LevelFormat::Upper;
-        encoder.time = TimeFormat::Rfc3339;
+        encoder.time = TimeFormat::from_name("rfc3339");
         encoder.duration = DurationFormat::Text;
         assert_eq!(
             line(&encoder),
             "{\"level\":\"WARN\",\"ts\":\"2026-11-21T21:04:56Z\",\"logger\":\"admin\",\"m\":\"stopped\",\
              \"why\":\"a\\u001b[31m\\nb\",\"count\":3,\"took\":\"1.5ms\"}\n"
         );
+    }
+
+    #[test]
+    fn fields_without_a_name_are_left_out() {
+        for encoder in [Encoder::json(), Encoder::console(LevelFormat::Lower)] {
+            let keys = Keys {
+                message: "".into(),
+                level: "".into(),
+                time: "".into(),
+                name: "".into(),
+            };
+            let text = line(&Encoder { keys, ..encoder });
+            assert!(text.starts_with(['{', '\t']), "{text}");
+            assert!(
+                !text.contains("stopped") && !text.contains("1795295096"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_journal_reads_the_priority_first() {
+        let mut encoder = Encoder::console(LevelFormat::Upper);
+        encoder.prefix = Prefix::Priority;
+        assert!(line(&encoder).starts_with("<4>WARN\tadmin\tstopped\t{"));
+        let mut encoder = Encoder::json();
+        encoder.prefix = Prefix::Priority;
+        assert!(line(&encoder).starts_with("<4>{\"level\":\"warn\",\"ts\":"));
+    }
+
+    #[test]
+    fn colour_in_json_is_escaped() {
+        let mut encoder = Encoder::json();
+        encoder.level = LevelFormat::Colour;
+        let text = line(&encoder);
+        assert!(
+            text.starts_with(r#"{"level":"\u001b[33mWARN\u001b[0m","ts""#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn durations_are_spelled_as_go_does() {
+        for (nanos, expected) in [
+            (0, "0s"),
+            (68_163, "68.163µs"),
+            (1_500_000_000, "1.5s"),
+            (60_000_000_000, "1m0s"),
+            (3_723_250_000_000, "1h2m3.25s"),
+        ] {
+            assert_eq!(spelled(Duration::from_nanos(nanos)), expected);
+        }
     }
 }

@@ -7,20 +7,71 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::archive::{self, Archive};
+use super::archive::{self, Archive, Compression, Reason};
+use super::layout::{Zone, since_1970};
 use super::limits::{
     LOG_FILE_BYTES_DEFAULT, LOG_FILE_CHECK, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT,
 };
 
 /// When a file is put aside, and what becomes of those that were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// Size that it does not grow beyond.
     pub bytes_max: Option<u64>,
     /// Age at which it is put aside.
     pub interval: Option<Duration>,
+    /// Times of the day at which it is put aside.
+    pub schedule: Option<Schedule>,
     /// What becomes of those put aside.
     pub archive: Archive,
+}
+
+/// Times of the day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Minutes after midnight, ascending; at least one.
+    pub minutes: Box<[u16]>,
+    /// By whose clock.
+    pub zone: Zone,
+}
+
+impl Schedule {
+    /// Whether one of the times came after `from` and not after `to`.
+    fn has_between(&self, from: SystemTime, to: SystemTime) -> bool {
+        const DAY: u64 = 24 * 60;
+        let minute = |time| {
+            let ahead = i64::from(self.zone.offset(time).seconds);
+            since_1970(time).as_secs().saturating_add_signed(ahead) / 60
+        };
+        let (from, to) = (minute(from), minute(to));
+        let of_day = self.minutes.iter().map(|at| u64::from(*at));
+        let today = of_day.clone().find(|at| *at > from % DAY);
+        // After the last time of a day comes the first of the next.
+        let next = today.or_else(|| of_day.map(|at| at + DAY).next());
+        next.is_some_and(|next| from - from % DAY + next <= to)
+    }
+}
+
+/// Permissions of folders that have to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirMode {
+    /// These.
+    Bits(u32),
+    /// Those of the folder they are made in.
+    Inherit,
+}
+
+impl DirMode {
+    fn bits(self, folder: &Path) -> io::Result<u32> {
+        match self {
+            DirMode::Bits(bits) => Ok(bits),
+            DirMode::Inherit => {
+                let there = folder.ancestors().find(|ancestor| ancestor.exists());
+                let there = there.unwrap_or(Path::new("."));
+                Ok(there.metadata()?.mode() & 0o7777)
+            }
+        }
+    }
 }
 
 impl Default for Rotation {
@@ -28,10 +79,13 @@ impl Default for Rotation {
         Rotation {
             bytes_max: Some(LOG_FILE_BYTES_DEFAULT),
             interval: None,
+            schedule: None,
             archive: Archive {
                 files_max: Some(LOG_FILES_KEPT_DEFAULT),
                 age_max: Some(LOG_KEPT_DEFAULT),
-                compress: true,
+                compression: Compression::Gzip,
+                layout: None,
+                zone: Zone::Utc,
             },
         }
     }
@@ -43,11 +97,14 @@ impl Rotation {
         let archive = Archive {
             files_max: None,
             age_max: None,
-            compress: false,
+            compression: Compression::None,
+            layout: None,
+            zone: Zone::Utc,
         };
         Rotation {
             bytes_max: None,
             interval: None,
+            schedule: None,
             archive,
         }
     }
@@ -72,14 +129,15 @@ pub struct RollingFile {
 
 impl RollingFile {
     /// Opens the file to append to it; makes it and its folders where they are missing.
-    pub fn open(path: &Path, mode: u32, dir_mode: u32) -> io::Result<RollingFile> {
+    pub fn open(path: &Path, mode: u32, dir_mode: DirMode) -> io::Result<RollingFile> {
         if let Some(parent) = path
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
         {
+            let mode = dir_mode.bits(parent)?;
             DirBuilder::new()
                 .recursive(true)
-                .mode(dir_mode)
+                .mode(mode)
                 .create(parent)?;
         }
         let file = append_to(path, mode)?;
@@ -107,12 +165,12 @@ impl RollingFile {
             outcome = self.reopen_if_moved();
         }
         if self.is_old(rotation) {
-            outcome = outcome.and(self.put_aside(rotation));
+            outcome = outcome.and(self.put_aside(rotation, Reason::Time));
         }
         while !lines.is_empty() {
             let fitting = self.fitting(lines, rotation);
             if fitting == 0 {
-                outcome = outcome.and(self.put_aside(rotation));
+                outcome = outcome.and(self.put_aside(rotation, Reason::Size));
             }
             let (now, later) = lines.split_at(fitting.max(first_line(lines)));
             outcome = outcome.and(self.append(now));
@@ -160,14 +218,20 @@ impl RollingFile {
         }
     }
 
-    fn is_old(&self, rotation: &Rotation) -> bool {
-        let age = SystemTime::now()
-            .duration_since(self.began)
-            .unwrap_or(Duration::ZERO);
-        self.size > 0 && rotation.interval.is_some_and(|interval| age >= interval)
+    fn is_old(&mut self, rotation: &Rotation) -> bool {
+        let now = SystemTime::now();
+        if self.size == 0 {
+            // An empty file is not put aside; its time begins with its first line.
+            self.began = now;
+            return false;
+        }
+        let age = now.duration_since(self.began).unwrap_or(Duration::ZERO);
+        let due = |schedule: &Schedule| schedule.has_between(self.began, now);
+        rotation.interval.is_some_and(|interval| age >= interval)
+            || rotation.schedule.as_ref().is_some_and(due)
     }
 
-    fn put_aside(&mut self, rotation: &Rotation) -> io::Result<()> {
+    fn put_aside(&mut self, rotation: &Rotation, reason: Reason) -> io::Result<()> {
         if !std::fs::symlink_metadata(&self.path)?.is_file() {
             // A device or a pipe cannot be put aside, and holds nothing.
             self.size = 0;
@@ -176,11 +240,11 @@ impl RollingFile {
         // Later than the stamp before, also within one millisecond or after the clock was set back: names of old
         // files sort by age.
         let time = SystemTime::now().max(self.stamped + Duration::from_millis(1));
-        let (name, stamped) = archive::free_name(&self.path, time);
+        let (name, stamped) = rotation.archive.free_name(&self.path, time, reason)?;
         std::fs::rename(&self.path, name)?;
         self.stamped = stamped;
         self.reopen()?;
-        self.archive.tidy(&self.path, rotation.archive)
+        self.archive.tidy(&self.path, rotation.archive.clone())
     }
 
     fn reopen(&mut self) -> io::Result<()> {
@@ -275,7 +339,7 @@ pub mod tests {
     fn a_file_never_grows_beyond_its_size_and_lines_stay_whole() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
         let rotation = Rotation {
             bytes_max: Some(10),
             ..Rotation::never()
@@ -295,16 +359,16 @@ pub mod tests {
     fn old_files_are_compressed_and_only_so_many_are_kept() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
         let archive = Archive {
             files_max: Some(2),
-            age_max: None,
-            compress: true,
+            compression: Compression::Gzip,
+            ..Rotation::never().archive
         };
         let rotation = Rotation {
             bytes_max: Some(4),
-            interval: None,
             archive,
+            ..Rotation::never()
         };
         for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
             file.write(line.as_bytes(), &rotation).expect("it writes");
@@ -332,7 +396,7 @@ pub mod tests {
     fn a_file_that_others_moved_away_is_made_again() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, 0o700).expect("it opens");
+        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
         file.write(b"1\n", &Rotation::never()).expect("it writes");
         std::fs::rename(&path, folder.join("moved")).expect("it is there");
         file.checked -= LOG_FILE_CHECK;
@@ -346,7 +410,7 @@ pub mod tests {
         std::fs::create_dir(folder.join("real")).expect("writable");
         let link = folder.join("link.log");
         std::os::unix::fs::symlink(folder.join("real/a.log"), &link).expect("writable");
-        let mut file = RollingFile::open(&link, 0o600, 0o700).expect("it opens");
+        let mut file = RollingFile::open(&link, 0o600, DirMode::Bits(0o700)).expect("it opens");
         let rotation = Rotation {
             bytes_max: Some(2),
             ..Rotation::never()
@@ -361,7 +425,8 @@ pub mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_nothing_more() {
-        let mut file = RollingFile::open(Path::new("/dev/full"), 0o600, 0o700).expect("it opens");
+        let mut file = RollingFile::open(Path::new("/dev/full"), 0o600, DirMode::Bits(0o700))
+            .expect("it opens");
         let rotation = Rotation {
             bytes_max: Some(1),
             ..Rotation::never()
@@ -371,6 +436,83 @@ pub mod tests {
                 .write(b"line\n", &rotation)
                 .expect_err("the disk is full");
             assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+    }
+
+    #[test]
+    fn old_files_are_named_and_packed_as_asked() {
+        let folder = folder();
+        let path = folder.join("a.log");
+        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
+        let archive = Archive {
+            files_max: Some(3),
+            compression: Compression::Zstd,
+            layout: Some(std::sync::Arc::new(super::super::layout::Layout::parse(
+                "2006.Jan.02",
+            ))),
+            ..Rotation::never().archive
+        };
+        let rotation = Rotation {
+            bytes_max: Some(4),
+            archive,
+            ..Rotation::never()
+        };
+        for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
+            file.write(line.as_bytes(), &rotation).expect("it writes");
+            file.archive.wait();
+        }
+        let files = files(&folder);
+        assert_eq!(files.len(), 4, "all of one day have names: {files:?}");
+        let mut contents: Vec<_> = files
+            .iter()
+            .filter(|(name, _)| name.ends_with(".log.zst") && name.contains("-size"))
+            .map(|(_, packed)| zstd::decode_all(&packed[..]).expect("it is zstd"))
+            .collect();
+        contents.sort();
+        assert_eq!(
+            contents,
+            [b"002\n", b"003\n", b"004\n"],
+            "the oldest one went"
+        );
+    }
+
+    #[test]
+    fn times_of_the_day_come_between_two_moments() {
+        let at = |minutes: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(minutes * 60);
+        let schedule = Schedule {
+            minutes: [60, 1_410].into(),
+            zone: Zone::Utc,
+        };
+        for (from, to, expected) in [
+            (0, 59, false),
+            (0, 60, true),
+            (60, 61, false),
+            (61, 1_409, false),
+            (61, 1_410, true),
+            (1_410, 1_440 + 59, false),
+            (1_410, 1_440 + 60, true),
+            (61, 10_000, true),
+        ] {
+            assert_eq!(
+                schedule.has_between(at(from), at(to)),
+                expected,
+                "{from} {to}"
+            );
+        }
+    }
+
+    #[test]
+    fn new_folders_follow_the_one_they_are_made_in() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder();
+        let outer = folder.join("outer");
+        std::fs::create_dir(&outer).expect("writable");
+        std::fs::set_permissions(&outer, std::fs::Permissions::from_mode(0o750)).expect("ours");
+        let path = outer.join("b/c/a.log");
+        RollingFile::open(&path, 0o600, DirMode::Inherit).expect("it opens");
+        for made in [outer.join("b"), outer.join("b/c")] {
+            let mode = made.metadata().expect("it was made").mode();
+            assert_eq!(mode & 0o7777, 0o750, "{}", made.display());
         }
     }
 }

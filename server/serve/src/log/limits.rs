@@ -33,3 +33,29 @@ pub const LOG_FILES_KEPT_DEFAULT: usize = 10;
 
 /// How long they are kept, unless the configuration says otherwise; Caddy's number.
 pub const LOG_KEPT_DEFAULT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Names of old files that are tried at one moment, where the times in them tell only days apart: so many times a
+/// file can be put aside within one.
+pub const LOG_NAMES_TRIED_MAX: u32 = 10_000;
+
+/// Programs that logs are sent to over sockets: each has a thread, a connection and a queue.
+pub const LOG_PEERS_MAX: usize = 64;
+
+/// How long a connection to such a program may take, unless the configuration says otherwise; Caddy's number.
+pub const LOG_DIAL_DEFAULT: Duration = Duration::from_secs(10);
+
+/// How long such a program may take nothing of what is sent before its connection counts as dead.
+pub const LOG_SEND_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after the first failure to reach it; each further one doubles it.
+pub const LOG_REDIAL_FIRST: Duration = Duration::from_millis(100);
+
+/// The longest pause: a log server that is back is found within half a minute.
+pub const LOG_REDIAL_MAX: Duration = Duration::from_secs(30);
+
+/// How often the thread of such a program looks whether any log still writes to it.
+pub const LOG_UNUSED_CHECK: Duration = Duration::from_secs(5);
+
+/// Kinds of messages that sampling tells apart for each level: as many as a server has, so that two seldom share a
+/// count, and little memory.
+pub const SAMPLING_KINDS: usize = 256;

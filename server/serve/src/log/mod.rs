@@ -7,8 +7,13 @@ mod archive;
 mod encode;
 mod entry;
 mod file;
+mod filter;
 mod json;
+mod layers;
+mod layout;
 pub mod limits;
+mod net;
+mod node;
 mod options;
 mod output;
 mod plan;
@@ -16,11 +21,14 @@ mod sampling;
 mod time_text;
 
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
-pub use archive::Archive;
-pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat};
+pub use archive::{Archive, Compression};
+pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
 pub use entry::{Entry, Log};
-pub use file::Rotation;
-pub use options::{LogOptions, OutputOptions, PlanError, SamplingOptions};
+pub use file::{DirMode, Rotation, Schedule};
+pub use layout::{Layout, Zone};
+pub use options::{
+    Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,
+};
 pub use output::{Output, Outputs, Pushed};
 pub use plan::{Plan, Route};
 pub use time_text::TimeFormat;

@@ -13,18 +13,21 @@ use super::Level;
 use super::encode::{Encoder, Head};
 use super::file::{RollingFile, Rotation};
 use super::limits::{
-    LOG_GATHER, LOG_NOTICE_PAUSE, LOG_QUEUE_BYTES_MAX, LOG_QUEUES_BYTES_MAX, LOG_SPARE_BYTES_MAX,
-    LOG_STALL_MAX,
+    LOG_GATHER, LOG_NOTICE_PAUSE, LOG_PEERS_MAX, LOG_QUEUE_BYTES_MAX, LOG_QUEUES_BYTES_MAX,
+    LOG_SPARE_BYTES_MAX, LOG_STALL_MAX, LOG_UNUSED_CHECK,
 };
-use super::options::OutputOptions;
+use super::net::Peer;
+use super::options::{NetOptions, OutputOptions};
 
 /// One destination of lines. Dropping the last handle closes it once its queue is written.
 #[derive(Debug)]
 pub struct Output {
     queue: Mutex<Queue>,
     writer: Arc<Writer>,
-    rotation: Mutex<Rotation>,
+    rotation: Mutex<Arc<Rotation>>,
     lost: AtomicU64,
+    /// Lines that any output of the process lost.
+    lost_everywhere: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +56,7 @@ impl Output {
         {
             queue.lost += 1;
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost_everywhere.fetch_add(1, Ordering::Relaxed);
             return Pushed::Lost;
         }
         let first = queue.bytes.is_empty();
@@ -77,14 +81,17 @@ impl Output {
 }
 
 /// All destinations of the process and their threads: one for files, one for the standard streams, because a
-/// stopped terminal blocks its writer for as long as it likes and must not hold up files.
+/// stopped terminal blocks its writer for as long as it likes and must not hold up files, and one for each program that
+/// lines are sent to, for the same reason.
 #[derive(Debug)]
 pub struct Outputs {
     open: Arc<Open>,
     streams: Arc<Writer>,
     files: Arc<Writer>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<(Arc<Writer>, JoinHandle<()>)>>,
     stderr: Arc<Output>,
+    notices: Encoder,
+    lost: Arc<AtomicU64>,
 }
 
 type Open = Mutex<HashMap<Place, Weak<Output>>>;
@@ -95,6 +102,7 @@ enum Place {
     Stderr,
     Stdout,
     File(PathBuf),
+    Peer(NetOptions),
 }
 
 impl Outputs {
@@ -103,35 +111,38 @@ impl Outputs {
         let open = Arc::new(Open::default());
         let streams = Arc::new(Writer::default());
         let files = Arc::new(Writer::default());
-        let stderr = add(
-            &open,
-            &streams,
-            Place::Stderr,
-            Target::Stderr,
-            Rotation::never(),
-        );
-        let mut threads = Vec::new();
-        for (name, writer) in [("log-streams", &streams), ("log-files", &files)] {
-            let scribe = Scribe {
-                writer: writer.clone(),
-                open: open.clone(),
-                slots: Vec::new(),
-                notices: notices.clone(),
-                stderr: stderr.clone(),
-            };
-            threads.push(
-                thread::Builder::new()
-                    .name(name.into())
-                    .spawn(move || scribe.work())?,
-            );
-        }
-        Ok(Outputs {
+        let lost = Arc::new(AtomicU64::new(0));
+        let stderr = add(&open, &streams, &lost, Place::Stderr, Target::Stderr);
+        let outputs = Outputs {
             open,
             streams,
             files,
-            threads: Mutex::new(threads),
+            threads: Mutex::default(),
             stderr,
-        })
+            notices,
+            lost,
+        };
+        outputs.start_thread("log-streams", outputs.streams.clone(), Life::Process)?;
+        outputs.start_thread("log-files", outputs.files.clone(), Life::Process)?;
+        Ok(outputs)
+    }
+
+    fn start_thread(&self, name: &str, writer: Arc<Writer>, life: Life) -> io::Result<()> {
+        let scribe = Scribe {
+            writer: writer.clone(),
+            open: self.open.clone(),
+            slots: Vec::new(),
+            notices: self.notices.clone(),
+            stderr: self.stderr.clone(),
+            life,
+        };
+        let thread = thread::Builder::new()
+            .name(name.into())
+            .spawn(move || scribe.work())?;
+        let mut threads = lock(&self.threads);
+        threads.retain(|(_, thread)| !thread.is_finished());
+        threads.push((writer, thread));
+        Ok(())
     }
 
     /// The output that `options` describe: an open one if there is one, else a new one; `None` if lines are to
@@ -143,13 +154,7 @@ impl Outputs {
             OutputOptions::Stdout => {
                 let found = self.find(&Place::Stdout);
                 Ok(Some(found.unwrap_or_else(|| {
-                    add(
-                        &self.open,
-                        &self.streams,
-                        Place::Stdout,
-                        Target::Stdout,
-                        Rotation::never(),
-                    )
+                    self.add(&self.streams, Place::Stdout, Target::Stdout)
                 })))
             }
             OutputOptions::File {
@@ -159,15 +164,60 @@ impl Outputs {
                 rotation,
             } => {
                 let place = Place::File(std::path::absolute(path)?);
-                if let Some(found) = self.find(&place) {
-                    *lock(&found.rotation) = *rotation;
-                    return Ok(Some(found));
-                }
-                let file = RollingFile::open(path, *mode, *dir_mode)?;
-                let target = Target::File(Box::new(file));
-                Ok(Some(add(&self.open, &self.files, place, target, *rotation)))
+                let found = match self.find(&place) {
+                    Some(found) => found,
+                    None => {
+                        let file = RollingFile::open(path, *mode, *dir_mode)?;
+                        self.add(&self.files, place, Target::File(Box::new(file)))
+                    }
+                };
+                lock(&found.rotation).clone_from(rotation);
+                Ok(Some(found))
             }
+            OutputOptions::Net(options) => self.open_peer(options).map(Some),
         }
+    }
+
+    fn open_peer(&self, options: &NetOptions) -> io::Result<Arc<Output>> {
+        let place = Place::Peer(options.clone());
+        if let Some(found) = self.find(&place) {
+            return Ok(found);
+        }
+        let is_peer = |place: &Place| matches!(place, Place::Peer(_));
+        if lock(&self.open)
+            .keys()
+            .filter(|place| is_peer(place))
+            .count()
+            >= LOG_PEERS_MAX
+        {
+            let message = format!("logs can be sent to {LOG_PEERS_MAX} places at most");
+            return Err(io::Error::other(message));
+        }
+        let (peer, failure) = Peer::open(options)?;
+        if let Some(error) = failure {
+            let message = "a log server is not there yet";
+            tell(
+                &self.notices,
+                &self.stderr,
+                message,
+                &place,
+                0,
+                Some(&error),
+            );
+        }
+        let writer = Arc::new(Writer::default());
+        let output = self.add(&writer, place, Target::Peer(Box::new(peer)));
+        self.start_thread("log-net", writer, Life::Outputs)?;
+        Ok(output)
+    }
+
+    fn add(&self, writer: &Arc<Writer>, place: Place, target: Target) -> Arc<Output> {
+        add(&self.open, writer, &self.lost, place, target)
+    }
+
+    /// How many lines were dropped because a queue was full, since the start.
+    pub fn lost_count(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Standard error.
@@ -177,11 +227,12 @@ impl Outputs {
 
     /// Writes what is queued and ends the threads, waiting at most `patience`. Lines that come later are lost.
     pub fn finish(&self, patience: Duration) {
-        for writer in [&self.streams, &self.files] {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for (writer, _) in &threads {
             writer.wake(Wake::Finish);
         }
         let until = Instant::now() + patience;
-        for thread in lock(&self.threads).drain(..) {
+        for (_, thread) in threads {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -196,15 +247,16 @@ impl Outputs {
 fn add(
     open: &Open,
     writer: &Arc<Writer>,
+    lost: &Arc<AtomicU64>,
     place: Place,
     target: Target,
-    rotation: Rotation,
 ) -> Arc<Output> {
     let output = Arc::new(Output {
         queue: Mutex::default(),
         writer: writer.clone(),
-        rotation: Mutex::new(rotation),
+        rotation: Mutex::new(Arc::new(Rotation::never())),
         lost: AtomicU64::new(0),
+        lost_everywhere: lost.clone(),
     });
     lock(open).insert(place.clone(), Arc::downgrade(&output));
     let slot = Slot {
@@ -244,13 +296,18 @@ impl Writer {
         self.woken.notify_one();
     }
 
-    /// Waits until there is something to do, then a moment for more to come.
-    fn sleep(&self) -> Wake {
+    /// Waits until there is something to do or it is `due`, then a moment for more to come.
+    fn sleep(&self, due: Option<Instant>) -> Wake {
         let asleep = |wake: &mut Wake| *wake == Wake::Sleep;
-        let wake = self
-            .woken
-            .wait_while(lock(&self.wake), asleep)
-            .expect(NEVER_POISONED);
+        let wake = lock(&self.wake);
+        let wake = match due {
+            None => self.woken.wait_while(wake, asleep).expect(NEVER_POISONED),
+            Some(due) => {
+                let patience = due.saturating_duration_since(Instant::now());
+                let waited = self.woken.wait_timeout_while(wake, patience, asleep);
+                waited.expect(NEVER_POISONED).0
+            }
+        };
         let finishing = |wake: &mut Wake| *wake != Wake::Finish;
         let (mut wake, _) = self
             .woken
@@ -262,6 +319,15 @@ impl Writer {
         }
         why
     }
+}
+
+/// How long a thread lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// As long as the process.
+    Process,
+    /// As long as something is written to one of its outputs.
+    Outputs,
 }
 
 #[derive(Debug)]
@@ -280,6 +346,7 @@ enum Target {
     Stderr,
     Stdout,
     File(Box<RollingFile>),
+    Peer(Box<Peer>),
 }
 
 /// The thread's own part.
@@ -289,48 +356,79 @@ struct Scribe {
     slots: Vec<Slot>,
     notices: Encoder,
     stderr: Arc<Output>,
+    life: Life,
 }
 
 impl Scribe {
     fn work(mut self) {
         loop {
-            let why = self.writer.sleep();
+            let why = self.writer.sleep(self.due());
             self.slots.append(&mut lock(&self.writer.arrived));
             for at in 0..self.slots.len() {
-                self.write(at);
+                self.write(at, why);
             }
             self.close_unused();
-            if why == Wake::Finish {
+            let unused = self.life == Life::Outputs && self.slots.is_empty();
+            if why == Wake::Finish || unused {
                 return;
             }
         }
     }
 
-    fn write(&mut self, at: usize) {
+    /// When something has to be done even if no line comes.
+    fn due(&self) -> Option<Instant> {
+        let behind = |slot: &Slot| match &slot.target {
+            Target::Peer(peer) if peer.is_behind() || !slot.output.is_idle() => peer.due(),
+            Target::Peer(_) | Target::Stderr | Target::Stdout | Target::File(_) => None,
+        };
+        let unused = || Instant::now() + LOG_UNUSED_CHECK;
+        let unused = (self.life == Life::Outputs).then(unused);
+        self.slots.iter().filter_map(behind).chain(unused).min()
+    }
+
+    fn write(&mut self, at: usize, why: Wake) {
         let slot = &mut self.slots[at];
+        // While a peer is away lines wait in the queue, which is bounded. At the end it is tried a last time.
+        let behind = match &slot.target {
+            Target::Peer(peer) => {
+                let away = peer.due().is_some_and(|due| due > Instant::now());
+                if away && why != Wake::Finish {
+                    return;
+                }
+                peer.is_behind()
+            }
+            Target::Stderr | Target::Stdout | Target::File(_) => false,
+        };
         let (bytes, lost) = {
             let mut queue = lock(&slot.output.queue);
-            if queue.bytes.is_empty() && queue.lost == 0 {
+            if queue.bytes.is_empty() && queue.lost == 0 && !behind {
                 return;
             }
             let spare = std::mem::take(&mut slot.spare);
-            (
-                std::mem::replace(&mut queue.bytes, spare),
-                std::mem::take(&mut queue.lost),
-            )
+            let bytes = if behind {
+                spare
+            } else {
+                std::mem::replace(&mut queue.bytes, spare)
+            };
+            (bytes, std::mem::take(&mut queue.lost))
         };
         let written = match &mut slot.target {
             Target::Stderr => write_patiently(&mut io::stderr(), &bytes),
             Target::Stdout => write_patiently(&mut io::stdout(), &bytes),
             Target::File(file) => {
-                let rotation = *lock(&slot.output.rotation);
+                let rotation = lock(&slot.output.rotation).clone();
                 file.write(&bytes, &rotation)
             }
+            Target::Peer(peer) => peer.write(&bytes),
         };
         self.writer.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
         slot.spare = bytes;
         slot.spare.clear();
         slot.spare.shrink_to(LOG_SPARE_BYTES_MAX);
+        if behind && written.is_ok() {
+            // What came meanwhile is still in the queue.
+            self.writer.wake(Wake::Lines);
+        }
         let place = slot.place.clone();
         if lost > 0 {
             self.tell(
@@ -358,41 +456,58 @@ impl Scribe {
     }
 
     fn tell(&self, message: &str, place: &Place, lines: u64, error: Option<&io::Error>) {
-        let mut out = Vec::new();
-        let head = Head {
-            level: Level::Warn,
-            logger: "log",
-            message,
-        };
-        self.notices
-            .line(&mut out, SystemTime::now(), &head, |fields| {
-                let name = match place {
-                    Place::Stderr => "stderr".into(),
-                    Place::Stdout => "stdout".into(),
-                    Place::File(path) => path.to_string_lossy(),
-                };
-                fields.text("output", name.as_bytes());
-                if lines > 0 {
-                    fields.integer("lines", lines);
-                }
-                if let Some(error) = error {
-                    fields.text("error", error.to_string().as_bytes());
-                }
-            });
-        self.stderr.push(&out);
+        tell(&self.notices, &self.stderr, message, place, lines, error);
     }
 
     /// Forgets outputs that nobody holds any more. The lock on the map keeps one from being found meanwhile.
     fn close_unused(&mut self) {
         let mut open = lock(&self.open);
         self.slots.retain(|slot| {
-            let used = Arc::strong_count(&slot.output) > 1 || !slot.output.is_idle();
+            let behind = match &slot.target {
+                // Lines for a peer that went away with the configuration that named it are given up.
+                Target::Peer(peer) => peer.due().is_none() && !slot.output.is_idle(),
+                Target::Stderr | Target::Stdout | Target::File(_) => !slot.output.is_idle(),
+            };
+            let used = Arc::strong_count(&slot.output) > 1 || behind;
             if !used {
                 open.remove(&slot.place);
             }
             used
         });
     }
+}
+
+/// Says on standard error what became of an output.
+fn tell(
+    notices: &Encoder,
+    stderr: &Output,
+    message: &str,
+    place: &Place,
+    lines: u64,
+    error: Option<&io::Error>,
+) {
+    let mut out = Vec::new();
+    let head = Head {
+        level: Level::Warn,
+        logger: "log",
+        message,
+    };
+    notices.line(&mut out, SystemTime::now(), &head, |fields| {
+        let name = match place {
+            Place::Stderr => "stderr".into(),
+            Place::Stdout => "stdout".into(),
+            Place::File(path) => path.to_string_lossy(),
+            Place::Peer(options) => options.address.as_str().into(),
+        };
+        fields.text("output", name.as_bytes());
+        if lines > 0 {
+            fields.integer("lines", lines);
+        }
+        if let Some(error) = error {
+            fields.text("error", error.to_string().as_bytes());
+        }
+    });
+    stderr.push(&out);
 }
 
 /// Writes everything. A stream that another process made non-blocking is waited for, but not for ever.
@@ -421,14 +536,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::DirMode;
     use super::*;
 
     fn file_options(path: &std::path::Path) -> OutputOptions {
         OutputOptions::File {
             path: path.into(),
             mode: 0o600,
-            dir_mode: 0o700,
-            rotation: Rotation::never(),
+            dir_mode: DirMode::Bits(0o700),
+            rotation: Arc::new(Rotation::never()),
         }
     }
 

@@ -9,7 +9,7 @@ use sluice_model::logging::Logging;
 
 use super::Level;
 use super::encode::{Encoder, Fields, Head, LevelFormat};
-use super::options::{LogOptions, OutputOptions, PlanError};
+use super::options::{LogOptions, OutputOptions, PlanError, covers};
 use super::output::{Output, Outputs};
 use super::sampling::Sampler;
 
@@ -48,6 +48,10 @@ impl Plan {
                         OutputOptions::File { path, .. } => {
                             format!("cannot open {}: {error}", path.display())
                         }
+                        OutputOptions::Net(net) => format!(
+                            "cannot connect to {}: {error}; `soft_start` waits for it instead",
+                            net.address
+                        ),
                         OutputOptions::Stderr | OutputOptions::Stdout | OutputOptions::Discard => {
                             error.to_string()
                         }
@@ -84,14 +88,13 @@ impl Plan {
 
 impl Outlet {
     fn new(options: LogOptions, output: Option<Arc<Output>>) -> Outlet {
-        let encoder = options
-            .encoder
-            .clone()
-            .unwrap_or_else(|| match options.output {
-                OutputOptions::Stderr => for_stream(std::io::stderr().is_terminal()),
-                OutputOptions::Stdout => for_stream(std::io::stdout().is_terminal()),
-                OutputOptions::Discard | OutputOptions::File { .. } => Encoder::json(),
-            });
+        let encoder = options.shape.encoder(|| match options.output {
+            OutputOptions::Stderr => for_stream(std::io::stderr().is_terminal()),
+            OutputOptions::Stdout => for_stream(std::io::stdout().is_terminal()),
+            OutputOptions::Discard | OutputOptions::File { .. } | OutputOptions::Net(_) => {
+                Encoder::json()
+            }
+        });
         let sampler = options.sampling.map(Sampler::new);
         Outlet {
             options,
@@ -101,12 +104,9 @@ impl Outlet {
         }
     }
 
-    fn takes(&self, level: Level, time: SystemTime) -> bool {
-        level >= self.options.level
-            && self
-                .sampler
-                .as_ref()
-                .is_none_or(|sampler| sampler.takes(level, time))
+    fn takes(&self, head: &Head<'_>, time: SystemTime) -> bool {
+        let sampled = |sampler: &Sampler| sampler.takes(head.level, head.message, time);
+        head.level >= self.options.level && self.sampler.as_ref().is_none_or(sampled)
     }
 }
 
@@ -147,13 +147,6 @@ impl LogOptions {
     }
 }
 
-/// Whether `logger` is `name` or lies below it: `http.log` covers `http.log.access`, not `http.logs`.
-fn covers(name: &str, logger: &str) -> bool {
-    logger
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
 impl Route {
     /// Whether nothing takes the entries.
     pub fn is_empty(&self) -> bool {
@@ -178,7 +171,7 @@ impl Route {
         for outlet in self
             .outlets
             .iter()
-            .filter(|outlet| outlet.takes(head.level, time))
+            .filter(|outlet| outlet.takes(head, time))
         {
             line.clear();
             outlet.encoder.line(line, time, head, &fields);

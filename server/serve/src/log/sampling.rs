@@ -1,16 +1,18 @@
-//! Thinning out of repeated entries. Which entries count as the same is decided here: those of one level.
+//! Thinning out of repeated entries. Which entries count as the same is decided here: those of one level and message.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use super::Level;
+use super::limits::SAMPLING_KINDS;
 use super::options::SamplingOptions;
 
 /// Counts entries and tells which to take.
 #[derive(Debug)]
 pub struct Sampler {
     options: SamplingOptions,
-    levels: [Mutex<Window>; Level::ALL.len()],
+    /// For each level, by a hash of the message.
+    windows: Box<[Mutex<Window>]>,
 }
 
 #[derive(Debug, Default)]
@@ -22,15 +24,17 @@ struct Window {
 impl Sampler {
     /// A sampler that has seen nothing yet.
     pub fn new(options: SamplingOptions) -> Self {
+        let count = Level::ALL.len() * SAMPLING_KINDS;
         Sampler {
             options,
-            levels: Default::default(),
+            windows: (0..count).map(|_| Mutex::default()).collect(),
         }
     }
 
-    /// Whether an entry of `level` at `time` is taken.
-    pub fn takes(&self, level: Level, time: SystemTime) -> bool {
-        let mut window = self.levels[level as usize]
+    /// Whether an entry of `level` with this message at `time` is taken.
+    pub fn takes(&self, level: Level, message: &str, time: SystemTime) -> bool {
+        let at = level as usize * SAMPLING_KINDS + hash(message) % SAMPLING_KINDS;
+        let mut window = self.windows[at]
             .lock()
             .expect("nothing panics while counting");
         let age = window
@@ -51,6 +55,16 @@ impl Sampler {
     }
 }
 
+/// FNV-1a: messages are constant text of our own, so nobody chooses them to collide.
+fn hash(message: &str) -> usize {
+    let hash = message
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    (hash ^ (hash >> 32)) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
@@ -64,13 +78,15 @@ mod tests {
             first: 2,
             thereafter: 3,
         });
-        let taken = |at: Duration| sampler.takes(Level::Info, UNIX_EPOCH + at);
+        let taken = |at: Duration| sampler.takes(Level::Info, "a", UNIX_EPOCH + at);
         let second: Vec<bool> = (0..8).map(|_| taken(Duration::ZERO)).collect();
         assert_eq!(second, [true, true, false, false, true, false, false, true]);
         assert!(taken(Duration::from_secs(1)));
         assert!(
-            sampler.takes(Level::Error, UNIX_EPOCH),
+            sampler.takes(Level::Error, "a", UNIX_EPOCH),
             "levels count apart"
         );
+        let others = ["b", "c", "d"].map(|message| sampler.takes(Level::Info, message, UNIX_EPOCH));
+        assert_eq!(others, [true; 3], "messages count apart");
     }
 }

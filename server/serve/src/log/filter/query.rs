@@ -1,0 +1,76 @@
+//! Parameters in URLs. Which of them change is left to the actions.
+
+use sluice_message::uri::decode_percent;
+
+use super::Action;
+
+/// Applies the actions to the query of a URL. As in Caddy the parameters come out sorted by name.
+pub fn apply(actions: &[Action], url: &str) -> String {
+    let (rest, fragment) = split(url, '#');
+    let (path, query) = split(rest, '?');
+    let Some(query) = query else {
+        return url.to_owned();
+    };
+    let mut pairs: Vec<(String, String)> = query.split('&').filter_map(pair).collect();
+    for action in actions {
+        pairs.retain_mut(|(name, value)| {
+            if *name != action.name {
+                return true;
+            }
+            let new = action.kind.apply(value);
+            let kept = new.is_some();
+            *value = new.unwrap_or_default();
+            kept
+        });
+    }
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut out = path.to_owned();
+    for (at, (name, value)) in pairs.iter().enumerate() {
+        out.push(if at == 0 { '?' } else { '&' });
+        push_escaped(&mut out, name);
+        out.push('=');
+        push_escaped(&mut out, value);
+    }
+    if let Some(fragment) = fragment {
+        out.push('#');
+        out.push_str(fragment);
+    }
+    out
+}
+
+fn split(text: &str, mark: char) -> (&str, Option<&str>) {
+    match text.split_once(mark) {
+        Some((before, after)) => (before, Some(after)),
+        None => (text, None),
+    }
+}
+
+/// A parameter without its escapes. What is empty or cannot be read is left out: it has no name that an action could
+/// mean, and must not show what an action hides.
+fn pair(text: &str) -> Option<(String, String)> {
+    if text.is_empty() || text.contains(';') {
+        return None;
+    }
+    let (name, value) = split(text, '=');
+    Some((unescaped(name)?, unescaped(value.unwrap_or_default())?))
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let spaced = text.replace('+', " ");
+    let mut out = Vec::with_capacity(spaced.len());
+    let valid = decode_percent(spaced.as_bytes(), &mut out);
+    valid.then(|| String::from_utf8_lossy(&out).into_owned())
+}
+
+fn push_escaped(out: &mut String, text: &str) {
+    use std::fmt::Write;
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b' ' => out.push('+'),
+            _ => write!(out, "%{byte:02X}").expect("writing to memory works"),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The shape of lines, from the model's words to settings. Making lines is left to `encode`.
+
+use serde_json::Value;
+use sluice_model::RawModule;
+use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, LogEncoder};
+
+use super::super::encode::{DurationFormat, Encoder, LevelFormat, Prefix};
+use super::super::filter::Filters;
+use super::super::layers::{Layer, Layers};
+use super::super::layout::Zone;
+use super::super::node::Node;
+use super::super::time_text::TimeFormat;
+use super::{Place, PlanError};
+use crate::process_values;
+
+/// The shape of the lines of one log.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// What writes them; by default JSON, on a terminal the console form.
+    base: Option<Encoder>,
+    prefix: Prefix,
+    layers: Layers,
+}
+
+impl Shape {
+    /// The encoder, where `usual` is the one for logs that name none.
+    pub fn encoder(&self, usual: impl FnOnce() -> Encoder) -> Encoder {
+        Encoder {
+            prefix: self.prefix,
+            layers: self.layers.clone(),
+            ..self.base.clone().unwrap_or_else(usual)
+        }
+    }
+
+    pub(super) fn build(encoder: Option<&LogEncoder>, at: &Place) -> Result<Shape, PlanError> {
+        let mut shape = Shape::default();
+        let mut next = encoder;
+        // Encoders are wrapped in each other, the outermost first.
+        while let Some(encoder) = next {
+            next = match encoder {
+                LogEncoder::Json(line) => {
+                    shape.base = Some(with_settings(Encoder::json(), line, at)?);
+                    None
+                }
+                LogEncoder::Console(line) => {
+                    let console = Encoder::console(LevelFormat::Colour);
+                    shape.base = Some(with_settings(console, line, at)?);
+                    None
+                }
+                LogEncoder::Filter(filter) => {
+                    shape.layers.push(Layer::Filter(filters(filter, at)?));
+                    filter.wrap.as_deref()
+                }
+                LogEncoder::Append(append) => {
+                    shape.layers.push(Layer::Append(appended(append, at)?));
+                    append.wrap.as_deref()
+                }
+                LogEncoder::Journald(journald) => {
+                    shape.prefix = Prefix::Priority;
+                    journald.wrap.as_deref()
+                }
+                LogEncoder::Other(module) => return Err(unknown(module, at)),
+            };
+        }
+        Ok(shape)
+    }
+}
+
+fn unknown(module: &RawModule, at: &Place) -> PlanError {
+    let name = module
+        .get("format")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let problem = format!("`{name}` is none of json, console, filter, append, journald");
+    at.wrong("encoder", problem)
+}
+
+fn filters(filter: &FilterEncoder, at: &Place) -> Result<Filters, PlanError> {
+    Filters::build(&filter.fields)
+        .map_err(|(path, problem)| at.wrong(&format!("encoder.fields.{path}"), problem))
+}
+
+/// Fields that every line gets. Their placeholders are those of the process: no request is at hand.
+fn appended(append: &AppendEncoder, at: &Place) -> Result<Vec<(String, Node)>, PlanError> {
+    let field = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) => process_values::value(text)
+                .map_err(|problem| at.wrong(&format!("encoder.fields.{name}"), problem))?,
+            other => other.clone(),
+        };
+        Ok((name.clone(), Node::from(value)))
+    };
+    append.fields.iter().map(field).collect()
+}
+
+fn with_settings(
+    mut encoder: Encoder,
+    line: &LineEncoder,
+    at: &Place,
+) -> Result<Encoder, PlanError> {
+    let keys = &mut encoder.keys;
+    for (key, set) in [
+        (&mut keys.message, &line.message_key),
+        (&mut keys.level, &line.level_key),
+        (&mut keys.time, &line.time_key),
+        (&mut keys.name, &line.name_key),
+    ] {
+        if let Some(text) = set {
+            *key = text.as_str().into();
+        }
+    }
+    if let Some(text) = line.line_ending.as_deref().filter(|text| !text.is_empty()) {
+        encoder.line_ending = text.into();
+    }
+    if line.time_local {
+        encoder.zone = Zone::Local;
+    }
+    if !line.time_format.is_empty() {
+        encoder.time = TimeFormat::from_name(&line.time_format);
+    }
+    encoder.duration = DurationFormat::from_name(&line.duration_format).ok_or_else(|| {
+        let problem = format!("`{}` is none of s, ms, ns, string", line.duration_format);
+        at.wrong("encoder.duration_format", problem)
+    })?;
+    if !line.level_format.is_empty() {
+        encoder.level = LevelFormat::from_name(&line.level_format).ok_or_else(|| {
+            let problem = format!("`{}` is none of lower, upper, color", line.level_format);
+            at.wrong("encoder.level_format", problem)
+        })?;
+    }
+    Ok(encoder)
+}
