@@ -162,7 +162,7 @@ pub fn parse(
     match adapter {
         Adapter::Caddyfile | Adapter::Caddy1 => {
             let loader = Recording::default();
-            let Adapted { config, report } = match adapter {
+            let Adapted { config, report, .. } = match adapter {
                 Adapter::Caddy1 => adapt_v1(name, text, &loader),
                 Adapter::Caddyfile | Adapter::Json => adapt(name, text, &loader),
             };

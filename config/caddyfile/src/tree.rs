@@ -3,7 +3,7 @@
 //! Imports, arguments and environment variables are already expanded. What a directive means, and
 //! whether it exists, is left to `lower`.
 
-use sluice_diag::{Diagnostic, ImportId, Span};
+use sluice_diag::{Diagnostic, ImportId, Place, Span};
 
 /// A whole configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,6 +94,14 @@ impl Directive {
             .fold(self.name.span, |span, arg| span.to(arg.span))
     }
 
+    /// Where the words were written, without the block.
+    pub fn place(&self) -> Place {
+        Place {
+            span: self.line_span(),
+            import: self.name.import,
+        }
+    }
+
     /// The lines of the block; none if there is no block.
     pub fn lines(&self) -> &[Directive] {
         self.block.as_deref().unwrap_or_default()
@@ -104,6 +112,14 @@ impl Token {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Where it was written.
+    pub fn place(&self) -> Place {
+        Place {
+            span: self.span,
+            import: self.import,
+        }
     }
 
     /// Whether this is the bare word `word`; a quoted one is not.

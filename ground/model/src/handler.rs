@@ -67,6 +67,30 @@ tagged! {
     }
 }
 
+impl Handler {
+    /// The lists of routes inside of it, each to be walked for itself.
+    pub fn route_lists_mut(&mut self) -> Vec<&mut Vec<Route>> {
+        match self {
+            Self::Subroute(subroute) => {
+                let errors = subroute.errors.iter_mut().map(|errors| &mut errors.routes);
+                core::iter::once(&mut subroute.routes)
+                    .chain(errors)
+                    .collect()
+            }
+            Self::ReverseProxy(proxy) => response_routes(&mut proxy.handle_response),
+            Self::Intercept(intercept) => response_routes(&mut intercept.handle_response),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn response_routes(handlers: &mut [ResponseHandler]) -> Vec<&mut Vec<Route>> {
+    handlers
+        .iter_mut()
+        .map(|handler| &mut handler.routes)
+        .collect()
+}
+
 objects! {
     /// Signs certificates for others.
     pub struct AcmeServer {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use sluice_diag::OriginId;
 
 use crate::handler::Handler;
 use crate::matcher::MatcherSet;
@@ -114,6 +115,9 @@ objects! {
         pub handle: Vec<Handler>,
         /// No further routes are tried after this one.
         pub terminal: bool,
+        /// Where its handlers were written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Routes for requests that failed.
@@ -152,6 +156,29 @@ objects! {
         pub should_log_credentials: bool,
         /// Logs each handler that runs.
         pub trace: bool,
+    }
+}
+
+/// Where the handlers of a route were written, one number each; none where nobody knows. Two configurations that say
+/// the same are equal wherever they were written.
+#[derive(Clone, Debug, Default)]
+pub struct RouteOrigin(pub Vec<OriginId>);
+
+impl PartialEq for RouteOrigin {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl RouteOrigin {
+    /// Where the route as a whole was written.
+    pub fn route(&self) -> Option<OriginId> {
+        self.0.first().copied()
+    }
+
+    /// Where its handler `index` was written.
+    pub fn handler(&self, index: usize) -> Option<OriginId> {
+        self.0.get(index).or(self.0.last()).copied()
     }
 }
 

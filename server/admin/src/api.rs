@@ -190,7 +190,7 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<(Config, Vec<String>), Repl
             Ok((config, Vec::new()))
         }
         b"text/caddyfile" => {
-            let Adapted { config, report } = adapt("Caddyfile", text, &DiskLoader);
+            let Adapted { config, report, .. } = adapt("Caddyfile", text, &DiskLoader);
             match config {
                 Some(config) => Ok((config, report.short().lines().map(String::from).collect())),
                 None => Err(bad(report.short().trim_end().to_owned())),

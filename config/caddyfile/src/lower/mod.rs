@@ -12,6 +12,7 @@ mod logs;
 mod matchers;
 mod no_effect;
 mod options;
+mod origins;
 mod outcome;
 mod pki;
 mod routes;
@@ -25,7 +26,7 @@ mod trust_pool;
 
 use std::collections::BTreeMap;
 
-use sluice_diag::{Diagnostic, Report};
+use sluice_diag::{Diagnostic, Origins, Report};
 use sluice_model::{Config, HttpApp, Route};
 
 use crate::tree::File;
@@ -44,6 +45,8 @@ pub struct Adapted {
     pub config: Option<Config>,
     /// The mistakes found, and the texts they point into.
     pub report: Report,
+    /// Where the routes of the model were written in those texts.
+    pub origins: Origins,
 }
 
 /// Reads a Caddyfile, one of Caddy 0 or 1 as well, and lowers it. Imports and environment variables come from `loader`.
@@ -53,19 +56,24 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
         v1::warn_of_dialect(word, &mut report);
         return v1::adapt_tree(&file, report, loader);
     }
-    let config = lower(&file, &mut report);
-    Adapted { config, report }
+    let (config, origins) = lower(&file, &mut report);
+    Adapted {
+        config,
+        report,
+        origins,
+    }
 }
 
 /// Lowers a parsed file. There is no model when the report holds an error.
-pub fn lower(file: &File, report: &mut Report) -> Option<Config> {
+pub(crate) fn lower(file: &File, report: &mut Report) -> (Option<Config>, Origins) {
     let mut lowering = Lowering::new(report);
     let config = lowering.file(file);
+    let origins = std::mem::take(&mut lowering.origins);
     if report.has_errors() {
-        return None;
+        return (None, origins);
     }
     no_effect::warn(file, report);
-    config
+    (config, origins)
 }
 
 /// The state of one lowering: what was reported, what is in force, and what is numbered.
@@ -89,6 +97,8 @@ struct Lowering<'r> {
     invoked: Vec<String>,
     /// The files that the site being lowered was written in.
     site_files: Vec<String>,
+    /// Where routes were written.
+    origins: Origins,
 }
 
 impl<'r> Lowering<'r> {
@@ -105,6 +115,7 @@ impl<'r> Lowering<'r> {
             subject: String::new(),
             invoked: Vec::new(),
             site_files: Vec::new(),
+            origins: Origins::default(),
         }
     }
 

@@ -216,6 +216,7 @@ pub(super) fn join_routes(routes: Vec<Route>) -> Vec<Route> {
                     && last.group == route.group =>
             {
                 last.handle.extend(route.handle);
+                last.origin.0.extend(route.origin.0);
             }
             _ => joined.push(route),
         }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sluice_diag::{Span, closest};
+use sluice_diag::{Place, Span, closest};
 use sluice_model::{Matcher, MatcherSet};
 
 use super::Lowering;
-use crate::tree::{Directive, Token};
+use crate::tree::{Directive, Quote, Token};
 
 /// The named matchers in force, innermost block last.
 #[derive(Debug, Default)]
@@ -17,6 +17,7 @@ pub(super) struct Scopes(Vec<BTreeMap<String, Defined>>);
 struct Defined {
     set: Option<MatcherSet>,
     span: Span,
+    conditions: Vec<(String, Place)>,
 }
 
 impl Lowering<'_> {
@@ -44,6 +45,7 @@ impl Lowering<'_> {
             let defined = Defined {
                 set,
                 span: line.name.span,
+                conditions: definition(line),
             };
             if let Some(scope) = self.scopes.0.last_mut() {
                 scope.insert(name.clone(), defined);
@@ -78,6 +80,13 @@ impl Lowering<'_> {
         Some((Vec::new(), &line.args))
     }
 
+    /// Where the conditions of the matcher with this name were written.
+    pub(super) fn conditions_of(&self, name: &str) -> Vec<(String, Place)> {
+        let mut scopes = self.scopes.0.iter().rev();
+        let found = scopes.find_map(|scope| scope.get(name));
+        found.map_or_else(Vec::new, |defined| defined.conditions.clone())
+    }
+
     /// The matcher behind a name.
     pub(super) fn named_matcher(&mut self, word: &Token) -> Option<MatcherSet> {
         let found = self
@@ -103,5 +112,26 @@ impl Lowering<'_> {
             diagnostic = diagnostic.help(format!("define it: `{} path /example*`", word.text));
         }
         self.refuse(diagnostic)
+    }
+}
+
+/// The conditions of a definition, each with its line.
+fn definition(line: &Directive) -> Vec<(String, Place)> {
+    match line.args.as_slice() {
+        [only] if only.quote != Quote::None => vec![("expression".to_owned(), only.place())],
+        [] => {
+            let lines = line.lines().iter();
+            lines
+                .map(|line| (line.name.text.clone(), line.place()))
+                .collect()
+        }
+        [name, rest @ ..] => {
+            let span = rest.iter().fold(name.span, |span, arg| span.to(arg.span));
+            let place = Place {
+                span,
+                import: name.import,
+            };
+            vec![(name.text.clone(), place)]
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use sluice_model::http::{AutoHttps, ErrorRoutes, ServerLogs};
+use sluice_model::http::{AutoHttps, ErrorRoutes, RouteOrigin, ServerLogs};
 use sluice_model::logging::Log;
 use sluice_model::tls::{ConnectionPolicy, HandshakeMatch};
 use sluice_model::{Matcher, MatcherSet, Route, Server};
@@ -285,7 +285,8 @@ impl Lowering<'_> {
             }
         }
         let routes = self.build_routes(ordered, Sorting::ByOrder);
-        wrap_routes(&mut server.routes, routes, &matchers, sites);
+        let origin = self.site_origin(&share.addresses);
+        wrap_routes(&mut server.routes, routes, &matchers, sites, &origin);
         if errors.is_empty() {
             return;
         }
@@ -301,6 +302,7 @@ impl Lowering<'_> {
             errors.into_iter().flatten().collect(),
             &matchers,
             sites,
+            &origin,
         );
     }
 
@@ -510,7 +512,13 @@ fn address_matchers(addresses: &[SiteAddress]) -> Vec<MatcherSet> {
 
 /// Adds the routes of a site to a server. A site that has the server to itself needs no wrapping,
 /// unless it matches on hosts: at the top such a matcher would ask for certificates.
-fn wrap_routes(into: &mut Vec<Route>, routes: Vec<Route>, matchers: &[MatcherSet], sites: usize) {
+fn wrap_routes(
+    into: &mut Vec<Route>,
+    routes: Vec<Route>,
+    matchers: &[MatcherSet],
+    sites: usize,
+    origin: &RouteOrigin,
+) {
     if matchers.is_empty() && routes.is_empty() {
         return;
     }
@@ -531,6 +539,7 @@ fn wrap_routes(into: &mut Vec<Route>, routes: Vec<Route>, matchers: &[MatcherSet
         r#match: matchers.to_vec(),
         handle,
         terminal: true,
+        origin: origin.clone(),
         ..Route::default()
     });
 }

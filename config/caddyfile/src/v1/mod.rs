@@ -23,7 +23,7 @@ mod tls;
 
 use std::io;
 
-use sluice_diag::{Diagnostic, Report};
+use sluice_diag::{Diagnostic, Origins, Report};
 
 use crate::lower::{Adapted, lower};
 use crate::tree::{self, Directive, File};
@@ -81,13 +81,17 @@ pub fn adapt_v1(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
 
 /// Lowers a tree of the old language.
 pub(crate) fn adapt_tree(file: &File, mut report: Report, loader: &dyn Loader) -> Adapted {
-    let config = (!report.has_errors()).then(|| {
-        let translated = pages(file, &mut report, loader, Purpose::Run).into_tree();
-        lower(&translated, &mut report)
-    });
+    let (config, origins) = match report.has_errors() {
+        true => (None, Origins::default()),
+        false => {
+            let translated = pages(file, &mut report, loader, Purpose::Run).into_tree();
+            lower(&translated, &mut report)
+        }
+    };
     Adapted {
-        config: config.flatten(),
+        config,
         report,
+        origins,
     }
 }
 

@@ -56,7 +56,10 @@ impl Lowering<'_> {
         }
         let place = std::mem::replace(&mut self.place, entry.name);
         self.subject.clone_from(&line.name.text);
-        let outcomes = self.dispatch(name, line);
+        let outcomes = self.dispatch(name, line).map(|mut outcomes| {
+            self.note_origin(line, &mut outcomes);
+            outcomes
+        });
         self.place = place;
         // `handle_path` is sorted and grouped as the `handle` that it is.
         let directive = if name == "handle_path" {
