@@ -13,6 +13,7 @@ mod command_line;
 mod containment;
 mod directives;
 mod documents;
+mod explain;
 mod files;
 mod logs;
 mod process;

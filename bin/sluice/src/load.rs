@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
 use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
-use sluice_diag::{Diagnostic, Report, Span};
+use sluice_diag::{Diagnostic, Report, Span, Written};
 use sluice_model::{Config, ConfigError};
 
 use crate::commands::hash_bcrypt;
@@ -53,6 +54,8 @@ pub struct Loaded {
     pub config: Config,
     /// Warnings, and the texts they point into.
     pub report: Report,
+    /// Where in those texts its routes were written, if its language says so.
+    pub written: Option<Arc<Written>>,
     /// The files that it was read from, imported ones included.
     pub files: Vec<String>,
     /// When reading them began.
@@ -162,16 +165,25 @@ pub fn parse(
     match adapter {
         Adapter::Caddyfile | Adapter::Caddy1 => {
             let loader = Recording::default();
-            let Adapted { config, report, .. } = match adapter {
+            let adapted = match adapter {
                 Adapter::Caddy1 => adapt_v1(name, text, &loader),
                 Adapter::Caddyfile | Adapter::Json => adapt(name, text, &loader),
             };
+            let Adapted {
+                config,
+                report,
+                origins,
+            } = adapted;
             let files = std::iter::once(name.to_owned())
                 .chain(loader.read.into_inner())
                 .collect();
             match config {
                 Some(config) => Ok(Loaded {
                     config,
+                    written: Some(Arc::new(Written {
+                        sources: report.sources.clone(),
+                        origins,
+                    })),
                     report,
                     files,
                     read_at,
@@ -182,6 +194,7 @@ pub fn parse(
         Adapter::Json => match Config::from_json(text) {
             Ok(config) => Ok(Loaded {
                 config,
+                written: None,
                 report: Report::new(),
                 files: vec![name.into()],
                 read_at,

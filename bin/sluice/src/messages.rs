@@ -98,10 +98,20 @@ fn render(report: &Report, format: MessageFormat) -> String {
     }
 }
 
-/// Colour for people who look at a terminal and did not forbid it (<https://no-color.org>).
+/// The colour of what goes to standard error.
 fn colour() -> Colour {
+    colour_on(stderr().is_terminal())
+}
+
+/// The colour of what goes to standard output.
+pub fn colour_of_output() -> Colour {
+    colour_on(stdout().is_terminal())
+}
+
+/// Colour for people who look at a terminal and did not forbid it (<https://no-color.org>).
+fn colour_on(is_terminal: bool) -> Colour {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if stderr().is_terminal() && !forbidden {
+    if is_terminal && !forbidden {
         Colour::Always
     } else {
         Colour::Never

@@ -9,11 +9,13 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{Address, Current, Endpoint, Order, Orders, write_autosaved};
+use sluice_admin::{Address, Current, Endpoint, Explain, Order, Orders, write_autosaved};
+use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::ConnectionLimit;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals, exit_now};
+use sluice_serve::explain::Question;
 use sluice_serve::log::{Level, Log};
 use sluice_serve::process::{Options, Server};
 
@@ -92,6 +94,7 @@ fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result
     let read = Read {
         files: loaded.files,
         at: loaded.read_at,
+        written: loaded.written,
     };
     let server = Server::start(loaded.config, &read.files, options)
         .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
@@ -150,6 +153,7 @@ impl Origin {
             Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
                 config: config.clone(),
                 report: Default::default(),
+                written: None,
                 files: Vec::new(),
                 read_at: SystemTime::now(),
             }),
@@ -229,6 +233,8 @@ struct Read {
     files: Vec<String>,
     /// When reading them began.
     at: SystemTime,
+    /// Where in them the routes being served were written.
+    written: Option<Arc<Written>>,
 }
 
 impl Process {
@@ -250,7 +256,7 @@ impl Process {
         });
         let current = Current::default();
         // Before anybody can ask for it.
-        current.replace(server.config());
+        current.replace(server.config(), explain_with(&server, &read));
         let mut process = Process {
             server,
             endpoint: None,
@@ -317,7 +323,8 @@ impl Process {
     /// Makes the running configuration known: to readers, to the log, and on disk.
     fn publish(&mut self) {
         let config = self.server.config();
-        self.current.replace(config.clone());
+        let explain = explain_with(&self.server, &self.read);
+        self.current.replace(config.clone(), explain);
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
@@ -384,7 +391,10 @@ impl Process {
                 }
                 Ok(Event::Changed) => self.reload("watch"),
                 Ok(Event::Order(Order::Load(order))) => {
-                    let read = self.read.clone();
+                    let read = Read {
+                        written: order.written,
+                        ..self.read.clone()
+                    };
                     let outcome = self.replace(order.config, read, order.forced);
                     self.tell("admin", &outcome);
                     order.reply.send(outcome);
@@ -413,6 +423,7 @@ impl Process {
                 let read = Read {
                     files: loaded.files,
                     at: loaded.read_at,
+                    written: loaded.written,
                 };
                 self.replace(loaded.config, read, true)
             }
@@ -485,6 +496,17 @@ impl Process {
             .integer("connections_cut_off", cut_off)
             .send();
     }
+}
+
+/// Explains requests with what is being served.
+fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
+    let explainer = server.explainer(&read.files, read.written.clone());
+    Arc::new(move |question: &[u8]| {
+        let question: Question =
+            serde_json::from_slice(question).map_err(|error| error.to_string())?;
+        let explanation = explainer.explain(&question).map_err(|e| e.to_string())?;
+        serde_json::to_value(&explanation).map_err(|error| error.to_string())
+    })
 }
 
 /// Turns signals into events. The second wish to end, and SIGQUIT, end the process at once.

@@ -81,6 +81,23 @@ pub struct Exchange<C> {
     pub context: C,
 }
 
+impl<C: Default> Exchange<C> {
+    /// An exchange for the first request of a connection.
+    pub fn new(conn: Rc<ConnInfo>, worker: Rc<Worker>) -> Exchange<C> {
+        Exchange {
+            req: RequestHead::default(),
+            body: RequestBody::default(),
+            res: ResponseHead::default(),
+            inline: Vec::new(),
+            conn,
+            worker,
+            started: Moment::START,
+            close: false,
+            context: C::default(),
+        }
+    }
+}
+
 /// How an exchange ended.
 #[derive(Debug)]
 pub enum Ending {

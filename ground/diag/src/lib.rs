@@ -9,6 +9,7 @@ extern crate alloc;
 
 mod closest;
 mod diagnostic;
+mod excerpt;
 mod json;
 mod limits;
 mod origin;
@@ -19,9 +20,10 @@ mod source;
 
 pub use closest::closest;
 pub use diagnostic::{Diagnostic, Label, Severity};
+pub use excerpt::{Excerpt, columns};
 pub use limits::DIAGNOSTICS_SHOWN_MAX;
-pub use origin::{Origin, OriginId, Origins, Place};
-pub use render::Colour;
+pub use origin::{Origin, OriginId, Origins, Place, Written};
+pub use render::{Colour, Role};
 pub use report::Report;
 pub use shown::shown;
 pub use source::{ImportId, ImportStep, Position, Source, SourceId, Sources, Span};

@@ -5,7 +5,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::source::{ImportId, Span};
+use crate::source::{ImportId, Sources, Span};
 
 /// Names one entry of [`Origins`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +35,15 @@ pub struct Origin {
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     entries: Vec<Origin>,
+}
+
+/// The text that a configuration was read from.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// The files.
+    pub sources: Sources,
+    /// Where in them its parts were written.
+    pub origins: Origins,
 }
 
 impl Origins {

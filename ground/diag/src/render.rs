@@ -7,7 +7,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::diagnostic::{Diagnostic, Label, Severity};
-use crate::limits::{DIAGNOSTICS_SHOWN_MAX, IMPORT_STEPS_SHOWN_MAX, LINE_COLUMNS_MAX};
+use crate::excerpt::Excerpt;
+use crate::limits::{DIAGNOSTICS_SHOWN_MAX, IMPORT_STEPS_SHOWN_MAX};
 use crate::report::Report;
 use crate::shown::visible;
 use crate::source::Sources;
@@ -22,13 +23,39 @@ pub enum Colour {
 }
 
 /// What a piece of the rendered text is, which decides its colour.
-#[derive(Clone, Copy)]
-enum Role {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A mistake.
     Error,
+    /// Something to know.
     Warning,
+    /// What a message says first.
     Title,
+    /// The frame around source lines.
     Frame,
+    /// What begins a remark.
     Help,
+    /// Something that is as it should be.
+    Good,
+    /// Something of little weight.
+    Faint,
+}
+
+impl Colour {
+    /// `text` in the colour of its role.
+    pub fn paint(self, role: Role, text: &str) -> String {
+        let code = match (self, role) {
+            (Colour::Never, _) => return text.into(),
+            (Colour::Always, Role::Error) => "1;31",
+            (Colour::Always, Role::Warning) => "1;33",
+            (Colour::Always, Role::Title) => "1",
+            (Colour::Always, Role::Frame) => "1;34",
+            (Colour::Always, Role::Help) => "1;36",
+            (Colour::Always, Role::Good) => "1;32",
+            (Colour::Always, Role::Faint) => "2",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
 }
 
 impl Report {
@@ -240,15 +267,7 @@ impl Human<'_> {
     }
 
     fn paint(&self, role: Role, text: &str) -> String {
-        let code = match (self.colour, role) {
-            (Colour::Never, _) => return text.into(),
-            (Colour::Always, Role::Error) => "1;31",
-            (Colour::Always, Role::Warning) => "1;33",
-            (Colour::Always, Role::Title) => "1",
-            (Colour::Always, Role::Frame) => "1;34",
-            (Colour::Always, Role::Help) => "1;36",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        self.colour.paint(role, text)
     }
 }
 
@@ -257,89 +276,6 @@ struct Mark<'a> {
     label: &'a Label,
     sign: char,
     role: Role,
-}
-
-/// A source line as it is shown: tabs are four columns, and long lines are cut around the span.
-struct Excerpt {
-    text: String,
-    /// Columns before the underline.
-    before: usize,
-    /// Columns of the underline, at least one so that the end of a line can be pointed at.
-    width: usize,
-    cut: bool,
-}
-
-impl Excerpt {
-    /// `start` and `end` are offsets into `line`; both may lie behind its end.
-    fn new(line: &str, start: u32, end: u32) -> Self {
-        let cells: Vec<(usize, char)> = line.char_indices().collect();
-        let index = |at: u32| cells.partition_point(|(offset, _)| *offset < at as usize);
-        let (first, last) = (index(start), index(end).max(index(start)));
-        let total: usize = cells.iter().map(|(_, c)| columns(*c)).sum();
-        let (from, to) = if total <= LINE_COLUMNS_MAX {
-            (0, cells.len())
-        } else {
-            // Two thirds of the room go behind the start of the span, where the rest of it stands.
-            let from = first.saturating_sub(LINE_COLUMNS_MAX / 3);
-            (from, fitting(&cells, from))
-        };
-        let mut text = String::new();
-        let mut before = 0;
-        let mut width = 0;
-        if from > 0 {
-            text.push('…');
-            before += 1;
-        }
-        for (at, (_, c)) in cells.iter().enumerate().take(to).skip(from) {
-            if at < first {
-                before += columns(*c);
-            } else if at < last {
-                width += columns(*c);
-            }
-            match c {
-                '\t' => text.push_str("    "),
-                c => text.push(visible(*c)),
-            }
-        }
-        if to < cells.len() {
-            text.push('…');
-        }
-        Excerpt {
-            text,
-            before,
-            width: width.max(1),
-            cut: total > LINE_COLUMNS_MAX,
-        }
-    }
-}
-
-/// The index behind the last character that still fits when showing starts at `from`.
-fn fitting(cells: &[(usize, char)], from: usize) -> usize {
-    let mut room = LINE_COLUMNS_MAX;
-    let mut to = from;
-    while let Some((_, c)) = cells.get(to) {
-        match room.checked_sub(columns(*c)) {
-            Some(left) => room = left,
-            None => break,
-        }
-        to += 1;
-    }
-    to
-}
-
-/// Columns a terminal gives a character: none to combining marks, two to East Asian wide ones.
-///
-/// The blocks stand for the Unicode tables: exact widths differ between terminals anyway, and an
-/// underline one column off still points at the right word.
-fn columns(c: char) -> usize {
-    match u32::from(c) {
-        0x09 => 4,
-        0x0300..=0x036f | 0x1ab0..=0x1aff | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
-        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff => 2,
-        0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
 }
 
 /// `text` on one line, with invisible characters made visible.

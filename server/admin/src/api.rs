@@ -1,8 +1,11 @@
 //! What the control interface answers. It knows neither sockets nor the running server: a request with its body goes
 //! in, an answer or an order comes out.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, adapt};
+use sluice_diag::Written;
 use sluice_message::{FieldId, Method, RequestHead, Status};
 use sluice_model::Config;
 
@@ -69,6 +72,8 @@ pub enum Task {
     Stop,
     /// Show the configuration being served, or a part of it.
     ShowConfig,
+    /// Tell how the request in the body would be handled.
+    Explain,
 }
 
 impl Task {
@@ -79,6 +84,7 @@ impl Task {
             b"/load" => (Task::Load, "POST"),
             b"/adapt" => (Task::Adapt, "POST"),
             b"/stop" => (Task::Stop, "POST"),
+            b"/explain" => (Task::Explain, "POST"),
             b"/config" => (Task::ShowConfig, "GET, HEAD"),
             _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
             _ => {
@@ -104,7 +110,7 @@ impl Task {
         }
         let why = match task {
             Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
-            Task::Load | Task::Adapt | Task::Stop => "this path takes POST",
+            Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
         };
         let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
         Err(Reply {
@@ -116,7 +122,7 @@ impl Task {
     /// Whether the body has to be read first.
     pub fn wants_body(self) -> bool {
         match self {
-            Task::Load | Task::Adapt => true,
+            Task::Load | Task::Adapt | Task::Explain => true,
             Task::Stop | Task::ShowConfig => false,
         }
     }
@@ -133,16 +139,17 @@ pub fn perform(
     match task {
         Task::ShowConfig => Next::Answer(show(head.uri.path(), current)),
         Task::Adapt => Next::Answer(match decode(head, body) {
-            Ok((config, warnings)) => {
+            Ok((config, _, warnings)) => {
                 Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
             }
             Err(reply) => reply,
         }),
         Task::Load => match decode(head, body) {
-            Ok((config, _warnings)) => {
+            Ok((config, written, _warnings)) => {
                 let (replier, waiter) = reply();
                 let order = LoadOrder {
                     config,
+                    written,
                     forced: is_forced(head),
                     reply: replier,
                 };
@@ -150,10 +157,21 @@ pub fn perform(
             }
             Err(reply) => Next::Answer(reply),
         },
+        Task::Explain => Next::Answer(explain(body, current)),
         Task::Stop => {
             let (replier, waiter) = reply();
             sent(orders, Order::Stop(replier), waiter)
         }
+    }
+}
+
+fn explain(question: &[u8], current: &Current) -> Reply {
+    let Some(explain) = current.explain() else {
+        return Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is served yet");
+    };
+    match explain(question) {
+        Ok(explanation) => Reply::json(&explanation),
+        Err(why) => Reply::error(Status::BAD_REQUEST, why),
     }
 }
 
@@ -171,8 +189,11 @@ fn is_forced(head: &RequestHead) -> bool {
         .any(|c| c.trim_ascii().eq_ignore_ascii_case(b"must-revalidate"))
 }
 
-/// Reads a configuration in the language that Content-Type names; also gives the warnings, one line each.
-fn decode(head: &RequestHead, body: &[u8]) -> Result<(Config, Vec<String>), Reply> {
+/// A configuration, where it was written, and the warnings about it, one line each.
+type Decoded = (Config, Option<Arc<Written>>, Vec<String>);
+
+/// Reads a configuration in the language that Content-Type names.
+fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
     let bad = |why: String| Reply::error(Status::BAD_REQUEST, why);
     let text = std::str::from_utf8(body).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
     let kind = head
@@ -187,14 +208,22 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<(Config, Vec<String>), Repl
     match essence.to_ascii_lowercase().as_slice() {
         b"application/json" | b"text/json" | b"" => {
             let config = Config::from_json(text).map_err(|error| bad(error.to_string()))?;
-            Ok((config, Vec::new()))
+            Ok((config, None, Vec::new()))
         }
         b"text/caddyfile" => {
-            let Adapted { config, report, .. } = adapt("Caddyfile", text, &DiskLoader);
-            match config {
-                Some(config) => Ok((config, report.short().lines().map(String::from).collect())),
-                None => Err(bad(report.short().trim_end().to_owned())),
-            }
+            let Adapted {
+                config,
+                report,
+                origins,
+            } = adapt("Caddyfile", text, &DiskLoader);
+            let config = config.ok_or_else(|| bad(report.short().trim_end().to_owned()))?;
+            let warnings = report.short().lines().map(String::from).collect();
+            let sources = report.sources;
+            Ok((
+                config,
+                Some(Arc::new(Written { sources, origins })),
+                warnings,
+            ))
         }
         _ => Err(Reply::error(
             Status::UNSUPPORTED_MEDIA_TYPE,
@@ -231,7 +260,7 @@ fn show(path: &[u8], current: &Current) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use super::*;
 
@@ -289,7 +318,8 @@ mod tests {
         let (orders, _sent) = orders();
         let current = Current::default();
         let json = r#"{"apps":{"http":{"servers":{"a":{"listen":[":80",":81"]}}}}}"#;
-        current.replace(Arc::new(Config::from_json(json).expect("a configuration")));
+        let config = Config::from_json(json).expect("a configuration");
+        current.replace(Arc::new(config), Arc::new(|_| Err("not asked".to_owned())));
         let get = |path: &str| {
             let head = head(Method::Get, path, "");
             answer(perform(Task::ShowConfig, &head, b"", &orders, &current))

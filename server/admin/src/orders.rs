@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use serde_json::Value;
+use sluice_diag::Written;
 use sluice_model::Config;
 
 /// Something the process is asked to do.
@@ -21,6 +23,8 @@ pub enum Order {
 pub struct LoadOrder {
     /// The configuration.
     pub config: Config,
+    /// Where it was written, if its language says so.
+    pub written: Option<Arc<Written>>,
     /// Take it even if it is the one being served.
     pub forced: bool,
     /// Where the answer goes.
@@ -53,21 +57,38 @@ impl Orders {
     }
 }
 
-/// The configuration being served, for readers.
-#[derive(Clone, Debug, Default)]
+/// Explains how a request is handled: a question goes in as JSON, and an explanation or the reason for none comes out.
+pub type Explain = dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync;
+
+/// What is being served, for readers.
+#[derive(Clone, Default)]
 pub struct Current {
-    config: Arc<Mutex<Arc<Config>>>,
+    served: Arc<Mutex<Served>>,
+}
+
+#[derive(Clone, Default)]
+struct Served {
+    config: Arc<Config>,
+    explain: Option<Arc<Explain>>,
 }
 
 impl Current {
     /// The configuration.
     pub fn config(&self) -> Arc<Config> {
-        lock(&self.config).clone()
+        lock(&self.served).config.clone()
     }
 
-    /// Makes `config` the current one.
-    pub fn replace(&self, config: Arc<Config>) {
-        *lock(&self.config) = config;
+    /// What explains requests.
+    pub fn explain(&self) -> Option<Arc<Explain>> {
+        lock(&self.served).explain.clone()
+    }
+
+    /// Makes `config` the current one, with what explains requests by it.
+    pub fn replace(&self, config: Arc<Config>, explain: Arc<Explain>) {
+        *lock(&self.served) = Served {
+            config,
+            explain: Some(explain),
+        };
     }
 }
 

@@ -66,6 +66,15 @@ pub(crate) fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::Ma
     matchers::set(config)
 }
 
+/// What a list of routes was built from.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed<'m> {
+    /// Where in the configuration: `apps.http.servers.srv0.routes`.
+    pub(crate) place: String,
+    /// Its routes, numbered as in the list.
+    pub(crate) routes: &'m [model::Route],
+}
+
 /// Builds the routes of one server, collecting all refusals.
 pub struct Builder<'m> {
     /// The server that is being built.
@@ -73,6 +82,8 @@ pub struct Builder<'m> {
     /// Paths of configuration files, which file servers hide.
     pub config_files: &'m [String],
     lists: Vec<List>,
+    /// What each of them was built from.
+    listed: Vec<Listed<'m>>,
     groups: HashMap<&'m str, u32>,
     named: HashMap<&'m str, usize>,
     /// Where in the configuration we are.
@@ -81,27 +92,32 @@ pub struct Builder<'m> {
 }
 
 impl<'m> Builder<'m> {
-    /// Builds the routes of `server`, found at `place` of the configuration.
-    pub fn program(
+    /// Builds the routes of `server`, found at `place` of the configuration; also gives what each list of them was
+    /// built from.
+    pub(crate) fn program(
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
-    ) -> Result<Program, Vec<Refusal>> {
+    ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
         let mut builder = Builder {
             server,
             config_files,
-            lists: vec![List::default()],
+            lists: Vec::new(),
+            listed: Vec::new(),
             groups: HashMap::new(),
             named: HashMap::new(),
             place: place.to_owned(),
             refusals: Vec::new(),
         };
-        // Named routes get their numbers first: they may call each other.
-        for name in server.named_routes.keys() {
-            builder.named.insert(name, builder.lists.len());
-            builder.lists.push(List::default());
+        let first = builder.within(".routes", |b| b.number(&server.routes));
+        // Named routes get their numbers before they are built: they may call each other.
+        for (name, route) in &server.named_routes {
+            let route = std::slice::from_ref(route);
+            let place = format!(".named_routes.{name}");
+            let number = builder.within(&place, |b| b.number(route));
+            builder.named.insert(name, number);
         }
-        builder.within(".routes", |b| b.lists[0] = b.list(&server.routes));
+        builder.within(".routes", |b| b.lists[first] = b.list(&server.routes));
         for (name, route) in &server.named_routes {
             let number = builder.named[name.as_str()];
             builder.within(&format!(".named_routes.{name}"), |b| {
@@ -111,23 +127,35 @@ impl<'m> Builder<'m> {
         let errors = server
             .errors
             .as_ref()
-            .map(|errors| builder.within(".errors.routes", |b| b.add_list(&errors.routes)));
+            .map(|errors| builder.within(".errors", |b| b.add_list(&errors.routes)));
         if builder.refusals.is_empty() {
-            Ok(Program {
+            let program = Program {
                 lists: builder.lists,
                 errors,
-            })
+            };
+            Ok((program, builder.listed))
         } else {
             Err(builder.refusals)
         }
     }
 
-    /// Builds a list of routes and gives its number.
+    /// Builds the routes of the object that the builder is in, and gives the number of their list.
     pub fn add_list(&mut self, routes: &'m [model::Route]) -> usize {
-        let number = self.lists.len();
+        self.within(".routes", |b| {
+            let number = b.number(routes);
+            b.lists[number] = b.list(routes);
+            number
+        })
+    }
+
+    /// The number of a list that is still to be built.
+    fn number(&mut self, routes: &'m [model::Route]) -> usize {
+        self.listed.push(Listed {
+            place: self.place.clone(),
+            routes,
+        });
         self.lists.push(List::default());
-        self.lists[number] = self.list(routes);
-        number
+        self.lists.len() - 1
     }
 
     /// The number of the route called `name`.
@@ -148,7 +176,8 @@ impl<'m> Builder<'m> {
         self.refusals.push(refusal);
     }
 
-    fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
+    /// Does something one step deeper in the configuration.
+    pub(crate) fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place.len();
         self.place.push_str(step);
         let done = f(self);

@@ -19,10 +19,33 @@ pub trait Handler: Send + Sync {
     /// Handles the request as far as it can be done at once. The head of an answer goes to `x.res`.
     fn serve(&self, x: &mut Exchange) -> Step;
 
+    /// What it says of itself when a request is explained. Nothing may leave the process for that and nothing be
+    /// waited for; whoever does neither need not say anything.
+    fn account(&self, _x: &mut Exchange) -> Account {
+        Account::default()
+    }
+
     /// Goes on where `serve` gave [`Step::Later`], and is called only then.
     fn wait<'a>(&'a self, _x: &'a mut Exchange) -> Waiting<'a> {
         unreachable!("a handler that answers Later says how to wait")
     }
+}
+
+/// What a handler says of itself when a request is explained.
+#[derive(Default)]
+pub struct Account {
+    /// What it does or would do, a sentence each.
+    pub says: Vec<String>,
+    /// What is to be taken for its decision in place of calling `serve`; that is called where there is none.
+    pub assumed: Option<Assumed>,
+}
+
+/// What an explanation takes for the decision of a handler that it does not call.
+pub enum Assumed {
+    /// The request goes on as if it had decided so.
+    Step(Step),
+    /// Somebody else answers, and nobody here knows how.
+    Elsewhere,
 }
 
 /// What a handler decided.

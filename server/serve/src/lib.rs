@@ -4,6 +4,7 @@
 pub mod build;
 pub mod client_ip;
 pub mod context;
+pub mod explain;
 pub mod failure;
 pub mod files;
 pub mod filters;

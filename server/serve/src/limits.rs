@@ -48,3 +48,10 @@ pub const REPLAY_BYTES_MAX: usize = 64 * 1024;
 /// The share in a thousand of its turns that an upstream gets at the beginning of its slow start: enough to show
 /// whether it is well.
 pub const SLOW_START_SHARE_MIN: f64 = 100.0;
+
+/// Routes of one list that an explanation tells one by one as passed by; the rest is counted. A dozen fits on a screen,
+/// and a file may have ten thousand sites.
+pub const PASSED_TOLD_MAX: usize = 12;
+
+/// Bytes of a text body that an explanation shows.
+pub const BODY_SHOWN_BYTES_MAX: usize = 200;

@@ -7,7 +7,7 @@ use sluice_route::{MatcherSets, RouteIndex};
 
 use crate::context::{ErrorInfo, Exchange};
 use crate::failure::Fault;
-use crate::handler::{Handler, Step};
+use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
 use crate::values;
 
@@ -64,48 +64,107 @@ pub struct Scope {
     outer: Vec<Frame>,
 }
 
+/// Sees a walk as it happens. The walk is compiled for each kind of watch, so that requests, which nobody watches,
+/// pay nothing for it; whoever explains a request watches the very walk that would serve it.
+pub(crate) trait Watch {
+    /// Runs the next handler, the one at this place.
+    fn serve(&mut self, _at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
+        handler.serve(x)
+    }
+
+    /// Routes of a list, from the first to before the second number, cannot match by host or path.
+    fn left_out(&mut self, _x: &Exchange, _list: usize, _from: usize, _to: usize) {}
+
+    /// A route was looked at.
+    fn looked_at(&mut self, _x: &Exchange, _list: usize, _route: usize, _verdict: Verdict) {}
+
+    /// The request failed; the list with this number goes on with it, if there is one.
+    fn failed(&mut self, _fault: &Fault, _errors: Option<usize>) {}
+
+    /// Lets a filter change the answer. `count` filters are left after it.
+    fn filter(&mut self, _count: usize, filter: &dyn Filter, x: &mut Exchange, body: Body) -> Body {
+        filter.apply(x, body)
+    }
+}
+
+/// Where a handler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) list: usize,
+    pub(crate) route: usize,
+    pub(crate) handler: usize,
+}
+
+/// What became of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Its handlers run.
+    Taken,
+    /// Another of its group ran before.
+    GroupTaken,
+    /// Its conditions are not met.
+    NotMatched,
+    /// One of its conditions fails the request.
+    Refused,
+}
+
+/// Nobody watches.
+struct Unwatched;
+
+impl Watch for Unwatched {}
+
 impl Program {
     /// Starts the walk.
     pub fn start<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
         x.context.frames.push(Frame::at(0));
-        self.walk(x)
+        match self.walk(x, &mut Unwatched) {
+            Applied::Answer(body) => Answer::Ready(body),
+            Applied::Later(handler) => Answer::Later(handler.wait(x)),
+        }
+    }
+
+    /// As `start`, seen by `watch`, whose handlers do not wait.
+    pub(crate) fn watched(&self, x: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
+        x.context.frames.push(Frame::at(0));
+        match self.walk(x, watch) {
+            Applied::Answer(body) => Some(body),
+            Applied::Later(_) => None,
+        }
     }
 
     /// Goes on with what a handler decided after waiting.
     pub fn go_on<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
-        match self.apply(x, step) {
-            Some(Applied::Answer(body)) => Answer::Ready(body),
-            Some(Applied::Later(handler)) => Answer::Later(handler.wait(x)),
-            None => self.walk(x),
+        let applied = self.apply(x, step, &mut Unwatched);
+        match applied.unwrap_or_else(|| self.walk(x, &mut Unwatched)) {
+            Applied::Answer(body) => Answer::Ready(body),
+            Applied::Later(handler) => Answer::Later(handler.wait(x)),
         }
     }
 
-    fn walk<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
+    fn walk<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
         loop {
-            let applied = match self.next_handler(x) {
-                Ok(Some(handler)) => match handler.serve(x) {
+            let applied = match self.next_handler(x, watch) {
+                Ok(Some((place, handler))) => match watch.serve(place, handler, x) {
                     Step::Later => Some(Applied::Later(handler)),
-                    step => self.apply(x, step),
+                    step => self.apply(x, step, watch),
                 },
-                Ok(None) => Some(Applied::Answer(self.fall_through(x))),
-                Err(fault) => self.fail(x, fault).map(Applied::Answer),
+                Ok(None) => Some(Applied::Answer(self.fall_through(x, watch))),
+                Err(fault) => self.fail(x, fault, watch).map(Applied::Answer),
             };
-            match applied {
-                None => {}
-                Some(Applied::Answer(body)) => return Answer::Ready(body),
-                Some(Applied::Later(handler)) => return Answer::Later(handler.wait(x)),
+            if let Some(applied) = applied {
+                return applied;
             }
         }
     }
 
-    fn apply<'a>(&'a self, x: &mut Exchange, step: Step) -> Option<Applied<'a>> {
+    fn apply<W: Watch>(&self, x: &mut Exchange, step: Step, watch: &mut W) -> Option<Applied<'_>> {
         match step {
             Step::Next => None,
-            Step::Done(body) => Some(Applied::Answer(finish(x, body))),
-            Step::Fail(fault) => self.fail(x, fault).map(Applied::Answer),
+            Step::Done(body) => Some(Applied::Answer(finish(x, body, watch))),
+            Step::Fail(fault) => self.fail(x, fault, watch).map(Applied::Answer),
             Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
                 let fault = Fault::new(Status::LOOP_DETECTED, "routes call each other without end");
-                self.fail(x, fault).map(Applied::Answer)
+                self.fail(x, fault, watch).map(Applied::Answer)
             }
             Step::Enter(list) => {
                 self.enter(x, list);
@@ -134,7 +193,11 @@ impl Program {
     }
 
     /// The handler that is next on the walk, `None` at its end.
-    fn next_handler(&self, x: &mut Exchange) -> Result<Option<&dyn Handler>, Fault> {
+    fn next_handler<W: Watch>(
+        &self,
+        x: &mut Exchange,
+        watch: &mut W,
+    ) -> Result<Option<(Place, &dyn Handler)>, Fault> {
         loop {
             let Some(frame) = x.context.frames.last_mut() else {
                 return Ok(None);
@@ -144,7 +207,12 @@ impl Program {
                 let route = &list.routes[frame.route];
                 if let Some(found) = route.handlers.get(handler) {
                     frame.handler = Some(handler + 1);
-                    return Ok(Some(&**found));
+                    let place = Place {
+                        list: frame.list,
+                        route: frame.route,
+                        handler,
+                    };
+                    return Ok(Some((place, &**found)));
                 }
                 if route.terminal {
                     // A terminal route ends the walk, also that through the lists around it.
@@ -158,7 +226,7 @@ impl Program {
                 };
             }
             let from = *frame;
-            let chosen = self.choose(x, list, from.route)?;
+            let chosen = self.choose(x, from, watch)?;
             x.context.frames.pop();
             if let Some(route) = chosen {
                 x.context.frames.push(Frame {
@@ -170,22 +238,38 @@ impl Program {
         }
     }
 
-    /// The first route from `from` on that matches.
-    fn choose(
+    /// The first route at or behind `frame` that matches.
+    fn choose<W: Watch>(
         &self,
         x: &mut Exchange,
-        list: &List,
-        mut from: usize,
+        frame: Frame,
+        watch: &mut W,
     ) -> Result<Option<usize>, Fault> {
+        let (number, mut from) = (frame.list, frame.route);
+        let list = &self.lists[number];
         loop {
             let found = list.index.candidate(&x.req.host, x.req.uri.path(), from);
+            watch.left_out(x, number, from, found.unwrap_or(list.routes.len()));
             let Some(index) = found else { return Ok(None) };
             let route = &list.routes[index];
             let taken = route
                 .group
                 .is_some_and(|group| x.context.groups.contains(group));
             let always = route.matchers.is_always();
-            if !taken && (always || values::matches(&route.matchers, x)?) {
+            let verdict = match taken {
+                true => Verdict::GroupTaken,
+                false if always => Verdict::Taken,
+                false => match values::matches(&route.matchers, x) {
+                    Ok(true) => Verdict::Taken,
+                    Ok(false) => Verdict::NotMatched,
+                    Err(fault) => {
+                        watch.looked_at(x, number, index, Verdict::Refused);
+                        return Err(fault);
+                    }
+                },
+            };
+            watch.looked_at(x, number, index, verdict);
+            if verdict == Verdict::Taken {
                 if let Some(group) = route.group {
                     x.context.groups.insert(group);
                 }
@@ -196,21 +280,23 @@ impl Program {
     }
 
     /// The answer where no handler gave one: empty, with the status of the error if one is being handled.
-    fn fall_through(&self, x: &mut Exchange) -> Body {
+    fn fall_through<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Body {
         if let Some(error) = &x.context.error {
             x.res.status = error.status;
         }
-        finish(x, Body::Empty)
+        finish(x, Body::Empty, watch)
     }
 
     /// Sends the walk to the routes for errors; where there are none gives the plain answer.
-    fn fail(&self, x: &mut Exchange, fault: Fault) -> Option<Body> {
+    fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Body> {
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
         });
         x.context.log.error = Some(fault.message.to_string());
         x.res.status = fault.status;
         let handled_before = x.context.error.is_some();
+        let inner = x.context.scopes.last().map(|scope| scope.errors);
+        watch.failed(&fault, inner.or(self.errors.filter(|_| !handled_before)));
         x.context.error = Some(ErrorInfo {
             status: fault.status,
             message: fault.message.into_owned(),
@@ -233,7 +319,7 @@ impl Program {
                 x.context.groups.clear();
                 None
             }
-            Some(_) | None => Some(finish(x, Body::Empty)),
+            Some(_) | None => Some(finish(x, Body::Empty, watch)),
         }
     }
 }
@@ -244,9 +330,9 @@ enum Applied<'a> {
 }
 
 /// Lets the filters change an answer, the last one added first.
-fn finish(x: &mut Exchange, mut body: Body) -> Body {
+fn finish<W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Body {
     while let Some(filter) = x.context.filters.pop() {
-        body = filter.apply(x, body);
+        body = watch.filter(x.context.filters.len(), &*filter, x, body);
     }
     body
 }

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_certs::Challenges;
+use sluice_diag::Written;
 use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
 
-use crate::build::{Builder, Refusal};
-use crate::client_ip::TrustedProxies;
+use crate::build::Refusal;
+use crate::explain::Explainer;
 use crate::https::{self, Https, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
 use crate::record::Recorder;
 use crate::settings::{Times, given, settings};
-use crate::site::{HostCheck, Site};
+use crate::site::{Rules, Site};
 
 /// What a process decides once, before it has a configuration.
 pub struct Options {
@@ -38,6 +39,8 @@ pub struct Server {
     recorder: Arc<Recorder>,
     https: Https,
     config: Arc<Config>,
+    /// The servers at work, by name.
+    sites: HashMap<String, Arc<Site>>,
 }
 
 /// How long requests may go on after a stop where the configuration does not say: Caddy would wait without end,
@@ -74,6 +77,7 @@ impl Server {
             recorder,
             https,
             config: Arc::default(),
+            sites: HashMap::new(),
         };
         match server.apply(built, config) {
             Ok(()) => Ok(server),
@@ -118,12 +122,19 @@ impl Server {
         self.options.log.replace(built.plan);
         self.https.commit(built.https);
         self.config = Arc::new(config);
+        self.sites = built.sites;
         Ok(())
     }
 
     /// The configuration being served, before automatic HTTPS changed it.
     pub fn config(&self) -> Arc<Config> {
         self.config.clone()
+    }
+
+    /// Explains requests with what is being served now. `written` is where its configuration was written.
+    pub fn explainer(&self, config_files: &[String], written: Option<Arc<Written>>) -> Explainer {
+        let sites = self.sites.clone();
+        Explainer::running(self.config.clone(), config_files.to_vec(), written, sites)
     }
 
     /// What was counted since the start.
@@ -153,6 +164,7 @@ impl Server {
 /// A configuration whose parts are all ready, and that changes nothing yet.
 struct Built {
     listens: Vec<Listen<Site>>,
+    sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
     https: https::Prepared,
 }
@@ -196,6 +208,7 @@ fn build(
         });
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
+    let mut sites = HashMap::new();
     let mut owners: HashMap<ListenAddr, String> = HashMap::new();
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
@@ -216,6 +229,7 @@ fn build(
             Err(found) => refusals.extend(found),
             Ok(site) => {
                 let site = Arc::new(site);
+                sites.insert(name.clone(), site.clone());
                 for (addr, index) in listen_addrs(server, &place, &mut refusals) {
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
                         let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
@@ -236,6 +250,7 @@ fn build(
     match plan {
         Ok(plan) if refusals.is_empty() => Ok(Built {
             listens,
+            sites,
             plan,
             https: prepared,
         }),
@@ -267,8 +282,7 @@ fn build_site(
     plan: &Plan,
     challenges: &Arc<Challenges>,
 ) -> Result<Site, Vec<Refusal>> {
-    let program = Builder::program(server, place, config_files);
-    let proxies = TrustedProxies::build(server).map_err(|refusal| vec![at(place, refusal)]);
+    let (rules, _) = Rules::build(server, place, config_files)?;
     let access = server
         .logs
         .as_ref()
@@ -279,29 +293,10 @@ fn build_site(
     } else {
         Times::Coarse
     };
-    let (program, trusted_proxies) = match (program, proxies) {
-        (Ok(program), Ok(proxies)) => (program, proxies),
-        (program, proxies) => {
-            let found = program.err().into_iter().chain(proxies.err()).flatten();
-            return Err(found.collect());
-        }
-    };
-    let strict = server.strict_sni_host.unwrap_or_else(|| {
-        server
-            .tls_connection_policies
-            .iter()
-            .any(|p| p.client_authentication.is_some())
-    });
     Ok(Site {
-        program,
+        rules,
         settings: settings(server, times),
         access,
-        trusted_proxies,
-        host_check: if strict {
-            HostCheck::Strict
-        } else {
-            HostCheck::Off
-        },
         recorder: recorder.clone(),
         challenges: challenges.clone(),
     })

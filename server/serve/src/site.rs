@@ -5,9 +5,11 @@ use std::sync::{Arc, LazyLock};
 
 use sluice_certs::Challenges;
 use sluice_message::{FieldId, FixedField, Status};
+use sluice_model::Server;
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 use sluice_wire::h1;
 
+use crate::build::{Builder, Listed, Refusal};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::handler::Step;
@@ -21,15 +23,20 @@ static SERVER: LazyLock<FixedField> =
 
 /// One server of the configuration.
 pub struct Site {
-    pub(crate) program: Program,
+    pub(crate) rules: Rules,
     pub(crate) settings: Settings,
     pub(crate) access: Option<AccessLog>,
-    pub(crate) trusted_proxies: Option<TrustedProxies>,
-    /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
-    pub(crate) host_check: HostCheck,
     pub(crate) recorder: Arc<Recorder>,
     /// What authorities ask for to see whether a name is ours.
     pub(crate) challenges: Arc<Challenges>,
+}
+
+/// What decides the answer to a request. It counts and logs nothing.
+pub(crate) struct Rules {
+    pub(crate) program: Program,
+    pub(crate) trusted_proxies: Option<TrustedProxies>,
+    /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
+    pub(crate) host_check: HostCheck,
 }
 
 /// Whether Host must agree with the name of the TLS handshake.
@@ -44,11 +51,7 @@ pub enum HostCheck {
 impl Site {
     fn begin(&self, x: &mut Exchange) {
         self.recorder.begin(x.worker.index);
-        if !x.context.scratch.has_env() {
-            let worker = x.worker.clone();
-            x.context.scratch.set_env(worker);
-        }
-        x.res.fields.push_fixed(&SERVER);
+        Rules::prepare(x);
     }
 
     /// Answers an authority that looks whether a name is ours: before anything that the configuration says, so that
@@ -61,6 +64,64 @@ impl Site {
         x.inline.extend_from_slice(answer.as_bytes());
         x.res.fields.push(FieldId::ContentType, b"text/plain");
         Some(Body::Inline)
+    }
+}
+
+impl Rules {
+    /// The rules of `server`, found at `place` of the configuration, and what each list of their program was built
+    /// from.
+    pub(crate) fn build<'m>(
+        server: &'m Server,
+        place: &str,
+        config_files: &'m [String],
+    ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
+        let built = Builder::program(server, place, config_files);
+        let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
+            place: place.to_owned(),
+            ..refusal
+        });
+        let ((program, listed), trusted_proxies) = match (built, proxies) {
+            (Ok(built), Ok(proxies)) => (built, proxies),
+            (built, proxies) => {
+                let found = built.err().into_iter().flatten().chain(proxies.err());
+                return Err(found.collect());
+            }
+        };
+        let strict = server.strict_sni_host.unwrap_or_else(|| {
+            let mut policies = server.tls_connection_policies.iter();
+            policies.any(|policy| policy.client_authentication.is_some())
+        });
+        let rules = Rules {
+            program,
+            trusted_proxies,
+            host_check: if strict {
+                HostCheck::Strict
+            } else {
+                HostCheck::Off
+            },
+        };
+        Ok((rules, listed))
+    }
+
+    /// Gives a new exchange what handlers expect to find in it.
+    pub(crate) fn prepare(x: &mut Exchange) {
+        if !x.context.scratch.has_env() {
+            let worker = x.worker.clone();
+            x.context.scratch.set_env(worker);
+        }
+        x.res.fields.push_fixed(&SERVER);
+    }
+
+    /// Finds out whose request it is and whether it may be asked here; if not, the status says so.
+    pub(crate) fn admit(&self, x: &mut Exchange) -> Result<(), Status> {
+        if let Some(trusted) = &self.trusted_proxies {
+            x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
+            x.context.from_trusted_proxy = trusted.trusts(&x.conn);
+        }
+        if self.is_misdirected(x) {
+            return Err(Status::MISDIRECTED_REQUEST);
+        }
+        Ok(())
     }
 
     /// Whether the request names another host than its handshake did.
@@ -90,19 +151,15 @@ impl Service for Site {
         if let Some(body) = self.answer_challenge(x) {
             return Answer::Ready(body);
         }
-        if let Some(trusted) = &self.trusted_proxies {
-            x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
-            x.context.from_trusted_proxy = trusted.trusts(&x.conn);
-        }
-        if self.is_misdirected(x) {
-            x.res.status = Status::MISDIRECTED_REQUEST;
+        if let Err(status) = self.rules.admit(x) {
+            x.res.status = status;
             return Answer::Ready(Body::Empty);
         }
-        self.program.start(x)
+        self.rules.program.start(x)
     }
 
     fn resume<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
-        self.program.go_on(x, step)
+        self.rules.program.go_on(x, step)
     }
 
     fn refuse(&self, x: &mut Exchange, error: &h1::RequestError) -> Body {

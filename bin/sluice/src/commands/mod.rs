@@ -84,7 +84,7 @@ enum Command {
     ListModules(list_modules::Args),
     /// Prints what this program was built from.
     BuildInfo,
-    /// Explains a message by the name in its brackets.
+    /// Explains how a request is handled, or a message by the name in its brackets.
     Explain(explain::Args),
 }
 
@@ -111,7 +111,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Manpage(args) => args.run(),
         Command::ListModules(args) => args.run(),
         Command::BuildInfo => build_info::run(),
-        Command::Explain(args) => args.run(),
+        Command::Explain(args) => args.run(format),
     }
 }
 
@@ -173,6 +173,8 @@ mod tests {
             "build-info",
             "version",
             "explain unknown-directive",
+            "explain https://a/b -X POST -H A:b -H C:d --remote-ip ::1 --config a --json",
+            "explain /a --address localhost:2019",
             "validate -c a --message-format json",
         ] {
             let words = std::iter::once("sluice").chain(line.split_whitespace());

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sluice_message::{ConnInfo, Moment, Remote};
+use sluice_message::{ConnInfo, Remote};
 use sluice_wire::h1::RequestDecoder;
 
 use crate::failure::Failure;
@@ -198,17 +198,7 @@ fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exc
         x.conn = info.clone();
         return x;
     }
-    Box::new(Exchange {
-        req: Default::default(),
-        body: Default::default(),
-        res: Default::default(),
-        inline: Vec::new(),
-        conn: info.clone(),
-        worker: shared.worker.clone(),
-        started: Moment::START,
-        close: false,
-        context: S::Context::default(),
-    })
+    Box::new(Exchange::new(info.clone(), shared.worker.clone()))
 }
 
 /// How serving one request ended for its connection.

@@ -57,6 +57,11 @@ pub struct Refusal {
 pub trait Hook: fmt::Debug + Send + Sync {
     /// Whether the request meets the condition.
     fn matches(&self, input: &Input<'_>) -> Result<bool, Refusal>;
+
+    /// The name of the condition in configurations.
+    fn name(&self) -> &'static str {
+        "expression"
+    }
 }
 
 /// Why a condition cannot be compiled. Each carries the text at fault.
@@ -403,6 +408,27 @@ impl Matcher {
         })
     }
 
+    /// Its name in configurations.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Matcher::Method(_) => "method",
+            Matcher::Protocol(_) => "protocol",
+            Matcher::Tls(_) => "tls",
+            Matcher::Host(_) => "host",
+            Matcher::Path(_) => "path",
+            Matcher::RemoteIp(_) => "remote_ip",
+            Matcher::ClientIp(_) => "client_ip",
+            Matcher::Header(_) => "header",
+            Matcher::Query(_) => "query",
+            Matcher::PathRegexp(_) => "path_regexp",
+            Matcher::HeaderRegexp(_) => "header_regexp",
+            Matcher::Vars(_) => "vars",
+            Matcher::VarsRegexp(_) => "vars_regexp",
+            Matcher::Not(_) => "not",
+            Matcher::Hook(hook) => hook.name(),
+        }
+    }
+
     fn cost(&self) -> u8 {
         match self {
             Matcher::Method(_) => 0,
@@ -517,6 +543,18 @@ impl MatcherSets {
             }
         }
         Ok(false)
+    }
+
+    /// For each set the names of its conditions, and whether the request meets them: what `matches` found, told in
+    /// full. A condition that fails the request is not met.
+    pub fn verdicts(&self, input: &Input<'_>) -> Vec<Vec<(&'static str, bool)>> {
+        let verdict = |matcher: &Matcher| {
+            let met = matcher.matches(input).unwrap_or(false);
+            (matcher.name(), met)
+        };
+        let sets = self.sets.iter();
+        sets.map(|set| set.matchers.iter().map(verdict).collect())
+            .collect()
     }
 
     /// What [`crate::RouteIndex`] needs to know of a route with these matchers.

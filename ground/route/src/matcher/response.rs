@@ -29,6 +29,11 @@ impl ResponseMatcher {
         })
     }
 
+    /// The statuses as they were given; any where there are none.
+    pub fn statuses(&self) -> &[u16] {
+        &self.statuses
+    }
+
     /// Whether the response has one of the statuses, if there are any, and all of the fields.
     pub fn matches(&self, head: &ResponseHead, scratch: &Scratch) -> bool {
         let code = head.status.code();

@@ -85,8 +85,8 @@ impl<'m> Builder<'m> {
         routes: &'m [sluice_model::Route],
         errors: &'m [sluice_model::Route],
     ) -> usize {
-        let number = self.within(".routes", |b| b.add_list(routes));
-        let errors = self.within(".errors.routes", |b| b.add_list(errors));
+        let number = self.add_list(routes);
+        let errors = self.within(".errors", |b| b.add_list(errors));
         self.lists[number].errors = Some(errors);
         number
     }

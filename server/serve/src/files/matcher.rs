@@ -261,6 +261,10 @@ impl Hook for FileHook {
         input.scratch.found_file(found);
         Ok(true)
     }
+
+    fn name(&self) -> &'static str {
+        "file"
+    }
 }
 
 impl Candidate {

@@ -21,6 +21,7 @@ use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
 use crate::log::Log;
+pub(crate) use auto::expand;
 use plans::Scheme;
 
 const LOGGER: &str = "tls";

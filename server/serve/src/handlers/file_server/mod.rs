@@ -10,6 +10,7 @@ mod send;
 mod tests;
 
 use sluice_cache::{Facts, Found, Missing, Reach};
+use sluice_diag::shown;
 use sluice_message::{FieldId, Method, Moment, Status, path};
 use sluice_model::handler::FileServer as Config;
 use sluice_route::Template;
@@ -18,7 +19,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::{self, Root};
-use crate::handler::{Handler, Step};
+use crate::handler::{Account, Handler, Step};
 use crate::status::StatusText;
 use crate::values::At;
 
@@ -160,6 +161,35 @@ impl FileServer {
         browse.list(x, &self.hidden, folder)
     }
 
+    /// What is at the place that the request names.
+    fn words(&self, x: &Exchange, full: &mut Vec<u8>) -> String {
+        let now = x.worker.clock.coarse();
+        self.root.write(&At(x), full);
+        path::clean(x.req.uri.path(), full);
+        let text = |path: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(path)));
+        match files::open(full, Reach::Anywhere, now) {
+            Found::Missing(Missing::NotFound) => format!("{} does not exist", text(full)),
+            Found::Missing(_) => format!("{} cannot be opened", text(full)),
+            Found::Special => format!("{} is neither a file nor a folder", text(full)),
+            Found::File(_) if self.hidden.hides(x, trimmed(full)) => {
+                format!("{} is hidden", text(full))
+            }
+            Found::File(_) => format!("{} is a file", text(full)),
+            Found::Directory(_) => {
+                let dir_len = trimmed(full).len();
+                let folder = text(full);
+                for name in &self.index {
+                    full.truncate(dir_len);
+                    files::with_path(|text| path::clean(name.resolve(&At(x), text), full));
+                    if matches!(files::open(full, Reach::Anywhere, now), Found::File(_)) {
+                        return format!("{folder} is a folder with the index {}", text(full));
+                    }
+                }
+                format!("{folder} is a folder without an index")
+            }
+        }
+    }
+
     fn missing(&self, x: &mut Exchange, missing: Missing) -> Step {
         match missing {
             Missing::NotFound => self.not_found(),
@@ -207,6 +237,14 @@ impl FileServer {
 impl Handler for FileServer {
     fn serve(&self, x: &mut Exchange) -> Step {
         files::with_path(|full| self.locate(x, full))
+    }
+
+    fn account(&self, x: &mut Exchange) -> Account {
+        let text = files::with_path(|full| self.words(x, full));
+        Account {
+            says: vec![text],
+            assumed: None,
+        }
     }
 }
 

@@ -39,6 +39,30 @@ impl Interception {
         Ok(Interception { when, then })
     }
 
+    /// The list of routes that it enters, if it enters one.
+    pub fn list(&self) -> Option<usize> {
+        match self.then {
+            Then::Enter(list) => Some(list),
+            Then::Replace(_) => None,
+        }
+    }
+
+    /// The answers that it is for, in words.
+    pub fn when(&self) -> String {
+        let statuses = self
+            .when
+            .as_ref()
+            .map_or(&[][..], ResponseMatcher::statuses);
+        let word = |status: &u16| match status {
+            class @ 0..=9 => format!("{class}xx"),
+            code => code.to_string(),
+        };
+        match statuses {
+            [] => "anything else".to_owned(),
+            statuses => statuses.iter().map(word).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
     fn is_meant(&self, head: &ResponseHead, x: &Exchange) -> bool {
         self.when
             .as_ref()

@@ -1,6 +1,7 @@
 //! `reverse_proxy`: a request is passed on to an upstream, and its answer back. Which upstream is left to `select`,
 //! what is asked to `request`, what becomes of the answer to `answer`; sockets are left to `sluice-net`.
 
+mod account;
 mod active;
 mod answer;
 mod buffering;
@@ -30,7 +31,7 @@ use sluice_route::matcher::{IpRanges, ResponseMatcher};
 pub use build::build;
 
 use crate::context::Exchange;
-use crate::handler::{Handler, Step, Waiting};
+use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::Buffering;
@@ -82,6 +83,10 @@ impl Handler for ReverseProxy {
 
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(self.run(x))
+    }
+
+    fn account(&self, x: &mut Exchange) -> Account {
+        self.account_of(x)
     }
 }
 

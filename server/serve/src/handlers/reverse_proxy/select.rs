@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_message::{FieldId, Moment, Status};
 use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
 use sluice_net::clock;
-use sluice_policy::balance::Hint;
+use sluice_policy::balance::{Choice, Hint};
 use sluice_policy::health::PassivePolicy;
 use sluice_policy::{HashBy, Policy, Turn, Upstreams};
 use sluice_route::{query, values as route_values};
@@ -146,6 +146,43 @@ impl Selection {
         if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
             return Some(one.borrow());
         }
+        let choice = self.decide(upstreams, x, tried, &self.turn)?;
+        let chosen: &Upstream = upstreams[choice.index].borrow();
+        if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
+            cookie.tell(x, chosen);
+        }
+        Some(chosen)
+    }
+
+    /// What would be chosen, without a turn being taken or the client being told; for policies that leave it to chance,
+    /// one of those that may be.
+    pub fn foresee<'a>(&self, upstreams: &'a [Upstream], x: &Exchange) -> Option<&'a Upstream> {
+        let choice = self.decide(
+            upstreams,
+            x,
+            &Tried::since(x.worker.clock.coarse()),
+            &Turn::new(),
+        )?;
+        upstreams.get(choice.index)
+    }
+
+    /// Whether the same request always gets the same upstream, as long as that is available.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.policy, Policy::First) || self.policy.hash_by().is_some()
+    }
+
+    /// Whether an upstream may get a request now.
+    pub fn may_get(&self, upstream: &Upstream, x: &Exchange) -> bool {
+        self.checks == Checks::None || self.is_able(upstream, x.worker.clock.coarse())
+    }
+
+    fn decide<U: Borrow<Upstream>>(
+        &self,
+        upstreams: &[U],
+        x: &Exchange,
+        tried: &Tried,
+        turn: &Turn,
+    ) -> Option<Choice> {
         let now = x.worker.clock.coarse();
         let mut key = Vec::new();
         if let Some(by) = self.policy.hash_by() {
@@ -155,12 +192,15 @@ impl Selection {
             .cookie
             .as_ref()
             .and_then(|cookie| cookie.named(upstreams, x));
-        if let Some(leaving) = named.map(|named| upstreams[named].borrow())
+        if let Some((index, leaving)) = named.map(|named| (named, upstreams[named].borrow()))
             && leaving.role == Role::Draining
             && self.is_able(leaving, now)
             && !tried.upstreams.contains(&place(leaving))
         {
-            return Some(leaving);
+            return Some(Choice {
+                index,
+                set_cookie: false,
+            });
         }
         let hint = Hint {
             key: Some(&key),
@@ -176,17 +216,12 @@ impl Selection {
                 stage,
                 seed,
             };
-            self.policy.choose(&view, hint, &self.turn, seed)
+            self.policy.choose(&view, hint, turn, seed)
         };
-        let choice = match self.checks {
+        match self.checks {
             Checks::None => look(Stage::First).or_else(|| look(Stage::Again)),
             Checks::Some => STAGES.iter().find_map(|stage| look(*stage)),
-        }?;
-        let chosen: &Upstream = upstreams[choice.index].borrow();
-        if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
-            cookie.tell(x, chosen);
         }
-        Some(chosen)
     }
 
     /// Whether `upstream` can take a request: it is healthy and not full.

@@ -285,7 +285,7 @@ fn what_is_not_built_is_refused_by_name() {
         directive["handler"] = json!("reverse_proxy");
         let server = json!({ "routes": [{ "handle": [directive] }] });
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let refusals = Builder::program(&config, "", &[]).err().expect(expected);
+        let refusals = Rules::build(&config, "", &[]).err().expect(expected);
         assert!(
             refusals[0].to_string().contains(expected),
             "{}",

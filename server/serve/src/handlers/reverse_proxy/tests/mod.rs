@@ -24,11 +24,10 @@ use sluice_net::listener::ListenAddr;
 use sluice_net::worker::ConnectionLimit;
 use sluice_net::workers::{Listen, Workers};
 
-use crate::build::Builder;
 use crate::log::{Level, Log};
 use crate::record::Recorder;
 use crate::settings::{Times, settings};
-use crate::site::{HostCheck, Site};
+use crate::site::{Rules, Site};
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -64,15 +63,12 @@ impl Proxy {
 
     fn on_workers(count: usize, server: Value) -> Proxy {
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let program =
-            Builder::program(&config, "", &[]).map_err(|refusals| refusals[0].to_string());
+        let rules = Rules::build(&config, "", &[]).map_err(|refusals| refusals[0].to_string());
         let log = Log::start(Level::Error).unwrap();
         let site = Site {
-            program: program.unwrap(),
+            rules: rules.unwrap().0,
             settings: settings(&config, Times::Coarse),
             access: None,
-            trusted_proxies: crate::client_ip::TrustedProxies::build(&config).unwrap(),
-            host_check: HostCheck::Off,
             recorder: Arc::new(Recorder::new(log, 1)),
             challenges: Arc::default(),
         };

@@ -1,0 +1,126 @@
+//! `sluice explain`: how a request is handled and why, or the page behind the name in the brackets of a message. The
+//! walk is left to `sluice-serve`, how it looks to `text`.
+
+mod pages;
+mod text;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sluice_serve::explain::report::Explanation;
+use sluice_serve::explain::{Explainer, Question, Unexplained};
+
+use crate::admin_client::{Client, default_address};
+use crate::load::{Adapter, Source};
+use crate::messages::{Failed, MessageFormat, colour_of_output, print_report};
+use crate::{Exit, envfile, quick};
+
+/// The flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A URL, or a part of one: `https://example.com/a`, `example.com/a`, `/a`. Or the name of a message, such as
+    /// `unknown-directive`; without anything all names are listed.
+    subject: Option<String>,
+    /// The method of the request.
+    #[arg(
+        short = 'X',
+        long = "request",
+        value_name = "METHOD",
+        default_value = "GET"
+    )]
+    method: String,
+    /// A field of the request: `Name: value`.
+    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    header: Vec<String>,
+    /// The address that the request comes from.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    remote_ip: IpAddr,
+    /// The configuration; `-` for standard input. By default the Caddyfile of this folder, else the running server.
+    #[arg(short, long, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// Its language; by default told from its name and text.
+    #[arg(short, long, value_enum)]
+    adapter: Option<Adapter>,
+    /// Files with variables to set first.
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    envfile: Vec<PathBuf>,
+    /// Asks the server whose admin interface has this address, instead of reading a file.
+    #[arg(long, conflicts_with_all = ["config", "adapter", "envfile"])]
+    address: Option<String>,
+    /// Prints JSON, for tools.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    /// Prints the explanation.
+    pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
+        let Some(subject) = &self.subject else {
+            return Ok(pages::list());
+        };
+        if !subject.contains('/') {
+            return pages::print(subject);
+        }
+        let question = self.question(subject)?;
+        let source = match self.address {
+            Some(_) => None,
+            None => Source::of(self.config.as_deref(), self.adapter),
+        };
+        let explanation = match source {
+            Some(source) => {
+                envfile::apply(&self.envfile)?;
+                offline(&source, &question, format)?
+            }
+            None => running(self.address.unwrap_or_else(default_address), &question)?,
+        };
+        if self.json {
+            let json = serde_json::to_string_pretty(&explanation).map_err(Failed::new)?;
+            say!("{json}");
+        } else {
+            say!("{}", text::render(&explanation, colour_of_output()));
+        }
+        Ok(Exit::Done)
+    }
+
+    fn question(&self, subject: &str) -> Result<Question, Failed> {
+        let mut question =
+            Question::url(subject).map_err(|error| failed(error, MessageFormat::Human))?;
+        question.method.clone_from(&self.method);
+        question.remote_ip = Some(self.remote_ip);
+        for text in &self.header {
+            let (name, value) = quick::field(text)?;
+            question.fields.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(question)
+    }
+}
+
+/// Explains with a configuration that is read now.
+fn offline(
+    source: &Source,
+    question: &Question,
+    format: MessageFormat,
+) -> Result<Explanation, Failed> {
+    let loaded = source.load(format)?;
+    print_report(&loaded.report, format);
+    Explainer::offline(Arc::new(loaded.config), loaded.files, loaded.written)
+        .explain(question)
+        .map_err(|error| failed(error, format))
+}
+
+/// Explains with what a server is running.
+fn running(address: String, question: &Question) -> Result<Explanation, Failed> {
+    let body = serde_json::to_vec(question).map_err(Failed::new)?;
+    let answer = Client::new(address).post("/explain", "application/json", &body, &[])?;
+    serde_json::from_slice(&answer)
+        .map_err(|error| Failed::new(format!("the server says something else: {error}")))
+}
+
+fn failed(error: Unexplained, format: MessageFormat) -> Failed {
+    match error {
+        Unexplained::Refused(refusals) => Failed::refusals(refusals, format),
+        Unexplained::Unanswered { problem, help } if help.is_empty() => Failed::new(problem),
+        Unexplained::Unanswered { problem, help } => Failed::new(problem).help(help),
+    }
+}

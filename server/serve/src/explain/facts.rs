@@ -1,0 +1,151 @@
+//! What a request shows to a condition, in words. Whether the condition is met is left to the compiled matchers.
+
+use std::collections::BTreeMap;
+
+use sluice_diag::shown;
+use sluice_model::matcher::{FileMatcher, Matcher, Regexp};
+use sluice_route::placeholder::Unknown;
+use sluice_route::{Template, query};
+
+use crate::context::Exchange;
+use crate::files::Root;
+use crate::values::{At, client_ip, remote_ip};
+
+/// `text` in backticks, fit for a terminal.
+pub(super) fn quoted(text: &[u8]) -> String {
+    format!("`{}`", shown(&String::from_utf8_lossy(text)))
+}
+
+/// What `matcher` saw.
+pub(super) fn seen(matcher: &Matcher, x: &Exchange) -> String {
+    let path = || format!("path is {}", quoted(x.req.uri.path()));
+    match matcher {
+        Matcher::Host(_) if x.req.host.is_empty() => "the request names no host".to_owned(),
+        Matcher::Host(_) => format!("host is {}", quoted(&x.req.host)),
+        Matcher::Path(_) | Matcher::PathRegexp(_) => path(),
+        Matcher::Method(_) => format!("method is {}", quoted(x.req.method.as_str().as_bytes())),
+        Matcher::Protocol(_) => {
+            let scheme = x.conn.scheme().as_str();
+            format!("protocol is `{scheme}`, {}", x.req.version.as_str())
+        }
+        Matcher::Tls(_) if x.conn.tls.is_some() => "the connection has TLS".to_owned(),
+        Matcher::Tls(_) => "the connection has no TLS".to_owned(),
+        Matcher::RemoteIp(_) => address("the peer", remote_ip(&x.conn)),
+        Matcher::ClientIp(_) => address("the client", client_ip(x)),
+        Matcher::Header(fields) => each(fields.keys(), |name| field(x, name)),
+        Matcher::HeaderRegexp(fields) => each(fields.keys(), |name| field(x, name)),
+        Matcher::Query(params) => each(params.keys(), |name| param(x, name)),
+        Matcher::Vars(vars) => each(vars.keys(), |name| variable(x, name)),
+        Matcher::VarsRegexp(vars) => regexps(vars, x),
+        Matcher::File(file) => candidates(file, x),
+        Matcher::Expression(expression) => placeholders(&expression.expr, x),
+        Matcher::Not(sets) => each(sets.iter().flat_map(|set| &set.0), |inner| seen(inner, x)),
+        Matcher::Other(name, _) => format!("nobody knows `{name}`"),
+    }
+}
+
+fn each<T>(items: impl Iterator<Item = T>, say: impl Fn(T) -> String) -> String {
+    let said: Vec<String> = items.map(say).collect();
+    said.join(", ")
+}
+
+fn address(who: &str, ip: Option<std::net::IpAddr>) -> String {
+    match ip {
+        Some(ip) => format!("{who} is `{ip}`"),
+        None => format!("{who} has no address"),
+    }
+}
+
+fn field(x: &Exchange, name: &str) -> String {
+    // Host stands apart from the other fields.
+    if name.eq_ignore_ascii_case("host") {
+        return format!("{name} is {}", quoted(&x.req.authority));
+    }
+    let values: Vec<String> = x.req.fields.find(name.as_bytes()).map(quoted).collect();
+    match values.is_empty() {
+        true => format!("{name} is absent"),
+        false => format!("{name} is {}", values.join(" and ")),
+    }
+}
+
+fn param(x: &Exchange, name: &str) -> String {
+    let mut value = Vec::new();
+    query::join_values(
+        x.req.uri.query().unwrap_or_default(),
+        name.as_bytes(),
+        &mut value,
+    );
+    match value.is_empty() {
+        true => format!("query `{name}` is absent or empty"),
+        false => format!("query `{name}` is {}", quoted(&value)),
+    }
+}
+
+/// The name of a variable, or a placeholder.
+fn variable(x: &Exchange, name: &str) -> String {
+    match name.starts_with('{') {
+        true => format!("{name} is {}", quoted(&expanded(name, x))),
+        false => {
+            let value = x.context.vars.find(name).unwrap_or_default();
+            format!("variable `{name}` is {}", quoted(value))
+        }
+    }
+}
+
+fn regexps(vars: &BTreeMap<String, Regexp>, x: &Exchange) -> String {
+    each(vars.keys(), |name| variable(x, name))
+}
+
+/// The files that were looked for.
+fn candidates(file: &FileMatcher, x: &Exchange) -> String {
+    let mut root = Vec::new();
+    if let Ok(built) = Root::build(&file.root) {
+        built.write(&At(x), &mut root);
+    }
+    let root = String::from_utf8_lossy(&root).into_owned();
+    let tried = match file.try_files.as_slice() {
+        [] => &["{http.request.uri.path}".to_owned()],
+        tried => tried,
+    };
+    let say = |text: &String| {
+        let name = expanded(text, x);
+        match name.starts_with(b"=") {
+            true => String::from_utf8_lossy(&name).into_owned(),
+            false => quoted(&name),
+        }
+    };
+    format!(
+        "looked for {} in `{}`",
+        each(tried.iter(), say),
+        shown(&root)
+    )
+}
+
+/// The values of the placeholders in an expression.
+fn placeholders(expression: &str, x: &Exchange) -> String {
+    let mut said: Vec<String> = Vec::new();
+    let mut rest = expression;
+    while let Some((_, after)) = rest.split_once('{') {
+        let Some((name, behind)) = after.split_once('}') else {
+            break;
+        };
+        rest = behind;
+        let placeholder = format!("{{{name}}}");
+        let text = format!("{placeholder} is {}", quoted(&expanded(&placeholder, x)));
+        if !name.is_empty() && !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    match said.is_empty() {
+        true => "the expression".to_owned(),
+        false => said.join(", "),
+    }
+}
+
+fn expanded(text: &str, x: &Exchange) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Ok(template) = Template::parse(text) {
+        template.expand(&At(x), Unknown::Empty, &mut out);
+    }
+    out
+}

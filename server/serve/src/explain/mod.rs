@@ -1,0 +1,218 @@
+//! How a request would be handled, and why: which listener, site, route and line of the file, what each handler
+//! changes on the way, and what the routes before it saw that made them pass it by.
+//!
+//! There is no second interpreter. A configuration is built as for serving, and the request takes the walk of
+//! [`crate::pipeline`] through the same compiled matchers and handlers; the walk is generic over a watch, so that
+//! served requests, which nobody watches, pay nothing. Nothing leaves the process: no log line, no count, no connection.
+//! Handlers that would wait for somebody else are not called but give an [`crate::handler::Account`] of themselves;
+//! files are looked at as for a request.
+//!
+//! Three sources make up a step: the origins that a configuration language noted ([`Written`]) say where it was written,
+//! the model says what was asked for (`facts`), and the exchange before and after it says what it did (`changes`).
+//! How that looks is left to the command line, which gets a [`report::Explanation`] from a file or from a server.
+
+mod ask;
+mod changes;
+mod facts;
+pub mod report;
+mod watch;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use sluice_diag::{Written, shown};
+use sluice_message::FieldId;
+use sluice_model::Config;
+use sluice_net::Body;
+
+pub use ask::Question;
+
+use crate::build::{Listed, Refusal};
+use crate::context::Exchange;
+use crate::https;
+use crate::limits::BODY_SHOWN_BYTES_MAX;
+use crate::site::{Rules, Site};
+use report::{Explanation, Outcome};
+use watch::Watcher;
+
+/// What is said of an answer that no handler gave.
+const NOT_ANSWERED: &str = "no route answered";
+
+/// Why a request cannot be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unexplained {
+    /// The configuration cannot run.
+    Refused(Vec<Refusal>),
+    /// The request would reach nobody, or is no request.
+    Unanswered {
+        /// Why.
+        problem: String,
+        /// What to ask instead.
+        help: String,
+    },
+}
+
+impl fmt::Display for Unexplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unexplained::Refused(refusals) => {
+                let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                f.write_str(&said.join("\n"))
+            }
+            Unexplained::Unanswered { problem, help } if help.is_empty() => f.write_str(problem),
+            Unexplained::Unanswered { problem, help } => write!(f, "{problem}; {help}"),
+        }
+    }
+}
+
+impl std::error::Error for Unexplained {}
+
+/// A configuration to explain requests with.
+pub struct Explainer {
+    config: Arc<Config>,
+    config_files: Vec<String>,
+    written: Option<Arc<Written>>,
+    /// The servers at work, by name: what they know of their upstreams is told, too.
+    sites: HashMap<String, Arc<Site>>,
+}
+
+impl Explainer {
+    /// Explains with a configuration that nobody serves.
+    pub fn offline(
+        config: Arc<Config>,
+        config_files: Vec<String>,
+        written: Option<Arc<Written>>,
+    ) -> Explainer {
+        Explainer::running(config, config_files, written, HashMap::new())
+    }
+
+    /// Explains with a configuration and the servers built from it.
+    pub(crate) fn running(
+        config: Arc<Config>,
+        config_files: Vec<String>,
+        written: Option<Arc<Written>>,
+        sites: HashMap<String, Arc<Site>>,
+    ) -> Explainer {
+        Explainer {
+            config,
+            config_files,
+            written,
+            sites,
+        }
+    }
+
+    /// Explains one request.
+    pub fn explain(&self, question: &Question) -> Result<Explanation, Unexplained> {
+        // Which certificates are loaded decides about certificates only, not about routes.
+        let config = https::expand(&self.config, &BTreeSet::new()).config;
+        let found = ask::find(&config, question)?;
+        let place = format!("apps.http.servers.{}", found.listener.server);
+        let (built, listed) =
+            Rules::build(found.server, &place, &self.config_files).map_err(Unexplained::Refused)?;
+        let site = self.sites.get(&found.listener.server);
+        let rules = match site.map(|site| &site.rules) {
+            // The same configuration gives the same lists, so their numbers fit.
+            Some(rules) if rules.program.lists.len() == listed.len() => rules,
+            Some(_) | None => &built,
+        };
+        let mut x = ask::exchange(&found, question)?;
+        let mut explanation = Explanation {
+            method: question.method.clone(),
+            url: found.url.clone(),
+            listener: found.listener.clone(),
+            ..Explanation::default()
+        };
+        self.walk(rules, &listed, &mut x, &mut explanation);
+        Ok(explanation)
+    }
+
+    fn walk(
+        &self,
+        rules: &Rules,
+        listed: &[Listed<'_>],
+        x: &mut Exchange,
+        explanation: &mut Explanation,
+    ) {
+        Rules::prepare(x);
+        if let Err(status) = rules.admit(x) {
+            x.res.status = status;
+            explanation.outcome = outcome(x, &Body::Empty);
+            explanation.outcome.text =
+                "the host is not the one that the TLS handshake was for".to_owned();
+            return;
+        }
+        let mut watcher = Watcher::new(&rules.program, listed, self.written.as_deref());
+        let body = rules.program.watched(x, &mut watcher);
+        explanation.steps = watcher.steps;
+        explanation.outcome = match (watcher.elsewhere, body) {
+            (None, Some(body)) if watcher.is_answered || x.context.error.is_some() => {
+                outcome(x, &body)
+            }
+            (None, Some(body)) => Outcome {
+                text: NOT_ANSWERED.to_owned(),
+                ..outcome(x, &body)
+            },
+            (elsewhere, _) => Outcome {
+                text: elsewhere.unwrap_or_default(),
+                fields: fields(x),
+                ..Outcome::default()
+            },
+        };
+    }
+}
+
+fn fields(x: &Exchange) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let all = x.res.fields.iter();
+    all.map(|field| (text(field.name), text(field.value)))
+        .collect()
+}
+
+/// What the client gets.
+fn outcome(x: &Exchange, body: &Body) -> Outcome {
+    let mut outcome = Outcome {
+        text: body_words(x, body),
+        ..Outcome::default()
+    };
+    if matches!(body, Body::Abort) {
+        return outcome;
+    }
+    outcome.status = x.res.status.code();
+    outcome.reason = x.res.status.reason().to_owned();
+    outcome.fields = fields(x);
+    outcome.body_bytes = body.len(x.inline.len());
+    let bytes = match body {
+        Body::Inline => &x.inline[..],
+        Body::Shared(slice) => slice.as_bytes(),
+        Body::Empty | Body::File(_) | Body::Stream(_) | Body::Tunnel(_) | Body::Abort => &[],
+    };
+    let encoded = x.res.fields.has(FieldId::ContentEncoding);
+    let begins = &bytes[..bytes.len().min(BODY_SHOWN_BYTES_MAX)];
+    if let Ok(text) = std::str::from_utf8(begins)
+        && !encoded
+    {
+        outcome.body_begins = text.to_owned();
+    }
+    outcome
+}
+
+/// An answer in one line.
+pub(crate) fn body_words(x: &Exchange, body: &Body) -> String {
+    let status = format!("{} {}", x.res.status.code(), x.res.status.reason());
+    let kind = x.res.fields.first(FieldId::ContentType);
+    let kind = kind.map(|kind| format!(", {}", shown(&String::from_utf8_lossy(kind))));
+    let kind = kind.unwrap_or_default();
+    match body {
+        Body::Abort => "closes the connection without an answer".to_owned(),
+        Body::Empty => format!("answers {status} without content"),
+        Body::Tunnel(_) => format!("answers {status} and becomes a tunnel"),
+        Body::Inline | Body::Shared(_) | Body::File(_) | Body::Stream(_) => {
+            match body.len(x.inline.len()) {
+                Some(1) => format!("answers {status}{kind}, 1 byte"),
+                Some(bytes) => format!("answers {status}{kind}, {bytes} bytes"),
+                None => format!("answers {status}{kind}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Watches a walk and notes what happens. Words for conditions are left to `facts`, for changes to `changes`.
+
+use sluice_diag::{Origin, Place as Words, Sources, Written};
+use sluice_model::{Handler as Config, Route};
+use sluice_net::Body;
+use sluice_route::{Input, MatcherSets, Scratch};
+
+use super::body_words;
+use super::changes::Before;
+use super::facts::{quoted, seen};
+use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
+use crate::build::Listed;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Account, Assumed, Filter, Handler, Step};
+use crate::limits::PASSED_TOLD_MAX;
+use crate::pipeline::{Place, Program, Verdict, Watch};
+use crate::values::At;
+
+/// The name of steps that no line wrote.
+const AUTOMATIC: &str = "automatic HTTPS";
+
+/// Notes the steps of one walk.
+pub(super) struct Watcher<'a> {
+    /// The routes of the configuration, by the numbers of the walk.
+    pub(super) listed: &'a [Listed<'a>],
+    /// What walks.
+    pub(super) program: &'a Program,
+    /// The text of the configuration, where it is known.
+    pub(super) written: Option<&'a Written>,
+    /// What was noted.
+    pub(super) steps: Vec<Told>,
+    /// What somebody else does with the request, if nobody here answers it.
+    pub(super) elsewhere: Option<String>,
+    /// Whether a handler answered.
+    pub(super) is_answered: bool,
+    /// Who added each filter.
+    filters: Vec<Told>,
+    /// The routes of each list that were passed by.
+    passed: Vec<PassedBy>,
+}
+
+/// Routes of one list that were passed by.
+#[derive(Clone, Copy, Default)]
+struct PassedBy {
+    told: usize,
+    /// The step of the last one that was told.
+    last: usize,
+}
+
+impl<'a> Watcher<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        listed: &'a [Listed<'a>],
+        written: Option<&'a Written>,
+    ) -> Self {
+        Watcher {
+            listed,
+            program,
+            written,
+            steps: Vec::new(),
+            elsewhere: None,
+            is_answered: false,
+            filters: Vec::new(),
+            passed: vec![PassedBy::default(); listed.len()],
+        }
+    }
+
+    fn route(&self, list: usize, route: usize) -> &'a Route {
+        &self.listed[list].routes[route]
+    }
+
+    fn origin(&self, list: usize, route: usize, handler: usize) -> Option<&'a Origin> {
+        let id = self.route(list, route).origin.handler(handler)?;
+        self.written?.origins.find(id)
+    }
+
+    /// A step at a handler, or at a whole route.
+    fn step(
+        &self,
+        kind: StepKind,
+        list: usize,
+        route: usize,
+        handler: Option<usize>,
+        x: &Exchange,
+    ) -> Told {
+        let origin = self.origin(list, route, handler.unwrap_or(0));
+        let modules = &self.route(list, route).handle;
+        let module = modules.get(handler.unwrap_or(0)).map_or("", Config::module);
+        // Whatever nobody wrote in a text that is known was added by automatic HTTPS.
+        let name = match (origin, self.written) {
+            (Some(origin), _) => &origin.name,
+            (None, Some(_)) => AUTOMATIC,
+            (None, None) => module,
+        };
+        let mut place = format!("{}[{route}]", self.listed[list].place);
+        if let Some(handler) = handler {
+            place.push_str(&format!(".handle[{handler}]"));
+        }
+        Told {
+            kind,
+            name: name.to_owned(),
+            place,
+            depth: x.context.frames.len(),
+            at: origin.and_then(|origin| self.spot(origin.place)),
+            remarks: Vec::new(),
+            more: 0,
+        }
+    }
+
+    fn spot(&self, place: Words) -> Option<Spot> {
+        Some(spot(&self.written?.sources, place))
+    }
+
+    /// What the conditions of a route saw, for those that are met or not.
+    fn conditions(&self, x: &Exchange, list: usize, route: usize, met: bool) -> Vec<Remark> {
+        let config = self.route(list, route);
+        let verdicts = verdicts(&self.program.lists[list].routes[route].matchers, x);
+        let mut out = Vec::new();
+        for (set, verdicts) in config.r#match.iter().zip(verdicts) {
+            let all = verdicts.iter().all(|(_, met)| *met);
+            if met && !all {
+                continue;
+            }
+            for matcher in &set.0 {
+                let name = matcher.module();
+                let mut of_name = verdicts.iter().filter(|(known, _)| *known == name);
+                if of_name.any(|(_, found)| *found == met) {
+                    let mut remark = Remark::new(kind_of(met), name, seen(matcher, x));
+                    remark.at = self.condition_spot(x, list, route, name, met);
+                    out.push(remark);
+                }
+            }
+            if met {
+                break;
+            }
+        }
+        // The model keeps conditions by name; people wrote them in an order of their own.
+        out.sort_by_key(|remark| remark.at.as_ref().map(|spot| (spot.line, spot.column)));
+        out
+    }
+
+    /// The words of a condition, where they are not the whole of its directive.
+    fn condition_spot(
+        &self,
+        x: &Exchange,
+        list: usize,
+        route: usize,
+        name: &str,
+        met: bool,
+    ) -> Option<Spot> {
+        let origin = self.origin(list, route, 0)?;
+        let host = std::str::from_utf8(&x.req.host).unwrap_or_default();
+        let named = |wanted: &str| origin.conditions.iter().any(|(known, _)| known == wanted);
+        let place = match origin.name == "site" {
+            true if met && named(host) => origin.condition(host),
+            // A site for wildcards: which of them it was does not matter much.
+            true if met => origin
+                .conditions
+                .first()
+                .map_or(origin.place, |(_, at)| *at),
+            true => origin.place,
+            false => origin.condition(name),
+        };
+        (origin.name == "site" || place != origin.place)
+            .then(|| self.spot(place))
+            .flatten()
+    }
+
+    /// Notes a route that is passed by, or counts it if there are many of them.
+    fn pass(&mut self, x: &Exchange, list: usize, route: usize, remarks: Vec<Remark>) {
+        let mut step = self.step(StepKind::Passed, list, route, None, x);
+        step.remarks = remarks;
+        self.passed[list].told += 1;
+        self.passed[list].last = self.steps.len();
+        self.steps.push(step);
+    }
+
+    /// Whether one more route of a list is still told; if not it is counted at the last one that was.
+    fn is_told(&mut self, list: usize) -> bool {
+        let PassedBy { told, last } = self.passed[list];
+        if told >= PASSED_TOLD_MAX {
+            self.steps[last].more += 1;
+        }
+        told < PASSED_TOLD_MAX
+    }
+
+    /// What a handler would do, without letting it.
+    fn take(&mut self, handler: &dyn Handler, x: &mut Exchange) -> (Vec<Remark>, Step) {
+        let Account { says, assumed } = handler.account(x);
+        let first = says.first().cloned();
+        let does = |text| Remark::new(RemarkKind::Does, "", text);
+        let mut remarks: Vec<Remark> = says.into_iter().map(does).collect();
+        let step = match assumed {
+            None => handler.serve(x),
+            Some(Assumed::Step(step)) => step,
+            Some(Assumed::Elsewhere) => Step::Later,
+        };
+        if !matches!(step, Step::Later) {
+            return (remarks, step);
+        }
+        let text = first.unwrap_or_else(|| {
+            let text = "would wait for an answer from elsewhere".to_owned();
+            remarks.push(Remark::new(RemarkKind::Does, "", text.clone()));
+            text
+        });
+        self.elsewhere = Some(text);
+        // The walk has to end somehow; this answer is shown to nobody.
+        (remarks, Step::Done(Body::Empty))
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn serve(&mut self, at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
+        let mut told = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), x);
+        let before = Before::of(x);
+        let filters = x.context.filters.len();
+        let (remarks, step) = self.take(handler, x);
+        told.remarks = remarks;
+        let answers = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
+        // The fields of an answer are told with the answer.
+        let changes = before.changes(x).into_iter();
+        told.remarks
+            .extend(changes.filter(|c| !answers || c.kind != RemarkKind::ResponseField));
+        if x.context.filters.len() > filters {
+            let text = "changes the answer on its way out";
+            told.remarks.push(Remark::new(RemarkKind::Note, "", text));
+        }
+        match &step {
+            Step::Done(body) if answers => {
+                self.is_answered = true;
+                let text = body_words(x, body);
+                told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
+            }
+            Step::Next if told.remarks.is_empty() => {
+                let text = "does nothing to this request";
+                let remark = Remark::new(RemarkKind::Nothing, "", text);
+                told.remarks.push(remark);
+            }
+            Step::Done(_) | Step::Next | Step::Fail(_) | Step::Enter(_) | Step::Later => {}
+        }
+        self.filters.resize(x.context.filters.len(), told.clone());
+        self.steps.push(told);
+        step
+    }
+
+    fn left_out(&mut self, x: &Exchange, list: usize, from: usize, to: usize) {
+        for route in from..to {
+            if self.is_told(list) {
+                let remarks = self.conditions(x, list, route, false);
+                self.pass(x, list, route, remarks);
+            }
+        }
+    }
+
+    fn looked_at(&mut self, x: &Exchange, list: usize, route: usize, verdict: Verdict) {
+        match verdict {
+            Verdict::Taken => {
+                let mut step = self.step(StepKind::Taken, list, route, None, x);
+                step.remarks = self.conditions(x, list, route, true);
+                self.steps.push(step);
+            }
+            Verdict::NotMatched | Verdict::Refused => {
+                if self.is_told(list) {
+                    let remarks = self.conditions(x, list, route, false);
+                    self.pass(x, list, route, remarks);
+                }
+            }
+            Verdict::GroupTaken => {
+                if self.is_told(list) {
+                    let name = self.origin(list, route, 0).map_or("route", |o| &o.name);
+                    let text = format!("another `{name}` was taken before");
+                    let remark = Remark::new(RemarkKind::Unmet, "group", text);
+                    self.pass(x, list, route, vec![remark]);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, fault: &Fault, errors: Option<usize>) {
+        let mut text = format!("error {} {}", fault.status.code(), fault.status.reason());
+        if fault.message != fault.status.reason() {
+            text.push_str(&format!(": {}", quoted(fault.message.as_bytes())));
+        }
+        text.push_str(match errors {
+            Some(_) => ", which the error routes handle",
+            None => ", which no error route handles",
+        });
+        if let Some(last) = self.steps.last() {
+            let mut step = last.clone();
+            step.kind = StepKind::Failed;
+            step.remarks = vec![Remark::new(RemarkKind::Error, "", text)];
+            step.more = 0;
+            self.steps.push(step);
+        }
+        self.filters.clear();
+    }
+
+    fn filter(&mut self, count: usize, filter: &dyn Filter, x: &mut Exchange, body: Body) -> Body {
+        if self.elsewhere.is_some() {
+            return body;
+        }
+        let before = Before::of(x);
+        let body = filter.apply(x, body);
+        let remarks: Vec<Remark> = before
+            .changes(x)
+            .into_iter()
+            .filter(|change| change.kind == RemarkKind::ResponseField)
+            .collect();
+        if let Some(added) = self.filters.get(count).filter(|_| !remarks.is_empty()) {
+            self.steps.push(Told {
+                kind: StepKind::Filtered,
+                remarks,
+                ..added.clone()
+            });
+        }
+        body
+    }
+}
+
+fn kind_of(met: bool) -> RemarkKind {
+    match met {
+        true => RemarkKind::Met,
+        false => RemarkKind::Unmet,
+    }
+}
+
+/// Asks all conditions of a route, in memory of their own: what they find is none of the request's business.
+fn verdicts(matchers: &MatcherSets, x: &Exchange) -> Vec<Vec<(&'static str, bool)>> {
+    let scratch = Scratch::new();
+    scratch.set_env(x.worker.clone());
+    matchers.verdicts(&Input {
+        head: &x.req,
+        conn: &x.conn,
+        client_ip: x.context.client_ip,
+        values: &At(x),
+        scratch: &scratch,
+    })
+}
+
+/// Words of a configuration with their line.
+fn spot(sources: &Sources, place: Words) -> Spot {
+    let source = sources.source(place.span.source);
+    let position = source.position(place.span.start);
+    let (line, start, text) = source.line(place.span.start);
+    let imports = sources
+        .import_chain(place.import)
+        .map(|step| format!("{}, imported at {}", step.what, sources.place(step.at)));
+    Spot {
+        file: source.name().to_owned(),
+        line,
+        column: position.column,
+        text: text.to_owned(),
+        start: place.span.start - start,
+        end: (place.span.end - start).min(text.len() as u32),
+        imports: imports.collect(),
+    }
+}

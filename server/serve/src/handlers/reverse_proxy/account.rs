@@ -1,0 +1,100 @@
+//! What a reverse proxy says of itself when a request is explained: whom it would ask, what it would send, and what
+//! each answer would lead to. Nobody is asked.
+
+use sluice_diag::shown;
+use sluice_net::RequestBody;
+
+use super::upstream::Upstream;
+use super::{Content, ReverseProxy};
+use crate::context::Exchange;
+use crate::handler::{Account, Assumed, Step};
+
+/// Upstreams that are named one by one; more are not read.
+const UPSTREAMS_TOLD_MAX: usize = 8;
+
+impl ReverseProxy {
+    /// Its account of one request.
+    pub(super) fn account_of(&self, x: &mut Exchange) -> Account {
+        let chosen = self.selection.foresee(&self.upstreams, x);
+        let mut says = vec![self.whom(x, chosen)];
+        if let Some(upstream) = chosen.or(self.upstreams.first()) {
+            // Placeholders in what it is sent may name it.
+            x.context.upstream.address.clone_from(&upstream.address);
+            match self.prepare(x, upstream, &RequestBody::None) {
+                Ok(prepared) => {
+                    says.extend(sent(&prepared.head));
+                    x.worker.buffers.give_back(prepared.head);
+                }
+                Err(fault) => {
+                    return Account {
+                        says: Vec::new(),
+                        assumed: Some(Assumed::Step(Step::Fail(fault))),
+                    };
+                }
+            }
+        }
+        // Where the content stays for whoever comes after, this upstream only says whether the request may pass.
+        let mut assumed = Assumed::Elsewhere;
+        for rule in &self.interceptions {
+            let mut text = format!("if it answers {}, ", rule.when());
+            match (rule.list(), &assumed) {
+                (Some(list), Assumed::Elsewhere) if self.content == Content::Keep => {
+                    text.push_str("the request goes on, which is assumed here");
+                    assumed = Assumed::Step(Step::Enter(list));
+                }
+                (Some(_), _) => text.push_str("other routes take over"),
+                (None, _) => text.push_str("the answer gets another status"),
+            }
+            says.push(text);
+        }
+        Account {
+            says,
+            assumed: Some(assumed),
+        }
+    }
+
+    /// The upstream that it would ask, or those among which it would choose.
+    fn whom(&self, x: &Exchange, chosen: Option<&Upstream>) -> String {
+        let does = match self.content {
+            Content::Keep => "would ask",
+            Content::Send => "would be proxied to",
+        };
+        if self.dynamic.is_some() {
+            return format!("{does} an upstream that is looked up when a request comes");
+        }
+        let name = |upstream: &Upstream| {
+            let address = shown(&upstream.address);
+            match self.selection.may_get(upstream, x) {
+                true => address,
+                false => format!("{address} (down or full)"),
+            }
+        };
+        let told = self.upstreams.iter().take(UPSTREAMS_TOLD_MAX);
+        let mut list = told.map(name).collect::<Vec<_>>().join(", ");
+        if let Some(more @ 1..) = self.upstreams.len().checked_sub(UPSTREAMS_TOLD_MAX) {
+            list.push_str(&format!(" and {more} more"));
+        }
+        match (self.upstreams.len(), chosen) {
+            (0, _) => format!("{does} nobody: there is no upstream"),
+            (_, None) => format!("{does} nobody, as none is available: {list}"),
+            (1, Some(_)) => format!("{does} {list}"),
+            (_, Some(one)) if self.selection.is_settled() => {
+                format!("{does} {}, chosen from {list}", shown(&one.address))
+            }
+            (_, Some(_)) => format!("{does} one of {list}"),
+        }
+    }
+}
+
+/// The request line and the host of an encoded head, in words.
+fn sent(head: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.split("\r\n");
+    let line = lines.next()?.strip_suffix(" HTTP/1.1")?;
+    let host = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then(|| value.trim())
+    });
+    let host = host.map(|host| format!(", Host `{}`", shown(host)));
+    Some(format!("as `{}`{}", shown(line), host.unwrap_or_default()))
+}
