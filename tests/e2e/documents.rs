@@ -59,7 +59,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     ("", "intercept", "intercept {\nreplace_status 200\n}"),
     ("", "metrics", "metrics"),
-    ("", "php_fastcgi", "php_fastcgi localhost:1"),
     ("", "push", "push /a"),
     ("", "templates", "templates"),
     ("", "tracing", "tracing"),
@@ -68,7 +67,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),
     ("transport http", "tls_curves", "tls\ntls_curves x25519"),
-    ("transport fastcgi", "*", "root /"),
     ("tls", "load", "load ."),
     (
         "tls",
@@ -119,10 +117,6 @@ fn around(place: &str, line: &str) -> String {
         "issuer zerossl" => ("tls {\nissuer zerossl key {\n", "\n}\n}"),
         "dynamic" => ("reverse_proxy {\ndynamic a localhost 1 {\n", "\n}\n}"),
         "transport http" => ("reverse_proxy localhost:1 {\ntransport http {\n", "\n}\n}"),
-        "transport fastcgi" => (
-            "reverse_proxy localhost:1 {\ntransport fastcgi {\n",
-            "\n}\n}",
-        ),
         "client_auth" => ("tls {\nclient_auth {\n", "\n}\n}"),
         "verifier leaf" => ("tls {\nclient_auth {\nverifier leaf {\n", "\n}\n}\n}"),
         "trust_pool" => ("tls {\nclient_auth {\ntrust_pool ", "\n}\n}"),

@@ -2,6 +2,7 @@
 //! differences are listed with their reasons; one that has gone away fails the run, so the list stays true.
 
 mod cases;
+mod fastcgi;
 mod http;
 mod logs;
 mod peers;
@@ -21,7 +22,7 @@ fn answers_equal_those_of_caddy() {
     let site = peers::Site::new();
     let (mut requests, mut failures) = (0, Vec::new());
     let mut seen = std::collections::BTreeSet::new();
-    for case in CASES {
+    for case in CASES.iter().chain(fastcgi::CASES) {
         if case.known == Seen::Sometimes && !site.is_known(&caddy, case) {
             println!(
                 "{}: passed over, this Caddy does not know the language of the file",
@@ -48,7 +49,7 @@ fn answers_equal_those_of_caddy() {
             }
         }
     }
-    for case in CASES {
+    for case in CASES.iter().chain(fastcgi::CASES) {
         for (index, difference) in case.accepted.iter().enumerate() {
             if difference.seen == Seen::Always && !seen.contains(&(case.name, index)) {
                 failures.push(format!(
@@ -60,7 +61,7 @@ fn answers_equal_those_of_caddy() {
     }
     println!(
         "{requests} requests in {} files compared with {}",
-        CASES.len(),
+        CASES.len() + fastcgi::CASES.len(),
         caddy.display()
     );
     assert!(requests >= 60, "the yardstick got shorter");

@@ -8,12 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use crate::cases::Case;
 use crate::http::{self, Answer};
-use crate::upstream;
+use crate::{fastcgi, upstream};
 
 /// What both serve from. Removed at the end.
 pub struct Site {
     dir: PathBuf,
     upstream: u16,
+    fastcgi: u16,
 }
 
 /// A running program.
@@ -42,11 +43,18 @@ impl Site {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("sluice-peer-{}-{number}", std::process::id()));
         let root = dir.join("www");
-        for folder in ["sub", "noindex", "hidden", "sp ace"] {
+        for folder in [
+            "sub",
+            "noindex",
+            "hidden",
+            "sp ace",
+            "php/sub",
+            "php/upload",
+        ] {
             std::fs::create_dir_all(root.join(folder)).expect("the folder is writable");
         }
         let long = "<p>hot dogs are tasty</p>\n".repeat(200);
-        let files: [(&str, &[u8]); 14] = [
+        let files: [(&str, &[u8]); 18] = [
             ("index.html", b"<h1>home</h1>\n"),
             ("sub/index.html", b"<h1>sub</h1>\n"),
             ("page.html", long.as_bytes()),
@@ -61,6 +69,10 @@ impl Site {
             ("hidden/secret.txt", b"secret"),
             ("unknown.qqq", b"plain text of an unknown kind"),
             ("noindex/a.txt", b"a"),
+            ("php/index.php", b"<?php"),
+            ("php/sub/index.php", b"<?php"),
+            ("php/style.css", b"body { color: blue }\n"),
+            ("php/upload/evil.jpg", b"<?php"),
         ];
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for (name, content) in files {
@@ -74,6 +86,7 @@ impl Site {
         Site {
             dir,
             upstream: upstream::start(),
+            fastcgi: fastcgi::start(),
         }
     }
 
@@ -104,6 +117,7 @@ impl Site {
         let text = case
             .caddyfile
             .replace("ROOT", &self.dir.join("www").display().to_string())
+            .replace("FASTCGI", &format!("127.0.0.1:{}", self.fastcgi))
             .replace("UPSTREAM", &format!("127.0.0.1:{}", self.upstream))
             .replace("DEAD", &format!("127.0.0.1:{}", free_port()));
         let text = format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}");

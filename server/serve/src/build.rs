@@ -11,6 +11,7 @@ use std::fmt;
 use sluice_model as model;
 use sluice_route::Template;
 
+use crate::log::Log;
 use crate::pipeline::{List, Program};
 
 /// Why a configuration cannot run. The message stands alone and names the thing.
@@ -81,6 +82,8 @@ pub struct Builder<'m> {
     pub server: &'m model::Server,
     /// Paths of configuration files, which file servers hide.
     pub config_files: &'m [String],
+    /// Where handlers tell what they notice; nowhere if nothing is served.
+    pub log: Option<&'m Log>,
     lists: Vec<List>,
     /// What each of them was built from.
     listed: Vec<Listed<'m>>,
@@ -98,10 +101,12 @@ impl<'m> Builder<'m> {
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
+        log: Option<&'m Log>,
     ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
         let mut builder = Builder {
             server,
             config_files,
+            log,
             lists: Vec::new(),
             listed: Vec::new(),
             groups: HashMap::new(),

@@ -41,6 +41,24 @@ pub fn with_path<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     result
 }
 
+/// Where the script ends in a path that goes on behind it: after the first place at which the first of `endings`
+/// that occurs ends a segment. The endings are in lower case.
+///
+/// Only ASCII letters are compared without case: folding others can change their length, and with it what counts as
+/// the script.
+pub fn split_script(path: &[u8], endings: &[Vec<u8>]) -> Option<usize> {
+    endings
+        .iter()
+        .filter(|ending| !ending.is_empty())
+        .find_map(|ending| {
+            let ends = path.windows(ending.len()).enumerate();
+            let mut ends = ends
+                .filter(|(_, part)| part.eq_ignore_ascii_case(ending))
+                .map(|(at, _)| at + ending.len());
+            ends.find(|end| matches!(path.get(*end), None | Some(b'/')))
+        })
+}
+
 /// The folder that a site's files are in.
 #[derive(Debug)]
 pub struct Root {

@@ -8,6 +8,10 @@ pub const FILE_TEXT_BYTES_MAX: u64 = 1024 * 1024;
 /// Rounds of `invoke` and nested lists in one request: a named route may call itself.
 pub const FRAMES_MAX: usize = 64;
 
+/// What is collected of a request's body whose length is not told, where it has to be told to a FastCGI application
+/// and `request_buffers` says no more. As much as a buffer for bodies under way has; Caddy takes 4 KiB.
+pub const CGI_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Bytes of the answer to a health check that are looked at where nobody says how many; a page that says "ok" has a
 /// few.
 pub const HEALTH_ANSWER_BYTES_MAX: usize = 64 * 1024;

@@ -282,7 +282,7 @@ fn build_site(
     plan: &Plan,
     challenges: &Arc<Challenges>,
 ) -> Result<Site, Vec<Refusal>> {
-    let (rules, _) = Rules::build(server, place, config_files)?;
+    let (rules, _) = Rules::build(server, place, config_files, Some(recorder.log()))?;
     let access = server
         .logs
         .as_ref()

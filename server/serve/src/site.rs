@@ -13,7 +13,7 @@ use crate::build::{Builder, Listed, Refusal};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::handler::Step;
-use crate::log::AccessLog;
+use crate::log::{AccessLog, Log};
 use crate::pipeline::Program;
 use crate::record::Recorder;
 
@@ -74,8 +74,9 @@ impl Rules {
         server: &'m Server,
         place: &str,
         config_files: &'m [String],
+        log: Option<&'m Log>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files);
+        let built = Builder::program(server, place, config_files, log);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal

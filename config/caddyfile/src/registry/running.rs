@@ -72,7 +72,6 @@ const NO_LIFETIME: &str = "remove it; the authority decides, or a `profile`";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
 const NO_METRICS: &str = "metrics are not shown yet";
-const NO_FASTCGI: &str = "serve the application over HTTP";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
@@ -83,7 +82,6 @@ pub const GAPS: &[Gap] = &[
     idle("", "fs", "files come from the local disk"),
     refused("", "intercept", LATER),
     refused("", "metrics", LATER),
-    refused("", "php_fastcgi", NO_FASTCGI),
     refused(
         "",
         "push",
@@ -136,7 +134,6 @@ pub const GAPS: &[Gap] = &[
         "stream_buffer_size",
         "buffers under way hold 64 KiB",
     ),
-    partly("reverse_proxy", "transport", "`http`; `fastcgi` is refused"),
     idle(
         "transport http",
         "read_buffer",
@@ -180,7 +177,6 @@ pub const GAPS: &[Gap] = &[
     refused("transport http", "tls_curves", "remove it"),
     partly("transport http", "tls_trust_pool", "`file`"),
     partly("transport http", "tls_renegotiation", "`never`"),
-    refused("transport fastcgi", "*", NO_FASTCGI),
     idle("tls", "alpn", HTTP1),
     refused(
         "tls",

@@ -108,8 +108,8 @@ impl Explainer {
         let config = https::expand(&self.config, &BTreeSet::new()).config;
         let found = ask::find(&config, question)?;
         let place = format!("apps.http.servers.{}", found.listener.server);
-        let (built, listed) =
-            Rules::build(found.server, &place, &self.config_files).map_err(Unexplained::Refused)?;
+        let (built, listed) = Rules::build(found.server, &place, &self.config_files, None)
+            .map_err(Unexplained::Refused)?;
         let site = self.sites.get(&found.listener.server);
         let rules = match site.map(|site| &site.rules) {
             // The same configuration gives the same lists, so their numbers fit.

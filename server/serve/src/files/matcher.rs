@@ -13,7 +13,7 @@ use sluice_route::placeholder::Unknown;
 use sluice_route::scratch::FoundFile;
 use sluice_route::{Template, Values, matcher};
 
-use super::{Root, facts, with_path};
+use super::{Root, facts, split_script, with_path};
 use crate::build::Refusal;
 
 use super::limits::GLOB_ENTRIES_MAX;
@@ -164,9 +164,9 @@ impl FileHook {
                 self.root.write(values, full);
                 let root_len = full.len();
                 path::clean(text, full);
-                let (end, remainder) = self.split_at(full, root_len);
-                let remainder = remainder.to_vec();
-                full.truncate(end);
+                let end = split_script(&full[root_len..], &self.split);
+                let remainder = end.map(|end| full.split_off(root_len + end));
+                let remainder = remainder.unwrap_or_default();
                 self.try_path(full, root_len, pattern.kind, remainder, now, each)
             })
         })
@@ -230,26 +230,6 @@ impl FileHook {
             },
             facts,
         })
-    }
-
-    /// Where the first of the `split_path` texts ends a segment of the path below the root, and what follows.
-    /// Only ASCII letters are compared without case: folding others can change their length, and with it what
-    /// counts as the script.
-    fn split_at<'a>(&self, full: &'a [u8], root_len: usize) -> (usize, &'a [u8]) {
-        let below = &full[root_len..];
-        for text in self.split.iter().filter(|text| !text.is_empty()) {
-            let ends = |at: &usize| {
-                let end = at + text.len();
-                below[*at..end].eq_ignore_ascii_case(text)
-                    && matches!(below.get(end), None | Some(b'/'))
-            };
-            let starts = 0..below.len().saturating_sub(text.len() - 1);
-            if let Some(at) = starts.into_iter().find(ends) {
-                let end = root_len + at + text.len();
-                return (end, &full[end..]);
-            }
-        }
-        (full.len(), &[])
     }
 }
 

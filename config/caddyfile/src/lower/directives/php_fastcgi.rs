@@ -100,11 +100,13 @@ fn index_routes(php: &Php) -> Vec<Route> {
         redirect.headers.insert("Location".into(), vec![to.into()]);
         routes.push(route(vec![set], Handler::StaticResponse(redirect)));
     }
-    let ends_with_status = try_files.last().is_some_and(|last| last.starts_with('='));
-    let try_policy = if ends_with_status {
-        ""
-    } else {
+    // The last of the usual ones is taken whatever it is, so is a script that the configuration names.
+    let is_script = |last: &String| last.ends_with(".php");
+    let falls_back = php.try_files.last().is_none_or(is_script);
+    let try_policy = if falls_back {
         "first_exist_fallback"
+    } else {
+        ""
     };
     let file = FileMatcher {
         try_files,

@@ -13,7 +13,7 @@ use sluice_net::upstream::{
     Address, Answer, Call, Endpoint, Upload, Wanted, in_background, obtain, within,
 };
 use sluice_net::worker::Worker;
-use sluice_net::{Body, BodyStream, Failure, RequestBody, clock};
+use sluice_net::{Body, BodyStream, Failure, FailureKind, RequestBody, Side, clock};
 use sluice_policy::ActiveCheck;
 use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
 use sluice_route::regexp::Regexp;
@@ -286,7 +286,18 @@ impl Checks {
             }
         };
         let mut encoded = worker.buffers.small();
-        h1::encode_request_head(&head, framing, &mut encoded);
+        match self.transport.fastcgi() {
+            None => h1::encode_request_head(&head, framing, &mut encoded),
+            Some(fastcgi) => {
+                head.target.extend_from_slice(place.target.as_bytes());
+                let length = self.body.len() as u64;
+                fastcgi
+                    .encode_check(&head, if sends_body { length } else { 0 }, &mut encoded)
+                    .map_err(|fault| {
+                        Failure::new(Side::Internal, FailureKind::Io).because(fault.message)
+                    })?;
+            }
+        }
         let mut call = Call::new(link, Upload::new(encoded, framing, body), None);
         let answer = call.answer(worker, &place.method).await;
         Ok((call, answer.map_err(|failed| failed.failure)?))

@@ -21,22 +21,37 @@ impl Buffering {
     pub async fn request(&self, body: RequestBody) -> Result<RequestBody, Failure> {
         match body {
             RequestBody::None => Ok(RequestBody::None),
-            RequestBody::Stream(body) => Ok(RequestBody::Stream(
+            RequestBody::Stream(body) => Ok(RequestBody::Stream(Box::new(
                 collect(body, self.request_bytes).await?,
-            )),
+            ))),
         }
     }
 
     /// Collects the body of an answer.
     pub async fn answer(&self, body: Box<dyn BodyStream>) -> Result<Box<dyn BodyStream>, Failure> {
-        collect(body, self.answer_bytes).await
+        Ok(Box::new(collect(body, self.answer_bytes).await?))
     }
 }
 
-async fn collect(
-    mut body: Box<dyn BodyStream>,
-    bytes_max: usize,
-) -> Result<Box<dyn BodyStream>, Failure> {
+/// A body whose length was asked for.
+pub enum Measured {
+    /// It is here as a whole, and tells its length.
+    Whole(Box<dyn BodyStream>),
+    /// It is longer than the limit.
+    TooLong,
+}
+
+/// Collects a body that does not tell its length.
+pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Measured, Failure> {
+    let mut collected = collect(body, bytes_max).await?;
+    if collected.end == End::Ahead {
+        return Ok(Measured::TooLong);
+    }
+    collected.length = Length::Told;
+    Ok(Measured::Whole(Box::new(collected)))
+}
+
+async fn collect(mut body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Collected, Failure> {
     let length = if body.len().is_some() {
         Length::Told
     } else {
@@ -54,12 +69,13 @@ async fn collect(
         .await?;
         body.consume(taken);
         if seen == 0 || collected.len() == bytes_max {
-            return Ok(Box::new(Collected {
+            return Ok(Collected {
                 collected,
                 taken: 0,
                 length,
+                end: if seen == 0 { End::Here } else { End::Ahead },
                 rest: body,
-            }));
+            });
         }
     }
 }
@@ -72,11 +88,19 @@ enum Length {
     Untold,
 }
 
+/// Whether the end of a body was seen when it was collected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Here,
+    Ahead,
+}
+
 /// What was collected of a body, then the rest of it.
 struct Collected {
     collected: Vec<u8>,
     taken: usize,
     length: Length,
+    end: End,
     rest: Box<dyn BodyStream>,
 }
 
@@ -84,6 +108,7 @@ impl BodyStream for Collected {
     fn len(&self) -> Option<u64> {
         let here = (self.collected.len() - self.taken) as u64;
         match self.length {
+            Length::Told if self.end == End::Here => Some(here),
             Length::Told => self.rest.len().map(|rest| rest + here),
             Length::Untold => None,
         }

@@ -24,11 +24,12 @@ use crate::build::{Builder, Refusal};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::rewrite;
+use crate::log::Log;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
     refuse_unbuilt(config)?;
-    let maker = Arc::new(maker(config)?);
+    let maker = Arc::new(maker(config, cx.log)?);
     let dynamic = Dynamic::build(config, &maker)?;
     let upstreams = match &dynamic {
         // They are listed together with those that requests name.
@@ -51,6 +52,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         active,
         dynamic: dynamic.map(Box::new),
         interceptions,
+        fastcgi: maker.transport.fastcgi().cloned(),
         content: content(config),
         upstreams,
         selection,
@@ -82,8 +84,8 @@ fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-fn maker(config: &Config) -> Result<Maker, Refusal> {
-    let transport = Transport::build(config.transport.as_ref())?;
+fn maker(config: &Config, log: Option<&Log>) -> Result<Maker, Refusal> {
+    let transport = Transport::build(config.transport.as_ref(), log)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
     let active = checks.and_then(|checks| checks.active.as_ref());

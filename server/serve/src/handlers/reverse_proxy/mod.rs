@@ -8,6 +8,7 @@ mod buffering;
 mod build;
 mod dialling;
 mod dynamic;
+mod fastcgi;
 mod intercept;
 mod making;
 mod redirects;
@@ -20,6 +21,7 @@ mod tests;
 mod transport;
 mod upstream;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::FieldId;
@@ -36,6 +38,7 @@ use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::Buffering;
 use dynamic::Dynamic;
+use fastcgi::FastCgi;
 use intercept::Interception;
 use request::Prepared;
 use retry::Retries;
@@ -59,6 +62,8 @@ struct ReverseProxy {
     tunnel_lifetime: Option<Duration>,
     buffering: Buffering,
     interceptions: Vec<Interception>,
+    /// What FastCGI needs, where upstreams speak it.
+    fastcgi: Option<Arc<FastCgi>>,
     content: Content,
 }
 
@@ -101,6 +106,13 @@ impl ReverseProxy {
             body = match Box::pin(self.buffering.request(body)).await {
                 Ok(body) => body,
                 Err(failure) => return Step::Fail(failure.into()),
+            };
+        }
+        if let Some(fastcgi) = &self.fastcgi {
+            let measured = Box::pin(fastcgi.measure(body, self.buffering.request_bytes));
+            body = match measured.await {
+                Ok(body) => body,
+                Err(fault) => return Step::Fail(fault),
             };
         }
         if let Some(active) = &self.active {
@@ -155,7 +167,7 @@ impl ReverseProxy {
         x.context.upstream.status = None;
         x.context.upstream.address.clear();
         x.context.upstream.address.push_str(&upstream.address);
-        let mut wanted = upstream.wanted();
+        let mut wanted = upstream.wanted(&x.req.method);
         loop {
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
             let preface = upstream.preface(&x.conn);
@@ -183,6 +195,9 @@ impl ReverseProxy {
                 upload = upload.without_trailers();
             }
             let mut call = Call::new(link, upload, lease);
+            if let Some(fastcgi) = &self.fastcgi {
+                fastcgi.listen(&mut call, x);
+            }
             let sent_at = self.selection.clock();
             match call.answer(&x.worker, &method).await {
                 Ok(answer) => {

@@ -11,6 +11,7 @@ use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::ReverseProxy;
+use super::fastcgi::Asked;
 use super::upstream::Upstream;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -55,8 +56,9 @@ impl ReverseProxy {
         let switch = self.put_together(x, upstream, framing, &mut spare.fields);
         let mut head = x.worker.buffers.small();
         std::mem::swap(&mut x.req.fields, &mut spare.fields);
+        let encoded;
         match &self.header_up {
-            None => h1::encode_request_head(&x.req, framing, &mut head),
+            None => encoded = self.encode(x, framing, &mut head),
             Some(ops) => {
                 let authority = x.req.authority.clone();
                 ops.apply(x, Of::Request);
@@ -65,7 +67,7 @@ impl ReverseProxy {
                         .fields
                         .push(FieldId::Host, upstream.authority.as_bytes());
                 }
-                h1::encode_request_head(&x.req, framing, &mut head);
+                encoded = self.encode(x, framing, &mut head);
                 x.req.set_authority(&authority);
             }
         }
@@ -75,12 +77,32 @@ impl ReverseProxy {
             x.req.method = method;
             x.req.uri = target;
         }
+        encoded?;
         Ok(Prepared {
             head,
             method,
             framing,
             switch,
         })
+    }
+
+    /// Encodes the request as it now stands in `x`.
+    fn encode(&self, x: &Exchange, framing: BodyFraming, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(fastcgi) = &self.fastcgi else {
+            h1::encode_request_head(&x.req, framing, out);
+            return Ok(());
+        };
+        let length = match framing {
+            BodyFraming::Length(length) => length,
+            BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => 0,
+        };
+        let asked = Asked {
+            head: &x.req,
+            conn: &x.conn,
+            values: &At(x),
+            length,
+        };
+        fastcgi.encode(&asked, out)
     }
 
     /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sluice_model::proxy::{
-    HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
+    FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
 };
 use sluice_net::tls::{
     ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
@@ -13,29 +13,29 @@ use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts
 
 use super::build::duration;
 use super::dialling;
+use super::fastcgi::FastCgi;
 use super::making::Way;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
+use crate::log::Log;
 
 /// How all upstreams of a directive are spoken to.
 #[derive(Clone)]
 pub struct Transport {
     options: Options,
     proxy_header: ProxyHeader,
+    fastcgi: Option<Arc<FastCgi>>,
     /// Ports spoken to without TLS.
     plain_ports: Vec<u16>,
 }
 
 impl Transport {
     /// Reads the settings.
-    pub fn build(config: Option<&Config>) -> Result<Transport, Refusal> {
+    pub fn build(config: Option<&Config>, log: Option<&Log>) -> Result<Transport, Refusal> {
         match config {
             None => Transport::http(&HttpTransport::default()),
             Some(Config::Http(config)) => Transport::http(config),
-            Some(Config::FastCgi(_)) => Err(Refusal::not_yet(
-                "transport `fastcgi`",
-                "serve the application over HTTP for now",
-            )),
+            Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
                 Err(Refusal::new(format!("unknown transport `{name}`"))
@@ -92,8 +92,36 @@ impl Transport {
         Ok(Transport {
             options,
             proxy_header,
+            fastcgi: None,
             plain_ports,
         })
+    }
+
+    fn of_fastcgi(config: &FastCgiTransport, log: Option<&Log>) -> Result<Transport, Refusal> {
+        let defaults = Timeouts::default();
+        let timeouts = Timeouts {
+            dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
+            read: duration(config.read_timeout),
+            write: duration(config.write_timeout),
+            ..defaults
+        };
+        let options = Options {
+            protocol: Protocol::FastCgi,
+            keep_alive: KeepAlive::Briefly(limits::KEPT_BRIEFLY),
+            timeouts,
+            ..Options::default()
+        };
+        Ok(Transport {
+            options,
+            proxy_header: ProxyHeader::Off,
+            fastcgi: Some(Arc::new(FastCgi::build(config, log)?)),
+            plain_ports: Vec::new(),
+        })
+    }
+
+    /// What FastCGI needs, where it is spoken.
+    pub fn fastcgi(&self) -> Option<&Arc<FastCgi>> {
+        self.fastcgi.as_ref()
     }
 
     /// The options for an upstream on `port`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_message::{ConnInfo, Moment, Remote};
+use sluice_message::{ConnInfo, Method, Moment, Remote};
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 
@@ -95,10 +95,14 @@ impl Upstream {
         self.checked.up_at().max(self.health.recovered_at())
     }
 
-    /// Which connections will do: one that begins with the address of a client is for that client only.
-    pub fn wanted(&self) -> Wanted {
+    /// Which connections will do: one that begins with the address of a client is for that client only. Connections
+    /// that are kept briefly are closed by their applications at any time, and whether a request was seen before that
+    /// nobody can tell: so none is used for one that must not be repeated.
+    pub fn wanted(&self, method: &Method) -> Wanted {
         match (self.proxy_header, self.endpoint.options().keep_alive) {
-            (ProxyHeader::Off, KeepAlive::Keep { .. } | KeepAlive::Briefly(_)) => Wanted::Any,
+            (ProxyHeader::Off, KeepAlive::Keep { .. }) => Wanted::Any,
+            (ProxyHeader::Off, KeepAlive::Briefly(_)) if method.is_idempotent() => Wanted::Any,
+            (ProxyHeader::Off, KeepAlive::Briefly(_)) => Wanted::Fresh,
             (ProxyHeader::Off, KeepAlive::Off) | (ProxyHeader::V1 | ProxyHeader::V2, _) => {
                 Wanted::Fresh
             }

@@ -250,7 +250,14 @@ fn each_connection_with_a_proxy_header_is_for_one_client() {
 fn what_is_not_built_is_refused_by_name() {
     for (settings, expected) in [
         (json!({ "circuit_breaker": {} }), "circuit_breaker"),
-        (json!({ "transport": { "protocol": "fastcgi" } }), "fastcgi"),
+        (
+            json!({ "transport": { "protocol": "fastcgi", "split_path": [".p\u{212a}p"] } }),
+            "ASCII",
+        ),
+        (
+            json!({ "transport": { "protocol": "fastcgi", "env": { "A=B": "c" } } }),
+            "A=B",
+        ),
         (
             json!({ "transport": { "protocol": "http", "versions": ["h2c", "2"] } }),
             "h2c",
@@ -285,7 +292,7 @@ fn what_is_not_built_is_refused_by_name() {
         directive["handler"] = json!("reverse_proxy");
         let server = json!({ "routes": [{ "handle": [directive] }] });
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let refusals = Rules::build(&config, "", &[]).err().expect(expected);
+        let refusals = Rules::build(&config, "", &[], None).err().expect(expected);
         assert!(
             refusals[0].to_string().contains(expected),
             "{}",

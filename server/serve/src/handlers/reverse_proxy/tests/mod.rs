@@ -63,7 +63,8 @@ impl Proxy {
 
     fn on_workers(count: usize, server: Value) -> Proxy {
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let rules = Rules::build(&config, "", &[]).map_err(|refusals| refusals[0].to_string());
+        let rules =
+            Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
         let log = Log::start(Level::Error).unwrap();
         let site = Site {
             rules: rules.unwrap().0,

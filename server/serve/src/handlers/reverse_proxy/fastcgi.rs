@@ -1,0 +1,412 @@
+//! `transport fastcgi`: a request as the variables that CGI names (RFC 3875, section 4) and PHP expects. Records and
+//! connections are left to `sluice-wire` and `sluice-net`.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use sluice_message::{
+    ConnInfo, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head, path,
+};
+use sluice_model::proxy::FastCgiTransport as Config;
+use sluice_net::RequestBody;
+use sluice_net::upstream::Call;
+use sluice_route::placeholder::{NoValues, Unknown};
+use sluice_route::values::origin_form;
+use sluice_route::{Template, Values};
+use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
+
+use super::buffering::{self, Measured};
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files::{Root, split_script};
+use crate::limits::CGI_BODY_BYTES_MAX;
+use crate::log::{Level, Log};
+
+/// How the applications of a directive are spoken to.
+pub struct FastCgi {
+    root: Root,
+    symlinks: Symlinks,
+    /// The endings of scripts, in lower case; the path behind one is for the script.
+    split: Vec<Vec<u8>>,
+    /// Variables of the configuration.
+    own: Vec<(Box<[u8]>, Template)>,
+    user: Template,
+    remainder: Template,
+    /// Where it is told what applications write to standard error, if anywhere.
+    complaints: Option<Log>,
+}
+
+/// What becomes of symbolic links in the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Symlinks {
+    Keep,
+    /// They are followed with each request, so that a release goes live by moving a link, and what PHP has compiled
+    /// under the old path is not used for the new one.
+    Resolve,
+}
+
+/// A request on its way to an application.
+pub struct Asked<'a> {
+    /// Its head.
+    pub head: &'a RequestHead,
+    /// The connection it came by.
+    pub conn: &'a ConnInfo,
+    /// What placeholders stand for.
+    pub values: &'a dyn Values,
+    /// The length of its body.
+    pub length: u64,
+}
+
+impl FastCgi {
+    /// Reads the settings.
+    pub fn build(config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
+        let template =
+            |text: &str| Template::parse(text).map_err(|error| Refusal::new(error.to_string()));
+        let mut own = Vec::new();
+        for (name, value) in &config.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(Refusal::new(format!(
+                    "env `{name}` is no name of a variable"
+                )));
+            }
+            own.push((name.as_bytes().into(), template(value)?));
+        }
+        for ending in &config.split_path {
+            // Folding other letters can change their length, and with it what counts as the script.
+            if !ending.is_ascii() || ending.is_empty() {
+                return Err(Refusal::new(format!(
+                    "split `{ending}`: it has to be ASCII and not empty"
+                )));
+            }
+        }
+        Ok(FastCgi {
+            root: Root::build(&config.root)?,
+            symlinks: if config.resolve_root_symlink {
+                Symlinks::Resolve
+            } else {
+                Symlinks::Keep
+            },
+            split: config
+                .split_path
+                .iter()
+                .map(|ending| ending.to_ascii_lowercase().into())
+                .collect(),
+            own,
+            complaints: log.filter(|_| config.capture_stderr).cloned(),
+            user: template("{http.auth.user.id}")?,
+            remainder: template("{http.matchers.file.remainder}")?,
+        })
+    }
+
+    /// Gives a body a length: CGI tells it before the body (RFC 3875, section 4.1.2), and PHP reads no more than that.
+    /// A client that does not tell it has to send so little that it can be collected.
+    pub async fn measure(&self, body: RequestBody, bytes_max: usize) -> Result<RequestBody, Fault> {
+        match body {
+            RequestBody::Stream(body) if body.len().is_none() => {
+                let bytes_max = bytes_max.max(CGI_BODY_BYTES_MAX);
+                match buffering::measure(body, bytes_max).await? {
+                    Measured::Whole(body) => Ok(RequestBody::Stream(body)),
+                    Measured::TooLong => Err(Fault::new(
+                        Status::LENGTH_REQUIRED,
+                        "the request's body is long and does not tell how long",
+                    )),
+                }
+            }
+            body => Ok(body),
+        }
+    }
+
+    /// Writes the beginning of a request, with all variables, to `out`.
+    pub fn encode(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if asked.head.uri.path().contains(&0) {
+            let reason = "the path has a byte that no file name can have";
+            return Err(Fault::new(Status::BAD_REQUEST, reason));
+        }
+        let root = self.root(asked)?;
+        encode_begin(WhenDone::Keep, out);
+        let mut variables = Variables {
+            params: Params::new(out),
+            own: &self.own,
+            text: Vec::new(),
+        };
+        self.add_script(asked, &root, &mut variables);
+        add_request(asked, &mut variables);
+        add_server(asked, &mut variables);
+        add_peer(asked.conn, &mut variables);
+        variables.add_with(b"REMOTE_USER", |text| {
+            self.user.expand(asked.values, Unknown::Empty, text);
+        });
+        add_fields(asked.head, &mut variables);
+        for (name, value) in &self.own {
+            let text = &mut variables.text;
+            variables.params.push_with(name, text, |text| {
+                value.expand(asked.values, Unknown::Empty, text);
+            });
+        }
+        variables.params.end();
+        Ok(())
+    }
+
+    /// Has it told what the application writes to standard error during `call`, if that is wanted.
+    pub fn listen(&self, call: &mut Call, x: &Exchange) {
+        let Some(log) = self.complaints.clone() else {
+            return;
+        };
+        let upstream = x.context.upstream.address.clone();
+        let method = x.req.method.clone();
+        let (host, uri) = (x.req.authority.clone(), x.req.target.clone());
+        call.listen(Box::new(move |stderr, status| {
+            let is_error = status.is_none_or(Status::is_error);
+            let level = if is_error { Level::Error } else { Level::Warn };
+            let entry = log
+                .entry(level, "http.reverse_proxy.transport.fastcgi", "stderr")
+                .text("body", &stderr.text)
+                .integer("bytes_dropped", stderr.dropped)
+                .text("upstream", &upstream)
+                .text("method", method.as_str())
+                .text("host", &host)
+                .text("uri", &uri);
+            match status {
+                Some(status) => entry.integer("status", u64::from(status.code())).send(),
+                None => entry.send(),
+            }
+        }));
+    }
+
+    /// As [`FastCgi::encode`] for a question of our own, which no client asked.
+    pub fn encode_check(
+        &self,
+        head: &RequestHead,
+        length: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let conn = ConnInfo {
+            remote: Remote::Unix,
+            local: None,
+            tls: None,
+        };
+        let asked = Asked {
+            head,
+            conn: &conn,
+            values: &NoValues,
+            length,
+        };
+        self.encode(&asked, out)
+    }
+
+    /// The folder of the scripts, without a slash at its end.
+    fn root(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Fault> {
+        let mut root = Vec::new();
+        self.root.write(asked.values, &mut root);
+        if self.symlinks == Symlinks::Keep {
+            return Ok(root);
+        }
+        let resolved = std::fs::canonicalize(OsStr::from_bytes(or_slash(&root)));
+        let resolved = resolved.map_err(|error| {
+            let message = format!("the root of the scripts leads nowhere: {error}");
+            Fault::new(Status::INTERNAL_SERVER_ERROR, message)
+        })?;
+        let mut resolved = resolved.into_os_string().into_vec();
+        if resolved == b"/" {
+            resolved.clear();
+        }
+        Ok(resolved)
+    }
+
+    /// Which script runs, and what is left of the path for it.
+    fn add_script(&self, asked: &Asked<'_>, root: &[u8], variables: &mut Variables<'_>) {
+        let path = asked.head.uri.path();
+        // Without endings nothing of the path names a script.
+        let split_at = match self.split.as_slice() {
+            [] => Some(0),
+            endings => split_script(path, endings),
+        };
+        let (script, mut info) = path.split_at(split_at.unwrap_or(path.len()));
+        let mut remainder = Vec::new();
+        if info.is_empty() {
+            // A file matcher may have split the path before.
+            self.remainder
+                .expand(asked.values, Unknown::Empty, &mut remainder);
+            info = &remainder;
+        }
+        variables.add(b"DOCUMENT_ROOT", or_slash(root));
+        variables.add(b"DOCUMENT_URI", script);
+        variables.add_with(b"SCRIPT_NAME", |text| {
+            if !matches!(script, [] | [b'/', ..]) {
+                text.push(b'/');
+            }
+            text.extend_from_slice(script);
+        });
+        variables.add_with(b"SCRIPT_FILENAME", |text| below(root, script, text));
+        variables.add(b"PATH_INFO", info);
+        if !info.is_empty() {
+            variables.add_with(b"PATH_TRANSLATED", |text| below(root, info, text));
+        }
+    }
+}
+
+/// Appends the file that `name` leads to below `root`, and nowhere else.
+fn below(root: &[u8], name: &[u8], out: &mut Vec<u8>) {
+    if matches!(name, b"" | b"/") {
+        return out.extend_from_slice(or_slash(root));
+    }
+    out.extend_from_slice(root);
+    path::clean(name, out);
+}
+
+fn or_slash(root: &[u8]) -> &[u8] {
+    if root.is_empty() { b"/" } else { root }
+}
+
+fn add_request(asked: &Asked<'_>, variables: &mut Variables<'_>) {
+    let head = asked.head;
+    let (_, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+    let content_type = head.fields.first(FieldId::ContentType);
+    variables.add(b"REQUEST_METHOD", head.method.as_str().as_bytes());
+    variables.add_with(b"REQUEST_URI", |text| {
+        let (path, query) = origin_form(&head.target);
+        text.extend_from_slice(or_slash(path));
+        if !query.is_empty() {
+            text.push(b'?');
+            text.extend_from_slice(query);
+        }
+    });
+    variables.add(b"QUERY_STRING", query);
+    variables.add(b"CONTENT_TYPE", content_type.unwrap_or_default());
+    variables.add_shown(b"CONTENT_LENGTH", asked.length);
+    variables.add_shown(b"HTTP_CONTENT_LENGTH", asked.length);
+    variables.add(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    variables.add(b"AUTH_TYPE", b"");
+}
+
+fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
+    let (host, port) = head::split_port(&asked.head.authority);
+    let scheme = asked.conn.scheme();
+    let usual_port = match scheme {
+        Scheme::Http => 80,
+        Scheme::Https => 443,
+    };
+    variables.add_with(b"SERVER_NAME", |text| match (host, asked.conn.local) {
+        // RFC 3875, section 4.1.14: it is never empty; HTTP/1.0 may name no host.
+        (b"", Some(local)) => text.extend_from_slice(IpText::new(local.ip()).as_bytes()),
+        (host, _) => text.extend_from_slice(host),
+    });
+    variables.add_shown(b"SERVER_PORT", port.unwrap_or(usual_port));
+    let protocol = asked.head.version.as_str().as_bytes();
+    variables.add(b"SERVER_PROTOCOL", protocol);
+    let software = concat!("sluice/", env!("CARGO_PKG_VERSION"));
+    variables.add(b"SERVER_SOFTWARE", software.as_bytes());
+    variables.add(b"REQUEST_SCHEME", scheme.as_str().as_bytes());
+    if let Some(tls) = &asked.conn.tls {
+        add_tls(tls, variables);
+    }
+    if !asked.head.authority.is_empty() {
+        variables.add(b"HTTP_HOST", &asked.head.authority);
+    }
+}
+
+/// HTTPS as Apache's mod_ssl names it, which applications expect.
+fn add_tls(tls: &TlsInfo, variables: &mut Variables<'_>) {
+    let version = match tls.version {
+        "tls1.2" => "TLSv1.2",
+        "tls1.3" => "TLSv1.3",
+        other => other,
+    };
+    variables.add(b"HTTPS", b"on");
+    variables.add(b"SSL_PROTOCOL", version.as_bytes());
+    variables.add(b"SSL_CIPHER", tls.cipher.as_bytes());
+}
+
+fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
+    // The peer of a unix socket has neither.
+    let (ip, port) = match conn.remote {
+        Remote::Ip(addr) => (Some(IpText::new(addr.ip())), Some(addr.port())),
+        Remote::Unix => (None, None),
+    };
+    let ip = ip.as_ref().map_or(&b""[..], IpText::as_bytes);
+    variables.add(b"REMOTE_ADDR", ip);
+    variables.add(b"REMOTE_HOST", ip);
+    variables.add(b"REMOTE_IDENT", b"");
+    match port {
+        Some(port) => variables.add_shown(b"REMOTE_PORT", port),
+        None => variables.add(b"REMOTE_PORT", b""),
+    }
+}
+
+/// The fields of the request (RFC 3875, section 4.1.18). Each has a variable of its own or none: lines of one name are
+/// joined, and names that an application could take for another one are left out.
+fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
+    let mut name = Vec::new();
+    for (index, field) in head.fields.iter().enumerate() {
+        let has_place = matches!(field.id, FieldId::Host | FieldId::ContentLength);
+        if has_place || !is_plain(field.name) || is_repeated(&head.fields, index, field.name) {
+            continue;
+        }
+        name.clear();
+        name.extend_from_slice(b"HTTP_");
+        name.extend(field.name.iter().map(|byte| match byte {
+            b'-' => b'_',
+            byte => byte.to_ascii_uppercase(),
+        }));
+        let joint: &[u8] = match field.id {
+            // RFC 9113, section 8.2.3: a comma would become part of a value.
+            FieldId::Cookie => b"; ",
+            _ => b", ",
+        };
+        variables.add_with(&name, |text| {
+            for (index, value) in head.fields.find(field.name).enumerate() {
+                if index > 0 {
+                    text.extend_from_slice(joint);
+                }
+                text.extend_from_slice(value);
+            }
+        });
+    }
+}
+
+/// Whether the name of a field can stand for no other: `X_A` and `X.A` would become the variable of `X-A`, here or in
+/// PHP. `Proxy` is left out as the libraries of applications take `HTTP_PROXY` for a proxy of their own.
+fn is_plain(name: &[u8]) -> bool {
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    name.iter().all(is_usual) && !name.eq_ignore_ascii_case(b"proxy")
+}
+
+/// Whether a line before that at `index` has the same name.
+fn is_repeated(fields: &Fields, index: usize, name: &[u8]) -> bool {
+    let mut before = fields.iter().take(index);
+    before.any(|field| field.name.eq_ignore_ascii_case(name))
+}
+
+/// The variables of a request so far.
+struct Variables<'a> {
+    params: Params<'a>,
+    /// Those of the configuration, which no other may replace: they come last.
+    own: &'a [(Box<[u8]>, Template)],
+    text: Vec<u8>,
+}
+
+impl Variables<'_> {
+    fn is_own(&self, name: &[u8]) -> bool {
+        self.own.iter().any(|(own, _)| **own == *name)
+    }
+
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        if !self.is_own(name) {
+            self.params.push(name, value);
+        }
+    }
+
+    fn add_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.is_own(name) {
+            self.params.push_with(name, &mut self.text, write);
+        }
+    }
+
+    fn add_shown(&mut self, name: &[u8], value: impl std::fmt::Display) {
+        self.add_with(name, |text| {
+            write!(text, "{value}").expect("writing to memory does not fail");
+        });
+    }
+}
