@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// All that we accept httparse accepts and reads alike; it is laxer, so the reverse does not hold.
 fn compare_with_httparse(bytes: &[u8]) {
     let mut head = RequestHead::default();
-    let ours = RequestDecoder::new(Limits::DEFAULT).decode(bytes, &mut head);
+    let ours = RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head);
     let Ok(Progress::Complete { consumed, .. }) = ours else {
         return;
     };

@@ -17,11 +17,11 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::connection;
+use crate::connection::Connection;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
 use crate::service::{Binding, Service};
-use crate::worker::{ConnectionLimit, Shared, Worker};
+use crate::worker::{ConnectionLimit, Entered, Shared, Worker};
 
 /// The running workers of a process.
 pub struct Workers<S: Service> {
@@ -302,12 +302,10 @@ async fn accept<S: Service>(listener: Listener, slot: Rc<Slot<S>>, shared: Rc<Sh
         let counters = &shared.worker.counters;
         counters.accepted.set(counters.accepted.get() + 1);
         counters.open.set(counters.open.get() + 1);
-        let open = Open(shared.worker.clone());
-        let serving = connection::serve(stream, remote, slot.clone(), shared.clone());
-        tokio::task::spawn_local(async move {
-            serving.await;
-            drop((open, entered));
-        });
+        let open = Open(shared.worker.clone(), entered);
+        let mut connection = Connection::new(stream, remote, slot.clone(), shared.clone(), open);
+        // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
+        tokio::task::spawn_local(async move { connection.run().await });
         burst += 1;
         if burst == ACCEPT_BURST_MAX {
             burst = 0;
@@ -351,7 +349,10 @@ async fn yield_once() {
 }
 
 /// An open connection of a worker; dropping it, also by a panic, counts it out.
-struct Open(Rc<Worker>);
+pub(crate) struct Open(
+    Rc<Worker>,
+    #[expect(dead_code, reason = "held to be counted")] Entered,
+);
 
 impl Drop for Open {
     fn drop(&mut self) {

@@ -1,6 +1,7 @@
 //! What matching leaves behind in a request's memory: the groups of regular expressions, and room
 //! for texts on the way. Values that handlers set are left to `sluice-serve`.
 
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +21,8 @@ pub struct Scratch {
     captures: RefCell<Vec<Capture>>,
     bufs: RefCell<Vec<Vec<u8>>>,
     spare: RefCell<Vec<Capture>>,
-    found: RefCell<FoundFile>,
+    /// Boxed: few requests look for files.
+    found: RefCell<Option<Box<FoundFile>>>,
     env: RefCell<Option<Rc<dyn Any>>>,
 }
 
@@ -64,7 +66,7 @@ impl Scratch {
     /// Forgets the request and keeps its memory, as far as it is small: idle connections hold on to
     /// it.
     pub fn clear(&mut self) {
-        *self.found.get_mut() = FoundFile::default();
+        *self.found.get_mut() = None;
         let bufs = self.bufs.get_mut();
         bufs.retain(|buf| buf.capacity() <= SCRATCH_BUF_BYTES_MAX);
         bufs.truncate(SCRATCH_BUFS_MAX);
@@ -115,15 +117,15 @@ impl Scratch {
 
     /// Remembers what a `file` matcher found, in place of what an earlier one did.
     pub fn found_file(&self, found: FoundFile) {
-        *self.found.borrow_mut() = found;
+        *self.found.borrow_mut() = Some(Box::new(found));
     }
 
     /// Appends what `{http.matchers.file.*}` stands for; unknown while no file was found.
     pub fn file_value(&self, key: FileKey, out: &mut Vec<u8>) -> Found {
         let found = self.found.borrow();
-        if found.absolute.is_empty() {
+        let Some(found) = found.as_deref().filter(|found| !found.absolute.is_empty()) else {
             return Found::Unknown;
-        }
+        };
         out.extend_from_slice(match key {
             FileKey::Relative => &found.relative,
             FileKey::Absolute => &found.absolute,

@@ -59,24 +59,29 @@ fn measure(name: &str, mut work: impl FnMut()) {
 }
 
 fn main() {
-    let mut decoder = RequestDecoder::new(Limits::DEFAULT);
+    let mut decoder = RequestDecoder::new();
     let mut head = RequestHead::default();
     for (name, bytes) in [("request, 12 fields", REQUEST), ("request, 1 field", SHORT)] {
         measure(&format!("decode {name}"), || {
             let step = decoder
-                .decode(black_box(bytes), &mut head)
+                .decode(&Limits::DEFAULT, black_box(bytes), &mut head)
                 .expect("the head is valid");
             assert!(matches!(step, Progress::Complete { .. }));
         });
     }
-    let mut decoder = ResponseDecoder::new(Limits::DEFAULT);
+    let mut decoder = ResponseDecoder::new();
     let mut answer = ResponseHead::default();
     measure("decode response, 8 fields", || {
-        let step = decoder.decode(black_box(RESPONSE), &Method::Get, &mut answer);
+        let step = decoder.decode(
+            &Limits::DEFAULT,
+            black_box(RESPONSE),
+            &Method::Get,
+            &mut answer,
+        );
         assert!(matches!(step, Ok(Progress::Complete { .. })));
     });
-    RequestDecoder::new(Limits::DEFAULT)
-        .decode(REQUEST, &mut head)
+    RequestDecoder::new()
+        .decode(&Limits::DEFAULT, REQUEST, &mut head)
         .expect("the head is valid");
     let mut out = Vec::new();
     measure("encode request, 12 fields", || {

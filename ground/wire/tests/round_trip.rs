@@ -51,7 +51,7 @@ fn for_seeds(test: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
 
 fn decode_request(bytes: &[u8]) -> (RequestHead, RequestFraming, usize) {
     let mut head = RequestHead::default();
-    match RequestDecoder::new(Limits::DEFAULT).decode(bytes, &mut head) {
+    match RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head) {
         Ok(Progress::Complete { consumed, value }) => (head, value, consumed),
         other => panic!("{other:?}: {}", feed::text(bytes)),
     }
@@ -59,7 +59,7 @@ fn decode_request(bytes: &[u8]) -> (RequestHead, RequestFraming, usize) {
 
 fn decode_response(bytes: &[u8]) -> (ResponseHead, ResponseFraming, usize) {
     let mut head = ResponseHead::default();
-    match ResponseDecoder::new(Limits::DEFAULT).decode(bytes, &Method::Get, &mut head) {
+    match ResponseDecoder::new().decode(&Limits::DEFAULT, bytes, &Method::Get, &mut head) {
         Ok(Progress::Complete { consumed, value }) => (head, value, consumed),
         other => panic!("{other:?}: {}", feed::text(bytes)),
     }

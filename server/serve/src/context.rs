@@ -1,8 +1,9 @@
 //! What the walk through the routes keeps for one request. Its connection is left to `sluice-net`.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sluice_message::Status;
+use sluice_message::{Fields, Status};
 
 use crate::handler::Filter;
 use crate::pipeline::{Frame, Scope};
@@ -17,7 +18,7 @@ pub struct Context {
     /// Where the walk is; the innermost list of routes last.
     pub frames: Vec<Frame>,
     /// Lists with routes for errors that were entered, innermost last.
-    pub scopes: Vec<Scope>,
+    pub scopes: Seldom<Vec<Scope>>,
     /// Groups of routes of which one was taken.
     pub groups: Groups,
     /// What changes the answer, applied last to first.
@@ -31,17 +32,113 @@ pub struct Context {
     /// Whether the peer is a trusted proxy.
     pub from_trusted_proxy: bool,
     /// What `{http.error.*}` shows, once a handler failed.
-    pub error: Option<ErrorInfo>,
+    pub error: Option<Box<ErrorInfo>>,
     /// The method before it was rewritten; `None` while it was not.
-    pub original_method: Option<sluice_message::Method>,
+    pub original_method: Option<Box<sluice_message::Method>>,
     /// Placeholders that `map` set, by their names.
-    pub mapped: Vars,
+    pub mapped: Seldom<Vars>,
     /// What reverse proxying tells to logs and placeholders (`{http.reverse_proxy.*}`).
     pub upstream: UpstreamInfo,
     /// What `{http.request.uuid}` shows; 0 until it is asked for.
-    pub uuid: std::cell::Cell<u128>,
+    pub uuid: std::cell::Cell<Uuid>,
     /// What the access log is told.
-    pub log: LogInfo,
+    pub log: Seldom<LogInfo>,
+}
+
+/// A random number of 128 bits, in halves: whole it would have to stand at a multiple of sixteen bytes.
+pub type Uuid = [u64; 2];
+
+/// What few requests have. It takes memory of its own when something is first written to it, so that thousands of
+/// requests that wait for upstreams do without.
+#[derive(Debug, Default)]
+pub struct Seldom<T>(Option<Box<T>>);
+
+/// What has an empty value that all can share.
+pub trait Empty: Default + 'static {
+    /// The empty value.
+    fn empty() -> &'static Self;
+    /// Empties it and keeps its memory.
+    fn clear(&mut self);
+}
+
+impl<T: Empty> Seldom<T> {
+    /// Empties it.
+    pub fn clear(&mut self) {
+        if let Some(value) = &mut self.0 {
+            value.clear();
+        }
+    }
+}
+
+impl<T: Empty> Deref for Seldom<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or_else(|| T::empty())
+    }
+}
+
+impl<T: Empty> DerefMut for Seldom<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Empty for Vec<Scope> {
+    fn empty() -> &'static Self {
+        static EMPTY: Vec<Scope> = Vec::new();
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+}
+
+impl Empty for Vars {
+    fn empty() -> &'static Self {
+        static EMPTY: Vars = Vars {
+            entries: Vec::new(),
+            used: 0,
+        };
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        Vars::clear(self);
+    }
+}
+
+impl Empty for Fields {
+    fn empty() -> &'static Self {
+        static EMPTY: Fields = Fields::new();
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        Fields::clear(self);
+    }
+}
+
+impl Empty for LogInfo {
+    fn empty() -> &'static Self {
+        static EMPTY: LogInfo = LogInfo {
+            skip: false,
+            user: None,
+            names: Vec::new(),
+            fields: Vec::new(),
+            error: None,
+        };
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        self.skip = false;
+        self.user = None;
+        self.names.clear();
+        self.fields.clear();
+        self.error = None;
+    }
 }
 
 /// A set of small numbers.
@@ -143,7 +240,7 @@ pub struct UpstreamInfo {
     /// Status it answered with.
     pub status: Option<Status>,
     /// Fields it answered with, where `handle_response` lets others see them.
-    pub fields: sluice_message::Fields,
+    pub fields: Seldom<Fields>,
 }
 
 /// What the access log is told besides the request.
@@ -170,7 +267,7 @@ impl Context {
         self.scopes.clear();
         self.groups.clear();
         self.scratch.clear();
-        self.uuid.set(0);
+        self.uuid.set([0; 2]);
         self.client_ip = None;
         self.from_trusted_proxy = false;
         self.error = None;
@@ -181,10 +278,6 @@ impl Context {
         self.upstream.latency = None;
         self.upstream.status = None;
         self.upstream.fields.clear();
-        self.log.skip = false;
-        self.log.user = None;
-        self.log.names.clear();
-        self.log.fields.clear();
-        self.log.error = None;
+        self.log.clear();
     }
 }

@@ -297,11 +297,11 @@ impl Program {
         let handled_before = x.context.error.is_some();
         let inner = x.context.scopes.last().map(|scope| scope.errors);
         watch.failed(&fault, inner.or(self.errors.filter(|_| !handled_before)));
-        x.context.error = Some(ErrorInfo {
+        x.context.error = Some(Box::new(ErrorInfo {
             status: fault.status,
             message: fault.message.into_owned(),
             id: values::error_id(),
-        });
+        }));
         // Filters belong to answers of the handlers that were left behind.
         x.context.filters.clear();
         if gone {

@@ -203,7 +203,7 @@ fn facts<'a>(x: &'a Exchange, completion: &Completion, status: u16) -> RequestFa
         method: x
             .context
             .original_method
-            .as_ref()
+            .as_deref()
             .unwrap_or(&x.req.method)
             .as_str(),
         authority: &x.req.authority,

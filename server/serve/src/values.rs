@@ -107,7 +107,7 @@ impl At<'_> {
             head: &self.0.req,
             conn: &self.0.conn,
             client_ip: self.0.context.client_ip,
-            original_method: self.0.context.original_method.as_ref(),
+            original_method: self.0.context.original_method.as_deref(),
             scratch: &self.0.context.scratch,
         }
     }
@@ -207,11 +207,12 @@ impl At<'_> {
 
     /// A random identifier (RFC 9562, version 4) that stays the same for one request.
     fn uuid(&self, out: &mut Vec<u8>) -> Found {
-        let mut uuid = self.0.context.uuid.get();
+        let [high, low] = self.0.context.uuid.get();
+        let mut uuid = u128::from(high) << 64 | u128::from(low);
         if uuid == 0 {
             uuid = crate::random::bits();
             uuid = uuid & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
-            self.0.context.uuid.set(uuid);
+            self.0.context.uuid.set([(uuid >> 64) as u64, uuid as u64]);
         }
         let hex = format!("{uuid:032x}");
         push(

@@ -12,18 +12,22 @@ use sluice_wire::h1::{BodyFraming, Expectation, KeepAlive, RequestError, Request
 
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
-use super::send::Sender;
+use super::send::{Ended, Sending};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, linger, take_exchange};
-use crate::body::{Body, BodyStream, RequestBody};
+use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
-use crate::service::{Answer, Binding, Completion, Ending, Exchange, Service};
+use crate::service::{Answer, Binding, Completion, Ending, Exchange, Service, Settings};
 use crate::tunnel;
 
 impl<S: Service> Connection<S> {
-    /// Serves request after request.
-    pub(super) async fn run(&mut self) {
+    /// Serves request after request, to the end of the connection.
+    pub(crate) async fn run(&mut self) {
+        // Boxed, here and below: what is rare shall not take room in every connection.
+        if self.is_secure() && !Box::pin(self.secure()).await {
+            return;
+        }
         self.link
             .timer
             .set(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
@@ -39,17 +43,16 @@ impl<S: Service> Connection<S> {
                         tokio::task::yield_now().await;
                     }
                 }
-                Next::Linger => return linger::close(&self.link).await,
+                Next::Linger => return Box::pin(linger::close(&self.link)).await,
                 Next::Drop => return,
-                Next::Tunnel(peer) => {
-                    let received = std::mem::take(&mut *self.link.input.borrow_mut());
-                    // Boxed: what is rare shall not take room in every connection.
-                    let joined =
-                        tunnel::join(&self.link.stream, received, *peer, &self.link.worker);
-                    return Box::pin(joined).await;
-                }
+                Next::Tunnel(peer) => return Box::pin(self.tunnel(peer)).await,
             }
         }
+    }
+
+    async fn tunnel(&mut self, peer: Box<Tunnel>) {
+        let received = std::mem::take(&mut *self.link.input.borrow_mut());
+        tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
     }
 
     async fn serve_next(&mut self) -> Next {
@@ -67,7 +70,19 @@ impl<S: Service> Connection<S> {
         let awaited = poll_fn(|cx| self.poll_head(cx, &mut x.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
-            Awaited::Head(framing) => self.exchange(&binding, &mut x, framing).await,
+            Awaited::Head(framing) => {
+                self.begin(&mut x, framing, settings);
+                let answered = self.answer(&binding.service, &mut x).await;
+                let mut sending = self.begin_sending(&mut x, answered, settings);
+                let ended = poll_fn(|cx| sending.poll(cx, &x)).await;
+                drop(sending);
+                match self.end(&binding.service, &mut x, ended) {
+                    Next::Reuse if !self.is_body_finished() => {
+                        Box::pin(self.clear_body(settings.body_idle_timeout)).await
+                    }
+                    next => next,
+                }
+            }
             Awaited::Refused(error) => Box::pin(self.refuse(&binding, &mut x, Some(error))).await,
             Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut x, None)).await,
         };
@@ -93,13 +108,13 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    async fn exchange(
+    /// Prepares for the answer to a request whose head is here.
+    fn begin(
         &mut self,
-        binding: &Rc<Binding<S>>,
         x: &mut Exchange<S::Context>,
         framing: RequestFraming,
-    ) -> Next {
-        let settings = binding.service.settings();
+        settings: &Settings,
+    ) {
         self.keep_alive_timeout = settings.keep_alive_timeout;
         self.link.timer.clear();
         self.link.body_bytes.set(0);
@@ -114,26 +129,20 @@ impl<S: Service> Connection<S> {
             let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, timeout);
             x.body = RequestBody::Stream(Box::new(body));
         }
-        let answered = self.answer(&binding.service, x).await;
-        let (next, ending, sent) = match answered {
-            Err(failure) => (Next::Drop, Ending::Failed(failure), 0),
-            Ok(Body::Abort) => (Next::Drop, Ending::Aborted, 0),
-            Ok(body) => self.send(x, body, settings.write_idle_timeout).await,
-        };
+    }
+
+    /// Records how an exchange ended.
+    fn end(&self, service: &S, x: &mut Exchange<S::Context>, ended: Ended) -> Next {
         // What a handler took and forgot is given back before the rest of it is looked at.
         x.body = RequestBody::None;
         let completion = Completion {
-            ending,
-            body_bytes_sent: sent,
+            ending: ended.ending,
+            body_bytes_sent: ended.content_sent,
             body_bytes_read: self.link.body_bytes.get(),
-            duration: self.duration_of(x.started, settings.exact_times),
+            duration: self.duration_of(x.started, service.settings().exact_times),
         };
-        binding.service.record(x, &completion);
-        match next {
-            Next::Reuse if self.is_body_finished() => Next::Reuse,
-            Next::Reuse => Box::pin(self.clear_body(settings.body_idle_timeout)).await,
-            Next::Linger | Next::Drop | Next::Tunnel(_) => next,
-        }
+        service.record(x, &completion);
+        ended.next
     }
 
     fn duration_of(&self, started: sluice_message::Moment, exact: bool) -> Duration {
@@ -155,13 +164,12 @@ impl<S: Service> Connection<S> {
                 None => service.serve(y),
                 Some(outcome) => service.resume(y, outcome),
             });
-            outcome = match step {
+            let mut future = match step {
                 Some(Answer::Ready(body)) => return Ok(body),
-                Some(Answer::Later(mut future)) => {
-                    poll_fn(|cx| self.poll_step(cx, future.as_mut())).await?
-                }
-                None => None,
+                Some(Answer::Later(future)) => future,
+                None => break,
             };
+            outcome = poll_fn(|cx| self.poll_step(cx, future.as_mut())).await?;
             if outcome.is_none() {
                 break;
             }
@@ -198,25 +206,22 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Sends an answer; tells what becomes of the connection, how it ended, and how much content was sent.
-    async fn send(
-        &mut self,
+    /// Begins to send an answer, if there is one.
+    fn begin_sending(
+        &self,
         x: &mut Exchange<S::Context>,
-        body: Body,
-        write_idle_timeout: Duration,
-    ) -> (Next, Ending, u64) {
-        if !matches!(*self.link.body.borrow(), BodyState::Finished) && !self.body_can_end(x) {
+        answered: Result<Body, Failure>,
+        settings: &Settings,
+    ) -> Sending<'_> {
+        let body = match answered {
+            Err(failure) => return Sending::Nothing(Some(Ending::Failed(failure))),
+            Ok(Body::Abort) => return Sending::Nothing(Some(Ending::Aborted)),
+            Ok(body) => body,
+        };
+        if !self.is_body_finished() && !self.body_can_end(x) {
             x.close = true;
         }
-        let mut sender = Sender::new(&self.link, write_idle_timeout);
-        let result = sender.send(x, body).await;
-        let sent = sender.content_sent();
-        match result {
-            Ok(Some(peer)) => (Next::Tunnel(peer), Ending::Complete, sent),
-            Ok(None) if x.close => (Next::Linger, Ending::Complete, sent),
-            Ok(None) => (Next::Reuse, Ending::Complete, sent),
-            Err(failure) => (Next::Drop, Ending::Failed(failure), sent),
-        }
+        Sending::new(&self.link, settings.write_idle_timeout, x, body)
     }
 
     fn is_body_finished(&self) -> bool {
@@ -238,7 +243,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Reads what the handler left of the request, within limits, so that it is not taken for the next one.
-    async fn clear_body(&mut self, idle_timeout: Duration) -> Next {
+    async fn clear_body(&self, idle_timeout: Duration) -> Next {
         let state = std::mem::replace(&mut *self.link.body.borrow_mut(), BodyState::Finished);
         let unread = match state {
             BodyState::Finished => return Next::Reuse,
@@ -280,15 +285,10 @@ impl<S: Service> Connection<S> {
             None => binding.service.time_out(x),
         };
         x.close = true;
-        let (next, ending, sent) = self.send(x, body, settings.write_idle_timeout).await;
-        let completion = Completion {
-            ending,
-            body_bytes_sent: sent,
-            body_bytes_read: 0,
-            duration: self.duration_of(x.started, settings.exact_times),
-        };
-        binding.service.record(x, &completion);
-        next
+        self.link.body_bytes.set(0);
+        let mut sending = self.begin_sending(x, Ok(body), settings);
+        let ended = poll_fn(|cx| sending.poll(cx, x)).await;
+        self.end(&binding.service, x, ended)
     }
 }
 

@@ -30,7 +30,7 @@ impl<S: Service> Connection<S> {
         settings: &Settings,
     ) -> Poll<Awaited> {
         loop {
-            if let Some(awaited) = self.decode_head(head) {
+            if let Some(awaited) = self.decode_head(head, settings) {
                 return Poll::Ready(awaited);
             }
             let idle = self.link.input.borrow().is_empty();
@@ -63,12 +63,12 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    fn decode_head(&mut self, head: &mut RequestHead) -> Option<Awaited> {
+    fn decode_head(&mut self, head: &mut RequestHead, settings: &Settings) -> Option<Awaited> {
         let input = self.link.input.borrow();
         if input.is_empty() {
             return None;
         }
-        match self.decoder.decode(&input, head) {
+        match self.decoder.decode(&settings.h1, &input, head) {
             Ok(Progress::Incomplete) => None,
             Ok(Progress::Complete { consumed, value }) => {
                 drop(input);

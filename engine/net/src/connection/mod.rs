@@ -22,6 +22,7 @@ use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::tls::{HandshakeError, TlsStream};
 use crate::worker::{Shared, Worker};
+use crate::workers::Open;
 
 pub(crate) use body::Unread;
 
@@ -101,6 +102,7 @@ pub(crate) struct Connection<S: Service> {
     keep_alive_timeout: Duration,
     /// Requests answered without letting other connections have a turn.
     burst: u32,
+    _open: Open,
 }
 
 /// What has come of the next head.
@@ -112,70 +114,78 @@ enum HeadWait {
     Begun,
 }
 
-/// Serves a connection from its acceptance to its end.
-pub(crate) async fn serve<S: Service>(
-    stream: Stream,
-    remote: Remote,
-    slot: Rc<Slot<S>>,
-    shared: Rc<Shared<S>>,
-) {
-    let binding = slot.binding();
-    let worker = shared.worker.clone();
-    let local = stream.local_addr();
-    let stream = match &binding.tls {
-        Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
-            stream,
-            acceptor.accept_at(local.map(|addr| addr.ip())),
-        ))),
-        None => stream,
-    };
-    let timer = worker.timers.timer();
-    let link = Rc::new(Link {
-        stream: RefCell::new(stream),
-        input: RefCell::new(Vec::new()),
-        body: RefCell::new(BodyState::Finished),
-        body_bytes: Cell::new(0),
-        timer,
-        worker,
-    });
-    let mut info = ConnInfo {
-        remote,
-        local,
-        tls: None,
-    };
-    if binding.tls.is_some() {
-        link.timer.set(
-            &link.worker.clock,
-            binding.service.settings().handshake_timeout,
-        );
-        match Box::pin(shake_hands(&link)).await {
-            Ok(tls) => info.tls = Some(Box::new(tls)),
-            Err(HandshakeError::PlainHttp) => {
-                return Box::pin(linger::refuse_plain_http(&link)).await;
-            }
-            Err(_) => {
-                shared
-                    .worker
-                    .counters
-                    .handshakes_failed
-                    .set(shared.worker.counters.handshakes_failed.get() + 1);
-                return;
-            }
+impl<S: Service> Connection<S> {
+    /// A connection that was just accepted; [`Connection::run`] serves it to its end. `open` is held as long.
+    pub(crate) fn new(
+        stream: Stream,
+        remote: Remote,
+        slot: Rc<Slot<S>>,
+        shared: Rc<Shared<S>>,
+        open: Open,
+    ) -> Self {
+        let binding = slot.binding();
+        let worker = shared.worker.clone();
+        let local = stream.local_addr();
+        let stream = match &binding.tls {
+            Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
+                stream,
+                acceptor.accept_at(local.map(|addr| addr.ip())),
+            ))),
+            None => stream,
+        };
+        let link = Rc::new(Link {
+            stream: RefCell::new(stream),
+            input: RefCell::new(Vec::new()),
+            body: RefCell::new(BodyState::Finished),
+            body_bytes: Cell::new(0),
+            timer: worker.timers.timer(),
+            worker,
+        });
+        let info = ConnInfo {
+            remote,
+            local,
+            tls: None,
+        };
+        Connection {
+            link,
+            slot,
+            shared,
+            info: Rc::new(info),
+            decoder: RequestDecoder::new(),
+            head_wait: HeadWait::Nothing,
+            keep_alive_timeout: Duration::ZERO,
+            burst: 0,
+            _open: open,
         }
     }
-    let decoder = RequestDecoder::new(binding.service.settings().h1.clone());
-    drop(binding);
-    let mut connection = Connection {
-        link,
-        slot,
-        shared,
-        info: Rc::new(info),
-        decoder,
-        head_wait: HeadWait::Nothing,
-        keep_alive_timeout: Duration::ZERO,
-        burst: 0,
-    };
-    connection.run().await;
+
+    fn is_secure(&self) -> bool {
+        matches!(*self.link.stream.borrow(), Stream::Tls(_))
+    }
+
+    /// Shakes hands; tells whether requests may come.
+    async fn secure(&mut self) -> bool {
+        let binding = self.slot.binding();
+        let timeout = binding.service.settings().handshake_timeout;
+        drop(binding);
+        self.link.timer.set(&self.link.worker.clock, timeout);
+        match shake_hands(&self.link).await {
+            Ok(tls) => {
+                let info = ConnInfo {
+                    tls: Some(Box::new(tls)),
+                    ..*self.info
+                };
+                self.info = Rc::new(info);
+                return true;
+            }
+            Err(HandshakeError::PlainHttp) => linger::refuse_plain_http(&self.link).await,
+            Err(_) => {
+                let failed = &self.link.worker.counters.handshakes_failed;
+                failed.set(failed.get() + 1);
+            }
+        }
+        false
+    }
 }
 
 async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeError> {

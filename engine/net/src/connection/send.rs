@@ -4,21 +4,143 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{Method, Version};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
 
-use super::{Link, client_failure};
-use crate::body::{Body, BodyStream, FileSlice, Tunnel};
+use super::{Link, Next, client_failure};
+use crate::body::{Body, BodyStream, FileSlice, SharedSlice, Tunnel};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, CORK_BYTES_MIN};
-use crate::service::Exchange;
+use crate::service::{Ending, Exchange};
 use crate::stream::Stream;
 use crate::sys;
 
-/// Sends one answer on a connection.
+/// An answer on its way to the client.
+pub(super) enum Sending<'a> {
+    /// All of it is here.
+    Bytes {
+        sender: Sender<'a>,
+        source: Source,
+        /// Bytes handed over so far, those of the head included.
+        done: usize,
+        /// What the connection is joined to after it.
+        tunnel: Option<Box<Tunnel>>,
+    },
+    /// The head and what comes from elsewhere; boxed, so that what few answers need takes no room in every
+    /// connection.
+    Flow(Pin<Box<dyn Future<Output = Sent> + 'a>>),
+    /// There is none, for this reason; taken when it was told.
+    Nothing(Option<Ending>),
+}
+
+/// What sending came to, and how much content was handed to the kernel.
+type Sent = (Result<(), Failure>, u64);
+
+/// How an exchange ended, and what becomes of its connection.
+pub(super) struct Ended {
+    pub(super) next: Next,
+    pub(super) ending: Ending,
+    /// Content handed to the kernel.
+    pub(super) content_sent: u64,
+}
+
+impl<'a> Sending<'a> {
+    /// Encodes the head, and puts a short content behind it. `x.close` may be set by what the framing demands.
+    pub(super) fn new<C>(
+        link: &'a Link,
+        idle_timeout: Duration,
+        x: &mut Exchange<C>,
+        body: Body,
+    ) -> Sending<'a> {
+        let mut sender = Sender::new(link, idle_timeout);
+        if let Body::Tunnel(peer) = body {
+            sender.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
+            return sender.bytes(x, Source::None, Some(peer));
+        }
+        let framing = sender.frame(x, &body);
+        let silent = x.req.method == Method::Head || x.res.status.is_bodiless();
+        match body {
+            _ if silent => sender.bytes(x, Source::None, None),
+            Body::Empty | Body::Abort | Body::Tunnel(_) => sender.bytes(x, Source::None, None),
+            Body::Inline => sender.bytes(x, Source::Inline, None),
+            Body::Shared(slice) => sender.bytes(x, Source::Shared(slice), None),
+            Body::File(file) => Sending::Flow(Box::pin(async move {
+                let result = sender.send_file(&file).await;
+                (result, sender.content_sent)
+            })),
+            Body::Stream(mut stream) => Sending::Flow(Box::pin(async move {
+                let chunked = framing == BodyFraming::Chunked;
+                let result = sender.send_stream(&mut *stream, chunked).await;
+                (result, sender.content_sent)
+            })),
+        }
+    }
+
+    /// Sends on; `x` is that of [`Sending::new`].
+    pub(super) fn poll<C>(&mut self, cx: &mut Context<'_>, x: &Exchange<C>) -> Poll<Ended> {
+        let (result, content_sent) = match self {
+            Sending::Nothing(ending) => {
+                return Poll::Ready(Ended {
+                    next: Next::Drop,
+                    ending: ending.take().unwrap_or(Ending::Aborted),
+                    content_sent: 0,
+                });
+            }
+            Sending::Flow(future) => ready!(future.as_mut().poll(cx)),
+            Sending::Bytes {
+                sender,
+                source,
+                done,
+                ..
+            } => {
+                let content = source.content(&x.inline);
+                let parts = [content];
+                let parts = if content.is_empty() { &[] } else { &parts[..] };
+                let result = ready!(sender.poll_flush_with(cx, parts, done));
+                let content_sent = result.as_ref().map_or(0, |()| sender.content_sent);
+                (result, content_sent)
+            }
+        };
+        let next = match (&result, self) {
+            (Err(_), _) => Next::Drop,
+            (Ok(()), Sending::Bytes { tunnel, .. }) if tunnel.is_some() => {
+                tunnel.take().map_or(Next::Drop, Next::Tunnel)
+            }
+            (Ok(()), _) if x.close => Next::Linger,
+            (Ok(()), _) => Next::Reuse,
+        };
+        Poll::Ready(Ended {
+            next,
+            ending: result.map_or_else(Ending::Failed, |()| Ending::Complete),
+            content_sent,
+        })
+    }
+}
+
+/// Content that is all here.
+pub(super) enum Source {
+    /// Nowhere: it stands behind the head, or there is none.
+    None,
+    /// In the exchange.
+    Inline,
+    Shared(SharedSlice),
+}
+
+impl Source {
+    fn content<'s>(&'s self, inline: &'s [u8]) -> &'s [u8] {
+        match self {
+            Source::None => &[],
+            Source::Inline => inline,
+            Source::Shared(slice) => slice.as_bytes(),
+        }
+    }
+}
+
+/// Gets the bytes of one answer into its connection.
 pub(super) struct Sender<'a> {
     link: &'a Link,
     idle_timeout: Duration,
@@ -28,7 +150,7 @@ pub(super) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(link: &'a Link, idle_timeout: Duration) -> Self {
+    fn new(link: &'a Link, idle_timeout: Duration) -> Self {
         Sender {
             link,
             idle_timeout,
@@ -37,37 +159,25 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Content handed to the kernel so far.
-    pub(super) fn content_sent(&self) -> u64 {
-        self.content_sent
-    }
-
-    /// Sends head and body. `x.close` may be set by what the framing demands. Gives the other side of a tunnel.
-    pub(super) async fn send<C>(
-        &mut self,
-        x: &mut Exchange<C>,
-        body: Body,
-    ) -> Result<Option<Box<Tunnel>>, Failure> {
-        if let Body::Tunnel(peer) = body {
-            self.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
-            self.flush().await?;
-            return Ok(Some(peer));
+    /// An answer whose content is all here; a short one goes behind the head.
+    fn bytes<C>(
+        mut self,
+        x: &Exchange<C>,
+        source: Source,
+        tunnel: Option<Box<Tunnel>>,
+    ) -> Sending<'a> {
+        let content = source.content(&x.inline);
+        self.content_sent = content.len() as u64;
+        let is_short = content.len() <= COPY_BYTES_MAX;
+        if is_short {
+            self.out.extend_from_slice(content);
         }
-        let framing = self.frame(x, &body);
-        let silent = x.req.method == Method::Head || x.res.status.is_bodiless();
-        match body {
-            _ if silent => self.flush().await?,
-            Body::Empty | Body::Abort | Body::Tunnel(_) => self.flush().await?,
-            Body::Inline => self.send_bytes(&x.inline).await?,
-            Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await?,
-            // Boxed, so that what few answers need takes no room in every connection.
-            Body::File(file) => Box::pin(self.send_file(file)).await?,
-            Body::Stream(stream) => {
-                let chunked = framing == BodyFraming::Chunked;
-                Box::pin(self.send_stream(stream, chunked)).await?;
-            }
+        Sending::Bytes {
+            sender: self,
+            source: if is_short { Source::None } else { source },
+            done: 0,
+            tunnel,
         }
-        Ok(None)
     }
 
     /// Decides the framing and encodes the head.
@@ -102,18 +212,6 @@ impl<'a> Sender<'a> {
             x.req.version,
             &mut self.out,
         );
-    }
-
-    /// Sends what is in `out`, then `content`; together if it is small.
-    async fn send_bytes(&mut self, content: &[u8]) -> Result<(), Failure> {
-        if content.len() <= COPY_BYTES_MAX {
-            self.out.extend_from_slice(content);
-            self.flush().await?;
-        } else {
-            self.flush_with(&[content]).await?;
-        }
-        self.content_sent += content.len() as u64;
-        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -174,7 +272,7 @@ impl<'a> Sender<'a> {
         Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Timeout)))
     }
 
-    async fn send_file(&mut self, file: FileSlice) -> Result<(), Failure> {
+    async fn send_file(&mut self, file: &FileSlice) -> Result<(), Failure> {
         if !matches!(*self.link.stream.borrow(), Stream::Tcp(_)) {
             return self.send_file_copied(file).await;
         }
@@ -197,7 +295,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Head and file share segments, and the file does not pass through this process.
-    async fn send_file_plain(&mut self, file: FileSlice) -> Result<(), Failure> {
+    async fn send_file_plain(&mut self, file: &FileSlice) -> Result<(), Failure> {
         let (mut head_done, mut done) = (0, 0);
         poll_fn(|cx| {
             while head_done < self.out.len() || done < file.len {
@@ -240,7 +338,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Through memory, for TLS and unix sockets.
-    async fn send_file_copied(&mut self, file: FileSlice) -> Result<(), Failure> {
+    async fn send_file_copied(&mut self, file: &FileSlice) -> Result<(), Failure> {
         use std::os::unix::fs::FileExt;
         let mut buf = self.link.worker.buffers.large();
         let mut done = 0;
@@ -272,19 +370,18 @@ impl<'a> Sender<'a> {
     /// Passes a stream on as it comes. What is there at once goes out together, also the end.
     async fn send_stream(
         &mut self,
-        mut stream: Box<dyn BodyStream>,
+        stream: &mut dyn BodyStream,
         chunked: bool,
     ) -> Result<(), Failure> {
         let mut expected = stream.len();
         loop {
-            let step = poll_fn(|cx| self.poll_stream(cx, &mut *stream, chunked, expected)).await?;
+            let step = poll_fn(|cx| self.poll_stream(cx, stream, chunked, expected)).await?;
             match step {
                 Streamed::Pause => self.flush().await?,
                 Streamed::Large(count) => {
                     // The slice is asked for again: it could not be kept over the wait above.
                     let mut done = 0;
-                    poll_fn(|cx| self.poll_large(cx, &mut *stream, chunked, &mut done, count))
-                        .await?;
+                    poll_fn(|cx| self.poll_large(cx, stream, chunked, &mut done, count)).await?;
                     stream.consume(count);
                     self.note_content(count, &mut expected)?;
                 }

@@ -72,7 +72,6 @@ impl Call {
     /// Begins to send `upload` on `link`. `lease` is held until the answer has ended.
     pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> Call {
         let options = link.endpoint.options();
-        let decoder = ResponseDecoder::new(options.h1.clone());
         let (records, upload) = match options.protocol {
             Protocol::Http1 => (None, upload),
             Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
@@ -81,7 +80,7 @@ impl Call {
             link,
             upload,
             lease,
-            decoder,
+            decoder: ResponseDecoder::new(),
             records,
             received: Vec::new(),
             taken: 0,
@@ -180,7 +179,7 @@ impl Call {
             let unread = &self.received[self.taken..];
             let decoded = self
                 .decoder
-                .decode(unread, method, &mut head)
+                .decode(&self.link.endpoint.options().h1, unread, method, &mut head)
                 .map_err(garbage)?;
             let Progress::Complete {
                 consumed,

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::stream::Stream;
-use crate::tls::{HandshakeError, TlsStream};
+use crate::tls::{Connector, HandshakeError, TlsStream};
 use crate::upstream::endpoint::{Address, Endpoint};
 use crate::upstream::link::Link;
 use crate::upstream::{names, race, through};
@@ -30,26 +30,20 @@ pub enum Wanted {
     Fresh,
 }
 
+/// A kept connection to `endpoint`, if one will do and nothing limits how many there are. [`obtain`] is large and
+/// seldom needed: this is asked first.
+pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Link> {
+    match (wanted, endpoint.gate()) {
+        (Wanted::Any, None) => worker.upstreams.take(endpoint, worker.clock.coarse()),
+        (Wanted::Any | Wanted::Fresh, _) => None,
+    }
+}
+
 /// A connection to `endpoint`. Waits while as many requests are in progress as the endpoint allows.
 ///
 /// `preface`, if any, is sent on a new connection before anything else: a PROXY header. Every failure may be
 /// retried, as nothing of a request was sent.
 pub async fn obtain(
-    worker: &Rc<Worker>,
-    endpoint: &Arc<Endpoint>,
-    wanted: Wanted,
-    preface: &[u8],
-) -> Result<Link, Failure> {
-    if let (Wanted::Any, None) = (wanted, endpoint.gate())
-        && let Some(link) = worker.upstreams.take(endpoint, worker.clock.coarse())
-    {
-        return Ok(link);
-    }
-    // In memory of its own: it is large and rarely needed, and every request would carry it.
-    Box::pin(obtain_slowly(worker, endpoint, wanted, preface)).await
-}
-
-async fn obtain_slowly(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     wanted: Wanted,
@@ -95,11 +89,9 @@ async fn dial(
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
 ) -> Result<Link, Failure> {
-    let made = within(
-        worker,
-        endpoint.options().timeouts.dial,
-        connect(worker, endpoint, preface),
-    );
+    // By reference: what a future is given by value it holds twice, and thousands may be dialling.
+    let connecting = pin!(connect(worker, endpoint, preface));
+    let made = within(worker, endpoint.options().timeouts.dial, connecting);
     let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
     Ok(Link::new(stream, endpoint.clone()))
 }
@@ -123,7 +115,7 @@ async fn connect(
         }
         (Address::Ip(addr), None) => (connect_tcp(*addr).await?, addr.ip().to_string()),
         (Address::Name { host, port }, None) => {
-            let addresses = names::look_up(worker, host, *port, None).await?;
+            let addresses = Box::pin(names::look_up(worker, host, *port, None)).await?;
             let made = Box::pin(race::connect(worker, &addresses, None, dial)).await?;
             (made, host.to_string())
         }
@@ -132,14 +124,26 @@ async fn connect(
     let Some(connector) = &endpoint.options().tls else {
         return Ok(stream);
     };
-    let session = connector.connect(&host).map_err(|error| {
+    let limit = dialling.and_then(|dialling| dialling.handshake_timeout);
+    Box::pin(secure(worker, stream, connector, &host, limit)).await
+}
+
+/// Makes a TLS connection of `stream`.
+async fn secure(
+    worker: &Worker,
+    stream: Stream,
+    connector: &Connector,
+    host: &str,
+    limit: Option<Duration>,
+) -> Result<Stream, Failure> {
+    let session = connector.connect(host).map_err(|error| {
         Failure::new(Side::Upstream, FailureKind::Tls)
             .with_retry(Retry::Always)
             .because(error)
     })?;
     let mut tls = TlsStream::client(stream, session);
     let handshake = std::future::poll_fn(|cx| tls.poll_handshake(cx));
-    let handshaken = match dialling.and_then(|dialling| dialling.handshake_timeout) {
+    let handshaken = match limit {
         None => handshake.await,
         Some(limit) => within(worker, limit, handshake)
             .await

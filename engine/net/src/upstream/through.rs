@@ -83,12 +83,12 @@ async fn ask_http(
     }
     request.push_str("\r\n");
     send_all(stream, request.as_bytes()).await?;
-    let mut decoder = ResponseDecoder::new(h1::Limits::default());
+    let mut decoder = ResponseDecoder::new();
     let mut received = Vec::new();
     let mut head = ResponseHead::default();
     loop {
         receive(stream, &mut received).await?;
-        let decoded = decoder.decode(&received, &Method::Connect, &mut head);
+        let decoded = decoder.decode(&h1::Limits::DEFAULT, &received, &Method::Connect, &mut head);
         match decoded.map_err(io::Error::other)? {
             Progress::Complete { consumed, .. } if consumed != received.len() => {
                 return Err(io::Error::other("the proxy sends more than its answer"));

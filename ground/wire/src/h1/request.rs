@@ -170,19 +170,18 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {}
 
 /// Reads the heads of the requests of one connection.
-#[derive(Clone, Debug)]
+///
+/// It is small: ten thousand connections have one each. The limits, which they share, are given with each call and
+/// have to stay the same for one head.
+#[derive(Clone, Debug, Default)]
 pub struct RequestDecoder {
-    limits: Limits,
     resume: Resume,
 }
 
 impl RequestDecoder {
     /// A decoder that stands before its first request.
-    pub fn new(limits: Limits) -> Self {
-        RequestDecoder {
-            limits,
-            resume: Resume::default(),
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Forgets an incomplete head. After a complete one the decoder is ready for the next by itself.
@@ -196,12 +195,13 @@ impl RequestDecoder {
     /// However the bytes arrive, in one piece or one by one, the outcome is the same, faults included.
     pub fn decode(
         &mut self,
+        limits: &Limits,
         buf: &[u8],
         head: &mut RequestHead,
     ) -> Result<Progress<RequestFraming>, RequestError> {
         head.clear();
-        let window = &buf[..buf.len().min(self.limits.head_bytes_max)];
-        let outcome = self.look(window, head);
+        let window = &buf[..buf.len().min(limits.head_bytes_max)];
+        let outcome = self.look(limits, window, head);
         if !matches!(outcome, Ok(Progress::Incomplete)) {
             self.reset();
         }
@@ -213,23 +213,24 @@ impl RequestDecoder {
 
     fn look(
         &mut self,
+        limits: &Limits,
         window: &[u8],
         head: &mut RequestHead,
     ) -> Result<Progress<RequestFraming>, RequestError> {
         let resumed = self.resume.scanned > 0;
-        if resumed && !self.advance(window)? {
-            return self.incomplete(window);
+        if resumed && !self.advance(limits, window)? {
+            return self.incomplete(limits, window);
         }
-        match self.read(window, head)? {
+        match self.read(limits, window, head)? {
             Some((consumed, value)) => Ok(Progress::Complete { consumed, value }),
-            None => self.incomplete(window),
+            None => self.incomplete(limits, window),
         }
     }
 
     /// Checks the lines that became complete since the last look and tells whether the head is complete.
-    fn advance(&mut self, window: &[u8]) -> Result<bool, RequestError> {
+    fn advance(&mut self, limits: &Limits, window: &[u8]) -> Result<bool, RequestError> {
         if self.resume.stage == Stage::AwaitStartLine {
-            let Some(at) = skip_empty_lines(window, &self.limits)? else {
+            let Some(at) = skip_empty_lines(window, limits)? else {
                 self.resume.scanned = window.len();
                 return Ok(false);
             };
@@ -240,17 +241,18 @@ impl RequestDecoder {
             if !self.resume.line_is_complete(window) {
                 return Ok(false);
             }
-            match read_start_line(window, at, &self.limits)? {
+            match read_start_line(window, at, limits)? {
                 Some(line) => self.resume.enter_fields(line.next),
                 None => return Ok(false),
             }
         }
-        Ok(self.resume.advance(window, &self.limits)?)
+        Ok(self.resume.advance(window, limits)?)
     }
 
     /// Reads the whole head, or `None` and notes where to go on.
     fn read(
         &mut self,
+        limits: &Limits,
         window: &[u8],
         head: &mut RequestHead,
     ) -> Result<Option<(usize, RequestFraming)>, RequestError> {
@@ -258,15 +260,15 @@ impl RequestDecoder {
             scanned: window.len(),
             ..Resume::default()
         };
-        let Some(at) = skip_empty_lines(window, &self.limits)? else {
+        let Some(at) = skip_empty_lines(window, limits)? else {
             return Ok(None);
         };
         self.resume.at = at;
-        let Some(line) = read_start_line(window, at, &self.limits)? else {
+        let Some(line) = read_start_line(window, at, limits)? else {
             return Ok(None);
         };
         let mut seen = Seen::default();
-        match read_section(window, line.next, &self.limits, &mut head.fields, &mut seen)? {
+        match read_section(window, line.next, limits, &mut head.fields, &mut seen)? {
             Section::Unfinished(at) => {
                 let fields = head.fields.len();
                 self.resume = Resume {
@@ -286,13 +288,17 @@ impl RequestDecoder {
     }
 
     /// More bytes are needed, unless there are already too many.
-    fn incomplete(&self, window: &[u8]) -> Result<Progress<RequestFraming>, RequestError> {
+    fn incomplete(
+        &self,
+        limits: &Limits,
+        window: &[u8],
+    ) -> Result<Progress<RequestFraming>, RequestError> {
         let at = self.resume.at;
         let line_open = self.resume.stage == Stage::AwaitStartLine;
-        if line_open && window.len() - at >= start_line_bytes_max(&self.limits) {
-            return Err(RequestError::new(too_long(&window[at..], &self.limits), at));
+        if line_open && window.len() - at >= start_line_bytes_max(limits) {
+            return Err(RequestError::new(too_long(&window[at..], limits), at));
         }
-        if window.len() == self.limits.head_bytes_max {
+        if window.len() == limits.head_bytes_max {
             return Err(RequestError::new(RequestFault::HeadTooLarge, window.len()));
         }
         Ok(Progress::Incomplete)

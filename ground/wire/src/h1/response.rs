@@ -94,19 +94,18 @@ impl fmt::Display for ResponseError {
 impl core::error::Error for ResponseError {}
 
 /// Reads the heads of the responses of one connection.
-#[derive(Clone, Debug)]
+///
+/// It is small: ten thousand connections have one each. The limits, which they share, are given with each call and
+/// have to stay the same for one head.
+#[derive(Clone, Debug, Default)]
 pub struct ResponseDecoder {
-    limits: Limits,
     resume: Resume,
 }
 
 impl ResponseDecoder {
     /// A decoder that stands before its first response.
-    pub fn new(limits: Limits) -> Self {
-        ResponseDecoder {
-            limits,
-            resume: Resume::default(),
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Forgets an incomplete head. After a complete one the decoder is ready for the next by itself.
@@ -120,13 +119,14 @@ impl ResponseDecoder {
     /// However the bytes arrive, in one piece or one by one, the outcome is the same, faults included.
     pub fn decode(
         &mut self,
+        limits: &Limits,
         buf: &[u8],
         method: &Method,
         head: &mut ResponseHead,
     ) -> Result<Progress<ResponseFraming>, ResponseError> {
         head.clear();
-        let window = &buf[..buf.len().min(self.limits.head_bytes_max)];
-        let outcome = self.look(window, method, head);
+        let window = &buf[..buf.len().min(limits.head_bytes_max)];
+        let outcome = self.look(limits, window, method, head);
         if !matches!(outcome, Ok(Progress::Incomplete)) {
             self.reset();
         }
@@ -138,22 +138,23 @@ impl ResponseDecoder {
 
     fn look(
         &mut self,
+        limits: &Limits,
         window: &[u8],
         method: &Method,
         head: &mut ResponseHead,
     ) -> Result<Progress<ResponseFraming>, ResponseError> {
         let resumed = self.resume.scanned > 0;
-        if resumed && !self.advance(window)? {
-            return self.incomplete(window);
+        if resumed && !self.advance(limits, window)? {
+            return self.incomplete(limits, window);
         }
-        match self.read(window, method, head)? {
+        match self.read(limits, window, method, head)? {
             Some((consumed, value)) => Ok(Progress::Complete { consumed, value }),
-            None => self.incomplete(window),
+            None => self.incomplete(limits, window),
         }
     }
 
     /// Checks the lines that became complete since the last look and tells whether the head is complete.
-    fn advance(&mut self, window: &[u8]) -> Result<bool, ResponseError> {
+    fn advance(&mut self, limits: &Limits, window: &[u8]) -> Result<bool, ResponseError> {
         if self.resume.stage == Stage::AwaitStartLine {
             check_prefix(window)?;
             if !self.resume.line_is_complete(window) {
@@ -164,12 +165,13 @@ impl ResponseDecoder {
                 None => return Ok(false),
             }
         }
-        Ok(self.resume.advance(window, &self.limits)?)
+        Ok(self.resume.advance(window, limits)?)
     }
 
     /// Reads the whole head, or `None` and notes where to go on.
     fn read(
         &mut self,
+        limits: &Limits,
         window: &[u8],
         method: &Method,
         head: &mut ResponseHead,
@@ -183,7 +185,7 @@ impl ResponseDecoder {
             return Ok(None);
         };
         let mut seen = Seen::default();
-        match read_section(window, line.next, &self.limits, &mut head.fields, &mut seen)? {
+        match read_section(window, line.next, limits, &mut head.fields, &mut seen)? {
             Section::Unfinished(at) => {
                 let fields = head.fields.len();
                 self.resume = Resume {
@@ -205,8 +207,12 @@ impl ResponseDecoder {
         }
     }
 
-    fn incomplete(&self, window: &[u8]) -> Result<Progress<ResponseFraming>, ResponseError> {
-        if window.len() == self.limits.head_bytes_max {
+    fn incomplete(
+        &self,
+        limits: &Limits,
+        window: &[u8],
+    ) -> Result<Progress<ResponseFraming>, ResponseError> {
+        if window.len() == limits.head_bytes_max {
             return Err(ResponseError::new(
                 ResponseFault::HeadTooLarge,
                 window.len(),

@@ -24,11 +24,12 @@ pub fn fields_text(fields: &Fields) -> String {
 }
 
 fn decode_request(
+    limits: &Limits,
     decoder: &mut RequestDecoder,
     bytes: &[u8],
     head: &mut RequestHead,
 ) -> Option<String> {
-    match decoder.decode(bytes, head) {
+    match decoder.decode(limits, bytes, head) {
         Ok(Progress::Incomplete) => {
             assert!(
                 head.fields.is_empty() && head.target.is_empty(),
@@ -67,11 +68,11 @@ pub fn request(bytes: &[u8], limits: &Limits) -> String {
 fn request_cut(bytes: &[u8], limits: &Limits, stride: usize) -> String {
     let mut head = RequestHead::default();
     let unfinished = || "incomplete".to_string();
-    let mut whole = RequestDecoder::new(limits.clone());
-    let expected = decode_request(&mut whole, bytes, &mut head).unwrap_or_else(unfinished);
-    let mut one_by_one = RequestDecoder::new(limits.clone());
-    let outcome =
-        (0..=bytes.len()).find_map(|end| decode_request(&mut one_by_one, &bytes[..end], &mut head));
+    let mut whole = RequestDecoder::new();
+    let expected = decode_request(limits, &mut whole, bytes, &mut head).unwrap_or_else(unfinished);
+    let mut one_by_one = RequestDecoder::new();
+    let outcome = (0..=bytes.len())
+        .find_map(|end| decode_request(limits, &mut one_by_one, &bytes[..end], &mut head));
     assert_eq!(
         outcome.unwrap_or_else(unfinished),
         expected,
@@ -79,9 +80,9 @@ fn request_cut(bytes: &[u8], limits: &Limits, stride: usize) -> String {
         text(bytes)
     );
     for cut in (0..bytes.len()).step_by(stride) {
-        let mut halves = RequestDecoder::new(limits.clone());
-        let outcome = decode_request(&mut halves, &bytes[..cut], &mut head)
-            .or_else(|| decode_request(&mut halves, bytes, &mut head));
+        let mut halves = RequestDecoder::new();
+        let outcome = decode_request(limits, &mut halves, &bytes[..cut], &mut head)
+            .or_else(|| decode_request(limits, &mut halves, bytes, &mut head));
         assert_eq!(
             outcome.unwrap_or_else(unfinished),
             expected,
@@ -93,12 +94,13 @@ fn request_cut(bytes: &[u8], limits: &Limits, stride: usize) -> String {
 }
 
 fn decode_response(
+    limits: &Limits,
     decoder: &mut ResponseDecoder,
     method: &Method,
     bytes: &[u8],
     head: &mut ResponseHead,
 ) -> Option<String> {
-    match decoder.decode(bytes, method, head) {
+    match decoder.decode(limits, bytes, method, head) {
         Ok(Progress::Incomplete) => {
             assert!(head.fields.is_empty(), "an incomplete head is empty");
             None
@@ -124,11 +126,12 @@ pub fn response(bytes: &[u8], method: &Method, limits: &Limits) -> String {
 fn response_cut(bytes: &[u8], method: &Method, limits: &Limits, stride: usize) -> String {
     let mut head = ResponseHead::default();
     let unfinished = || "incomplete".to_string();
-    let mut whole = ResponseDecoder::new(limits.clone());
-    let expected = decode_response(&mut whole, method, bytes, &mut head).unwrap_or_else(unfinished);
-    let mut one_by_one = ResponseDecoder::new(limits.clone());
+    let mut whole = ResponseDecoder::new();
+    let expected =
+        decode_response(limits, &mut whole, method, bytes, &mut head).unwrap_or_else(unfinished);
+    let mut one_by_one = ResponseDecoder::new();
     let outcome = (0..=bytes.len())
-        .find_map(|end| decode_response(&mut one_by_one, method, &bytes[..end], &mut head));
+        .find_map(|end| decode_response(limits, &mut one_by_one, method, &bytes[..end], &mut head));
     assert_eq!(
         outcome.unwrap_or_else(unfinished),
         expected,
@@ -136,9 +139,9 @@ fn response_cut(bytes: &[u8], method: &Method, limits: &Limits, stride: usize) -
         text(bytes)
     );
     for cut in (0..bytes.len()).step_by(stride) {
-        let mut halves = ResponseDecoder::new(limits.clone());
-        let outcome = decode_response(&mut halves, method, &bytes[..cut], &mut head)
-            .or_else(|| decode_response(&mut halves, method, bytes, &mut head));
+        let mut halves = ResponseDecoder::new();
+        let outcome = decode_response(limits, &mut halves, method, &bytes[..cut], &mut head)
+            .or_else(|| decode_response(limits, &mut halves, method, bytes, &mut head));
         assert_eq!(
             outcome.unwrap_or_else(unfinished),
             expected,
@@ -298,7 +301,7 @@ pub fn check_request(bytes: &[u8]) {
         request_cut(bytes, &limits, 1 + bytes.len() / 5);
     }
     let mut head = RequestHead::default();
-    let decoded = RequestDecoder::new(Limits::DEFAULT).decode(bytes, &mut head);
+    let decoded = RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head);
     let Ok(Progress::Complete { value, .. }) = decoded else {
         return;
     };
@@ -315,7 +318,7 @@ pub fn check_request(bytes: &[u8]) {
         fields_max: 1000,
         ..Limits::DEFAULT
     };
-    let (consumed, framing) = match RequestDecoder::new(roomy).decode(&out, &mut again) {
+    let (consumed, framing) = match RequestDecoder::new().decode(&roomy, &out, &mut again) {
         Ok(Progress::Complete { consumed, value }) => (consumed, value),
         other => panic!("{} went out as {}: {other:?}", text(bytes), text(&out)),
     };
@@ -338,7 +341,7 @@ pub fn check_response(bytes: &[u8]) {
         response_cut(bytes, &method, &limits, 1 + bytes.len() / 5);
     }
     let mut head = ResponseHead::default();
-    let decoded = ResponseDecoder::new(Limits::DEFAULT).decode(bytes, &Method::Get, &mut head);
+    let decoded = ResponseDecoder::new().decode(&Limits::DEFAULT, bytes, &Method::Get, &mut head);
     let Ok(Progress::Complete { value, .. }) = decoded else {
         return;
     };
@@ -364,7 +367,7 @@ pub fn check_response(bytes: &[u8]) {
         ..Limits::DEFAULT
     };
     let (consumed, framing) =
-        match ResponseDecoder::new(roomy).decode(&out, &Method::Get, &mut again) {
+        match ResponseDecoder::new().decode(&roomy, &out, &Method::Get, &mut again) {
             Ok(Progress::Complete { consumed, value }) => (consumed, value),
             other => panic!("{} went out as {}: {other:?}", text(bytes), text(&out)),
         };

@@ -293,8 +293,8 @@ pub(super) fn exchange(found: &Found<'_>, question: &Question) -> Result<Exchang
     let mut x = Exchange::new(Rc::new(conn(found, question)), Worker::new(0, 1));
     let head = head(found, question)?;
     // The decoder of connections decides what a request is, here too.
-    let mut decoder = RequestDecoder::new(h1::Limits::default());
-    match decoder.decode(&head, &mut x.req) {
+    let mut decoder = RequestDecoder::new();
+    match decoder.decode(&h1::Limits::DEFAULT, &head, &mut x.req) {
         Ok(Progress::Complete { .. }) => Ok(x),
         Ok(Progress::Incomplete) => Err(unanswered("this is no request", "")),
         Err(error) => Err(unanswered(

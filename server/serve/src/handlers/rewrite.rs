@@ -34,7 +34,7 @@ impl Handler for Rewriter {
         if let Some(method) = change.write(&mut x.req)
             && x.context.original_method.is_none()
         {
-            x.context.original_method = Some(method);
+            x.context.original_method = Some(Box::new(method));
         }
         Step::Next
     }

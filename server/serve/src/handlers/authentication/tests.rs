@@ -93,7 +93,7 @@ fn ask(
     let awaited = matches!(step, Step::Later);
     let step = if awaited { wait(handler, &mut x) } else { step };
     match step {
-        Step::Next => (x.context.log.user, awaited),
+        Step::Next => (x.context.log.user.take(), awaited),
         Step::Fail(fault) => {
             assert_eq!(fault.status, Status::UNAUTHORIZED);
             assert!(x.res.fields.has(FieldId::WwwAuthenticate));

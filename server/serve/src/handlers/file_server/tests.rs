@@ -488,11 +488,11 @@ fn a_given_status_and_errors_send_the_whole_file() {
     let got = ask_with(&handler, "/a.txt", &[(FieldId::Range, "bytes=0-1")]);
     assert_eq!((got.status(), got.body().len()), (203, 10));
     let mut x = exchange(Method::Post, "/a.txt", &[(FieldId::IfNoneMatch, "*")]);
-    x.context.error = Some(crate::context::ErrorInfo {
+    x.context.error = Some(Box::new(crate::context::ErrorInfo {
         status: Status::NOT_FOUND,
         message: String::new(),
         id: String::new(),
-    });
+    }));
     let step = site.plain().serve(&mut x);
     assert!(matches!(step, Step::Done(Body::Shared(_))));
     assert_eq!(x.res.status, Status::NOT_FOUND);

@@ -24,8 +24,10 @@ mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::FieldId;
-use sluice_net::upstream::{Call, CallFailure, Heard, Lease, Origin, Upload, Wanted, obtain};
+use sluice_message::{FieldId, Method, Moment};
+use sluice_net::upstream::{
+    Answer, Call, CallFailure, Heard, Lease, Link, Origin, Upload, Wanted, obtain, take_kept,
+};
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::Rewrite;
 use sluice_route::matcher::{IpRanges, ResponseMatcher};
@@ -33,6 +35,7 @@ use sluice_route::matcher::{IpRanges, ResponseMatcher};
 pub use build::build;
 
 use crate::context::Exchange;
+use crate::failure::Fault;
 use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
@@ -40,7 +43,7 @@ use buffering::Buffering;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
 use intercept::Interception;
-use request::Prepared;
+use request::Switch;
 use retry::Retries;
 use select::{Selection, Tried};
 use upstream::Upstream;
@@ -130,8 +133,8 @@ impl ReverseProxy {
                 Some(set) => self.selection.choose(set, x, &tried),
             };
             let failed = match chosen {
-                None => no_upstream(body),
-                Some(upstream) => match self.attempt(x, upstream, body, &tried).await {
+                None => no_upstream(body.take()),
+                Some(upstream) => match self.attempt(x, upstream, &mut body, &tried).await {
                     Ok(step) => return step,
                     Err(failed) => {
                         let is_answer = failed.failure.kind == FailureKind::Unavailable;
@@ -156,11 +159,13 @@ impl ReverseProxy {
 
     /// Passes the request to one upstream. A kept connection that turns out to be closed is replaced by a new one
     /// without counting as a try: that the other end closed it while we were sending is nobody's fault.
+    ///
+    /// Everything that lives while the answer is awaited is memory of each waiting request.
     async fn attempt(
         &self,
         x: &mut Exchange,
         upstream: &Upstream,
-        mut body: RequestBody,
+        body: &mut RequestBody,
         tried: &Tried,
     ) -> Result<Step, Box<CallFailure>> {
         x.context.upstream.attempts += 1;
@@ -168,77 +173,117 @@ impl ReverseProxy {
         x.context.upstream.address.clear();
         x.context.upstream.address.push_str(&upstream.address);
         let mut wanted = upstream.wanted(&x.req.method);
-        loop {
+        let step = loop {
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
-            let preface = upstream.preface(&x.conn);
-            let link = match obtain(&x.worker, &upstream.endpoint, wanted, &preface).await {
-                Ok(link) => link,
-                Err(failure) => return Err(unsent(failure, body)),
+            let link = match take_kept(&x.worker, &upstream.endpoint, wanted) {
+                Some(link) => link,
+                None => match Box::pin(dial(x, upstream, wanted)).await {
+                    Ok(link) => link,
+                    Err(failure) => return Err(unsent(failure, body.take())),
+                },
             };
-            let Prepared {
-                head,
-                method,
-                framing,
-                switch,
-            } = match self.prepare(x, upstream, &body) {
-                Ok(prepared) => prepared,
+            let mut asked = match self.ask(x, upstream, body.take(), link, lease) {
+                Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
-            let passes_trailers = self.passes_trailers(x);
-            let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
-            let mut upload = Upload::new(head, framing, body);
-            if awaits_continue {
-                let limit = upstream.endpoint.options().timeouts.expect_continue;
-                upload = upload.expect_continue(&x.worker, limit);
-            }
-            if !passes_trailers {
-                upload = upload.without_trailers();
-            }
-            let mut call = Call::new(link, upload, lease);
-            if let Some(fastcgi) = &self.fastcgi {
-                fastcgi.listen(&mut call, x);
-            }
-            let sent_at = self.selection.clock();
-            match call.answer(&x.worker, &method).await {
-                Ok(answer) => {
-                    self.selection
-                        .note_answer(upstream, x, answer.head.status, sent_at);
-                    if let Some(body) = self.retries.instead(x, &mut call, &answer, tried) {
+            let failed = match asked.call.answer(&x.worker, &asked.method).await {
+                Ok(answer) => match self.retries.instead(x, &mut asked.call, &answer, tried) {
+                    None => break self.take_answer(x, upstream, asked, answer),
+                    Some(body) => {
+                        self.selection
+                            .note_answer(upstream, x, answer.head.status, asked.at);
                         return Err(no_upstream(body));
                     }
-                    let (call, answer) = match self.intercept(x, call, answer) {
-                        Ok(kept) => kept,
-                        Err(step) => return Ok(step),
-                    };
-                    let step = self.pass_back(x, call, answer, &switch);
-                    return Ok(self.buffered(step).await);
-                }
-                Err(failed) if !is_stale(&failed, &method) => return Err(failed),
-                Err(failed) => match failed.body {
-                    Some(untouched) => {
-                        body = untouched;
-                        wanted = Wanted::Fresh;
-                    }
-                    None => return Err(failed),
                 },
+                Err(failed) => failed,
+            };
+            if !is_stale(&failed, &asked.method) {
+                return Err(failed);
             }
+            match failed.body {
+                Some(untouched) => *body = untouched,
+                None => return Err(failed),
+            }
+            wanted = Wanted::Fresh;
+        };
+        if self.buffering.answer_bytes == 0 {
+            return Ok(step);
+        }
+        Ok(Box::pin(self.buffered(step)).await)
+    }
+
+    /// Begins to send the request on `link`.
+    fn ask(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        body: RequestBody,
+        link: Link,
+        lease: Option<Lease>,
+    ) -> Result<Asked, Fault> {
+        let prepared = self.prepare(x, upstream, &body)?;
+        let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
+        let mut upload = Upload::new(prepared.head, prepared.framing, body);
+        if awaits_continue {
+            let limit = upstream.endpoint.options().timeouts.expect_continue;
+            upload = upload.expect_continue(&x.worker, limit);
+        }
+        if !self.passes_trailers(x) {
+            upload = upload.without_trailers();
+        }
+        let mut call = Call::new(link, upload, lease);
+        if let Some(fastcgi) = &self.fastcgi {
+            fastcgi.listen(&mut call, x);
+        }
+        Ok(Asked {
+            call,
+            method: prepared.method,
+            switch: prepared.switch,
+            at: self.selection.clock(),
+        })
+    }
+
+    fn take_answer(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        asked: Asked,
+        answer: Answer,
+    ) -> Step {
+        self.selection
+            .note_answer(upstream, x, answer.head.status, asked.at);
+        match self.intercept(x, asked.call, answer) {
+            Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
+            Err(step) => step,
+        }
+    }
+
+    /// Collects the body of an answer.
+    async fn buffered(&self, step: Step) -> Step {
+        match step {
+            Step::Done(Body::Stream(body)) => match self.buffering.answer(body).await {
+                Ok(body) => Step::Done(Body::Stream(body)),
+                Err(failure) => Step::Fail(failure.into()),
+            },
+            step => step,
         }
     }
 }
 
-impl ReverseProxy {
-    /// Collects the body of an answer, if that is asked for.
-    async fn buffered(&self, step: Step) -> Step {
-        match step {
-            Step::Done(Body::Stream(body)) if self.buffering.answer_bytes > 0 => {
-                match Box::pin(self.buffering.answer(body)).await {
-                    Ok(body) => Step::Done(Body::Stream(body)),
-                    Err(failure) => Step::Fail(failure.into()),
-                }
-            }
-            step => step,
-        }
-    }
+/// A request on its way to an upstream.
+struct Asked {
+    call: Call,
+    /// Its method, which a rewrite may have changed.
+    method: Method,
+    switch: Switch,
+    /// When it was sent, where that is of interest.
+    at: Option<Moment>,
+}
+
+/// A connection to `upstream` where none is kept.
+async fn dial(x: &Exchange, upstream: &Upstream, wanted: Wanted) -> Result<Link, Failure> {
+    let preface = upstream.preface(&x.conn);
+    obtain(&x.worker, &upstream.endpoint, wanted, &preface).await
 }
 
 /// All upstreams have failed or are full, or the answer of one is not wanted.
