@@ -79,6 +79,46 @@ fn the_grace_period_ends() {
 }
 
 #[test]
+fn requests_are_served_while_a_stop_is_delayed() {
+    let mut server = Server::start(
+        "{\n\tadmin off\n\tshutdown_delay 1s\n}\n:{port} {\n\t\
+         respond \"{http.shutting_down} {http.time_until_shutdown}\"\n}\n",
+    );
+    assert_eq!(server.ask("/").text(), "false ");
+    server.signal(Signal::Terminate);
+    server.wait_for_words("stopping after a delay");
+    let begun = Instant::now();
+    crate::harness::eventually(
+        "the announcement",
+        || server.ask("/").text().starts_with("true "),
+        || server.stderr(),
+    );
+    let text = server.ask("/").text();
+    let left = text.strip_prefix("true ").unwrap_or_default();
+    assert!(left.ends_with("ms"), "less than a second is left: {text}");
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    assert!(
+        begun.elapsed() > Duration::from_millis(500),
+        "it did not wait"
+    );
+}
+
+#[test]
+fn the_log_names_every_address_that_is_listened_on() {
+    let other = crate::harness::free_port();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n\thttp_port {other}\n\thttps_port {{port}}\n}}\nlocalhost {{\n\trespond ok\n}}\n"
+    ));
+    server.wait_for_words("serving");
+    let said = server.stderr();
+    let serving = said.lines().find(|line| line.contains("\"serving\""));
+    let serving = serving.expect("it is logged");
+    for port in [server.port, other] {
+        assert!(serving.contains(&format!("\":{port}\"")), "{serving}");
+    }
+}
+
+#[test]
 fn a_second_signal_ends_the_process_at_once() {
     let mut server =
         Server::start("{\n\tadmin off\n\tgrace_period 1h\n}\n:{port} {\n\trespond \"hello\"\n}\n");

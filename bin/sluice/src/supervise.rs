@@ -328,13 +328,10 @@ impl Process {
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
-        let listen = config
-            .servers()
-            .flat_map(|(_, server)| server.listen.clone());
         self.log
             .info("", "serving")
             .text("version", env!("CARGO_PKG_VERSION"))
-            .texts("listen", listen)
+            .texts("listen", self.server.listening().iter().cloned())
             .texts("config", self.read.files.first().cloned())
             .send();
         if self.origin.is_kept(&config) {
@@ -474,6 +471,16 @@ impl Process {
     }
 
     fn end(self, why: &Stop) {
+        let delay = self.server.shutdown_delay();
+        if !delay.is_zero() {
+            self.log
+                .info("", "stopping after a delay")
+                .duration("shutdown_delay", delay)
+                .send();
+            self.server.announce_stop(delay);
+            // A second signal ends the process at once, here too.
+            thread::sleep(delay);
+        }
         let grace = self.server.grace_period();
         let entry = self
             .log

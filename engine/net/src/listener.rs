@@ -10,10 +10,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluice_message::Remote;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::limits::LISTEN_BACKLOG;
+use crate::probes::Probes;
 use crate::service::{Binding, Service};
 use crate::stream::Stream;
 
@@ -198,6 +199,15 @@ impl Listener {
             }
             ListenAddr::Unix { .. } => Listener::Unix(UnixListener::from_std(socket.into())?),
         })
+    }
+
+    /// Has the connections that are accepted from now on probed, or not.
+    pub(crate) fn probe(&self, probes: Option<&Probes>) -> io::Result<()> {
+        match (self, probes) {
+            (Listener::Tcp(listener), Some(probes)) => probes.set(SockRef::from(listener)),
+            (Listener::Tcp(listener), None) => SockRef::from(listener).set_keepalive(false),
+            (Listener::Unix(_), _) => Ok(()),
+        }
     }
 
     /// The next connection.

@@ -11,6 +11,7 @@ use sluice_wire::h1;
 
 use crate::body::{Body, RequestBody};
 use crate::failure::Failure;
+use crate::probes::Probes;
 use crate::worker::Worker;
 
 /// Answers the requests of one listener.
@@ -139,6 +140,8 @@ pub struct Settings {
     pub handshake_timeout: Duration,
     /// Whether to read the clock for each request (access log, latency metrics) instead of a coarse one.
     pub exact_times: bool,
+    /// How quiet TCP connections are probed; `None` leaves that to their timeouts.
+    pub probes: Option<Probes>,
 }
 
 /// What a listener needs to accept for a service.

@@ -9,6 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sluice_message::Moment;
+
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::service::{Exchange, Service};
@@ -34,6 +36,8 @@ pub struct Worker {
     pub counters: Counters,
     /// Whether the process is ending: connections close after the request they serve.
     pub draining: Cell<bool>,
+    /// When the process begins to end, once that is known.
+    pub stop_at: Cell<Option<Moment>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 

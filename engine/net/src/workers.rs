@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sluice_message::Moment;
 use socket2::Socket;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
@@ -69,6 +70,8 @@ impl std::error::Error for BindError {
 enum Command<S: Service> {
     /// Listen on exactly these; sockets come with those that are new.
     Apply(Vec<(Listen<S>, Option<Socket>)>, std_mpsc::SyncSender<()>),
+    /// Go on as before, and know that a stop comes at that moment.
+    Announce(Moment),
     /// Stop accepting, let requests end, close what is idle; answers when nothing is left or time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -137,6 +140,14 @@ impl<S: Service> Workers<S> {
         Ok(())
     }
 
+    /// Tells the workers that a stop comes at `stop_at`; until then they go on as before.
+    pub fn announce_stop(&self, stop_at: Moment) {
+        for handle in &self.handles {
+            // A worker that is gone has nobody to tell.
+            let _ = handle.commands.blocking_send(Command::Announce(stop_at));
+        }
+    }
+
     /// Stops accepting, waits for running requests at most `grace`, and ends the workers. Gives the number of
     /// connections that were cut off.
     pub fn drain(self, grace: Duration) -> u64 {
@@ -192,7 +203,11 @@ struct Running<S: Service> {
 }
 
 /// A listener at work, and the task that accepts for it.
-type Listening<S> = (Rc<Slot<S>>, AbortHandle);
+struct Listening<S: Service> {
+    listener: Rc<Listener>,
+    slot: Rc<Slot<S>>,
+    task: AbortHandle,
+}
 
 async fn run<S: Service>(
     index: usize,
@@ -217,6 +232,7 @@ async fn run<S: Service>(
                 running.apply(plan);
                 let _ = done.send(());
             }
+            Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
                 let cut_off = running.drain(grace).await;
                 let _ = done.send(cut_off);
@@ -248,28 +264,37 @@ impl<S: Service> Running<S> {
                 service: listen.service,
                 tls: listen.tls,
             };
-            if let Some((slot, task)) = before.remove(&listen.addr) {
-                slot.replace(binding);
-                slots.insert(listen.addr, (slot, task));
+            let probes = binding.service.settings().probes;
+            if let Some(listening) = before.remove(&listen.addr) {
+                listening.slot.replace(binding);
+                // The kernel takes what it was asked before, or the socket is no TCP one.
+                let _ = listening.listener.probe(probes.as_ref());
+                slots.insert(listen.addr, listening);
             } else if let Some(socket) = socket
                 && let Ok(listener) = Listener::new(socket, &listen.addr)
             {
-                let slot = Rc::new(Slot::new(binding));
-                let task =
-                    tokio::task::spawn_local(accept(listener, slot.clone(), self.shared.clone()));
-                slots.insert(listen.addr, (slot, task.abort_handle()));
+                let _ = listener.probe(probes.as_ref());
+                let (listener, slot) = (Rc::new(listener), Rc::new(Slot::new(binding)));
+                let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
+                let task = tokio::task::spawn_local(accepting).abort_handle();
+                let listening = Listening {
+                    listener,
+                    slot,
+                    task,
+                };
+                slots.insert(listen.addr, listening);
             }
         }
-        for (_, (_, task)) in before {
-            task.abort();
+        for (_, listening) in before {
+            listening.task.abort();
         }
     }
 
     async fn drain(&self, grace: Duration) -> u64 {
         let worker = &self.shared.worker;
         worker.draining.set(true);
-        for (_, (_, task)) in self.slots.borrow_mut().drain() {
-            task.abort();
+        for (_, listening) in self.slots.borrow_mut().drain() {
+            listening.task.abort();
         }
         worker.timers.expire_all_idle();
         let deadline = tokio::time::Instant::now() + grace;
@@ -283,7 +308,7 @@ impl<S: Service> Running<S> {
 }
 
 /// Accepts for one listener, for ever.
-async fn accept<S: Service>(listener: Listener, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
+async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
     let mut burst = 0;
     loop {
         let Some(entered) = shared.limit.enter() else {

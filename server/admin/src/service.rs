@@ -31,6 +31,7 @@ impl AdminService {
             keep_alive_timeout: CLIENT_PATIENCE,
             handshake_timeout: CLIENT_PATIENCE,
             exact_times: false,
+            probes: None,
         };
         AdminService {
             access,

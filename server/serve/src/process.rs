@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
-use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
+use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers, clock};
 
 use crate::build::Refusal;
 use crate::explain::Explainer;
@@ -39,6 +39,8 @@ pub struct Server {
     recorder: Arc<Recorder>,
     https: Https,
     config: Arc<Config>,
+    /// The addresses listened on, automatic redirects included.
+    listening: Vec<String>,
     /// The servers at work, by name.
     sites: HashMap<String, Arc<Site>>,
 }
@@ -77,6 +79,7 @@ impl Server {
             recorder,
             https,
             config: Arc::default(),
+            listening: Vec::new(),
             sites: HashMap::new(),
         };
         match server.apply(built, config) {
@@ -112,6 +115,8 @@ impl Server {
     }
 
     fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
+        let listening = built.listens.iter().map(|listen| listen.addr.to_string());
+        let listening = listening.collect();
         let applied = self.workers.apply(built.listens);
         applied.map_err(|error| {
             vec![
@@ -123,6 +128,7 @@ impl Server {
         self.https.commit(built.https);
         self.config = Arc::new(config);
         self.sites = built.sites;
+        self.listening = listening;
         Ok(())
     }
 
@@ -135,6 +141,11 @@ impl Server {
     pub fn explainer(&self, config_files: &[String], written: Option<Arc<Written>>) -> Explainer {
         let sites = self.sites.clone();
         Explainer::running(self.config.clone(), config_files.to_vec(), written, sites)
+    }
+
+    /// The addresses listened on, those of automatic redirects included.
+    pub fn listening(&self) -> &[String] {
+        &self.listening
     }
 
     /// What was counted since the start.
@@ -152,6 +163,18 @@ impl Server {
         let http = self.config.apps.http.as_ref();
         http.and_then(|http| given(http.grace_period))
             .unwrap_or(GRACE_PERIOD)
+    }
+
+    /// How long to go on as before after a stop was asked for.
+    pub fn shutdown_delay(&self) -> Duration {
+        let http = self.config.apps.http.as_ref();
+        http.and_then(|http| given(http.shutdown_delay))
+            .unwrap_or_default()
+    }
+
+    /// Lets requests see that a stop comes after `delay`; they are served as before.
+    pub fn announce_stop(&self, delay: Duration) {
+        self.workers.announce_stop(clock::now() + delay);
     }
 
     /// Stops accepting, lets requests end for at most `grace`, and ends the workers. Gives the number of

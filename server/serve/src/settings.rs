@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluice_model::Server;
-use sluice_net::Settings;
+use sluice_net::{Probes, Settings};
 use sluice_wire::h1;
 
 /// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
@@ -21,6 +21,10 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A TLS handshake takes at most two round trips and the client's signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client that vanished is noticed after two minutes or so; Caddy's number. Accepted sockets inherit it, so it costs
+/// nothing per connection.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Whether something needs the exact time of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,19 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         keep_alive_timeout: given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT),
         handshake_timeout: HANDSHAKE_TIMEOUT,
         exact_times: times == Times::Exact,
+        probes: probes(server),
     }
+}
+
+/// A negative interval switches probes off, as in Caddy; what is not set has Caddy's number.
+fn probes(server: &Server) -> Option<Probes> {
+    (server.keepalive_interval.0 >= 0).then(|| Probes {
+        idle: given(server.keepalive_idle).unwrap_or(PROBE_INTERVAL),
+        interval: given(server.keepalive_interval).unwrap_or(PROBE_INTERVAL),
+        count: u32::try_from(server.keepalive_count)
+            .ok()
+            .filter(|count| *count > 0),
+    })
 }
 
 /// A duration of the model, if it is set.

@@ -190,3 +190,6 @@ impl Service for Site {
         &self.settings
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,14 @@ impl Values for At<'_> {
             Key::Duration => self.duration(out),
             Key::DurationMs => push(out, self.elapsed().as_secs_f64() * 1e3),
             Key::Uuid => self.uuid(out),
-            Key::ShuttingDown => push(out, x.worker.draining.get()),
+            Key::ShuttingDown => {
+                let ends = x.worker.draining.get() || x.worker.stop_at.get().is_some();
+                push(out, ends)
+            }
+            Key::TimeUntilShutdown => match x.worker.stop_at.get() {
+                Some(stop_at) => push(out, format_args!("{:?}", stop_at.since(clock::now()))),
+                None => Found::Known,
+            },
             _ => self.of_request().value(key, out),
         }
     }

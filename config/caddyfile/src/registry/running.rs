@@ -146,11 +146,6 @@ pub const GAPS: &[Gap] = &[
     ),
     idle(
         "transport http",
-        "keepalive_interval",
-        "idle connections are not probed",
-    ),
-    idle(
-        "transport http",
         "compression",
         "upstreams are asked for what the client accepts",
     ),
@@ -233,7 +228,6 @@ pub const GAPS: &[Gap] = &[
         "renew_interval",
         "certificates are looked at when the next one is due",
     ),
-    idle("global options", "shutdown_delay", "a stop begins at once"),
     idle(
         "global options",
         "skip_install_trust",
@@ -261,13 +255,6 @@ pub const GAPS: &[Gap] = &[
         "certificates are looked at when the next one is due",
     ),
     partly("servers", "listener_wrappers", "`tls`; others are refused"),
-    idle(
-        "servers",
-        "keepalive_interval",
-        "connections are not probed",
-    ),
-    idle("servers", "keepalive_idle", "connections are not probed"),
-    idle("servers", "keepalive_count", "connections are not probed"),
     idle("servers", "0rtt", "early data is never accepted"),
     idle("servers", "metrics", NO_METRICS),
     idle("servers", "trace", "remove it"),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -120,6 +121,10 @@ async fn connect(
             (made, host.to_string())
         }
     };
+    if let (Stream::Tcp(socket), Some(probes)) = (&stream, &endpoint.options().probes) {
+        // A connection that cannot be probed is as good as any.
+        let _ = probes.set(SockRef::from(socket));
+    }
     send_all(&mut stream, preface).await.map_err(refused)?;
     let Some(connector) = &endpoint.options().tls else {
         return Ok(stream);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sluice_message::Moment;
 use tokio::sync::Semaphore;
 
+use crate::probes::Probes;
 use crate::tls::Connector;
 use crate::upstream::dialling::Dialling;
 use crate::upstream::limits::{CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT};
@@ -131,6 +132,8 @@ pub struct Options {
     pub dialling: Option<Arc<Dialling>>,
     /// What happens to unused connections.
     pub keep_alive: KeepAlive,
+    /// How quiet TCP connections are probed.
+    pub probes: Option<Probes>,
     /// How long things may take.
     pub timeouts: Timeouts,
     /// Requests in progress at a time, all workers together; further ones wait.

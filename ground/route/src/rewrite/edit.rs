@@ -111,8 +111,12 @@ pub(super) fn cleaned(path: &[u8], slashes: Slashes) -> Vec<u8> {
     clean_into(path, slashes, &mut out);
     out
 }
-
-pub(super) fn replace_text(text: &[u8], find: &[u8], replace: &[u8], limit: usize) -> Vec<u8> {
+/// `text` with each `find` in it replaced, at most `limit` times (0 for any number of times), and no more once the result
+/// has outgrown [`REWRITTEN_URI_BYTES_MAX`]. An empty `find` changes nothing.
+pub fn replace_text(text: &[u8], find: &[u8], replace: &[u8], limit: usize) -> Vec<u8> {
+    if find.is_empty() {
+        return text.to_vec();
+    }
     let mut out = Vec::with_capacity(text.len());
     let (mut at, mut count) = (0, 0);
     while limit == 0 || count < limit {
@@ -199,4 +203,16 @@ fn is_same(wanted: &[u8], found: &[u8]) -> bool {
     }
     let mut decoded = Vec::new();
     wanted.len() == 1 && decode_percent(found, &mut decoded) && decoded.eq_ignore_ascii_case(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_replaced_everywhere_or_so_many_times() {
+        assert_eq!(replace_text(b"a-b-c", b"-", b"++", 0), b"a++b++c");
+        assert_eq!(replace_text(b"a-b-c", b"-", b"", 1), b"ab-c");
+        assert_eq!(replace_text(b"abc", b"", b"x", 0), b"abc");
+    }
 }

@@ -11,7 +11,8 @@ use core::fmt;
 
 use sluice_message::{Method, RequestHead, Status, Uri};
 
-use self::edit::{End, change_path, cleaned, replace_text, set_query, slashes_of, strip};
+pub use self::edit::replace_text;
+use self::edit::{End, change_path, cleaned, set_query, slashes_of, strip};
 pub use self::query::QueryOps;
 use self::target::Target;
 use crate::limits::REWRITTEN_URI_BYTES_MAX;

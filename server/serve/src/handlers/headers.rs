@@ -9,6 +9,7 @@ use sluice_route::Template;
 use sluice_route::matcher::ResponseMatcher;
 use sluice_route::placeholder::Unknown;
 use sluice_route::regexp::{Regexp, escape_replacement};
+use sluice_route::rewrite::replace_text;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -213,7 +214,7 @@ impl Replace {
             let mut changed = match &self.find {
                 Find::Text(find) => {
                     let find = values::expanded(find, x);
-                    replace_text(&value, &find, &values::expanded(&self.with, x))
+                    replace_text(&value, &find, &values::expanded(&self.with, x), 0)
                 }
                 Find::Pattern(regexp) => {
                     let mut with = Vec::new();
@@ -230,21 +231,6 @@ impl Replace {
             }
         }
     }
-}
-
-fn replace_text(value: &[u8], find: &[u8], with: &[u8]) -> Vec<u8> {
-    if find.is_empty() {
-        return value.to_vec();
-    }
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(at) = rest.windows(find.len()).position(|window| window == find) {
-        out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(with);
-        rest = &rest[at + find.len()..];
-    }
-    out.extend_from_slice(rest);
-    out
 }
 
 fn field_name(text: &str) -> Result<FieldName, Refusal> {
@@ -373,11 +359,5 @@ mod tests {
             let matches = Pattern::new(pattern).matches(name.as_bytes());
             assert_eq!(matches, expected, "{pattern} {name}");
         }
-    }
-
-    #[test]
-    fn text_is_replaced_everywhere() {
-        assert_eq!(replace_text(b"a-b-c", b"-", b"++"), b"a++b++c");
-        assert_eq!(replace_text(b"abc", b"", b"x"), b"abc");
     }
 }

@@ -37,6 +37,18 @@ impl Log {
         &self.shared.outputs
     }
 
+    /// Logs that nobody reads: what tests provoke is no news.
+    #[cfg(test)]
+    pub(crate) fn silent() -> Log {
+        let log = Log::start(Level::Error).expect("threads can be started");
+        let logging =
+            serde_json::json!({ "logs": { "default": { "writer": { "output": "discard" } } } });
+        let logging = serde_json::from_value(logging).expect("the model has these names");
+        let plan = Plan::build(Some(&logging), log.outputs()).expect("nothing has to be opened");
+        log.replace(Arc::new(plan));
+        log
+    }
+
     /// The logs that are in use.
     pub fn plan(&self) -> Arc<Plan> {
         self.shared.plan.read().expect(NEVER_POISONED).clone()

@@ -2,10 +2,12 @@
 //! are is left to `build`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_model::proxy::{
     FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
 };
+use sluice_net::Probes;
 use sluice_net::tls::{
     ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
 };
@@ -85,6 +87,7 @@ impl Transport {
             tls,
             dialling: dialling::build(config)?.map(Arc::new),
             keep_alive,
+            probes: probes(config.keep_alive.as_ref()),
             timeouts,
             busy_max,
             h1,
@@ -162,6 +165,19 @@ fn refuse_unbuilt(config: &HttpTransport) -> Result<(), Refusal> {
         Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
         None => Ok(()),
     }
+}
+
+/// An answer may be waited for without end, so an upstream that vanished has to be noticed; Caddy's number.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A negative interval switches probes off.
+fn probes(config: Option<&KeepAliveConfig>) -> Option<Probes> {
+    let interval = config.map_or(0, |config| config.probe_interval.0);
+    let given = u64::try_from(interval).ok()?;
+    Some(Probes::every(match given {
+        0 => PROBE_INTERVAL,
+        nanos => Duration::from_nanos(nanos),
+    }))
 }
 
 fn timeouts(config: &HttpTransport) -> Timeouts {

@@ -24,7 +24,7 @@ use sluice_net::listener::ListenAddr;
 use sluice_net::worker::ConnectionLimit;
 use sluice_net::workers::{Listen, Workers};
 
-use crate::log::{Level, Log};
+use crate::log::Log;
 use crate::record::Recorder;
 use crate::settings::{Times, settings};
 use crate::site::{Rules, Site};
@@ -65,12 +65,11 @@ impl Proxy {
         let config: sluice_model::Server = serde_json::from_value(server).unwrap();
         let rules =
             Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
-        let log = Log::start(Level::Error).unwrap();
         let site = Site {
             rules: rules.unwrap().0,
             settings: settings(&config, Times::Coarse),
             access: None,
-            recorder: Arc::new(Recorder::new(log, 1)),
+            recorder: Arc::new(Recorder::new(Log::silent(), 1)),
             challenges: Arc::default(),
         };
         let free = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,0 +1,74 @@
+//! TCP keep-alive probes: how it is noticed that the other end of a quiet connection is gone without a word. When a
+//! quiet connection is given up by itself is left to its timeouts.
+
+use std::io;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+/// How a quiet connection is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// How long it is quiet before the first probe.
+    pub idle: Duration,
+    /// The pause between probes.
+    pub interval: Duration,
+    /// How many may stay unanswered; the system's number where nobody says.
+    pub count: Option<u32>,
+}
+
+/// The kernel takes whole seconds, at least one and at most this many.
+const SECONDS_MAX: u64 = 32_767;
+
+/// The kernel's largest number of unanswered probes.
+const COUNT_MAX: u32 = 127;
+
+impl Probes {
+    /// Probes after, and then every, so long.
+    pub fn every(interval: Duration) -> Probes {
+        Probes {
+            idle: interval,
+            interval,
+            count: None,
+        }
+    }
+
+    /// Has `socket` probed; whatever a listening socket accepts is then probed, too, without a system call of its own.
+    pub(crate) fn set(&self, socket: SockRef<'_>) -> io::Result<()> {
+        let mut settings = TcpKeepalive::new()
+            .with_time(whole_seconds(self.idle))
+            .with_interval(whole_seconds(self.interval));
+        if let Some(count) = self.count {
+            settings = settings.with_retries(count.clamp(1, COUNT_MAX));
+        }
+        socket.set_tcp_keepalive(&settings)
+    }
+}
+
+fn whole_seconds(duration: Duration) -> Duration {
+    let rounded = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    Duration::from_secs(rounded.clamp(1, SECONDS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_connections_inherit_the_probes() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let probes = Probes {
+            idle: Duration::from_millis(2_500),
+            interval: Duration::from_secs(7),
+            count: Some(4),
+        };
+        probes.set(SockRef::from(&listener)).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = SockRef::from(&accepted);
+        assert!(accepted.keepalive().unwrap());
+        assert_eq!(accepted.tcp_keepalive_time().unwrap().as_secs(), 3);
+        assert_eq!(accepted.tcp_keepalive_interval().unwrap().as_secs(), 7);
+        assert_eq!(accepted.tcp_keepalive_retries().unwrap(), 4);
+    }
+}
