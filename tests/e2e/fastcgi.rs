@@ -5,8 +5,11 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustls::version::TLS13;
+
 use crate::client::{Client, ask, exchange};
-use crate::harness::{Server, Setup};
+use crate::harness::{Server, Setup, free_port};
+use crate::tls;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
@@ -243,6 +246,82 @@ fn no_field_can_pass_for_another_or_for_a_variable() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count, "no variable is told twice");
+}
+
+#[test]
+fn applications_know_of_tls() {
+    let (upstream, asked) = telling();
+    let site = "{\n\tadmin off\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n}\n\
+        localhost {\n\treverse_proxy 127.0.0.1:{up} {\n\t\ttransport fastcgi\n\t}\n}\n";
+    let site = site.replace("{plain}", &free_port().to_string());
+    let server = Server::start(&site.replace("{up}", &upstream.port.to_string()));
+    let config = tls::client(&server.folder, &[&TLS13]);
+    let mut wire = tls::connect(&config, server.port, "localhost").expect("a trusted connection");
+    assert_eq!(tls::get(&mut wire, "localhost", "/x").1, "ok");
+    let asked = last(&asked);
+    for (name, value) in [
+        ("HTTPS", "on"),
+        ("SSL_PROTOCOL", "TLSv1.3"),
+        ("REQUEST_SCHEME", "https"),
+        ("SERVER_PORT", "443"),
+        ("HTTP_X_FORWARDED_PROTO", "https"),
+    ] {
+        assert_eq!(asked.param(name), Some(value), "{name}");
+    }
+    let cipher = asked.param("SSL_CIPHER").unwrap_or_default();
+    assert!(cipher.starts_with("TLS_"), "{cipher}");
+}
+
+#[test]
+fn a_request_without_a_host_has_a_server_name() {
+    let (upstream, asked) = telling();
+    let server = start(&upstream);
+    assert_eq!(
+        exchange(server.port, "GET /a.php HTTP/1.0\r\n\r\n").text(),
+        "ok"
+    );
+    let asked = last(&asked);
+    assert_eq!(asked.param("SERVER_NAME"), Some("127.0.0.1"));
+    assert_eq!(asked.param("SERVER_PROTOCOL"), Some("HTTP/1.0"));
+    assert_eq!(asked.param("HTTP_HOST"), None);
+}
+
+#[test]
+fn the_application_may_be_named_by_the_request() {
+    let (upstream, asked) = telling();
+    let server = Server::start(
+        "{\n\tadmin off\n}\n:{port} {\n\treverse_proxy {header.X-Up}:{header.X-Port} {\n\
+         \t\ttransport fastcgi\n\t}\n}\n",
+    );
+    let port = upstream.port;
+    let request =
+        format!("GET /x HTTP/1.1\r\nHost: h\r\nX-Up: 127.0.0.1\r\nX-Port: {port}\r\n\r\n");
+    assert_eq!(exchange(server.port, request).text(), "ok");
+    assert_eq!(last(&asked).param("PATH_INFO"), Some("/x"));
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_no_memory() {
+    let upstream = Upstream::start(|mut wire| {
+        if read_request(&mut wire).is_none() {
+            return;
+        }
+        let _ = wire.try_send(record(STDOUT, b"Content-Type: x\r\n\r\n"));
+        let piece = record(STDOUT, &[b'x'; 60_000]);
+        for _ in 0..2000 {
+            if wire.try_send(&piece).is_err() {
+                return;
+            }
+        }
+    });
+    let server = start(&upstream);
+    let before = server.status("VmHWM");
+    let mut client = Client::connect(server.port);
+    client.send("GET /a.php HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.head().expect("a head");
+    thread::sleep(Duration::from_millis(700));
+    let grown = server.status("VmHWM") - before;
+    assert!(grown < 8 * 1024, "{grown} KiB wait for the client");
 }
 
 #[test]

@@ -38,7 +38,10 @@ fn root(folder: &Folder) -> CertificateDer<'static> {
 }
 
 /// A client that trusts the authority in `folder`.
-fn client(folder: &Folder, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+pub fn client(
+    folder: &Folder,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     trusting(root(folder), versions)
 }
 

@@ -56,7 +56,7 @@ impl Pool {
             }
             self.idle.set(self.idle.get() - 1);
             if !link.is_quiet() {
-                shelf.learned.closed(age);
+                note_closed(&shelf.learned, &link, age);
             } else {
                 link.origin = Origin::Kept;
                 // The settings of a newer configuration count from now on.
@@ -180,7 +180,7 @@ impl Shelf {
             if is_quiet {
                 learned.open(age);
             } else {
-                learned.closed(age);
+                note_closed(learned, link, age);
             }
             is_quiet
         });
@@ -189,6 +189,15 @@ impl Shelf {
             let old = self.links.partition_point(|link| !is_usable(link));
             self.links.drain(1.min(old)..old);
         }
+    }
+}
+
+/// Notes that the other end has closed `link`. Where connections are kept briefly that says nothing of others: a
+/// process of PHP ends after so many requests, not after so long.
+fn note_closed(learned: &Learned, link: &Link, age: Duration) {
+    match link.endpoint.options().keep_alive {
+        KeepAlive::Keep { .. } | KeepAlive::Off => learned.closed(age),
+        KeepAlive::Briefly(_) => {}
     }
 }
 
