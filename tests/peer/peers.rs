@@ -203,7 +203,7 @@ impl Drop for Peer {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .expect("a free port")
         .local_addr()

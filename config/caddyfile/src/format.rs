@@ -239,6 +239,8 @@ impl Printer {
             None => {}
             Some(Kind::Opening) => self.lines(1),
             Some(Kind::Closing) if newlines > 0 => self.lines(newlines.min(NEWLINES_MAX)),
+            // A comment stays with the block it belongs to, as far away as `caddy fmt` puts it.
+            Some(Kind::Closing) if item.kind == Kind::Comment && self.depth > 0 => self.lines(0),
             Some(Kind::Closing) => self.lines(if self.depth == 0 { 2 } else { 1 }),
             Some(Kind::Comment) if continued => self.lines(1),
             Some(Kind::Comment) => self.lines(newlines.min(NEWLINES_BEHIND_COMMENT_MAX)),

@@ -11,7 +11,7 @@ use sluice_model::logging::{
 };
 
 use super::Lowering;
-use super::listen::Site;
+use super::listen::Pairings;
 use super::matchers::inner_line;
 use super::servers::logs_of;
 use crate::tree::{Directive, Token};
@@ -123,7 +123,7 @@ impl Lowering<'_> {
 
     fn file_writer_option(&mut self, line: &Directive, file: &mut FileWriter) -> Option<()> {
         match line.name.text.as_str() {
-            "mode" => file.mode = self.file_mode(line, &[])?,
+            "mode" => file.mode = four_digits(self.file_mode(line, &[])?),
             "dir_mode" => file.dir_mode = self.file_mode(line, &["inherit", "from_file"])?,
             "roll_disabled" => {
                 self.flag(line)?;
@@ -137,6 +137,7 @@ impl Lowering<'_> {
             "roll_interval" => file.roll_interval = self.single_duration(line)?,
             "roll_minutes" => {
                 self.texts(line)?;
+                file.roll_minutes.clear();
                 for part in line.args.iter().flat_map(|word| word.text.split(',')) {
                     match part.trim().parse::<i64>() {
                         Ok(minute @ 0..=59) => file.roll_minutes.push(minute),
@@ -147,8 +148,7 @@ impl Lowering<'_> {
             "roll_at" => {
                 self.texts(line)?;
                 let parts = line.args.iter().flat_map(|word| word.text.split(','));
-                file.roll_at
-                    .extend(parts.map(|part| part.trim().to_string()));
+                file.roll_at = parts.map(|part| part.trim().to_string()).collect();
             }
             "roll_uncompressed" => {
                 self.flag(line)?;
@@ -372,7 +372,39 @@ impl Lowering<'_> {
             }
             _ => return self.unknown_module(filter, "log filter", &FILTERS),
         }
-        encoder.fields.insert(line.name.text.clone(), module);
+        self.put_filter(line, module, encoder)
+    }
+
+    /// Gives a field its filter. Only patterns may be several: they become one filter.
+    fn put_filter(
+        &mut self,
+        line: &Directive,
+        module: RawModule,
+        encoder: &mut FilterEncoder,
+    ) -> Option<()> {
+        let field = &line.name.text;
+        let Some(first) = encoder.fields.get_mut(field) else {
+            encoder.fields.insert(field.clone(), module);
+            return Some(());
+        };
+        let is_pattern = |module: &RawModule| module.get("filter") == Some(&json!("regexp"));
+        let is_joined = first.get("filter") == Some(&json!("multi_regexp"));
+        if !is_pattern(&module) || !(is_pattern(first) || is_joined) {
+            let title = format!("field `{field}` has a filter already");
+            let diagnostic = line.name.error("duplicate-option", title, "a second one");
+            return self.refuse(diagnostic.help("only `regexp` may stand there several times"));
+        }
+        let operation =
+            |module: &RawModule| json!({"regexp": module["regexp"], "value": module["value"]});
+        if !is_joined {
+            let operations = json!([operation(first)]);
+            *first = RawModule::new();
+            first.insert("filter".to_owned(), "multi_regexp".into());
+            first.insert("operations".to_owned(), operations);
+        }
+        if let Some(Value::Array(operations)) = first.get_mut("operations") {
+            operations.push(operation(&module));
+        }
         Some(())
     }
 
@@ -417,10 +449,11 @@ impl Lowering<'_> {
         Some(actions.into())
     }
 
-    /// The logs that sites write to, by name.
-    pub(super) fn site_logs(&mut self, sites: &[Site]) -> BTreeMap<String, Log> {
+    /// The logs that sites write to, by name: of one name the last in the order of the servers.
+    pub(super) fn site_logs(&mut self, pairings: &Pairings) -> BTreeMap<String, Log> {
         let mut logs = BTreeMap::new();
-        for log in sites.iter().flat_map(logs_of) {
+        let shares = pairings.servers.iter().flat_map(|pairing| &pairing.shares);
+        for log in shares.flat_map(|share| logs_of(&pairings.sites[share.site])) {
             if let Some(body) = &log.log {
                 logs.insert(log.name.clone(), body.clone());
             }
@@ -456,4 +489,10 @@ impl Lowering<'_> {
         }
         (!logs.is_empty()).then_some(Logging { sink: None, logs })
     }
+}
+
+/// A file mode as Caddy writes it.
+fn four_digits(mode: String) -> String {
+    let number = u32::from_str_radix(&mode, 8).expect("`file_mode` has read it");
+    format!("{number:04o}")
 }

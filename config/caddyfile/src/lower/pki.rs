@@ -16,7 +16,9 @@ impl Lowering<'_> {
                 .insert(name.clone(), authority.clone());
         }
         if self.options.skip_install_trust {
-            if app.certificate_authorities.is_empty() {
+            // Without automatic HTTPS nothing asks for the one that is always there.
+            let is_off = self.options.auto_https.iter().any(|word| word == "off");
+            if app.certificate_authorities.is_empty() && !is_off {
                 app.certificate_authorities
                     .entry("local".to_string())
                     .or_default();

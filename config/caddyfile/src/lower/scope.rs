@@ -53,6 +53,11 @@ impl Lowering<'_> {
         }
     }
 
+    /// Whether the line that is being read stands in the site itself, not in a block of it.
+    pub(super) fn is_site_level(&self) -> bool {
+        self.scopes.0.len() <= 1
+    }
+
     /// Forgets the matchers of the innermost block.
     pub(super) fn leave_scope(&mut self) {
         self.scopes.0.pop();

@@ -35,7 +35,7 @@ impl Lowering<'_> {
             let server = self.server(pairing, &pairings.sites);
             servers.insert(format!("srv{number}"), server);
         }
-        let logs = self.site_logs(&pairings.sites);
+        let logs = self.site_logs(pairings);
         (servers, logs)
     }
 
@@ -337,9 +337,12 @@ impl Lowering<'_> {
                     &log.hostnames
                 };
                 for host in hosts {
-                    let host = host
-                        .rsplit_once(':')
-                        .map_or(host.as_str(), |(host, _)| host);
+                    // The colons of an IPv6 address belong to it.
+                    let host = match (host.strip_prefix('['), host.split_once(':')) {
+                        (Some(rest), _) => rest.split_once(']').map_or(rest, |(host, _)| host),
+                        (None, Some((host, port))) if !port.contains(':') => host,
+                        (None, _) => host.as_str(),
+                    };
                     let names = logs.logger_names.entry(host.to_string()).or_default();
                     names.0.push(log.name.clone());
                 }

@@ -575,9 +575,11 @@ fn merge(into: &mut ConnectionPolicy, from: ConnectionPolicy) -> Result<(), &'st
         from.insecure_secrets_log,
         "insecure_secrets_log",
     )?;
-    // Half a check of client certificates would be none.
-    if into.client_authentication != from.client_authentication {
-        return Err("client_auth");
+    // Of two checks of client certificates none may be lost.
+    match (&into.client_authentication, from.client_authentication) {
+        (None, from) => into.client_authentication = from,
+        (Some(into), Some(from)) if *into != from => return Err("client_auth"),
+        (Some(_), _) => {}
     }
     match (&mut into.certificate_selection, from.certificate_selection) {
         (Some(into), Some(from)) => into.any_tag.extend(from.any_tag),

@@ -23,6 +23,8 @@ struct Gathered {
     policies: Vec<AutomationPolicy>,
     /// Where the policy for all other names stands, if there is one.
     catch_all: Option<usize>,
+    /// Internal names that stood among public ones.
+    split: BTreeSet<String>,
     /// Names to make certificates for, whatever covers them.
     forced: BTreeSet<String>,
 }
@@ -50,6 +52,7 @@ impl Lowering<'_> {
             }
         }
         self.automate_hidden_names(pairings, &mut gathered);
+        drop_repeated_local(&gathered.split, &mut gathered.policies);
         self.fill_issuers(&mut gathered.policies);
         let policies = join_policies(gathered.policies);
         self.refuse_overlap(&policies, pairings);
@@ -175,7 +178,7 @@ impl Lowering<'_> {
                 if names.is_empty() {
                     gathered.catch_all = Some(gathered.policies.len());
                 }
-                push_split(policy, &mut gathered.policies);
+                push_split(policy, gathered);
             }
         }
     }
@@ -385,7 +388,7 @@ fn subjects(addresses: &[SiteAddress], http_port: &str) -> Vec<String> {
 
 /// Adds a policy; internal names among public ones get one of their own, since no public authority
 /// would sign for them.
-fn push_split(mut policy: AutomationPolicy, policies: &mut Vec<AutomationPolicy>) {
+fn push_split(mut policy: AutomationPolicy, gathered: &mut Gathered) {
     let on_demand = policy.on_demand;
     if policy.issuers.is_empty() {
         let (public, internal): (Vec<String>, Vec<String>) = policy
@@ -395,17 +398,38 @@ fn push_split(mut policy: AutomationPolicy, policies: &mut Vec<AutomationPolicy>
             .partition(|name| is_public(name, on_demand));
         if !public.is_empty() && !internal.is_empty() {
             policy.subjects = public;
+            gathered.split.extend(internal.iter().cloned());
             let issuers = vec![Issuer::Internal(InternalIssuer::default())];
             let own = AutomationPolicy {
                 subjects: internal,
                 issuers,
                 ..policy.clone()
             };
-            policies.extend([policy, own]);
+            gathered.policies.extend([policy, own]);
             return;
         }
     }
-    policies.push(policy);
+    gathered.policies.push(policy);
+}
+
+/// Takes out of the policies for internal names those that have a policy without an issuer as well,
+/// which gives them the local authority, too: a site may stand on several servers.
+fn drop_repeated_local(split: &BTreeSet<String>, policies: &mut Vec<AutomationPolicy>) {
+    let local = vec![Issuer::Internal(InternalIssuer::default())];
+    let plain: BTreeSet<String> = policies
+        .iter()
+        .filter(|policy| policy.issuers.is_empty())
+        .flat_map(|policy| policy.subjects.iter().cloned())
+        .collect();
+    policies.retain_mut(|policy| {
+        if policy.issuers != local || policy.subjects.is_empty() {
+            return true;
+        }
+        policy
+            .subjects
+            .retain(|name| !(split.contains(name) && plain.contains(name)));
+        !policy.subjects.is_empty()
+    });
 }
 
 fn all_public(policy: &AutomationPolicy) -> bool {

@@ -16,7 +16,8 @@ impl Lowering<'_> {
                 this.acme_server_option(option, &mut server)?;
                 Some(())
             })?;
-            if !server.ca.is_empty() {
+            // Inside blocks Caddy does not make it an authority of the server.
+            if !server.ca.is_empty() && this.is_site_level() {
                 this.options.named_authorities.insert(server.ca.clone());
             }
             Some(Handler::AcmeServer(Box::new(server)))

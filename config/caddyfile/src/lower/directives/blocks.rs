@@ -123,6 +123,8 @@ impl Lowering<'_> {
 
     /// Lowers the named routes.
     pub(in crate::lower) fn lower_named_routes(&mut self, routes: &[NamedRoute]) {
+        // Their groups have numbers of their own.
+        let drawn = self.next_group;
         for named in routes {
             let mut body = named.body.clone();
             crate::lower::shorthand::expand_lines(&mut body);
@@ -138,5 +140,6 @@ impl Lowering<'_> {
             self.named_routes
                 .insert(named.name.text.clone(), Some(route));
         }
+        self.next_group = drawn;
     }
 }

@@ -32,6 +32,7 @@ impl Lowering<'_> {
 
     fn file_server_option(&mut self, line: &Directive, server: &mut FileServer) -> Option<()> {
         match line.name.text.as_str() {
+            "fs" if !server.fs.is_empty() => return self.duplicate(line),
             "fs" => server.fs = self.single_text(line)?,
             "root" => server.root = self.single_text(line)?,
             "hide" => server.hide = self.texts(line)?,
@@ -75,6 +76,8 @@ impl Lowering<'_> {
 
     fn browse_option(&mut self, line: &Directive, browse: &mut Browse) -> Option<()> {
         match line.name.text.as_str() {
+            "reveal_symlinks" if browse.reveal_symlinks => return self.duplicate(line),
+            "file_limit" if browse.file_limit != 0 => return self.duplicate(line),
             "reveal_symlinks" => {
                 self.flag(line)?;
                 browse.reveal_symlinks = true;

@@ -45,13 +45,16 @@ impl Lowering<'_> {
         let mut ops = ResponseHeaderOps::default();
         let mut defaults = ResponseHeaderOps::default();
         if let Some((field, rest)) = args.split_first() {
-            self.response_change(line, field, rest, &mut ops, &mut defaults)?;
+            let mut own = ResponseHeaderOps::default();
+            self.response_change(line, field, rest, &mut ops, &mut own)?;
+            if own.require.is_some() {
+                ops = own;
+            }
         }
-        let mut require = None;
         self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
                 "defer" if option.args.is_empty() => ops.deferred = true,
-                "match" => require = Some(this.response_matcher(option)?),
+                "match" => ops.require = Some(this.response_matcher(option)?),
                 _ => {
                     this.no_block(option)?;
                     let (field, rest) = (&option.name, option.args.as_slice());
@@ -60,14 +63,9 @@ impl Lowering<'_> {
             }
             Some(())
         })?;
-        let (mut ops, mut defaults) = (some_ops(ops), some_ops(defaults));
-        if let Some(require) = require {
-            match (&mut ops, &mut defaults) {
-                (Some(ops), _) => ops.require = Some(require),
-                (None, Some(defaults)) => merge(&mut defaults.require, require),
-                (None, None) => {}
-            }
-        }
+        // Defaults of a block have a handler of their own, which is for answers without the fields;
+        // what `match` says is for the other one.
+        let (ops, defaults) = (some_ops(ops), some_ops(defaults));
         let handlers = [ops, defaults].into_iter().flatten().map(|response| {
             Handler::Headers(Box::new(Headers {
                 request: None,
@@ -226,18 +224,8 @@ impl Lowering<'_> {
     }
 }
 
-fn merge(into: &mut Option<ResponseMatcher>, from: ResponseMatcher) {
-    let matcher = into.get_or_insert_with(ResponseMatcher::default);
-    matcher.status_code.extend(from.status_code);
-    matcher.headers.extend(from.headers);
-}
-
 fn some_ops(ops: ResponseHeaderOps) -> Option<ResponseHeaderOps> {
-    let empty = ResponseHeaderOps {
-        deferred: ops.deferred,
-        ..ResponseHeaderOps::default()
-    };
-    (ops != empty).then_some(ops)
+    (ops != ResponseHeaderOps::default()).then_some(ops)
 }
 
 fn apply(

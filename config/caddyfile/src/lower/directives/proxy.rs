@@ -1,11 +1,11 @@
 //! `reverse_proxy`: everything but upstream addresses and transports.
 
-use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps, Rewrite};
 use sluice_model::proxy::{
     ActiveChecks, CookieHash, HeaderHash, HealthChecks, LoadBalancing, NoPolicySettings,
     PassiveChecks, QueryHash, RandomChoose, ReverseProxy, SelectionPolicy, Weighted,
 };
+use sluice_model::{Address, Handler};
 
 use super::Outcomes;
 use super::intercept::is_response_line;
@@ -98,6 +98,7 @@ impl Lowering<'_> {
                 let uri = self.single_text(line)?;
                 proxy.rewrite.get_or_insert_with(Rewrite::default).uri = uri;
             }
+            "verbose_logs" if proxy.verbose_logs => return self.duplicate(line),
             "verbose_logs" => {
                 self.flag(line)?;
                 proxy.verbose_logs = true;
@@ -298,7 +299,7 @@ impl Lowering<'_> {
                 self.report.push(diagnostic.help("write `health_uri`"));
             }
             "health_upstream" => {
-                active.upstream = self.single_text(line)?;
+                active.upstream = self.host_and_port(line)?;
                 self.refuse_both(line, active.port != 0)?;
             }
             "health_port" => {
@@ -338,6 +339,19 @@ impl Lowering<'_> {
             _ => return self.unknown_option(line),
         }
         Some(())
+    }
+
+    /// The one word of a line, which names a port.
+    fn host_and_port(&mut self, line: &Directive) -> Option<String> {
+        let word = self.single(line)?;
+        let address = Address::parse(&word.text).ok();
+        let ports = address.and_then(|address| address.ports);
+        if ports.is_some_and(|ports| ports.count() == 1) {
+            return Some(word.text.clone());
+        }
+        let title = format!("invalid address `{}` for `{}`", word.text, line.name.text);
+        let diagnostic = word.error("invalid-upstream", title, "no host with one port");
+        self.refuse(diagnostic.help("write `host:port`"))
     }
 
     fn refuse_both(&mut self, line: &Directive, both: bool) -> Option<()> {

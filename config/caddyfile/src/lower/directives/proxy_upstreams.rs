@@ -54,15 +54,15 @@ impl Lowering<'_> {
                 ..Upstream::default()
             });
             proxy.upstreams.extend(dials);
-            let scheme = if scheme == Scheme::None {
-                common.unwrap_or(scheme)
-            } else {
-                scheme
-            };
             match common {
                 Some(first) if first != scheme && first != Scheme::None => {
                     let title = "the upstreams of a proxy have different schemes";
-                    let label = format!("`{}` after `{}`", scheme.text(), first.text());
+                    let label = match scheme {
+                        Scheme::None => format!("no scheme after `{}`", first.text()),
+                        Scheme::Http | Scheme::Https | Scheme::H2c => {
+                            format!("`{}` after `{}`", scheme.text(), first.text())
+                        }
+                    };
                     let diagnostic = word.error("conflicting-schemes", title, label);
                     self.report
                         .push(diagnostic.help("use one `reverse_proxy` for each scheme"));

@@ -250,8 +250,9 @@ impl Lowering<'_> {
             let diagnostic = name.error("unknown-directive", title, "not a directive");
             return self.refuse(diagnostic.did_you_mean(guess));
         }
-        let order = &mut self.order.0;
-        let from = order.iter().position(|other| *other == name.text);
+        // The directive leaves its place first: it cannot be put beside itself.
+        let mut order = self.order.0.clone();
+        order.retain(|other| *other != name.text);
         let to = match position.text.as_str() {
             "first" | "last" => {
                 if let Some(surplus) = line.args.get(2) {
@@ -271,18 +272,12 @@ impl Lowering<'_> {
                     let title = format!("directive `{}` has no place in the order", other.text);
                     return self.refuse(other.error("invalid-value", title, "not ordered"));
                 };
-                if position.text == "before" {
-                    at
-                } else {
-                    at + 1
-                }
+                at + usize::from(position.text == "after")
             }
             _ => return self.invalid_value(position, &["first", "last", "before", "after"]),
         };
         order.insert(to, name.text.clone());
-        if let Some(from) = from {
-            order.remove(if from < to { from } else { from + 1 });
-        }
+        self.order.0 = order;
         Some(())
     }
 
@@ -364,7 +359,9 @@ impl Lowering<'_> {
             match option.name.text.as_str() {
                 "include" => log.include.extend(this.texts(option)?),
                 "exclude" => log.exclude.extend(this.texts(option)?),
-                "hostnames" | "no_hostname" => {
+                // Says nothing of a log that no site has, and Caddy takes it.
+                "no_hostname" => this.flag(option)?,
+                "hostnames" => {
                     let title = format!("a global log has no `{}`", option.name.text);
                     let diagnostic =
                         option

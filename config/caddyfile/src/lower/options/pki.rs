@@ -8,6 +8,8 @@ use crate::tree::Directive;
 impl Lowering<'_> {
     pub(super) fn pki_option(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 0)?;
+        // Of several such options the last one counts.
+        self.options.authorities.clear();
         self.each(line.lines(), |this, option| {
             this.place = "pki";
             match option.name.text.as_str() {
