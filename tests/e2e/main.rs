@@ -21,6 +21,7 @@ mod php;
 mod process;
 mod proxy;
 mod reload;
+mod sites;
 mod studies;
 mod tls;
 mod volume;

@@ -55,6 +55,11 @@ pub fn ask(port: u16, line: &str) -> Answer {
         request.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     request.push_str(&format!("Connection: close\r\n\r\n{body}"));
+    exchange(port, &request)
+}
+
+/// Sends bytes and reads the answer to the end of the connection.
+pub fn exchange(port: u16, request: &str) -> Answer {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))

@@ -7,6 +7,7 @@ mod fastcgi;
 mod http;
 mod logs;
 mod peers;
+mod sites;
 mod upstream;
 
 use cases::{CASES, EVERYWHERE, Seen};

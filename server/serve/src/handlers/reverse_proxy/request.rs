@@ -48,7 +48,7 @@ impl ReverseProxy {
         upstream: &Upstream,
         body: &RequestBody,
     ) -> Result<Prepared, Fault> {
-        let before = self.rewrite(x)?;
+        let mut before = self.rewrite(x)?;
         let method = x.req.method.clone();
         let framing = framing(&method, body);
         let mut spare = x.worker.upstreams.spare_head();
@@ -61,7 +61,11 @@ impl ReverseProxy {
             None => encoded = self.encode(x, framing, &mut head),
             Some(ops) => {
                 let authority = x.req.authority.clone();
+                // Placeholders in them tell of the request as it came to the proxy: an authentication
+                // service asks for `{uri}`, which is not the one it is asked itself.
+                swap_target(x, &mut before);
                 ops.apply(x, Of::Request);
+                swap_target(x, &mut before);
                 if !x.req.fields.has(FieldId::Host) {
                     x.req
                         .fields
@@ -218,6 +222,14 @@ impl ReverseProxy {
             FieldId::XForwardedProto,
             last(FieldId::XForwardedProto).unwrap_or(proto),
         );
+    }
+}
+
+/// Exchanges method and target with those that were kept, if any were.
+fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)>) {
+    if let Some((method, target)) = kept {
+        std::mem::swap(&mut x.req.method, method);
+        std::mem::swap(&mut x.req.uri, target);
     }
 }
 

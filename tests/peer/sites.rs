@@ -1,0 +1,135 @@
+//! The sites of `tests/data/sites`, asked of both servers.
+
+#[path = "../sites/mod.rs"]
+mod shared;
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::http::{self, Answer};
+use crate::peers::{find_caddy, free_port, sluice};
+use shared::{Doubles, SITES, Site, bytes};
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn sites_are_answered_as_by_caddy() {
+    let Some(caddy) = find_caddy() else {
+        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        return;
+    };
+    let base = std::env::temp_dir().join(format!("sluice-peer-sites-{}", std::process::id()));
+    let mut failures = Vec::new();
+    let (mut requests, mut different) = (0, 0);
+    for name in SITES {
+        let site = Site::read(name);
+        let doubles = Doubles::start(free_port());
+        // Both serve the same folder, one after the other.
+        let theirs = answers(&caddy, &site, &doubles, &base.join(format!("{name}-caddy")));
+        let ours = answers(
+            &sluice(),
+            &site,
+            &doubles,
+            &base.join(format!("{name}-sluice")),
+        );
+        for (step, (theirs, ours)) in site.steps.iter().zip(theirs.iter().zip(&ours)) {
+            requests += 1;
+            let found = http::differences(theirs, ours);
+            let is_known = |what: &str| step.differs.iter().any(|(known, _)| known == what);
+            for difference in found.iter().filter(|found| !is_known(&found.what)) {
+                failures.push(format!("{name}: {}\n    {difference}", step.request));
+            }
+            for (what, _) in &step.differs {
+                different += 1;
+                if !found.iter().any(|found| found.what == *what) {
+                    failures.push(format!(
+                        "{name}: {}\n    {what} no longer differs",
+                        step.request
+                    ));
+                }
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(&base);
+    println!(
+        "{requests} requests to {} sites, {different} differences with their reasons",
+        SITES.len()
+    );
+    assert!(
+        failures.is_empty(),
+        "{} differ:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
+
+/// The answers of one program to all requests.
+fn answers(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec<Answer> {
+    std::fs::create_dir_all(folder).expect("the folder is writable");
+    let port = free_port();
+    let text = site.prepare(folder, port, doubles);
+    let server = Server::start(program, &with_admin_off(&text), folder, port);
+    let answers = site.steps.iter().map(|step| {
+        let mut answer = http::exchange(port, &bytes(&step.request));
+        for value in answer.fields.values_mut().flatten() {
+            *value = value.replace(&port.to_string(), "PORT");
+        }
+        answer
+    });
+    let answers = answers.collect();
+    drop(server);
+    answers
+}
+
+/// The file with the control interface switched off, which two programs would share otherwise.
+fn with_admin_off(text: &str) -> String {
+    match text.strip_prefix("{\n") {
+        Some(rest) if rest.contains("\tadmin off\n") => format!("{{\n{rest}"),
+        Some(rest) => format!("{{\n\tadmin off\n{rest}"),
+        None => format!("{{\n\tadmin off\n}}\n{text}"),
+    }
+}
+
+/// A running program.
+struct Server(Child);
+
+impl Server {
+    fn start(program: &Path, text: &str, folder: &Path, port: u16) -> Server {
+        let file: PathBuf = folder.join("Caddyfile");
+        std::fs::write(&file, text).expect("the folder is writable");
+        let log = std::fs::File::create(folder.join("stderr")).expect("the folder is writable");
+        let child = Command::new(program)
+            .args(["run", "--adapter", "caddyfile", "--config", "Caddyfile"])
+            .current_dir(folder)
+            .env("HOME", folder)
+            .env("XDG_DATA_HOME", folder)
+            .env("XDG_CONFIG_HOME", folder)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the program starts");
+        let mut server = Server(child);
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = server.0.try_wait().expect("it is our child").is_some();
+            if ended || Instant::now() > until {
+                let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+                panic!(
+                    "{}: {} did not start:\n{said}",
+                    file.display(),
+                    program.display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
