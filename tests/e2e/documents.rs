@@ -92,6 +92,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "source",
         "combined {\nsource pki_root {\nauthority local\n}\n}",
     ),
+    (
+        "tls",
+        "get_certificate",
+        "get_certificate http http://localhost:1",
+    ),
     ("issuer acme", "lifetime", "lifetime 24h"),
     ("issuer zerossl", "*", "validity_days 90"),
     ("global options", "cert_lifetime", "cert_lifetime 24h"),

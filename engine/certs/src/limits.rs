@@ -105,3 +105,22 @@ pub const CHALLENGES_MAX: usize = 256;
 
 /// How long a listener that only answers challenges waits for one client.
 pub const CHALLENGE_CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long whoever gives permission for a certificate may take to answer, as in Caddy.
+pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Certificates made during handshakes that are kept in memory, as in Caddy; the oldest goes, and is loaded from storage
+/// when it is asked for again.
+pub const ON_DEMAND_MAX: usize = 10_000;
+
+/// Names that are being made during handshakes or wait for it. Clients for further names get no certificate.
+pub const ON_DEMAND_NAMES_MAX: usize = 256;
+
+/// Clients that wait for one name.
+pub const ON_DEMAND_WAITERS_MAX: usize = 256;
+
+/// Certificates made during handshakes at once.
+pub const ON_DEMAND_THREADS_MAX: usize = 8;
+
+/// How long a name that was refused or failed is not tried again: anybody can ask for it as often as they like.
+pub const ON_DEMAND_PAUSE: Duration = Duration::from_secs(10);

@@ -20,9 +20,10 @@ use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
     SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
-use sluice_net::tls::{Acceptor, ConfigChoice, RustlsAcceptor};
+use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor};
 
 use crate::challenges::{self, Challenges};
+use crate::on_demand::{Demand, OnDemand};
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 
@@ -155,6 +156,7 @@ pub struct TlsPolicies {
     refusing: Arc<ServerConfig>,
     /// What authorities ask for in handshakes.
     challenges: Option<Arc<Challenges>>,
+    on_demand: Option<Arc<OnDemand>>,
 }
 
 struct Built {
@@ -204,7 +206,14 @@ impl TlsPolicies {
             for_all,
             refusing,
             challenges: None,
+            on_demand: None,
         })
+    }
+
+    /// Has certificates made during handshakes.
+    pub fn with_on_demand(mut self, on_demand: Option<Arc<OnDemand>>) -> TlsPolicies {
+        self.on_demand = on_demand;
+        self
     }
 
     /// Answers the handshakes of authorities, too.
@@ -243,6 +252,20 @@ impl TlsPolicies {
 }
 
 impl ConfigChoice for TlsPolicies {
+    fn prepare(&self, hello: &ClientHello<'_>) -> Option<Preparation> {
+        let on_demand = self.on_demand.as_ref()?;
+        let name = hello.server_name()?;
+        let policy = &self.find(Some(name))?.policy;
+        if policy.refuse || self.challenge(hello).is_some() {
+            return None;
+        }
+        match on_demand.demand(name) {
+            Demand::Nothing => None,
+            // The sender says nothing: its end does.
+            Demand::Wait(made) => Some(Box::pin(async move { _ = made.await })),
+        }
+    }
+
     fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig> {
         if let Some(config) = self.challenge(hello) {
             return config;
@@ -250,6 +273,11 @@ impl ConfigChoice for TlsPolicies {
         let Some(built) = self.find(hello.server_name()) else {
             return self.refusing.clone();
         };
+        if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name())
+            && on_demand.is_missing(name)
+        {
+            return self.refusing.clone();
+        }
         if built.policy.refuse {
             return self.refusing.clone();
         }

@@ -83,6 +83,28 @@ impl CertStore {
             || wildcard_of(subject).is_some_and(|subject| index.by_subject.contains_key(&subject))
     }
 
+    /// The certificate for exactly `subject`, or a wildcard that covers it.
+    pub fn pair_for(&self, subject: &Subject) -> Option<Arc<Pair>> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let of = |subject: &Subject| Some(index.by_subject.get(subject)?.first()?.pair.clone());
+        of(subject).or_else(|| of(&wildcard_of(subject)?))
+    }
+
+    /// Shows a certificate of ours for `subject` no more.
+    pub fn remove(&self, subject: &Subject) {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = |entry: &Entry| {
+            !entry.is_managed || entry.pair.subjects != std::slice::from_ref(subject)
+        };
+        if let Some(entries) = index.by_subject.get_mut(subject) {
+            entries.retain(is_other);
+            if entries.is_empty() {
+                index.by_subject.remove(subject);
+            }
+        }
+        index.first.retain(is_other);
+    }
+
     /// The number of certificates.
     pub fn len(&self) -> usize {
         self.index

@@ -68,3 +68,7 @@ pub const TLS_OUTPUT_BYTES_MAX: usize = 5 * 16 * 1024;
 
 /// Sessions that a connector remembers for resumption, one or two for each server.
 pub const TLS_CLIENT_SESSIONS_MAX: usize = 256;
+
+/// The longest a handshake may take that waits for a certificate of ours to be made: authorities take some seconds, and
+/// browsers give up after about a minute.
+pub const TLS_PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -359,3 +359,87 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
         1
     );
 }
+
+/// A server that gives permission for `yes.*` at once, for `slow.*` after a while, and for nothing else.
+fn who_is_asked() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/ask", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(client) = client else { return };
+            std::thread::spawn(move || {
+                let mut wire = crate::wire::Wire::with_patience(client);
+                let head = wire.head().unwrap_or_default();
+                let line = head.first().cloned().unwrap_or_default();
+                let status = if line.contains("?domain=yes.") || line.contains("?domain=slow.") {
+                    200
+                } else {
+                    403
+                };
+                if line.contains("slow") {
+                    std::thread::sleep(Duration::from_secs(2));
+                }
+                let _ = wire.try_send(format!(
+                    "HTTP/1.1 {status} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                ));
+            });
+        }
+    });
+    url
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let site = format!(
+        "{{\n\t{{options}}\n\ton_demand_tls {{\n\t\task {}\n\t}}\n}}\n\
+         https:// {{\n\ttls {{\n\t\ton_demand\n\t}}\n\trespond \"for {{host}}\"\n}}\n",
+        who_is_asked()
+    );
+    let mut server = start(settings, &site);
+    server.wait_for_port(settings.alpn);
+    let client = pebble.client();
+    for name in ["yes.example.test", "slow.example.test"] {
+        let mut wire = connect(&client, settings.alpn, name).expect("the first handshake waits");
+        assert_eq!(get(&mut wire, name, "/").1, format!("for {name}"));
+    }
+    let begun = Instant::now();
+    for _ in 0..5 {
+        assert!(connect(&client, settings.alpn, "no.example.test").is_err());
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "refusals are quick"
+    );
+    assert_eq!(pebble.orders(), 2);
+    // Others are served while one waits, and a hundred at once cause one order.
+    let waiting: Vec<_> = (0..30)
+        .map(|_| {
+            let (client, port) = (client.clone(), settings.alpn);
+            std::thread::spawn(move || connect(&client, port, "yes.many.test").is_ok())
+        })
+        .collect();
+    assert!(connect(&client, settings.alpn, "yes.example.test").is_ok());
+    assert!(waiting.into_iter().all(|one| one.join().expect("it ends")));
+    assert_eq!(pebble.orders(), 3);
+    // After a restart it comes from storage, without the authority.
+    let storage = server.folder.path().join("data");
+    let setup = Setup::new(&site.replace("{options}", &settings.options()));
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(&storage)
+        .arg(setup.folder().path())
+        .status();
+    assert!(copied.expect("cp is there").success());
+    drop(server);
+    let mut server = setup.without_port().start();
+    server.wait_for_port(settings.alpn);
+    let mut wire = connect(&client, settings.alpn, "yes.example.test").expect("from storage");
+    assert_eq!(
+        get(&mut wire, "yes.example.test", "/").1,
+        "for yes.example.test"
+    );
+    assert_eq!(pebble.orders(), 3);
+}

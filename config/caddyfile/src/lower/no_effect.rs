@@ -111,7 +111,6 @@ mod tests {
         ("tls", "a.example {\ntls {\n$\n}\n}"),
         (GLOBAL, "{\n$\n}"),
         ("metrics option", "{\nmetrics {\n$\n}\n}"),
-        ("on_demand_tls", "{\non_demand_tls {\n$\n}\n}"),
         ("ca", "{\npki {\nca {\n$\n}\n}\n}"),
         ("servers", "{\nservers {\n$\n}\n}"),
     ];

@@ -67,7 +67,6 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
 }
 
 const LATER: &str = "remove it; a later version will run it";
-const EAGER: &str = "certificates are ordered when the server starts";
 const NO_LIFETIME: &str = "remove it; the authority decides, or a `profile`";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
@@ -178,13 +177,12 @@ pub const GAPS: &[Gap] = &[
         "load",
         "name each pair of files with `tls <cert> <key>`",
     ),
-    idle("tls", "on_demand", EAGER),
     partly(
         "tls",
         "issuer",
         "`acme` and `internal`; `zerossl` is refused",
     ),
-    idle("tls", "get_certificate", EAGER),
+    refused("tls", "get_certificate", LATER),
     refused("tls", "insecure_secrets_log", "remove it"),
     refused("client_auth", "verifier", "use `trust_pool`"),
     refused("verifier leaf", "*", "use `trust_pool`"),
@@ -222,7 +220,6 @@ pub const GAPS: &[Gap] = &[
         "ocsp_stapling",
         "certificates are not stapled",
     ),
-    idle("global options", "on_demand_tls", EAGER),
     idle(
         "global options",
         "renew_interval",
@@ -248,7 +245,6 @@ pub const GAPS: &[Gap] = &[
         "tls_resolvers",
         "the system's resolver is asked",
     ),
-    idle("on_demand_tls", "*", EAGER),
     idle(
         "ca",
         "maintenance_interval",

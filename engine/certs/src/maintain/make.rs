@@ -47,6 +47,23 @@ impl Maintainer {
         }
     }
 
+    /// The certificate for a name that a client asks for: the stored one, or a new one.
+    pub(crate) fn make_on_demand(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        now: SystemTime,
+    ) -> Result<Arc<Pair>, CertsError> {
+        let stored = self.load_newest(plan, subject);
+        let seed = seed_of(&subject.to_string());
+        let is_fresh = |pair: &Arc<Pair>| plan.renewal_at(pair, seed) > now;
+        match stored {
+            Some(pair) if is_fresh(&pair) => Ok(pair),
+            old if plan.is_remote() => self.order(plan, subject, old.as_ref(), 0, now),
+            old => self.make(plan, subject, old.as_deref(), 0, now),
+        }
+    }
+
     /// Makes or renews a certificate that is managed, and shows it.
     pub(super) fn renew(&self, key: Key, now: SystemTime) -> Result<(), CertsError> {
         let known = self.state().managed.get(&key).map(|managed| {

@@ -308,6 +308,12 @@ impl Maintainer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes something to tell, and wakes up who tells it.
+    pub(crate) fn tell(&self, notice: Notice) {
+        self.notice(notice);
+        self.bell.ring();
+    }
+
     fn notice(&self, notice: Notice) {
         let mut state = self.state();
         if state.notices.len() >= NOTICES_MAX {

@@ -45,7 +45,7 @@ impl Plan {
     }
 
     /// When to renew `pair`.
-    pub(super) fn renewal_at(&self, pair: &Pair, seed: u64) -> SystemTime {
+    pub(crate) fn renewal_at(&self, pair: &Pair, seed: u64) -> SystemTime {
         let of_issuer = || self.issuers.first().map(|issuer| issuer.renewal_share());
         let share = self.renewal_share.or_else(of_issuer).unwrap_or_default();
         pair.lifetime.renewal_at(share, seed)

@@ -189,11 +189,18 @@ impl<S: Service> Connection<S> {
 }
 
 async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeError> {
+    let mut has_prepared = false;
     std::future::poll_fn(|cx| {
-        if let Stream::Tls(tls) = &mut *link.stream.borrow_mut()
-            && let Poll::Ready(done) = tls.poll_handshake(cx)
-        {
-            return Poll::Ready(done);
+        if let Stream::Tls(tls) = &mut *link.stream.borrow_mut() {
+            if let Poll::Ready(done) = tls.poll_handshake(cx) {
+                return Poll::Ready(done);
+            }
+            if tls.is_preparing() && !has_prepared {
+                // The client is not to blame for the time that we take.
+                has_prepared = true;
+                link.timer
+                    .set(&link.worker.clock, crate::limits::TLS_PREPARATION_TIMEOUT);
+            }
         }
         link.timer
             .poll_expired(cx)

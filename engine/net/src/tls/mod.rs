@@ -6,8 +6,8 @@ mod session;
 mod stream;
 
 pub use rustls_session::{
-    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, RustlsAcceptor,
-    ServerTrust, certificates_from_pem,
+    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Preparation,
+    RustlsAcceptor, ServerTrust, certificates_from_pem,
 };
 pub use session::{Acceptor, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
+use std::task::{Context, Poll};
 
 use sluice_message::TlsInfo;
 
@@ -47,6 +48,16 @@ pub trait Session {
 
     /// Hands waiting ciphertext to `sink` in one call and tells how much it took.
     fn transmit(&mut self, sink: &mut dyn Write) -> io::Result<usize>;
+
+    /// Whether the handshake waits for something of ours, such as a certificate that is being made.
+    fn is_preparing(&self) -> bool {
+        false
+    }
+
+    /// Ready when it does not or no longer does. Nothing need be received meanwhile.
+    fn poll_prepared(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
+        Poll::Ready(Ok(()))
+    }
 
     /// Whether the handshake is still going on.
     fn is_handshaking(&self) -> bool;

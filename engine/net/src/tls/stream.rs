@@ -136,6 +136,11 @@ impl TlsStream {
         self.socket.as_ref().and_then(Stream::local_addr)
     }
 
+    /// Whether the handshake waits for something of ours rather than for the peer.
+    pub fn is_preparing(&self) -> bool {
+        self.session.is_preparing()
+    }
+
     /// Carries the handshake on; ready with what it settled. Calling it again after that tells the same.
     pub fn poll_handshake(
         &mut self,
@@ -158,6 +163,10 @@ impl TlsStream {
     fn poll_handshake_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
         let mut input = Vec::new();
         loop {
+            if let Err(error) = ready!(self.session.poll_prepared(cx)) {
+                self.send_alert(cx);
+                return Poll::Ready(Err(error.into()));
+            }
             if !self.session.is_handshaking() && self.session.may_output_wait() {
                 self.output_waits = self.session.has_output();
                 return Poll::Ready(Ok(()));

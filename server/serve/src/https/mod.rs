@@ -13,7 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sluice_certs::{
-    Bell, CertStore, Challenges, Maintainer, Notice, Pair, Provision, Storage, Subject, TlsPolicies,
+    Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
+    OnDemandRule, Pair, Provision, Storage, Subject, TlsPolicies,
 };
 use sluice_model::Config;
 use sluice_model::tls::Certificates;
@@ -95,7 +96,14 @@ impl Https {
             .flat_map(|pair| &pair.subjects)
             .map(Subject::to_string)
             .collect();
-        let auto = auto::expand(config, &loaded);
+        let mut auto = auto::expand(config, &loaded);
+        let is_later = |name: &str| plans::is_on_demand(&auto.config, name);
+        auto.names = auto
+            .names
+            .iter()
+            .filter(|name| !is_later(name))
+            .cloned()
+            .collect();
         let store = CertStore::new(manual);
         let provisions = match plans::schemes(&auto.config, &auto.names) {
             Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
@@ -110,6 +118,7 @@ impl Https {
                 Vec::new()
             }
         };
+        let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
         let mut policies = HashMap::new();
         for (name, server) in auto.config.servers() {
             if server.tls_connection_policies.is_empty() {
@@ -120,6 +129,7 @@ impl Https {
             match policies::build(&server.tls_connection_policies, &place, &store, previous) {
                 Ok(built) => {
                     let built = built.with_challenges(self.challenges());
+                    let built = built.with_on_demand(on_demand.clone());
                     policies.insert(name.clone(), Arc::new(built));
                 }
                 Err(refusal) => refusals.push(refusal),
@@ -192,6 +202,55 @@ impl Https {
         pairs
     }
 
+    /// What makes certificates for `store` during handshakes; `None` where nothing is to.
+    fn on_demand(
+        &self,
+        config: &Config,
+        store: &Arc<CertStore>,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> Option<Arc<OnDemand>> {
+        let scheme = match plans::on_demand(config) {
+            Ok(scheme) => scheme?,
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation".to_owned(),
+                    ..refusal
+                });
+                return None;
+            }
+        };
+        if purpose == Purpose::Check || !refusals.is_empty() {
+            return None;
+        }
+        let open =
+            |scheme: &Scheme| plans::plan(scheme, &self.maintainer, &self.storage, &self.log);
+        let mut rules = Vec::new();
+        for (subjects, schemes) in scheme.rules {
+            let plans = schemes.map(|[public, local]| {
+                Ok(OnDemandPlans {
+                    public: open(&public)?,
+                    local: open(&local)?,
+                })
+            });
+            match plans.transpose() {
+                Ok(plans) => rules.push(OnDemandRule { subjects, plans }),
+                Err(error) => {
+                    refusals.push(authority_fails(&error));
+                    return None;
+                }
+            }
+        }
+        let maintainer = &self.maintainer;
+        Some(OnDemand::new(
+            rules,
+            scheme.ask,
+            auto::is_local,
+            store,
+            maintainer,
+        ))
+    }
+
     /// Puts a certificate for each name of the configuration into `store`, as far as there is one.
     fn provide(
         &self,
@@ -213,15 +272,17 @@ impl Https {
                 });
             match provided {
                 Ok(provision) => provisions.push(provision),
-                Err(error) => refusals.push(
-                    Refusal::new(format!("the local certificate authority fails: {error}"))
-                        .with_help("make the data folder writable, or set XDG_DATA_HOME"),
-                ),
+                Err(error) => refusals.push(authority_fails(&error)),
             }
         }
         tell(&self.maintainer, &self.log);
         provisions
     }
+}
+
+fn authority_fails(error: &CertsError) -> Refusal {
+    Refusal::new(format!("the local certificate authority fails: {error}"))
+        .with_help("make the data folder writable, or set XDG_DATA_HOME")
 }
 
 impl Prepared {

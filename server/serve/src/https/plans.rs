@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sluice_certs::acme::{
     ChainChoice, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, ZEROSSL,
 };
+use sluice_certs::on_demand::covers;
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
     AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Storage,
@@ -101,22 +102,36 @@ impl Scheme {
 fn scheme(config: &Config, name: &str) -> Result<Scheme, Refusal> {
     let default = AutomationPolicy::default();
     let policy = policy(config, name).unwrap_or(&default);
+    let is_explicit = policy.subjects.iter().any(|subject| subject == name);
+    let kind = if auto::is_local(name) && (!is_explicit || policy.issuers.is_empty()) {
+        Kind::Local
+    } else {
+        Kind::Public
+    };
+    scheme_of(config, policy, kind)
+}
+
+/// For what kind of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// No public authority vouches for them, and no policy asks one for just these.
+    Local,
+    Public,
+}
+
+fn scheme_of(config: &Config, policy: &AutomationPolicy, kind: Kind) -> Result<Scheme, Refusal> {
     let key_type = KeyType::parse(&policy.key_type).ok_or_else(|| {
         Refusal::new(format!("unknown type of key `{}`", policy.key_type))
             .with_help("there are ed25519, p256, p384, rsa2048 and rsa4096")
     })?;
-    let is_explicit = policy.subjects.iter().any(|subject| subject == name);
-    let issuers = if auto::is_local(name) && (!is_explicit || policy.issuers.is_empty()) {
-        // No public authority vouches for it; a private one is asked where a policy names it.
-        let internal = policy.issuers.iter().find_map(|issuer| match issuer {
-            Issuer::Internal(internal) => Some(internal.clone()),
-            Issuer::Acme(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => None,
-        });
-        vec![Issuer::Internal(internal.unwrap_or_default())]
-    } else if policy.issuers.is_empty() {
-        vec![Issuer::Acme(Box::default())]
-    } else {
-        policy.issuers.clone()
+    let internal = policy.issuers.iter().find_map(|issuer| match issuer {
+        Issuer::Internal(internal) => Some(internal.clone()),
+        Issuer::Acme(_) | Issuer::ZeroSsl(_) | Issuer::Other(_) => None,
+    });
+    let issuers = match kind {
+        Kind::Local => vec![Issuer::Internal(internal.unwrap_or_default())],
+        Kind::Public if policy.issuers.is_empty() => vec![Issuer::Acme(Box::default())],
+        Kind::Public => policy.issuers.clone(),
     };
     let issuers = issuers
         .iter()
@@ -129,6 +144,86 @@ fn scheme(config: &Config, name: &str) -> Result<Scheme, Refusal> {
         keeps_keys: policy.reuse_private_keys,
         renewal_share: Some(policy.renewal_window_ratio).filter(|share| *share > 0.0),
     })
+}
+
+/// Whether certificates for `name` are made when a client asks for it.
+pub(super) fn is_on_demand(config: &Config, name: &str) -> bool {
+    policy(config, name).is_some_and(|policy| policy.on_demand)
+}
+
+/// What the configuration says of certificates made during handshakes.
+#[derive(Debug)]
+pub(super) struct OnDemandScheme {
+    /// Where permission is asked for.
+    pub(super) ask: Option<String>,
+    /// For each policy its names, and the ways for public and for local names where it is one of these.
+    pub(super) rules: Vec<(Vec<String>, Option<[Scheme; 2]>)>,
+}
+
+/// What is made during handshakes; `None` for nothing.
+pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refusal> {
+    if !policies(config).any(|policy| policy.on_demand) {
+        return Ok(None);
+    }
+    let ask = ask(config)?;
+    let mut rules = Vec::new();
+    for policy in policies(config) {
+        let schemes = if policy.on_demand {
+            let public = scheme_of(config, policy, Kind::Public)?;
+            let is_public = |issuer: &IssuerOptions| matches!(issuer, IssuerOptions::Acme(_));
+            if ask.is_none() && public.issuers.iter().any(is_public) {
+                return Err(Refusal::new(
+                    "certificates on demand need somebody to ask whether a name may have one",
+                )
+                .with_help("add the global option `on_demand_tls { ask <url> }`"));
+            }
+            Some([public, scheme_of(config, policy, Kind::Local)?])
+        } else {
+            None
+        };
+        rules.push((policy.subjects.clone(), schemes));
+    }
+    // A policy that names a name comes before those that merely cover it.
+    rules.sort_by_key(
+        |(subjects, _)| match subjects.iter().any(|s| s.contains('*')) {
+            false if subjects.is_empty() => 2,
+            false => 0,
+            true => 1,
+        },
+    );
+    Ok(Some(OnDemandScheme { ask, rules }))
+}
+
+/// Where permission is asked for.
+fn ask(config: &Config) -> Result<Option<String>, Refusal> {
+    let automation = config.apps.tls.iter().flat_map(|tls| &tls.automation);
+    let Some(settings) = automation
+        .flat_map(|automation| &automation.on_demand)
+        .next()
+    else {
+        return Ok(None);
+    };
+    let url = match &settings.permission {
+        None => settings.ask.clone(),
+        Some(permission) => {
+            let text = |key: &str| permission.get(key).and_then(|value| value.as_str());
+            match text("module") {
+                Some("http") => text("endpoint").unwrap_or_default().to_owned(),
+                other => {
+                    let name = other.unwrap_or_default();
+                    return Err(Refusal::new(format!("unknown permission module `{name}`"))
+                        .with_help("there is `http`"));
+                }
+            }
+        }
+    };
+    let is_url = url.starts_with("http://") || url.starts_with("https://");
+    match url.as_str() {
+        "" => Ok(None),
+        _ if is_url => Ok(Some(url)),
+        _ => Err(Refusal::new(format!("`{url}` is no address to ask at"))
+            .with_help("write a whole address such as `http://localhost:9123/ask`")),
+    }
 }
 
 /// The first policy that covers a name; one that names it comes before wildcards and those for all.
@@ -148,19 +243,6 @@ fn policies(config: &Config) -> impl Iterator<Item = &AutomationPolicy> {
     automation.flat_map(|automation| &automation.policies)
 }
 
-/// Whether a subject with `*` for whole labels stands for `name`.
-fn covers(subject: &str, name: &str) -> bool {
-    let (mut wanted, mut found) = (subject.split('.'), name.split('.'));
-    loop {
-        match (wanted.next(), found.next()) {
-            (None, None) => return true,
-            (Some("*"), Some(_)) => {}
-            (Some(a), Some(b)) if a.eq_ignore_ascii_case(b) => {}
-            (_, _) => return false,
-        }
-    }
-}
-
 /// Refuses what policies can say and nobody does yet.
 fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
     let later = [
@@ -172,6 +254,10 @@ fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
         (
             !policy.ocsp_overrides.is_empty(),
             "replacing OCSP servers: answers are not stapled, and this",
+        ),
+        (
+            !policy.get_certificate.is_empty(),
+            "asking elsewhere for certificates",
         ),
     ];
     match later.iter().find(|(used, _)| *used) {
@@ -352,6 +438,28 @@ mod tests {
         let set = r#"[{"issuers":[{"module":"acme","challenges":{"http":{"alternate_port":81},
             "tls-alpn":{"disabled":true}}}]}]"#;
         assert_eq!(one(set), (Some(81), None, staging));
+    }
+
+    #[test]
+    fn certificates_on_demand_need_somebody_to_ask() {
+        let read = |ask: &str, issuer: &str| {
+            let text = format!(
+                r#"{{"apps":{{"tls":{{"automation":{{"on_demand":{ask},"policies":[
+                {{"subjects":["a.test"]}},{{"on_demand":true,"issuers":[{{"module":"{issuer}"}}]}}]}}}}}}}}"#
+            );
+            let config = Config::from_json(&text).unwrap();
+            assert!(is_on_demand(&config, "b.test") && !is_on_demand(&config, "a.test"));
+            on_demand(&config).map(|scheme| scheme.unwrap().ask)
+        };
+        assert!(read("{}", "acme").is_err());
+        assert_eq!(read("{}", "internal"), Ok(None));
+        let url = || Ok(Some("http://x/ask".to_owned()));
+        assert_eq!(read(r#"{"ask":"http://x/ask"}"#, "acme"), url());
+        let module = r#"{"permission":{"module":"http","endpoint":"http://x/ask"}}"#;
+        assert_eq!(read(module, "acme"), url());
+        assert!(read(r#"{"permission":{"module":"x"}}"#, "acme").is_err());
+        assert!(read(r#"{"ask":"x/ask"}"#, "acme").is_err());
+        assert!(on_demand(&Config::default()).unwrap().is_none());
     }
 
     #[test]

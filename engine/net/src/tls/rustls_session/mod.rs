@@ -12,7 +12,7 @@ use sluice_message::TlsInfo;
 pub use connector::{
     ClientIdentity, Connector, ConnectorError, ConnectorOptions, ServerTrust, certificates_from_pem,
 };
-pub use server::{ConfigChoice, RustlsAcceptor};
+pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 
 use super::session::{Session, SessionError};
 use crate::limits::TLS_OUTPUT_BYTES_MAX;

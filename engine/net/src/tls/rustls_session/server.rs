@@ -1,18 +1,30 @@
 //! The server's end: waits for the hello, lets the configuration be chosen by it, and goes on from there.
 
+use std::future::Future;
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, ClientHello};
 use sluice_message::TlsInfo;
 
 use super::{Live, tls_error};
+use crate::limits::TLS_HANDSHAKE_READ_BYTES;
 use crate::tls::session::{Acceptor, Session, SessionError};
+
+/// Something that a handshake waits for, such as a certificate that is being made.
+pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
 pub trait ConfigChoice: Send + Sync {
+    /// What has to be waited for before [`ConfigChoice::choose`]; asked once for a handshake.
+    fn prepare(&self, _hello: &ClientHello<'_>) -> Option<Preparation> {
+        None
+    }
+
     /// The configuration to go on with; `local` is our address that the client connected to, where known.
     fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig>;
 }
@@ -55,16 +67,32 @@ enum Stage {
         held: Vec<u8>,
     },
     AwaitHello(rustls::server::Acceptor),
+    /// Something has to be waited for, and what the client sends meanwhile is kept.
+    Prepare(Box<Preparing>),
     Live(Live),
     /// Refused; what is left of the alert to send.
     Refused(Vec<u8>),
+}
+
+/// A handshake that waits for something of ours.
+struct Preparing {
+    accepted: Accepted,
+    preparation: Preparation,
+    held: Vec<u8>,
 }
 
 impl ServerSession {
     fn accept(&mut self, mut acceptor: rustls::server::Acceptor) -> Result<Stage, SessionError> {
         match acceptor.accept() {
             Ok(None) => Ok(Stage::AwaitHello(acceptor)),
-            Ok(Some(accepted)) => self.go_on(accepted),
+            Ok(Some(accepted)) => match self.choice.prepare(&accepted.client_hello()) {
+                None => self.go_on(accepted),
+                Some(preparation) => Ok(Stage::Prepare(Box::new(Preparing {
+                    accepted,
+                    preparation,
+                    held: Vec::new(),
+                }))),
+            },
             Err((error, alert)) => Err(self.refuse(error, alert)),
         }
     }
@@ -119,6 +147,34 @@ impl ServerSession {
 }
 
 impl Session for ServerSession {
+    fn is_preparing(&self) -> bool {
+        matches!(self.stage, Stage::Prepare(_))
+    }
+
+    fn poll_prepared(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
+        let Stage::Prepare(preparing) = &mut self.stage else {
+            return Poll::Ready(Ok(()));
+        };
+        ready!(preparing.preparation.as_mut().poll(cx));
+        let stage = std::mem::replace(&mut self.stage, Stage::Refused(Vec::new()));
+        let Stage::Prepare(preparing) = stage else {
+            return Poll::Ready(Ok(()));
+        };
+        let Preparing { accepted, held, .. } = *preparing;
+        self.stage = match self.go_on(accepted) {
+            Ok(stage) => stage,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let mut rest = &held[..];
+        while !rest.is_empty() {
+            match self.receive(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn receive(&mut self, input: &[u8]) -> Result<usize, SessionError> {
         if let Stage::Live(live) = &mut self.stage {
             return live.receive(input);
@@ -133,6 +189,14 @@ impl Session for ServerSession {
                 }
                 self.stage = self.accept(acceptor)?;
                 Ok(taken)
+            }
+            Stage::Prepare(mut preparing) => {
+                if preparing.held.len() + input.len() > TLS_HANDSHAKE_READ_BYTES {
+                    return Err(SessionError::Tls("too much before the handshake".into()));
+                }
+                preparing.held.extend_from_slice(input);
+                self.stage = Stage::Prepare(preparing);
+                Ok(input.len())
             }
             Stage::Live(mut live) => {
                 let received = live.receive(input);
@@ -167,7 +231,7 @@ impl Session for ServerSession {
 
     fn has_output(&self) -> bool {
         match &self.stage {
-            Stage::Sniff { .. } | Stage::AwaitHello(_) => false,
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Prepare(_) => false,
             Stage::Live(live) => live.has_output(),
             Stage::Refused(alert) => !alert.is_empty(),
         }
@@ -175,7 +239,7 @@ impl Session for ServerSession {
 
     fn transmit(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
         match &mut self.stage {
-            Stage::Sniff { .. } | Stage::AwaitHello(_) => Ok(0),
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Prepare(_) => Ok(0),
             Stage::Live(live) => live.transmit(sink),
             Stage::Refused(alert) => {
                 let count = sink.write(alert)?;
@@ -214,14 +278,18 @@ impl ServerSession {
     fn live(&self) -> Option<&Live> {
         match &self.stage {
             Stage::Live(live) => Some(live),
-            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Refused(_) => None,
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Prepare(_) | Stage::Refused(_) => {
+                None
+            }
         }
     }
 
     fn live_mut(&mut self) -> Option<&mut Live> {
         match &mut self.stage {
             Stage::Live(live) => Some(live),
-            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Refused(_) => None,
+            Stage::Sniff { .. } | Stage::AwaitHello(_) | Stage::Prepare(_) | Stage::Refused(_) => {
+                None
+            }
         }
     }
 }
