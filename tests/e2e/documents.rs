@@ -67,7 +67,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),
     ("transport http", "tls_curves", "tls\ntls_curves x25519"),
-    ("tls", "load", "load ."),
     (
         "tls",
         "insecure_secrets_log",

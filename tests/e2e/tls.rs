@@ -328,3 +328,35 @@ fn a_reload_brings_new_names() {
     let mut wire = connect(&config, port, "b.localhost").expect("a connection");
     assert_eq!(get(&mut wire, "b.localhost", "/").1, "b");
 }
+
+#[test]
+fn a_folder_of_bundles_is_loaded_and_renewed_files_are_shown_without_a_reload() {
+    let (authority, _) = start();
+    let setup = Setup::new(
+        "{\n\tadmin off\n\tauto_https disable_redirects\n}\n\
+         https://localhost:{port} {\n\ttls {\n\t\tload certs\n\t}\n\trespond one\n}\n",
+    );
+    let bundle = |name: &str| {
+        let (certificate, key) = pair(&authority.folder, name);
+        format!("{certificate}{key}")
+    };
+    setup.folder().write("certs/sub/a.pem", bundle("localhost"));
+    let server = setup.start();
+    let config = client(&authority.folder, &[&TLS13]);
+    let mut wire = connect(&config, server.port, "localhost").expect("the certificate of the file");
+    assert_eq!(get(&mut wire, "localhost", "/").1, "one");
+    assert!(connect(&config, server.port, "a.localhost").is_err());
+    server
+        .folder
+        .write("certs/sub/a.pem", bundle("a.localhost"));
+    let port = server.port;
+    eventually(
+        "the new certificate",
+        || connect(&config, port, "a.localhost").is_ok(),
+        || server.stderr(),
+    );
+    assert!(
+        !server.folder.path().join("data/sluice/pki").exists(),
+        "no authority is needed"
+    );
+}

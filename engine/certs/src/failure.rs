@@ -264,6 +264,18 @@ pub enum Notice {
         /// Where it is from.
         origin: String,
     },
+    /// Files of a certificate have changed, and the new one is shown.
+    FileRead {
+        /// Where it is from.
+        origin: String,
+    },
+    /// Files of a certificate have changed and cannot be used; the old one is shown.
+    FileUnusable {
+        /// Where it is from.
+        origin: String,
+        /// What is wrong with them.
+        why: String,
+    },
     /// A stored certificate could not be used and a new one was made.
     Replaced {
         /// For whom.
@@ -314,9 +326,13 @@ impl Notice {
     /// Whether somebody should look after it.
     pub fn is_failure(&self) -> bool {
         match self {
-            Notice::NotIssued { .. } | Notice::NotStored { .. } | Notice::Expired { .. } => true,
+            Notice::NotIssued { .. }
+            | Notice::NotStored { .. }
+            | Notice::FileUnusable { .. }
+            | Notice::Expired { .. } => true,
             Notice::NotYetValid { .. }
             | Notice::NoNames { .. }
+            | Notice::FileRead { .. }
             | Notice::Replaced { .. }
             | Notice::Issued { .. }
             | Notice::Passed { .. }
@@ -335,6 +351,15 @@ impl fmt::Display for Notice {
                 write!(f, "the certificate in `{origin}` is not valid yet")
             }
             Notice::NoNames { origin } => write!(f, "the certificate in `{origin}` names no host"),
+            Notice::FileRead { origin } => {
+                write!(f, "the certificate in `{origin}` has changed and is shown")
+            }
+            Notice::FileUnusable { origin, why } => {
+                write!(
+                    f,
+                    "the certificate in `{origin}` has changed and cannot be shown: {why}"
+                )
+            }
             Notice::Replaced { subject, why } => {
                 write!(
                     f,

@@ -124,3 +124,9 @@ pub const ON_DEMAND_THREADS_MAX: usize = 8;
 
 /// How long a name that was refused or failed is not tried again: anybody can ask for it as often as they like.
 pub const ON_DEMAND_PAUSE: Duration = Duration::from_secs(10);
+
+/// How deep folders of certificates are looked through; a link that leads back up ends there, too.
+pub const FOLDER_DEPTH_MAX: usize = 8;
+
+/// How often files of certificates are looked at for changes.
+pub const FILES_PAUSE: Duration = Duration::from_secs(5);

@@ -90,6 +90,19 @@ impl CertStore {
         of(subject).or_else(|| of(&wildcard_of(subject)?))
     }
 
+    /// Shows `new` in the place of `old`, a certificate that somebody else renews.
+    pub fn replace(&self, old: &Arc<Pair>, new: &Arc<Pair>) {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = std::mem::take(&mut index.first);
+        index.by_subject.clear();
+        for mut entry in entries {
+            if Arc::ptr_eq(&entry.pair, old) {
+                entry.pair = new.clone();
+            }
+            index.add(entry);
+        }
+    }
+
     /// Shows a certificate of ours for `subject` no more.
     pub fn remove(&self, subject: &Subject) {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);

@@ -172,11 +172,6 @@ pub const GAPS: &[Gap] = &[
     partly("transport http", "tls_trust_pool", "`file`"),
     partly("transport http", "tls_renegotiation", "`never`"),
     idle("tls", "alpn", HTTP1),
-    refused(
-        "tls",
-        "load",
-        "name each pair of files with `tls <cert> <key>`",
-    ),
     partly(
         "tls",
         "issuer",

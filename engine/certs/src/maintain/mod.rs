@@ -14,6 +14,7 @@ pub use plan::Plan;
 
 use crate::challenges::Challenges;
 use crate::failure::{CertsError, Notice};
+use crate::files::WatchedFiles;
 use crate::issuer::Issuer;
 use crate::limits::{ADVICE_PAUSE, MAINTENANCE_PAUSE_MAX, NOTICES_MAX, ORDERS_MAX};
 use crate::pair::Pair;
@@ -29,6 +30,8 @@ pub struct Maintainer {
     challenges: Arc<Challenges>,
     issuers: RwLock<BTreeMap<String, Arc<dyn Issuer>>>,
     state: Mutex<State>,
+    /// Files of the configuration that is served.
+    files: Mutex<Option<Arc<WatchedFiles>>>,
     bell: Arc<Bell>,
 }
 
@@ -125,7 +128,22 @@ impl Maintainer {
             challenges: Arc::default(),
             issuers: RwLock::default(),
             state: Mutex::default(),
+            files: Mutex::default(),
             bell: Arc::default(),
+        }
+    }
+
+    /// Looks at these files from now on, in place of others.
+    pub fn watch(&self, files: WatchedFiles) {
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(files));
+    }
+
+    /// Shows what has changed in the files that are watched.
+    pub fn refresh_files(&self) {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = files.clone();
+        for notice in files.iter().flat_map(|files| files.refresh()) {
+            self.notice(notice);
         }
     }
 

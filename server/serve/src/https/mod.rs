@@ -4,6 +4,7 @@
 
 mod authorities;
 mod auto;
+mod loading;
 mod plans;
 mod policies;
 
@@ -12,12 +13,12 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Pair, Provision, Storage, Subject, TlsPolicies,
+    OnDemandRule, Provision, Storage, Subject, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
-use sluice_model::tls::Certificates;
 use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
@@ -50,6 +51,8 @@ pub(crate) struct Https {
 pub(crate) struct Prepared {
     policies: HashMap<String, Arc<TlsPolicies>>,
     store: Arc<CertStore>,
+    /// Certificates that somebody else renews.
+    files: WatchedFiles,
     /// What is kept alive, and ordered, once it serves.
     provisions: Vec<Provision>,
 }
@@ -90,13 +93,13 @@ impl Https {
         purpose: Purpose,
         refusals: &mut Vec<Refusal>,
     ) -> (Config, Prepared) {
-        let manual = self.load(config, refusals);
-        let loaded: BTreeSet<String> = manual
-            .iter()
+        let loaded = loading::load(config, &self.storage, &self.log, refusals);
+        let names: BTreeSet<String> = loaded
+            .pairs()
             .flat_map(|pair| &pair.subjects)
             .map(Subject::to_string)
             .collect();
-        let mut auto = auto::expand(config, &loaded);
+        let mut auto = auto::expand(config, &names);
         let is_later = |name: &str| plans::is_on_demand(&auto.config, name);
         auto.names = auto
             .names
@@ -104,7 +107,7 @@ impl Https {
             .filter(|name| !is_later(name))
             .cloned()
             .collect();
-        let store = CertStore::new(manual);
+        let store = CertStore::new(loaded.pairs().cloned());
         let provisions = match plans::schemes(&auto.config, &auto.names) {
             Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
                 self.provide(&schemes, &store, refusals)
@@ -137,6 +140,7 @@ impl Https {
         }
         let prepared = Prepared {
             policies,
+            files: WatchedFiles::new(loaded.files, &store),
             store,
             provisions,
         };
@@ -147,59 +151,10 @@ impl Https {
     pub(crate) fn commit(&mut self, prepared: Prepared) {
         self.current = prepared.policies;
         self.store = Some(prepared.store);
+        self.maintainer.watch(prepared.files);
         for provision in prepared.provisions {
             self.maintainer.keep(provision);
         }
-    }
-
-    /// Loads the certificates that the configuration names.
-    fn load(&self, config: &Config, refusals: &mut Vec<Refusal>) -> Vec<Arc<Pair>> {
-        let Some(tls) = &config.apps.tls else {
-            return Vec::new();
-        };
-        let Certificates {
-            automate: _,
-            load_files,
-            load_folders,
-            load_pem,
-            load_storage,
-        } = &tls.certificates;
-        let later = [
-            (
-                !load_folders.is_empty(),
-                "loading certificates from folders",
-            ),
-            (!load_pem.is_empty(), "certificates as text"),
-            (load_storage.is_some(), "loading certificates from storage"),
-        ];
-        for (_, what) in later.iter().filter(|(used, _)| *used) {
-            refusals.push(Refusal::not_yet(
-                what,
-                "name each pair of files with `tls CERT KEY`",
-            ));
-        }
-        let mut pairs = Vec::new();
-        for (index, files) in load_files.iter().enumerate() {
-            match Pair::from_files(Path::new(&files.certificate), Path::new(&files.key)) {
-                Ok(pair) => {
-                    for notice in pair.notices(SystemTime::now()) {
-                        self.log
-                            .warn(LOGGER, "certificate is odd")
-                            .shown("what", notice)
-                            .send();
-                    }
-                    pairs.push(Arc::new(Pair {
-                        tags: files.tags.clone(),
-                        ..pair
-                    }));
-                }
-                Err(error) => refusals.push(Refusal {
-                    place: format!("apps.tls.certificates.load_files[{index}]"),
-                    ..Refusal::new(error.to_string())
-                }),
-            }
-        }
-        pairs
     }
 
     /// What makes certificates for `store` during handshakes; `None` where nothing is to.
@@ -301,6 +256,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
     /// What cannot be done now is not tried faster than this.
     const BREATH: Duration = Duration::from_millis(100);
     let mut next = SystemTime::now();
+    let mut look = next + FILES_PAUSE;
     while let Some(maintainer) = maintainer.upgrade() {
         let now = SystemTime::now();
         if now >= next {
@@ -315,6 +271,10 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
                 }
             }
             next = maintainer.wake_at(now);
+        }
+        if now >= look {
+            maintainer.refresh_files();
+            look = now + FILES_PAUSE;
         }
         tell(&maintainer, log);
         drop(maintainer);

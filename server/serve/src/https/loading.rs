@@ -1,0 +1,166 @@
+//! Certificates that the configuration brings along: in files, in folders, as text, in storage. How they are read and
+//! watched is left to `sluice-certs`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::Value;
+use sluice_certs::files::bundles;
+use sluice_certs::pair::Origin;
+use sluice_certs::storage::StoredPair;
+use sluice_certs::{CertsError, Pair, PairFile, Storage};
+use sluice_model::Config;
+use sluice_model::tls::{CertificateFiles, Certificates};
+
+use super::LOGGER;
+use crate::build::Refusal;
+use crate::log::Log;
+
+/// What was loaded.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// From files, which may change.
+    pub(super) files: Vec<(PairFile, Arc<Pair>)>,
+    /// From elsewhere.
+    others: Vec<Arc<Pair>>,
+}
+
+impl Loaded {
+    /// All certificates, in order of preference.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &Arc<Pair>> {
+        self.files.iter().map(|(_, pair)| pair).chain(&self.others)
+    }
+}
+
+/// Loads the certificates that the configuration names; what cannot be is added to `refusals`.
+pub(super) fn load(
+    config: &Config,
+    storage: &Storage,
+    log: &Log,
+    refusals: &mut Vec<Refusal>,
+) -> Loaded {
+    let mut loaded = Loaded::default();
+    let Some(tls) = &config.apps.tls else {
+        return loaded;
+    };
+    let Certificates {
+        automate: _,
+        load_files,
+        load_folders,
+        load_pem,
+        load_storage,
+    } = &tls.certificates;
+    let mut refuse = |place: String, error: CertsError| {
+        refusals.push(Refusal {
+            place: format!("apps.tls.certificates.{place}"),
+            ..Refusal::new(error.to_string())
+        });
+    };
+    for (index, files) in load_files.iter().enumerate() {
+        match from_files(files) {
+            Ok(found) => loaded.files.push(found),
+            Err(error) => refuse(format!("load_files[{index}]"), error),
+        }
+    }
+    for (index, folder) in load_folders.iter().enumerate() {
+        let found = bundles(Path::new(folder)).and_then(|files| {
+            let with_pair = |file: PairFile| Ok((file.clone(), file.load()?));
+            files
+                .into_iter()
+                .map(with_pair)
+                .collect::<Result<Vec<_>, _>>()
+        });
+        match found {
+            Ok(found) => loaded.files.extend(found),
+            Err(error) => refuse(format!("load_folders[{index}]"), error),
+        }
+    }
+    for (index, text) in load_pem.iter().enumerate() {
+        let place = format!("load_pem[{index}]");
+        let stored = StoredPair {
+            certificate: text.certificate.clone().into_bytes(),
+            key: text.key.clone().into_bytes(),
+        };
+        match from_stored(&stored, Path::new(&place), Path::new(&place), &text.tags) {
+            Ok(pair) => loaded.others.push(pair),
+            Err(error) => refuse(place, error),
+        }
+    }
+    let stored = stored_pairs(load_storage.as_ref()).and_then(|pairs| {
+        let pairs = pairs.iter().map(|names| from_storage(storage, names));
+        pairs.collect::<Result<Vec<_>, _>>()
+    });
+    match stored {
+        Ok(pairs) => loaded.others.extend(pairs),
+        Err(error) => refuse("load_storage".to_owned(), error),
+    }
+    for notice in loaded
+        .pairs()
+        .flat_map(|pair| pair.notices(SystemTime::now()))
+    {
+        log.warn(LOGGER, "certificate is odd")
+            .shown("what", notice)
+            .send();
+    }
+    loaded
+}
+
+fn from_files(files: &CertificateFiles) -> Result<(PairFile, Arc<Pair>), CertsError> {
+    let file = PairFile {
+        certificate: (&files.certificate).into(),
+        key: (&files.key).into(),
+        tags: files.tags.clone(),
+    };
+    let pair = file.load()?;
+    Ok((file, pair))
+}
+
+fn from_stored(
+    stored: &StoredPair,
+    certificate: &Path,
+    key: &Path,
+    tags: &[String],
+) -> Result<Arc<Pair>, CertsError> {
+    let pair = Pair::from_pem(stored, Origin { certificate, key })?;
+    Ok(Arc::new(Pair {
+        tags: tags.to_vec(),
+        ..pair
+    }))
+}
+
+/// The pairs of names in storage that `load_storage` lists.
+fn stored_pairs(config: Option<&Value>) -> Result<Vec<CertificateFiles>, CertsError> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct LoadStorage {
+        pairs: Vec<CertificateFiles>,
+    }
+    let Some(config) = config else {
+        return Ok(Vec::new());
+    };
+    let read: Result<LoadStorage, _> = serde_json::from_value(config.clone());
+    match read {
+        Ok(read) => Ok(read.pairs),
+        Err(error) => Err(CertsError::Setting {
+            name: "load_storage",
+            what: error.to_string(),
+        }),
+    }
+}
+
+fn from_storage(storage: &Storage, names: &CertificateFiles) -> Result<Arc<Pair>, CertsError> {
+    let read = |name: &str| {
+        let missing = || CertsError::Setting {
+            name: "load_storage",
+            what: format!("there is no `{name}` in the storage"),
+        };
+        storage.read(name)?.ok_or_else(missing)
+    };
+    let stored = StoredPair {
+        certificate: read(&names.certificate)?,
+        key: read(&names.key)?,
+    };
+    let (certificate, key) = (storage.path(&names.certificate), storage.path(&names.key));
+    from_stored(&stored, &certificate, &key, &names.tags)
+}
