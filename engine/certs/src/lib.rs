@@ -4,6 +4,7 @@
 
 pub mod acme;
 pub mod challenges;
+pub mod dns;
 pub mod failure;
 pub mod fetch;
 pub mod files;
@@ -27,6 +28,7 @@ pub use pki_types::CertificateDer;
 
 pub use acme::{AcmeIssuer, AcmeOptions};
 pub use challenges::Challenges;
+pub use dns::{DnsOptions, DnsProvider};
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};

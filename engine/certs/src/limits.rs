@@ -130,3 +130,12 @@ pub const FOLDER_DEPTH_MAX: usize = 8;
 
 /// How often files of certificates are looked at for changes.
 pub const FILES_PAUSE: Duration = Duration::from_secs(5);
+
+/// The pause between two looks for a record in DNS.
+pub const DNS_LOOK_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a record in DNS is looked for where the configuration does not say, as in Caddy.
+pub const DNS_LOOK_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a command that sets a record may take: most wait for their provider.
+pub const EXEC_TIMEOUT: Duration = Duration::from_secs(120);

@@ -443,3 +443,33 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
     );
     assert_eq!(pebble.orders(), 3);
 }
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn a_wildcard_is_proven_by_records_that_a_command_sets() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let script = format!(
+        "#!/bin/sh\ncase $1 in\n\
+         present) curl -sf -d \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" http://127.0.0.1:{0}/set-txt;;\n\
+         cleanup) curl -sf -d \"{{\\\"host\\\":\\\"$2.\\\"}}\" http://127.0.0.1:{0}/clear-txt; echo $2 >> cleaned;;\n\
+         esac\n",
+        settings.dns_management
+    );
+    let site = format!(
+        "{{\n\t{{options}}\n\tauto_https disable_redirects\n\tacme_dns exec /bin/sh ./set\n}}\n\
+         *.example.test {{\n\ttls {{\n\t\tresolvers 127.0.0.1:{}\n\t}}\n\trespond {{host}}\n}}\n",
+        settings.dns
+    );
+    let setup = Setup::new(&site.replace("{options}", &settings.options())).without_port();
+    setup.folder().write("set", script);
+    let mut server = setup.start();
+    let client = pebble.client();
+    let name = "any.example.test";
+    assert_eq!(wait(&mut server, &client, settings.alpn, name), name);
+    crate::harness::eventually(
+        "the record's end",
+        || server.folder.read("cleaned") == "_acme-challenge.example.test\n",
+        || server.folder.read("cleaned"),
+    );
+}

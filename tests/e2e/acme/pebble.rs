@@ -25,7 +25,9 @@ pub struct Settings {
     pub folder: Folder,
     directory: u16,
     management: u16,
-    dns: u16,
+    /// Where its DNS server answers, and where that is told what.
+    pub dns: u16,
+    pub dns_management: u16,
     /// The port it looks at for http-01.
     pub http: u16,
     /// And for tls-alpn-01.
@@ -51,6 +53,7 @@ impl Settings {
             directory: free_port(),
             management: free_port(),
             dns: free_port(),
+            dns_management: free_port(),
             http: free_port(),
             alpn: free_port(),
             more: String::new(),
@@ -117,7 +120,7 @@ impl Settings {
             .args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""])
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)])
-            .args(["-management", &format!("127.0.0.1:{}", free_port())])
+            .args(["-management", &format!("127.0.0.1:{}", self.dns_management)])
             .stdout(log("dns.log"))
             .stderr(log("dns.log"))
             .spawn()

@@ -22,6 +22,7 @@ mod shorthand;
 mod size;
 mod tls;
 mod tls_app;
+mod tls_dns;
 mod trust_pool;
 
 use std::collections::BTreeMap;

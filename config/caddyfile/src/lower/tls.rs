@@ -185,6 +185,12 @@ impl Lowering<'_> {
                 let account = self.eab(line)?;
                 tls.acme.get_or_insert_default().external_account = Some(account);
             }
+            "dns"
+            | "propagation_timeout"
+            | "propagation_delay"
+            | "dns_ttl"
+            | "dns_challenge_override_domain"
+            | "resolvers" => self.dns_challenge(line, tls.acme.get_or_insert_default())?,
             "key_type" => tls.outcomes.push(TlsOutcome::KeyType(self.key_type(line)?)),
             "on_demand" => {
                 self.flag(line)?;
@@ -300,6 +306,12 @@ impl Lowering<'_> {
                 "eab" => acme.external_account = Some(this.eab(option)?),
                 "trusted_roots" => acme.trusted_roots_pem_files = this.texts(option)?,
                 "preferred_chains" => acme.preferred_chains = Some(this.preferred_chains(option)?),
+                "dns"
+                | "propagation_timeout"
+                | "propagation_delay"
+                | "dns_ttl"
+                | "dns_challenge_override_domain"
+                | "resolvers" => this.dns_challenge(option, &mut acme)?,
                 _ => {
                     this.acme_challenge(option, acme.challenges.get_or_insert_default())?;
                 }

@@ -334,6 +334,14 @@ fn fill_acme(acme: &mut AcmeIssuer, options: &GlobalOptions) {
         }
     }
     let global = &options.acme;
+    if let Some(dns) = global.challenges.as_ref().and_then(|c| c.dns.as_ref()) {
+        let own = &mut acme.challenges.get_or_insert_default().dns;
+        match own {
+            None => *own = Some(dns.clone()),
+            Some(own) if own.provider.is_none() => own.provider.clone_from(&dns.provider),
+            Some(_) => {}
+        }
+    }
     if acme.email.is_empty() {
         acme.email.clone_from(&global.email);
     }

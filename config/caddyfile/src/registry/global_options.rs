@@ -8,11 +8,10 @@ use super::options::{lowered, unsupported};
 pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     lowered("global options", "acme_ca", "acme_ca <directory_url>"),
     lowered("global options", "acme_ca_root", "acme_ca_root <pem_file>"),
-    unsupported(
+    lowered(
         "global options",
         "acme_dns",
-        "acme_dns <provider> …",
-        "no DNS provider is built in; leave the HTTP or TLS-ALPN challenge on",
+        "acme_dns exec <command...> | cloudflare <token>",
     ),
     lowered("global options", "acme_eab", "acme_eab { … }"),
     lowered("global options", "admin", "admin off|<addr> [{ … }]"),

@@ -473,42 +473,20 @@ pub const OPTIONS: &[OptionEntry] = &[
         "key_type",
         "key_type ed25519|p256|p384|rsa2048|rsa4096",
     ),
-    unsupported(
-        "tls",
-        "dns",
-        "dns <provider_name> [<params...>]",
-        "no DNS provider is built in; leave the HTTP or TLS-ALPN challenge on, or load a certificate with `tls <cert> <key>`",
-    ),
-    unsupported(
+    lowered("tls", "dns", "dns exec <command...> | cloudflare <token>"),
+    lowered(
         "tls",
         "propagation_timeout",
         "propagation_timeout <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
     ),
-    unsupported(
-        "tls",
-        "propagation_delay",
-        "propagation_delay <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
-    ),
-    unsupported(
-        "tls",
-        "dns_ttl",
-        "dns_ttl <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
-    ),
-    unsupported(
+    lowered("tls", "propagation_delay", "propagation_delay <duration>"),
+    lowered("tls", "dns_ttl", "dns_ttl <duration>"),
+    lowered(
         "tls",
         "dns_challenge_override_domain",
         "dns_challenge_override_domain <domain>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
     ),
-    unsupported(
-        "tls",
-        "resolvers",
-        "resolvers <dns_servers...>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
-    ),
+    lowered("tls", "resolvers", "resolvers <dns_servers...>"),
     lowered("tls", "eab", "eab <key_id> <mac_key>"),
     lowered("tls", "on_demand", "on_demand"),
     lowered("tls", "reuse_private_keys", "reuse_private_keys"),
@@ -615,42 +593,28 @@ pub const OPTIONS: &[OptionEntry] = &[
         "trusted_roots",
         "trusted_roots <pem_files...>",
     ),
-    unsupported(
+    lowered(
         "issuer acme",
         "dns",
-        "dns [<provider_name> [<options>]]",
-        "no DNS provider is built in; leave the HTTP or TLS-ALPN challenge on",
+        "dns exec <command...> | cloudflare <token>",
     ),
-    unsupported(
+    lowered(
         "issuer acme",
         "propagation_timeout",
         "propagation_timeout <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
     ),
-    unsupported(
+    lowered(
         "issuer acme",
         "propagation_delay",
         "propagation_delay <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
     ),
-    unsupported(
-        "issuer acme",
-        "dns_ttl",
-        "dns_ttl <duration>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
-    ),
-    unsupported(
+    lowered("issuer acme", "dns_ttl", "dns_ttl <duration>"),
+    lowered(
         "issuer acme",
         "dns_challenge_override_domain",
         "dns_challenge_override_domain <domain>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
     ),
-    unsupported(
-        "issuer acme",
-        "resolvers",
-        "resolvers <dns_servers...>",
-        "it belongs to the DNS challenge, for which no provider is built in; remove the line",
-    ),
+    lowered("issuer acme", "resolvers", "resolvers <dns_servers...>"),
     lowered(
         "issuer acme",
         "preferred_chains",

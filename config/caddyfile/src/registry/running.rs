@@ -236,11 +236,6 @@ pub const GAPS: &[Gap] = &[
         "nothing is cleaned away",
     ),
     idle(
-        "global options",
-        "tls_resolvers",
-        "the system's resolver is asked",
-    ),
-    idle(
         "ca",
         "maintenance_interval",
         "certificates are looked at when the next one is due",

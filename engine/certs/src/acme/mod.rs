@@ -17,6 +17,7 @@ pub use account::ZEROSSL;
 pub use chains::ChainChoice;
 
 use crate::challenges::Challenges;
+use crate::dns::DnsOptions;
 use crate::failure::{CertsError, Fault};
 use crate::fetch::{FetchOptions, Fetcher};
 use crate::issuer::{Issued, Issuer, Request};
@@ -57,6 +58,8 @@ pub struct AcmeOptions {
     pub http_port: Option<u16>,
     /// How tls-alpn-01 is answered; `None` not at all.
     pub alpn_port: Option<u16>,
+    /// How dns-01 is answered; then the other kinds are left alone. `None` not at all.
+    pub dns: Option<DnsOptions>,
     /// The address on which challenges are answered where no server of ours listens; all when empty.
     pub bind_host: String,
     /// Whose certificates the authority itself may have; the system's where `None`.
@@ -86,6 +89,7 @@ impl Default for AcmeOptions {
             timeout: ORDER_TIMEOUT,
             http_port: Some(80),
             alpn_port: Some(443),
+            dns: None,
             bind_host: String::new(),
             roots: None,
             chains: ChainChoice::default(),
@@ -198,6 +202,9 @@ impl AcmeIssuer {
 
     /// The kinds of challenges to try for `subject`, best first.
     fn kinds(&self, subject: &Subject) -> Vec<ChallengeType> {
+        if self.options.dns.is_some() && subject.ip().is_none() {
+            return vec![ChallengeType::Dns01];
+        }
         if subject.is_wildcard() {
             return Vec::new();
         }
@@ -223,8 +230,13 @@ impl AcmeIssuer {
         let mut failed = CertsError::Setting {
             name: "challenges",
             what: format!(
-                "none that is enabled can prove that `{}` is ours",
-                request.subject
+                "none that is enabled can prove that `{}` is ours{}",
+                request.subject,
+                if request.subject.is_wildcard() {
+                    "; a wildcard needs the DNS challenge"
+                } else {
+                    ""
+                }
             ),
         };
         for (index, kind) in kinds.iter().enumerate() {
@@ -332,10 +344,10 @@ impl Issuer for AcmeIssuer {
     }
 }
 
-/// Runs the library on this thread: it needs a clock that wakes it, and no more.
+/// Runs the library on this thread: it needs a clock that wakes it, and looking for DNS records needs sockets.
 fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(|error| CertsError::Signing(format!("no runtime for an order: {error}")))?;
     Ok(runtime.block_on(future))

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::challenges::Shown;
+use crate::dns::DnsRecord;
 use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Request};
 use crate::local_ca::alternative_name;
@@ -21,9 +22,9 @@ use crate::subject::Subject;
 const POLL_PAUSE: Duration = Duration::from_millis(500);
 
 /// What answers a challenge, for as long as it is kept.
-struct Answering {
-    _shown: Shown,
-    _gate: Option<Gate>,
+enum Answering<'a> {
+    Ours { _shown: Shown, _gate: Option<Gate> },
+    Dns { _record: DnsRecord<'a> },
 }
 
 impl AcmeIssuer {
@@ -104,7 +105,7 @@ impl AcmeIssuer {
         order: &mut Order,
         subject: &Subject,
         kind: &ChallengeType,
-    ) -> Result<Vec<Answering>, Error> {
+    ) -> Result<Vec<Answering<'_>>, Error> {
         let mut answering = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -122,18 +123,26 @@ impl AcmeIssuer {
             let mut challenge = authorization
                 .challenge(kind.clone())
                 .ok_or(Error::Unsupported("this kind of challenge"))?;
-            answering.push(self.answer(subject, &challenge)?);
+            answering.push(self.answer(subject, &challenge).await?);
             challenge.set_ready().await?;
         }
         Ok(answering)
     }
 
-    fn answer(
+    async fn answer(
         &self,
         subject: &Subject,
         challenge: &ChallengeHandle<'_>,
-    ) -> Result<Answering, Error> {
+    ) -> Result<Answering<'_>, Error> {
+        let other = |error| Error::Other(Box::new(error));
         let authorization = challenge.key_authorization();
+        if let (Some(dns), ChallengeType::Dns01) = (&self.options.dns, &challenge.r#type) {
+            let text = authorization.dns_value();
+            let record = dns.show(&self.fetcher, subject, &text).await;
+            return Ok(Answering::Dns {
+                _record: record.map_err(other)?,
+            });
+        }
         let host = self.options.bind_host.as_str();
         let open = |kind, port: Option<u16>| Gate::open(kind, host, port?, &self.challenges);
         let (shown, gate) = match challenge.r#type {
@@ -148,8 +157,8 @@ impl AcmeIssuer {
                 open(GateKind::Alpn, self.options.alpn_port),
             ),
         };
-        Ok(Answering {
-            _shown: shown.map_err(|error| Error::Other(Box::new(error)))?,
+        Ok(Answering::Ours {
+            _shown: shown.map_err(other)?,
             _gate: gate,
         })
     }

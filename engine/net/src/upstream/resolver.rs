@@ -123,6 +123,24 @@ impl Resolver {
         some(records, &found)
     }
 
+    /// The texts at `name` (TXT). That there are none is [`io::ErrorKind::NotFound`].
+    pub async fn texts(&self, name: &str) -> io::Result<Answered<Vec<u8>>> {
+        let resolver = self.start(Family::Any)?;
+        let found = resolver.lookup(name, RecordType::TXT).await;
+        let found = found.map_err(failed)?;
+        let records = found
+            .answers()
+            .iter()
+            .filter_map(|record| match &record.data {
+                // RFC 7208, section 3.3: the parts of one record belong together.
+                RData::TXT(txt) => Some(txt.txt_data.concat()),
+                _ => None,
+            })
+            .take(NAME_RECORDS_MAX)
+            .collect();
+        some(records, &found)
+    }
+
     /// A resolver for one question: the files of the system are read anew, so a change of them counts.
     fn start(&self, family: Family) -> io::Result<TokioResolver> {
         let (mut config, mut options) = match read_system_conf() {

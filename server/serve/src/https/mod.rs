@@ -2,6 +2,7 @@
 //! a configuration is left to `auto`, the settings of handshakes to `policies`, certificates themselves to
 //! `sluice-certs`.
 
+mod acme;
 mod authorities;
 mod auto;
 mod loading;

@@ -1,27 +1,19 @@
 //! Who makes the certificate of each name: from the policies of the configuration to plans of `sluice-certs`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
-use sluice_certs::acme::{
-    ChainChoice, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, ZEROSSL,
-};
 use sluice_certs::on_demand::covers;
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
     AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Storage,
 };
 use sluice_model::Config;
-use sluice_model::tls::{
-    AcmeIssuer as AcmeModel, AutomationPolicy, InternalIssuer, Issuer, PortChallenge,
-};
-use sluice_net::tls::certificates_from_pem;
+use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
-use super::{authorities, auto};
+use super::{acme, authorities, auto};
 use crate::build::Refusal;
 use crate::log::Log;
-use crate::settings::given;
 
 /// How the certificates of some names are made.
 #[derive(Debug)]
@@ -269,7 +261,7 @@ fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
 fn issuer_options(config: &Config, issuer: &Issuer) -> Result<IssuerOptions, Refusal> {
     match issuer {
         Issuer::Internal(internal) => local(config, internal),
-        Issuer::Acme(acme) => Ok(IssuerOptions::Acme(Box::new(acme_options(config, acme)?))),
+        Issuer::Acme(acme) => Ok(IssuerOptions::Acme(Box::new(acme::options(config, acme)?))),
         Issuer::ZeroSsl(_) => Err(Refusal::not_yet(
             "ZeroSSL's own interface",
             "name its ACME directory: `issuer acme https://acme.zerossl.com/v2/DV90`",
@@ -285,107 +277,10 @@ fn local(config: &Config, issuer: &InternalIssuer) -> Result<IssuerOptions, Refu
     authorities::options(config, issuer).map(|options| IssuerOptions::Local(Box::new(options)))
 }
 
-fn acme_options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, Refusal> {
-    let AcmeModel {
-        ca,
-        test_ca,
-        email,
-        profile,
-        account_key,
-        external_account,
-        acme_timeout,
-        challenges,
-        trusted_roots_pem_files,
-        preferred_chains,
-        certificate_lifetime,
-        network_proxy,
-    } = acme;
-    let challenges = challenges.clone().unwrap_or_default();
-    let later = [
-        (
-            given(*certificate_lifetime).is_some(),
-            "asking an authority for another lifetime",
-        ),
-        (network_proxy.is_some(), "a proxy towards an authority"),
-        (challenges.dns.is_some(), "the DNS challenge"),
-        (
-            challenges.distributed == Some(false),
-            "`distributed` for challenges",
-        ),
-    ];
-    if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
-        return Err(Refusal::not_yet(what, "remove it"));
-    }
-    let http = config.apps.http.as_ref();
-    let port = |challenge: &Option<PortChallenge>, of_app: u16, usual: u16| {
-        let set = challenge.clone().unwrap_or_default();
-        let ports = [set.alternate_port, of_app, usual];
-        (!set.disabled).then(|| ports.into_iter().find(|port| *port != 0).unwrap_or(usual))
-    };
-    let directory = if ca.is_empty() { LETS_ENCRYPT } else { ca };
-    let test_directory = match test_ca.as_str() {
-        "" if directory == LETS_ENCRYPT => LETS_ENCRYPT_STAGING,
-        named => named,
-    };
-    check_directory(directory)?;
-    let chains = preferred_chains.clone().unwrap_or_default();
-    Ok(AcmeOptions {
-        directory: directory.to_owned(),
-        test_directory: test_directory.to_owned(),
-        email: email.clone(),
-        account_key: account_key.clone(),
-        eab: external_account.as_ref().map(|account| ExternalAccount {
-            key_id: account.key_id.clone(),
-            mac_key: account.mac_key.clone(),
-        }),
-        profile: profile.clone(),
-        timeout: given(*acme_timeout).unwrap_or(AcmeOptions::default().timeout),
-        http_port: port(&challenges.http, http.map_or(0, |http| http.http_port), 80),
-        alpn_port: port(
-            &challenges.tls_alpn,
-            http.map_or(0, |http| http.https_port),
-            443,
-        ),
-        bind_host: challenges.bind_host.clone(),
-        roots: roots(trusted_roots_pem_files)?,
-        chains: ChainChoice {
-            smallest: chains.smallest.unwrap_or_default(),
-            root_names: chains.root_common_name,
-            any_names: chains.any_common_name,
-        },
-    })
-}
-
-/// An address that cannot be one is told at once rather than by orders that fail.
-fn check_directory(directory: &str) -> Result<(), Refusal> {
-    let rest = directory
-        .strip_prefix("https://")
-        .or_else(|| directory.strip_prefix("http://"));
-    match rest {
-        Some(rest) if !rest.is_empty() && !rest.starts_with('/') => Ok(()),
-        Some(_) | None => Err(Refusal::new(format!(
-            "`{directory}` is no address of an ACME directory"
-        ))
-        .with_help(format!("write a whole address such as `{ZEROSSL}`"))),
-    }
-}
-
-fn roots(files: &[String]) -> Result<Option<Vec<sluice_certs::CertificateDer<'static>>>, Refusal> {
-    if files.is_empty() {
-        return Ok(None);
-    }
-    let mut roots = Vec::new();
-    for file in files {
-        let refuse = |what: String| Refusal::new(format!("root of an authority `{file}`: {what}"));
-        let text = std::fs::read(Path::new(file)).map_err(|error| refuse(error.to_string()))?;
-        let found = certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))?;
-        roots.extend(found.into_iter().map(sluice_certs::CertificateDer::from));
-    }
-    Ok(Some(roots))
-}
-
 #[cfg(test)]
 mod tests {
+    use sluice_certs::acme::{LETS_ENCRYPT, LETS_ENCRYPT_STAGING};
+
     use super::*;
 
     fn options(policies: &str, name: &str) -> Result<Vec<IssuerOptions>, String> {
@@ -470,7 +365,15 @@ mod tests {
                 r#""module":"acme","certificate_lifetime":"24h""#,
                 "lifetime",
             ),
-            (r#""module":"acme","challenges":{"dns":{}}"#, "DNS"),
+            (r#""module":"acme","challenges":{"dns":{}}"#, "provider"),
+            (
+                r#""module":"acme","challenges":{"dns":{"provider":{"name":"route53"}}}"#,
+                "route53",
+            ),
+            (
+                r#""module":"acme","challenges":{"dns":{"provider":{"name":"exec"},"resolvers":["x"]}}"#,
+                "`x`",
+            ),
             (r#""module":"zerossl","api_key":"x""#, "ZeroSSL"),
             (r#""module":"vault""#, "vault"),
         ] {

@@ -165,6 +165,11 @@ impl Lowering<'_> {
                 let root = self.single_text(line)?;
                 self.options.acme.trusted_roots_pem_files = vec![root];
             }
+            "acme_dns" => {
+                let provider = self.dns_provider(line)?;
+                let challenges = self.options.acme.challenges.get_or_insert_default();
+                challenges.dns.get_or_insert_default().provider = Some(provider);
+            }
             "acme_eab" => self.options.acme.external_account = Some(self.external_account(line)?),
             "preferred_chains" => {
                 self.options.acme.preferred_chains = Some(self.preferred_chains(line)?);

@@ -1,0 +1,170 @@
+//! Records at Cloudflare, by its interface of version 4.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ureq::http::{Method, Request};
+
+use crate::fetch::Fetcher;
+
+const ENDPOINT: &str = "https://api.cloudflare.com/client/v4";
+
+/// The interface with a token.
+pub(super) struct Api<'a> {
+    fetcher: &'a Fetcher,
+    token: &'a str,
+    endpoint: &'a str,
+}
+
+impl<'a> Api<'a> {
+    pub(super) fn new(fetcher: &'a Fetcher, token: &'a str, endpoint: &'a str) -> Api<'a> {
+        Api {
+            fetcher,
+            token,
+            endpoint: if endpoint.is_empty() {
+                ENDPOINT
+            } else {
+                endpoint
+            },
+        }
+    }
+
+    /// Adds a record; gives the path by which it can be removed.
+    pub(super) fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
+        let zone = self.zone(name)?;
+        // 1 stands for their own choice; less than a minute is refused.
+        let ttl = if ttl.is_zero() {
+            1
+        } else {
+            ttl.as_secs().max(60)
+        };
+        let record =
+            json!({"type": "TXT", "name": name, "content": format!("\"{text}\""), "ttl": ttl});
+        let records = format!("/zones/{zone}/dns_records");
+        let made = self.ask(Method::POST, &records, Some(&record))?;
+        match made["id"].as_str() {
+            Some(id) => Ok(format!("{records}/{id}")),
+            None => Err("Cloudflare gives no id for the record".to_owned()),
+        }
+    }
+
+    pub(super) fn clear(&self, path: &str) -> Result<(), String> {
+        self.ask(Method::DELETE, path, None).map(drop)
+    }
+
+    /// The zone that holds `name`: the longest ending of it that is one.
+    fn zone(&self, name: &str) -> Result<String, String> {
+        let mut rest = name;
+        while let Some((_, ending)) = rest.split_once('.') {
+            let found = self.ask(Method::GET, &format!("/zones?name={ending}"), None)?;
+            if let Some(id) = found[0]["id"].as_str() {
+                return Ok(id.to_owned());
+            }
+            rest = ending;
+        }
+        Err(format!("no zone for `{name}` is open to this token"))
+    }
+
+    /// The `result` of an answer.
+    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.endpoint))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Content-Type", "application/json")
+            .body(body)
+            .map_err(|error| error.to_string())?;
+        let answer = self.fetcher.send(request)?;
+        let status = answer.status();
+        let mut read: Value = serde_json::from_slice(answer.body())
+            .map_err(|_| format!("Cloudflare answers with status {status}"))?;
+        if read["success"] == true {
+            return Ok(read["result"].take());
+        }
+        let said = read["errors"][0]["message"].as_str().unwrap_or_default();
+        Err(format!("Cloudflare refuses with status {status}: {said}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use super::*;
+    use crate::fetch::FetchOptions;
+
+    /// An interface that knows the zone `example.test`; gives what it is asked.
+    fn fake() -> (String, Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}/v4", listener.local_addr().unwrap());
+        let (sender, asked) = sync_channel(16);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut reader = BufReader::new(client.unwrap());
+                let (mut head, mut length) = (String::new(), 0);
+                while reader.read_line(&mut head).unwrap() > 2 {
+                    let line = head.lines().last().unwrap().to_ascii_lowercase();
+                    if let Some(text) = line.strip_prefix("content-length:") {
+                        length = text.trim().parse().unwrap();
+                    }
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let first = head.lines().next().unwrap().to_owned();
+                let answer = if !head.contains("Bearer token") && !head.contains("bearer token") {
+                    r#"{"success":false,"errors":[{"message":"who are you"}]}"#
+                } else if first.contains("name=example.test ") {
+                    r#"{"success":true,"result":[{"id":"z1"}]}"#
+                } else if first.starts_with("GET") {
+                    r#"{"success":true,"result":[]}"#
+                } else {
+                    r#"{"success":true,"result":{"id":"r1"}}"#
+                };
+                let _ = sender.send(format!("{first} {}", String::from_utf8_lossy(&body)));
+                let length = answer.len();
+                let _ = write!(
+                    reader.get_mut(),
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
+                );
+            }
+        });
+        (endpoint, asked)
+    }
+
+    #[test]
+    fn a_record_is_set_in_its_zone_and_removed() {
+        let (endpoint, asked) = fake();
+        let fetcher = Fetcher::new(&FetchOptions::default());
+        let api = Api::new(&fetcher, "token", &endpoint);
+        let name = "_acme-challenge.a.example.test";
+        let path = api.set(name, "text", Duration::from_secs(5)).unwrap();
+        api.clear(&path).unwrap();
+        let asked: Vec<String> = asked.try_iter().collect();
+        assert!(asked[0].contains("name=a.example.test"), "{asked:?}");
+        assert!(asked[1].contains("name=example.test"), "{asked:?}");
+        assert!(
+            asked[2].starts_with("POST /v4/zones/z1/dns_records "),
+            "{asked:?}"
+        );
+        assert!(asked[2].contains(r#""content":"\"text\"""#), "{asked:?}");
+        assert!(asked[2].contains(r#""ttl":60"#), "{asked:?}");
+        assert!(
+            asked[3].starts_with("DELETE /v4/zones/z1/dns_records/r1 "),
+            "{asked:?}"
+        );
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        let (endpoint, _asked) = fake();
+        let fetcher = Fetcher::new(&FetchOptions::default());
+        let set = |token, name| Api::new(&fetcher, token, &endpoint).set(name, "x", Duration::ZERO);
+        let error = set("wrong", "a.example.test").unwrap_err();
+        assert!(error.contains("who are you"), "{error}");
+        let error = set("token", "a.other.test").unwrap_err();
+        assert!(error.contains("no zone"), "{error}");
+    }
+}

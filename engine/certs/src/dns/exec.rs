@@ -1,0 +1,70 @@
+//! Records set by a command of the user's, for providers that have no file here.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::limits::{EXEC_TIMEOUT, LOCK_PAUSE, SMALL_FILE_BYTES_MAX};
+
+/// Runs `command` with `args` behind its own; it has to end with success, and in time.
+pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
+    let Some((program, own)) = command.split_first() else {
+        return Err("no command is given".to_owned());
+    };
+    let mut child = Command::new(program)
+        .args(own)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("`{program}` cannot be started: {error}"))?;
+    // Read beside the waiting: who writes much would wait for us else.
+    let said = child.stderr.take().map(|stderr| {
+        std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let mut first = stderr.take(SMALL_FILE_BYTES_MAX);
+            let _ = first.read_to_end(&mut said);
+            // The rest is let go, so that nobody waits for room.
+            let _ = std::io::copy(&mut first.into_inner(), &mut std::io::sink());
+            String::from_utf8_lossy(&said).trim().to_owned()
+        })
+    });
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break status,
+            None if begun.elapsed() > EXEC_TIMEOUT => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("`{program}` takes too long"));
+            }
+            None => std::thread::sleep(LOCK_PAUSE / 20),
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let said = said
+        .and_then(|thread| thread.join().ok())
+        .unwrap_or_default();
+    Err(format!("`{program}` ends with {status}: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_gets_its_words_and_its_failure_is_told() {
+        let command = |script: &str| ["/bin/sh", "-c", script, "x"].map(str::to_owned).to_vec();
+        let wanted = "[ \"$1 $2 $3\" = 'present a.test text' ]";
+        run(&command(wanted), &["present", "a.test", "text"]).unwrap();
+        let error = run(&command("echo no rights >&2; exit 3"), &["cleanup"]).unwrap_err();
+        assert!(error.contains("no rights"), "{error}");
+        let loud = "head -c 300000 /dev/zero >&2; exit 0";
+        run(&command(loud), &[]).unwrap();
+        assert!(run(&["/nonexistent".to_owned()], &[]).is_err());
+        assert!(run(&[], &[]).is_err());
+    }
+}
