@@ -23,6 +23,7 @@ mod proxy;
 mod reload;
 mod sites;
 mod studies;
+mod templates;
 mod tls;
 mod volume;
 mod welcome;

@@ -13,6 +13,7 @@ use sluice_route::Template;
 
 use crate::log::Log;
 use crate::pipeline::{List, Program};
+use crate::site::SiteRef;
 
 /// Why a configuration cannot run. The message stands alone and names the thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub struct Builder<'m> {
     pub config_files: &'m [String],
     /// Where handlers tell what they notice; nowhere if nothing is served.
     pub log: Option<&'m Log>,
+    /// The server once it is built.
+    pub itself: SiteRef,
     lists: Vec<List>,
     /// What each of them was built from.
     listed: Vec<Listed<'m>>,
@@ -107,6 +110,7 @@ impl<'m> Builder<'m> {
             server,
             config_files,
             log,
+            itself: SiteRef::default(),
             lists: Vec::new(),
             listed: Vec::new(),
             groups: HashMap::new(),
@@ -137,6 +141,7 @@ impl<'m> Builder<'m> {
             let program = Program {
                 lists: builder.lists,
                 errors,
+                itself: builder.itself,
             };
             Ok((program, builder.listed))
         } else {

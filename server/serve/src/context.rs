@@ -41,6 +41,8 @@ pub struct Context {
     pub upstream: UpstreamInfo,
     /// What `{http.request.uuid}` shows; 0 until it is asked for.
     pub uuid: std::cell::Cell<Uuid>,
+    /// Pages that templates have asked the server for, for the answer to one request.
+    pub includes: std::cell::Cell<u16>,
     /// What the access log is told.
     pub log: Seldom<LogInfo>,
 }
@@ -268,6 +270,7 @@ impl Context {
         self.groups.clear();
         self.scratch.clear();
         self.uuid.set([0; 2]);
+        self.includes.set(0);
         self.client_ip = None;
         self.from_trusted_proxy = false;
         self.error = None;

@@ -3,8 +3,9 @@
 
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 
-use sluice_cache::{Facts, Found, Missing, OpenFiles, Reach};
+use sluice_cache::{Content, Facts, Found, Missing, OpenFiles, Reach};
 use sluice_message::{Moment, path};
 use sluice_route::placeholder::Unknown;
 use sluice_route::{Template, Values};
@@ -30,6 +31,33 @@ pub fn open(path: &[u8], reach: Reach, now: Moment) -> Found {
 /// What `path` leads to, from this worker's files.
 pub fn facts(path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
     FILES.with(|files| files.facts(path, reach, now))
+}
+
+/// The content of the file at `path`, if there is one of at most `bytes_max` bytes.
+pub fn read_whole(path: &[u8], bytes_max: u64, now: Moment) -> Option<Vec<u8>> {
+    let Found::File(file) = open(path, Reach::Anywhere, now) else {
+        return None;
+    };
+    if file.facts.size > bytes_max {
+        return None;
+    }
+    match &file.content {
+        Content::Bytes(bytes) => Some(bytes.to_vec()),
+        Content::Handle(handle) => {
+            let mut bytes = vec![0; file.facts.size as usize];
+            handle.read_exact_at(&mut bytes, 0).ok()?;
+            Some(bytes)
+        }
+    }
+}
+
+/// Refuses a file system that there is none of: this server has the local disk, which is the default one.
+pub fn check_file_system(name: &str) -> Result<(), Refusal> {
+    if matches!(name, "" | "default" | "{http.vars.fs}") {
+        return Ok(());
+    }
+    let refusal = Refusal::new(format!("file system `{name}` is not known"));
+    Err(refusal.with_help("`default` is the local disk; there are no others"))
 }
 
 /// Runs `f` with an empty buffer for a path, whose memory is kept.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use sluice_net::Body;
 
@@ -67,4 +68,17 @@ pub enum Step {
 pub trait Filter: Send + Sync {
     /// Changes head (`x.res`) or body of an answer.
     fn apply(&self, x: &mut Exchange, body: Body) -> Body;
+
+    /// Whether it has to wait for the body or for others; then [`Filter::wait`] is called in place of `apply`.
+    fn waits(&self, _x: &Exchange, _body: &Body) -> bool {
+        false
+    }
+
+    /// Changes an answer that has to be waited for, or fails.
+    fn wait<'a>(self: Arc<Self>, _x: &'a mut Exchange, _body: Body) -> Waiting<'a> {
+        unreachable!("a filter that waits says how")
+    }
+
+    /// Undoes what its handler did to the request: the answer it was meant for does not come.
+    fn give_up(&self, _x: &mut Exchange) {}
 }

@@ -22,6 +22,7 @@ pub mod record;
 mod settings;
 pub mod site;
 pub mod status;
+mod templates;
 pub mod text;
 pub mod values;
 

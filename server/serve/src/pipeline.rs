@@ -1,6 +1,8 @@
 //! The walk of a request through the routes of its server. What each handler does is left to the handlers; here
 //! is only the order: which route is next, what a group or a terminal route skips, and where errors go.
 
+use std::sync::Arc;
+
 use sluice_message::Status;
 use sluice_net::{Answer, Body, FailureKind, Side};
 use sluice_route::{MatcherSets, RouteIndex};
@@ -9,6 +11,7 @@ use crate::context::{ErrorInfo, Exchange};
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
+use crate::site::SiteRef;
 use crate::values;
 
 /// All lists of routes of one server, by number. The first is where requests begin.
@@ -16,6 +19,8 @@ pub struct Program {
     pub(crate) lists: Vec<List>,
     /// The list that handles errors nothing else handled.
     pub(crate) errors: Option<usize>,
+    /// The server that it belongs to, for handlers that ask it for a page.
+    pub(crate) itself: SiteRef,
 }
 
 /// Routes that are tried in order.
@@ -67,6 +72,9 @@ pub struct Scope {
 /// Sees a walk as it happens. The walk is compiled for each kind of watch, so that requests, which nobody watches,
 /// pay nothing for it; whoever explains a request watches the very walk that would serve it.
 pub(crate) trait Watch {
+    /// Whether filters may wait for the body of an answer and for others.
+    const WAITS: bool = true;
+
     /// Runs the next handler, the one at this place.
     fn serve(&mut self, _at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
         handler.serve(x)
@@ -117,10 +125,7 @@ impl Program {
     /// Starts the walk.
     pub fn start<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
         x.context.frames.push(Frame::at(0));
-        match self.walk(x, &mut Unwatched) {
-            Applied::Answer(body) => Answer::Ready(body),
-            Applied::Later(handler) => Answer::Later(handler.wait(x)),
-        }
+        self.walk(x, &mut Unwatched).into_answer(x)
     }
 
     /// As `start`, seen by `watch`, whose handlers do not wait.
@@ -128,17 +133,16 @@ impl Program {
         x.context.frames.push(Frame::at(0));
         match self.walk(x, watch) {
             Applied::Answer(body) => Some(body),
-            Applied::Later(_) => None,
+            Applied::Later(_) | Applied::Filter(..) => None,
         }
     }
 
     /// Goes on with what a handler decided after waiting.
     pub fn go_on<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
         let applied = self.apply(x, step, &mut Unwatched);
-        match applied.unwrap_or_else(|| self.walk(x, &mut Unwatched)) {
-            Applied::Answer(body) => Answer::Ready(body),
-            Applied::Later(handler) => Answer::Later(handler.wait(x)),
-        }
+        applied
+            .unwrap_or_else(|| self.walk(x, &mut Unwatched))
+            .into_answer(x)
     }
 
     fn walk<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
@@ -148,8 +152,8 @@ impl Program {
                     Step::Later => Some(Applied::Later(handler)),
                     step => self.apply(x, step, watch),
                 },
-                Ok(None) => Some(Applied::Answer(self.fall_through(x, watch))),
-                Err(fault) => self.fail(x, fault, watch).map(Applied::Answer),
+                Ok(None) => Some(self.fall_through(x, watch)),
+                Err(fault) => self.fail(x, fault, watch),
             };
             if let Some(applied) = applied {
                 return applied;
@@ -160,11 +164,11 @@ impl Program {
     fn apply<W: Watch>(&self, x: &mut Exchange, step: Step, watch: &mut W) -> Option<Applied<'_>> {
         match step {
             Step::Next => None,
-            Step::Done(body) => Some(Applied::Answer(finish(x, body, watch))),
-            Step::Fail(fault) => self.fail(x, fault, watch).map(Applied::Answer),
+            Step::Done(body) => Some(finish(x, body, watch)),
+            Step::Fail(fault) => self.fail(x, fault, watch),
             Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
                 let fault = Fault::new(Status::LOOP_DETECTED, "routes call each other without end");
-                self.fail(x, fault, watch).map(Applied::Answer)
+                self.fail(x, fault, watch)
             }
             Step::Enter(list) => {
                 self.enter(x, list);
@@ -280,7 +284,7 @@ impl Program {
     }
 
     /// The answer where no handler gave one: empty, with the status of the error if one is being handled.
-    fn fall_through<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Body {
+    fn fall_through<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
         if let Some(error) = &x.context.error {
             x.res.status = error.status;
         }
@@ -288,7 +292,7 @@ impl Program {
     }
 
     /// Sends the walk to the routes for errors; where there are none gives the plain answer.
-    fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Body> {
+    fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
         });
@@ -303,9 +307,11 @@ impl Program {
             id: values::error_id(),
         }));
         // Filters belong to answers of the handlers that were left behind.
-        x.context.filters.clear();
+        while let Some(filter) = x.context.filters.pop() {
+            filter.give_up(x);
+        }
         if gone {
-            return Some(Body::Abort);
+            return Some(Applied::Answer(Body::Abort));
         }
         if let Some(scope) = x.context.scopes.pop() {
             x.context.frames = scope.outer;
@@ -327,12 +333,27 @@ impl Program {
 enum Applied<'a> {
     Answer(Body),
     Later(&'a dyn Handler),
+    /// The filter has to wait before the answer is one.
+    Filter(Arc<dyn Filter>, Body),
+}
+
+impl<'a> Applied<'a> {
+    fn into_answer(self, x: &'a mut Exchange) -> Answer<'a, Step> {
+        match self {
+            Applied::Answer(body) => Answer::Ready(body),
+            Applied::Later(handler) => Answer::Later(handler.wait(x)),
+            Applied::Filter(filter, body) => Answer::Later(filter.wait(x, body)),
+        }
+    }
 }
 
 /// Lets the filters change an answer, the last one added first.
-fn finish<W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Body {
+fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Applied<'a> {
     while let Some(filter) = x.context.filters.pop() {
+        if W::WAITS && filter.waits(x, &body) {
+            return Applied::Filter(filter, body);
+        }
         body = watch.filter(x.context.filters.len(), &*filter, x, body);
     }
-    body
+    Applied::Answer(body)
 }

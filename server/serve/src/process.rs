@@ -251,7 +251,7 @@ fn build(
         match site {
             Err(found) => refusals.extend(found),
             Ok(site) => {
-                let site = Arc::new(site);
+                let site = site.share();
                 sites.insert(name.clone(), site.clone());
                 for (addr, index) in listen_addrs(server, &place, &mut refusals) {
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {

@@ -1,7 +1,7 @@
 //! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
 //! left to `pipeline`, limits of connections to `sluice-net`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
 use sluice_message::{FieldId, FixedField, Status};
@@ -39,6 +39,17 @@ pub(crate) struct Rules {
     pub(crate) host_check: HostCheck,
 }
 
+/// The way from a handler to the server that it belongs to, which is built after it.
+#[derive(Clone, Default)]
+pub struct SiteRef(Arc<OnceLock<Weak<Site>>>);
+
+impl SiteRef {
+    /// The server, unless it has ended.
+    pub fn get(&self) -> Option<Arc<Site>> {
+        self.0.get()?.upgrade()
+    }
+}
+
 /// Whether Host must agree with the name of the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCheck {
@@ -49,6 +60,30 @@ pub enum HostCheck {
 }
 
 impl Site {
+    /// The server, known to its handlers.
+    pub(crate) fn share(self) -> Arc<Site> {
+        let site = Arc::new(self);
+        // It is built once, so nobody has set it before.
+        let _ = site.rules.program.itself.0.set(Arc::downgrade(&site));
+        site
+    }
+
+    /// Answers a request that the server makes of itself. It is neither logged nor counted: the one that it is
+    /// made for is.
+    pub(crate) async fn fetch(&self, x: &mut Exchange) -> Body {
+        x.context.scratch.set_env(x.worker.clone());
+        let mut step = match self.rules.program.start(x) {
+            Answer::Ready(body) => return body,
+            Answer::Later(later) => later.await,
+        };
+        loop {
+            step = match self.rules.program.go_on(x, step) {
+                Answer::Ready(body) => return body,
+                Answer::Later(later) => later.await,
+            };
+        }
+    }
+
     fn begin(&self, x: &mut Exchange) {
         self.recorder.begin(x.worker.index);
         Rules::prepare(x);

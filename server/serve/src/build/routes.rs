@@ -63,6 +63,7 @@ impl<'m> Builder<'m> {
             Config::Rewrite(config) => handlers::rewrite::build(config, self),
             Config::StaticResponse(config) => handlers::static_response::build(config, self),
             Config::Subroute(config) => Ok(handlers::subroute::build(config, self)),
+            Config::Templates(config) => handlers::templates::build(config, self),
             Config::Vars(config) => handlers::vars::build(config, self),
             Config::AcmeServer(_) => Err(not_yet("acme_server")),
             Config::CopyResponse(_) => Err(not_yet("copy_response")),
@@ -70,7 +71,6 @@ impl<'m> Builder<'m> {
             Config::Intercept(_) => Err(not_yet("intercept")),
             Config::Metrics(_) => Err(not_yet("metrics")),
             Config::Push(_) => Err(not_yet("push")),
-            Config::Templates(_) => Err(not_yet("templates")),
             Config::Tracing(_) => Err(not_yet("tracing")),
             Config::Other(_) => Err(
                 Refusal::new(format!("unknown handler `{}`", config.module()))

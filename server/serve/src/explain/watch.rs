@@ -211,6 +211,8 @@ impl<'a> Watcher<'a> {
 }
 
 impl Watch for Watcher<'_> {
+    const WAITS: bool = false;
+
     fn serve(&mut self, at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
         let mut told = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), x);
         let before = Before::of(x);

@@ -29,3 +29,13 @@ pub const PASSWORDS_REMEMBERED_MAX: usize = 1_000;
 
 /// The longest user name with password that is looked at; bcrypt itself ignores what follows 72 bytes.
 pub const CREDENTIALS_BYTES_MAX: usize = 4 * 1024;
+
+/// Bytes of a page that is run as a template. The whole page is in memory; more is what the language takes.
+pub const TEMPLATE_BYTES_MAX: usize = sluice_template::limits::SOURCE_BYTES_MAX;
+
+/// Pages within each other that templates ask the server for. Each takes a request of its own, and a part of the
+/// stack while it waits.
+pub const INCLUDE_DEPTH_MAX: usize = 10;
+
+/// Pages that templates ask the server for to answer one request, those within each other together.
+pub const INCLUDES_MAX: u16 = 100;

@@ -68,12 +68,7 @@ struct Hit {
 impl FileHook {
     /// Compiles the matcher of a configuration.
     pub fn build(config: &FileMatcher) -> Result<FileHook, Refusal> {
-        if !config.fs.is_empty() {
-            return Err(Refusal::not_yet(
-                &format!("file system `{}`", config.fs),
-                "use the local disk",
-            ));
-        }
+        super::check_file_system(&config.fs)?;
         let policy = match config.try_policy.as_str() {
             "" | "first_exist" => Policy::FirstExisting,
             "first_exist_fallback" => Policy::FirstExistingElseLast,

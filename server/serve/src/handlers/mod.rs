@@ -12,4 +12,5 @@ pub mod reverse_proxy;
 pub mod rewrite;
 pub mod static_response;
 pub mod subroute;
+pub mod templates;
 pub mod vars;

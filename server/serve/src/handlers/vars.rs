@@ -56,6 +56,7 @@ pub fn build(
                 loggers.extend(names.iter().filter_map(Value::as_str).map(Arc::from));
                 continue;
             }
+            ("fs", Value::String(name)) => crate::files::check_file_system(name)?,
             _ => {}
         }
         let text = match value {

@@ -23,7 +23,8 @@ use crate::handlers::headers::response_matcher;
 
 use coder::Coder;
 pub use coder::Coding;
-use stream::{EncodeStream, Silence, Source};
+pub(crate) use stream::Silence;
+use stream::{EncodeStream, Source};
 
 /// Which answers are worth compressing.
 pub struct Eligible {

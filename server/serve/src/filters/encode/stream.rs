@@ -268,7 +268,7 @@ impl BodyStream for EncodeStream {
 }
 
 /// The body of an answer to HEAD whose length nobody knows.
-pub(super) struct Silence;
+pub(crate) struct Silence;
 
 impl BodyStream for Silence {
     fn len(&self) -> Option<u64> {

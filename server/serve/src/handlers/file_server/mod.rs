@@ -20,6 +20,7 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::{self, Root};
 use crate::handler::{Account, Handler, Step};
+use crate::site::SiteRef;
 use crate::status::StatusText;
 use crate::values::At;
 
@@ -51,6 +52,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         config,
         status,
         cx.config_files,
+        cx.itself.clone(),
     )?))
 }
 
@@ -60,13 +62,9 @@ impl FileServer {
         config: &Config,
         status: Option<StatusText>,
         config_files: &[String],
+        site: SiteRef,
     ) -> Result<FileServer, Refusal> {
-        if !config.fs.is_empty() {
-            return Err(Refusal::not_yet(
-                &format!("file system `{}`", config.fs),
-                "use the local disk",
-            ));
-        }
+        files::check_file_system(&config.fs)?;
         let index = match config.index_names.as_slice() {
             [] => ["index.html", "index.txt"]
                 .map(Template::from_literal)
@@ -80,7 +78,10 @@ impl FileServer {
             root: Root::build(&config.root)?,
             index,
             hidden: Hidden::build(config.hide.iter().chain(config_files))?,
-            browse: config.browse.as_ref().map(Browse::build).transpose()?,
+            browse: match &config.browse {
+                Some(browse) => Some(Browse::build(browse, site)?),
+                None => None,
+            },
             canonical: config.canonical_uris.unwrap_or(true),
             status,
             pass_thru: config.pass_thru,
@@ -155,6 +156,7 @@ impl FileServer {
         }
         let folder = browse::Folder {
             path: full,
+            root: &full[..root_len],
             is_root: dir_len == root_len,
             facts,
         };

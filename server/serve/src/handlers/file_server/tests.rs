@@ -56,7 +56,7 @@ impl Drop for Site {
 }
 
 fn build_for_test(config: &Config) -> Result<FileServer, Refusal> {
-    FileServer::build(config, None, &[])
+    FileServer::build(config, None, &[], Default::default())
 }
 
 /// What a request got.

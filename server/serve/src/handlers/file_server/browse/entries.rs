@@ -27,6 +27,8 @@ pub(in crate::handlers::file_server) struct Entry {
     pub target: Option<Vec<u8>>,
     /// Bytes of content, of what a link points at if there is such a thing.
     pub size: u64,
+    /// Bytes of content, of a link itself.
+    pub own_size: u64,
     /// Last change, of the link itself.
     pub modified: Time,
     /// Type and permissions in the numbers of Go's `FileMode`, which Caddy's JSON has.
@@ -80,6 +82,7 @@ fn describe(entry: &DirEntry, links: Links) -> io::Result<Entry> {
         is_link,
         target: target.map(|target| target.into_os_string().into_vec()),
         size: shown.len(),
+        own_size: metadata.len(),
         modified: Time {
             seconds: metadata.mtime(),
             nanos: metadata.mtime_nsec() as u32,
@@ -148,6 +151,7 @@ pub(super) fn example(name: &str, size: u64, seconds: i64, is_dir: bool) -> Entr
         is_link: false,
         target: None,
         size,
+        own_size: size,
         modified: Time { seconds, nanos: 0 },
         mode: 0o644,
         key: sort_key(name.as_bytes(), is_dir),

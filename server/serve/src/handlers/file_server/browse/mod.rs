@@ -3,6 +3,7 @@
 
 mod entries;
 pub(super) mod page;
+mod template;
 mod text;
 
 use std::rc::Rc;
@@ -23,16 +24,20 @@ use crate::failure::Fault;
 use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use crate::handler::Step;
 use crate::random;
+use crate::site::SiteRef;
 
 pub(super) use entries::Entry;
+use template::Template;
 
 /// Lists folders.
-#[derive(Debug)]
 pub(super) struct Browse {
     links: Links,
     sort: Option<SortBy>,
     order: Option<Order>,
     entries_max: usize,
+    /// What shows lists to people in place of the page that is built in.
+    template: Option<Template>,
+    site: SiteRef,
 }
 
 /// Whether a list shows where links point.
@@ -46,6 +51,8 @@ pub(super) enum Links {
 pub(super) struct Folder<'a> {
     /// Its path in the file system.
     pub path: &'a [u8],
+    /// The root that it is below of.
+    pub root: &'a [u8],
     /// Whether it is the root, above which there is nothing.
     pub is_root: bool,
     /// What the system tells of it.
@@ -76,6 +83,44 @@ pub(super) struct Listing {
     pub cut: bool,
     /// The decoded path that people see.
     pub path: Vec<u8>,
+    /// What all entries come to, those of other pages included.
+    pub totals: Totals,
+    /// The part of the list that was asked for.
+    pub page: Page,
+}
+
+/// What the entries of a folder come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub folders: usize,
+    pub files: usize,
+    /// Bytes of all files, of what a link points at.
+    pub bytes: u64,
+    /// Bytes of all files, of a link itself.
+    pub own_bytes: u64,
+}
+
+impl Totals {
+    fn of(entries: &[Entry]) -> Totals {
+        let mut totals = Totals::default();
+        for entry in entries {
+            if entry.is_dir {
+                totals.folders += 1;
+            } else {
+                totals.files += 1;
+                totals.bytes += entry.size;
+                totals.own_bytes += entry.own_size;
+            }
+        }
+        totals
+    }
+}
+
+/// The part of a list that was asked for; 0 where nobody asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Page {
+    pub offset: usize,
+    pub limit: usize,
 }
 
 impl SortBy {
@@ -118,13 +163,13 @@ impl Order {
 }
 
 impl Browse {
-    pub(super) fn build(config: &Config) -> Result<Browse, Refusal> {
-        if !config.template_file.is_empty() {
-            return Err(Refusal::not_yet(
-                "a template for `browse`",
-                "use the page that is built in",
-            ));
-        }
+    pub(super) fn build(config: &Config, site: SiteRef) -> Result<Browse, Refusal> {
+        let template = match config.template_file.as_str() {
+            "" => None,
+            path => Some(Template::new(path).map_err(|error| {
+                Refusal::new(format!("the template `{path}` has no place: {error}"))
+            })?),
+        };
         let mut browse = Browse {
             links: if config.reveal_symlinks {
                 Links::Revealed
@@ -134,6 +179,8 @@ impl Browse {
             sort: None,
             order: None,
             entries_max: usize::try_from(config.file_limit).unwrap_or(0),
+            template,
+            site,
         };
         if browse.entries_max == 0 {
             browse.entries_max = LISTING_ENTRIES_MAX;
@@ -196,20 +243,23 @@ impl Browse {
             Verdict::Proceed => {}
         }
         entries::sort(&mut entries, sort, order);
-        cut |= cut_to_page(x, &mut entries);
-        let path = shown_path(x);
-        let is_root = folder.is_root;
-        write(
-            x,
-            &Listing {
-                entries,
-                sort,
-                order,
-                is_root,
-                cut,
-                path,
-            },
-        )
+        let totals = Totals::of(&entries);
+        let page = cut_to_page(x, &mut entries);
+        cut |= page.limit > 0;
+        let listing = Listing {
+            entries,
+            sort,
+            order,
+            is_root: folder.is_root,
+            cut,
+            path: shown_path(x),
+            totals,
+            page,
+        };
+        match self.write(x, &listing, folder.root) {
+            Ok(body) => Step::Done(body),
+            Err(fault) => Step::Fail(fault),
+        }
     }
 
     /// The order asked for, remembered in cookies as Caddy does, else the configured one. Also tells whether a
@@ -265,7 +315,7 @@ fn remember(x: &mut Exchange, name: &str, value: &str) {
 }
 
 /// Keeps what `offset` and `limit` ask for; numbers that make no sense are ignored.
-fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> bool {
+fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> Page {
     let number = |name| -> Option<usize> {
         std::str::from_utf8(&parameter(x, name)?)
             .ok()?
@@ -273,14 +323,14 @@ fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> bool {
             .ok()
             .filter(|number| *number > 0)
     };
-    if let Some(offset) = number(b"offset").filter(|offset| *offset < entries.len()) {
-        entries.drain(..offset);
-    }
+    let offset = number(b"offset").filter(|offset| *offset < entries.len());
+    entries.drain(..offset.unwrap_or(0));
     let limit = number(b"limit").filter(|limit| *limit < entries.len());
-    if let Some(limit) = limit {
-        entries.truncate(limit);
+    entries.truncate(limit.unwrap_or(entries.len()));
+    Page {
+        offset: offset.unwrap_or(0),
+        limit: limit.unwrap_or(0),
     }
-    limit.is_some()
 }
 
 /// The path as the client knows it, before rewrites.
@@ -290,39 +340,50 @@ fn shown_path(x: &Exchange) -> Vec<u8> {
     clean
 }
 
-fn write(x: &mut Exchange, listing: &Listing) -> Step {
-    let mut out = std::mem::take(&mut x.inline);
-    out.clear();
-    let media_type: &[u8] = if negotiate::accepts_by_name(&x.req.fields, b"application/json") {
-        text::write_json(listing, &mut out);
-        b"application/json; charset=utf-8"
-    } else if negotiate::accepts_by_name(&x.req.fields, b"text/plain") {
-        text::write_plain(listing, &mut out);
-        b"text/plain; charset=utf-8"
-    } else {
-        let nonce = format!("{:032x}", random::bits());
-        page::write(listing, &nonce, &mut out);
-        let policy = format!(
-            "default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; base-uri 'none'; \
-             form-action 'none'; frame-ancestors 'self'"
-        );
-        x.res
-            .fields
-            .set(FieldId::ContentSecurityPolicy, policy.as_bytes());
-        b"text/html; charset=utf-8"
-    };
-    x.res.fields.set(FieldId::ContentType, media_type);
-    x.res.status = x
-        .context
-        .error
-        .as_ref()
-        .map_or(Status::OK, |error| error.status);
-    // A long list is not kept as the connection's buffer for short answers.
-    if out.len() > sluice_net::limits::BODY_BUFFER_BYTES {
-        return Step::Done(Body::Shared(SharedSlice::new(Rc::from(out))));
+impl Browse {
+    /// The list in the form that the client asks for.
+    fn write(&self, x: &mut Exchange, listing: &Listing, root: &[u8]) -> Result<Body, Fault> {
+        let mut out = std::mem::take(&mut x.inline);
+        out.clear();
+        let media_type: &[u8] = if negotiate::accepts_by_name(&x.req.fields, b"application/json") {
+            text::write_json(listing, &mut out);
+            b"application/json; charset=utf-8"
+        } else if negotiate::accepts_by_name(&x.req.fields, b"text/plain") {
+            text::write_plain(listing, &mut out);
+            b"text/plain; charset=utf-8"
+        } else if let Some(template) = &self.template {
+            out = template.write(x, listing, root, &self.site)?;
+            b"text/html; charset=utf-8"
+        } else {
+            write_page(x, listing, &mut out);
+            b"text/html; charset=utf-8"
+        };
+        x.res.fields.set(FieldId::ContentType, media_type);
+        x.res.status = x
+            .context
+            .error
+            .as_ref()
+            .map_or(Status::OK, |error| error.status);
+        // A long list is not kept as the connection's buffer for short answers.
+        if out.len() > sluice_net::limits::BODY_BUFFER_BYTES {
+            return Ok(Body::Shared(SharedSlice::new(Rc::from(out))));
+        }
+        x.inline = out;
+        Ok(Body::Inline)
     }
-    x.inline = out;
-    Step::Done(Body::Inline)
+}
+
+/// The page that is built in, which a policy keeps from running anything.
+fn write_page(x: &mut Exchange, listing: &Listing, out: &mut Vec<u8>) {
+    let nonce = format!("{:032x}", random::bits());
+    page::write(listing, &nonce, out);
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'self'"
+    );
+    x.res
+        .fields
+        .set(FieldId::ContentSecurityPolicy, policy.as_bytes());
 }
 
 /// Whether another entry may be written.

@@ -230,6 +230,8 @@ mod tests {
             is_root,
             cut: true,
             path: path.into(),
+            totals: Default::default(),
+            page: Default::default(),
         };
         let mut out = Vec::new();
         write(&listing, "n0", &mut out);

@@ -207,6 +207,8 @@ mod tests {
             is_root: false,
             cut: false,
             path: b"/".to_vec(),
+            totals: Default::default(),
+            page: Default::default(),
         }
     }
 

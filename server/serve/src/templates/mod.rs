@@ -1,0 +1,118 @@
+//! Pages that are written by templates: what they see and call. The language is left to `sluice-template`; which
+//! answers are templates to `handlers::templates`.
+
+mod files;
+mod front_matter;
+mod host;
+pub mod humanize;
+mod markdown;
+mod request;
+mod subrequest;
+mod yaml;
+mod zones;
+
+use std::rc::Rc;
+
+use sluice_message::{Fields, Status};
+use sluice_template::function::Outcome;
+use sluice_template::{Delimiters, Error, Fault, Machine, Program, Progress, Value};
+
+use crate::context::Exchange;
+use crate::failure::Fault as Refused;
+use crate::site::SiteRef;
+
+use files::Files;
+pub use files::mode_text;
+use host::Functions;
+use request::{Page, Shared};
+pub use subrequest::collect;
+
+/// How a page is written.
+pub struct Setting<'a> {
+    /// Where its files are: absolute, without a slash at its end.
+    pub root: Vec<u8>,
+    /// What opens and closes an action.
+    pub delimiters: Delimiters<'a>,
+    /// The server, for `httpInclude`.
+    pub site: &'a SiteRef,
+}
+
+/// What a template wrote.
+pub struct Written {
+    /// The page.
+    pub body: Vec<u8>,
+    /// The fields of the answer as the template left them.
+    pub fields: Fields,
+}
+
+/// Runs `source` as the template of the answer to `x`. Where it includes pages of the server it waits for them.
+pub async fn write(x: &Exchange, source: &[u8], setting: &Setting<'_>) -> Result<Written, Refused> {
+    let mut functions = functions(x, setting);
+    let dot = Page::dot(&functions.shared, &[]);
+    let program = sluice_template::parse(source, setting.delimiters, &functions);
+    let mut machine = Machine::new(&program.map_err(refused)?, dot);
+    while machine.run(&mut functions).map_err(refused)? == Progress::Waiting {
+        let wanted = functions.wanted.take().expect("only `httpInclude` waits");
+        let body = subrequest::get(x, setting.site, &wanted).await?;
+        let included = included(&functions, &wanted.lossy(), &body)?;
+        let dot = Page::dot(&functions.shared, &[]);
+        machine
+            .supply(Outcome::Run(included, dot))
+            .map_err(refused)?;
+    }
+    Ok(Written {
+        body: machine.into_output(),
+        fields: functions.shared.answer.take(),
+    })
+}
+
+/// Runs a template that does not belong to an answer of its own. `dot` makes its data of what templates see of a
+/// request.
+pub fn write_with(
+    x: &Exchange,
+    source: &[u8],
+    setting: &Setting<'_>,
+    dot: impl FnOnce(Value) -> Value,
+) -> Result<Vec<u8>, Refused> {
+    let mut functions = functions(x, setting);
+    let dot = dot(Page::dot(&functions.shared, &[]));
+    let program = sluice_template::parse(source, setting.delimiters, &functions);
+    let mut machine = Machine::new(&program.map_err(refused)?, dot);
+    match machine.run(&mut functions).map_err(refused)? {
+        Progress::Done => Ok(machine.into_output()),
+        Progress::Waiting => Err(refused(
+            Fault::failed("`httpInclude` cannot be used here").at(1),
+        )),
+    }
+}
+
+fn functions<'a>(x: &'a Exchange, setting: &Setting<'a>) -> Functions<'a> {
+    Functions {
+        x,
+        shared: Rc::new(Shared::new(x, &setting.root)),
+        files: Files {
+            root: setting.root.clone(),
+            now: x.worker.clock.coarse(),
+        },
+        delimiters: setting.delimiters,
+        wanted: None,
+    }
+}
+
+fn included(functions: &Functions<'_>, name: &str, source: &[u8]) -> Result<Rc<Program>, Refused> {
+    functions
+        .program(name, source)
+        .map_err(|fault| refused(fault.at(1)))
+}
+
+/// The error that a client gets: the status a template asked for, else 500. The line is for the log.
+fn refused(error: Error) -> Refused {
+    let status = match error.fault {
+        Fault::Status(code) => Status::new(code),
+        _ => None,
+    };
+    match status {
+        Some(status) => Refused::new(status, status.reason()),
+        None => Refused::new(Status::INTERNAL_SERVER_ERROR, format!("template: {error}")),
+    }
+}

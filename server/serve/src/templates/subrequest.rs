@@ -1,0 +1,140 @@
+//! `httpInclude`: a request that the server makes of itself, and bodies taken into memory.
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use sluice_message::{ConnInfo, FieldId, FieldName, Method, Remote, RequestHead, Status};
+use sluice_net::{Body, Exchange as Of, RequestBody};
+use sluice_template::Text;
+
+use crate::context::{Context, Exchange};
+use crate::failure::Fault;
+use crate::files::limits::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, TEMPLATE_BYTES_MAX};
+use crate::site::SiteRef;
+
+/// Tells how deeply a request is nested in templates; Caddy's name for it.
+const DEPTH_FIELD: &str = "Caddy-Templates-Include";
+
+/// How many pages within each other `x` is included by.
+fn depth(x: &Exchange) -> usize {
+    let told = x.req.fields.find_first(DEPTH_FIELD.as_bytes());
+    let told = told.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    told.unwrap_or(0)
+}
+
+/// The body that the server answers `GET uri` with, asked in the name of nobody: without the cookies and
+/// credentials of the client, from a loopback address.
+pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fault> {
+    let uri = uri.as_bytes();
+    let refuse = |why: &str| {
+        let shown = String::from_utf8_lossy(uri);
+        let message = format!("template: httpInclude of `{shown}`: {why}");
+        Fault::new(Status::INTERNAL_SERVER_ERROR, message)
+    };
+    let site = site.get().ok_or_else(|| refuse("the server is ending"))?;
+    let used = x.context.includes.get() + 1;
+    if used > INCLUDES_MAX || depth(x) >= INCLUDE_DEPTH_MAX {
+        return Err(refuse("too many pages include each other"));
+    }
+    let head = head(x, uri).ok_or_else(|| refuse("it is no path of a request"))?;
+    let mut sub = exchange(x, head);
+    sub.context.includes.set(used);
+    let body = site.fetch(&mut sub).await;
+    x.context.includes.set(sub.context.includes.get());
+    if sub.res.status.is_error() {
+        return Err(refuse(&format!("status {}", sub.res.status.code())));
+    }
+    collect(&mut sub, body).await
+}
+
+fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {
+    let visible = |byte: &u8| (0x21..0x7f).contains(byte);
+    if uri.is_empty() || !uri.iter().all(visible) {
+        return None;
+    }
+    let mut head = RequestHead {
+        method: Method::Get,
+        version: x.req.version,
+        ..RequestHead::default()
+    };
+    if !uri.starts_with(b"/") {
+        head.target.push(b'/');
+    }
+    head.target.extend_from_slice(uri);
+    let target = std::mem::take(&mut head.target);
+    let well_formed = head.uri.set(&target);
+    head.target = target;
+    head.set_authority(&x.req.authority);
+    head.fields.push(FieldId::Host, &x.req.authority);
+    head.fields.push(FieldId::AcceptEncoding, b"identity");
+    let name = FieldName::new(DEPTH_FIELD).expect("it is a token");
+    let depth = (depth(x) + 1).to_string();
+    head.fields.push_name(&name, depth.as_bytes());
+    well_formed.then_some(head)
+}
+
+fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
+    // The address that Caddy gives such requests; nobody else can come from it over the network.
+    let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000));
+    Of {
+        req,
+        body: RequestBody::None,
+        res: Default::default(),
+        inline: Vec::new(),
+        conn: Rc::new(ConnInfo {
+            remote: Remote::Ip(remote),
+            local: x.conn.local,
+            tls: x.conn.tls.clone(),
+        }),
+        worker: x.worker.clone(),
+        started: x.worker.clock.coarse(),
+        close: false,
+        context: Context::default(),
+    }
+}
+
+/// All bytes of a body, up to the size that a template may have.
+pub async fn collect(x: &mut Exchange, body: Body) -> Result<Vec<u8>, Fault> {
+    const TOO_LARGE: &str = "template: the page has more bytes than a template may have";
+    let too_large = || Fault::new(Status::INTERNAL_SERVER_ERROR, TOO_LARGE);
+    let known = body.len(x.inline.len());
+    if known.is_some_and(|length| length > TEMPLATE_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
+    match body {
+        Body::Empty => Ok(Vec::new()),
+        Body::Inline => Ok(std::mem::take(&mut x.inline)),
+        Body::Shared(slice) => Ok(slice.as_bytes().to_vec()),
+        Body::File(slice) => {
+            let mut bytes = vec![0; slice.len as usize];
+            let read = slice.file.read_exact_at(&mut bytes, slice.start);
+            read.map(|()| bytes)
+                .map_err(|_| Fault::new(Status::INTERNAL_SERVER_ERROR, "reading the file failed"))
+        }
+        Body::Stream(mut stream) => {
+            let mut bytes = Vec::new();
+            loop {
+                let taken = poll_fn(|cx| {
+                    stream.poll_data(cx).map_ok(|data| {
+                        bytes.extend_from_slice(data);
+                        data.len()
+                    })
+                })
+                .await?;
+                if taken == 0 {
+                    return Ok(bytes);
+                }
+                if bytes.len() > TEMPLATE_BYTES_MAX {
+                    return Err(too_large());
+                }
+                stream.consume(taken);
+            }
+        }
+        Body::Tunnel(_) | Body::Abort => Err(Fault::new(
+            Status::INTERNAL_SERVER_ERROR,
+            "template: the page has no body",
+        )),
+    }
+}
