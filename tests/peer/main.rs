@@ -8,6 +8,7 @@ mod http;
 mod logs;
 mod peers;
 mod sites;
+mod templates;
 mod upstream;
 
 use cases::{CASES, EVERYWHERE, Seen};

@@ -90,6 +90,15 @@ impl Site {
         }
     }
 
+    /// Adds a file to what both serve.
+    pub fn write(&self, name: &str, content: &str) {
+        let path = self.dir.join("www").join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("the folder is writable");
+        }
+        std::fs::write(path, content).expect("the folder is writable");
+    }
+
     /// Whether `program` understands the file of `case`.
     pub fn is_known(&self, program: &Path, case: &Case) -> bool {
         let file = self.dir.join("known.Caddyfile");
