@@ -2,7 +2,7 @@
 //! the language says is compared with Caddy in the peer test and in the package `sluice-template`.
 
 use crate::client::{Answer, exchange};
-use crate::harness::{Server, Setup};
+use crate::harness::{Server, Setup, run_to_end};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -191,7 +191,7 @@ fn pages_include_other_pages_of_the_server() {
         ),
     ]);
     let answer = ask(&server, "GET /a.html", "Cookie: secret=1\r\n");
-    let fields = "map[Accept-Encoding:[identity] Caddy-Templates-Include:[1]]";
+    let fields = "map[Accept-Encoding:[identity] Caddy-Templates-Include:[1] Connection:[close] Cookie:[secret=1]]";
     assert_eq!(
         answer.text(),
         format!("[1 {fields} 127.0.0.1 a.test|3 /fixed]")
@@ -272,6 +272,26 @@ fn setup_broken(server: &Server) {
 }
 
 #[test]
+fn the_template_to_begin_with_shows_lists() {
+    let setup = Setup::new(
+        "{\n\tadmin off\n}\n:{port} {\n\troot * {folder}/www\n\tfile_server {\n\t\tbrowse {folder}/list.html\n\t}\n}\n",
+    );
+    let exported = run_to_end(setup.folder(), &["file-server", "export-template"]);
+    assert_eq!(exported.status.code(), Some(0));
+    setup.folder().write("list.html", exported.stdout);
+    setup.folder().write("www/d/a&b.txt", "aaaa");
+    let server = setup.start();
+    let page = get(&server, "/d/?sort=size").text();
+    assert!(
+        page.contains("<a href=\"./a&amp;b.txt\">a&amp;b.txt</a>"),
+        "{page}"
+    );
+    assert!(page.contains("0 folders, 1 file, 4 B"), "{page}");
+    assert!(page.contains("?sort=size&amp;order=desc\">Size"), "{page}");
+    assert!(page.ends_with("</html>\n"), "{page}");
+}
+
+#[test]
 fn file_systems_are_refused_by_name() {
     for (line, names) in [
         ("fs default\n\tfile_server {\n\t\tfs default\n\t}", None),
@@ -281,7 +301,7 @@ fn file_systems_are_refused_by_name() {
         let setup = Setup::new("");
         let file = format!("a.localhost {{\n\t{line}\n}}\n");
         setup.folder().write("Caddyfile", file);
-        let output = crate::harness::run_to_end(setup.folder(), &["validate"]);
+        let output = run_to_end(setup.folder(), &["validate"]);
         let said = crate::harness::text(&output.stderr);
         match names {
             None => assert_eq!(output.status.code(), Some(0), "{said}"),

@@ -10,7 +10,10 @@ use crate::quick::{logging, serve_json};
 
 /// The flags of the command.
 #[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// The folder; by default the current one.
     #[arg(short, long, value_name = "PATH")]
     root: Option<PathBuf>,
@@ -46,9 +49,23 @@ pub struct Args {
     debug: bool,
 }
 
+/// What is done in place of serving.
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    /// Prints a template for lists of folders, to begin one's own with.
+    ExportTemplate,
+}
+
+/// A template for lists.
+const LIST: &str = include_str!("list.html");
+
 impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
+        if let Some(Action::ExportTemplate) = self.action {
+            say!("{}", LIST.trim_end());
+            return Ok(Exit::Done);
+        }
         let config = self.config()?;
         say!("Serving files on {}", self.listen());
         serve_json(config, format)

@@ -242,9 +242,13 @@ fn expand_env(text: &str) -> String {
         let (name, after) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
             Some(braced) => braced,
             None => {
-                let end = rest
-                    .find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-                    .unwrap_or(rest.len());
+                let end = match rest.bytes().next() {
+                    // As in a shell these are names of one character.
+                    Some(byte) if b"*#$@!?-0123456789".contains(&byte) => 1,
+                    _ => rest
+                        .find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+                        .unwrap_or(rest.len()),
+                };
                 rest.split_at(end)
             }
         };
@@ -287,8 +291,8 @@ mod tests {
     #[test]
     fn variables_of_the_environment_are_put_in() {
         assert_eq!(
-            expand_env("a$ b ${NO_SUCH_NAME}c$NO_SUCH_NAME-d"),
-            "a$ b c-d"
+            expand_env("a$ b ${NO_SUCH_NAME}c$NO_SUCH_NAME-d$$e"),
+            "a$ b c-de"
         );
         let home = std::env::var("PATH").unwrap();
         assert_eq!(expand_env("${PATH}:x"), format!("{home}:x"));

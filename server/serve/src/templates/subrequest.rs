@@ -24,8 +24,8 @@ fn depth(x: &Exchange) -> usize {
     told.unwrap_or(0)
 }
 
-/// The body that the server answers `GET uri` with, asked in the name of nobody: without the cookies and
-/// credentials of the client, from a loopback address.
+/// The body that the server answers `GET uri` with, asked in the name of the client, with its cookies and
+/// credentials, but from a loopback address: both as in Caddy.
 pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fault> {
     let uri = uri.as_bytes();
     let refuse = |why: &str| {
@@ -68,11 +68,35 @@ fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {
     head.target = target;
     head.set_authority(&x.req.authority);
     head.fields.push(FieldId::Host, &x.req.authority);
+    for field in x.req.fields.iter().filter(|field| is_of_client(field.id)) {
+        head.fields.push_raw(field.id, field.name, field.value);
+    }
     head.fields.push(FieldId::AcceptEncoding, b"identity");
+    head.fields.remove_name(DEPTH_FIELD.as_bytes());
     let name = FieldName::new(DEPTH_FIELD).expect("it is a token");
     let depth = (depth(x) + 1).to_string();
     head.fields.push_name(&name, depth.as_bytes());
     well_formed.then_some(head)
+}
+
+/// Whether a field says something of the client, and not of the request it came with: that one had a body, or
+/// knew an earlier answer.
+fn is_of_client(id: FieldId) -> bool {
+    !matches!(
+        id,
+        FieldId::Host
+            | FieldId::AcceptEncoding
+            | FieldId::ContentLength
+            | FieldId::TransferEncoding
+            | FieldId::Expect
+            | FieldId::Upgrade
+            | FieldId::Range
+            | FieldId::IfRange
+            | FieldId::IfMatch
+            | FieldId::IfNoneMatch
+            | FieldId::IfModifiedSince
+            | FieldId::IfUnmodifiedSince
+    )
 }
 
 fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
