@@ -67,6 +67,7 @@ fn site() -> Site {
             program: Program {
                 lists: vec![list],
                 errors: None,
+                itself: Default::default(),
             },
             trusted_proxies: None,
             host_check: HostCheck::Off,
