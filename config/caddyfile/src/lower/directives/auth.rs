@@ -5,6 +5,7 @@ use sluice_model::handler::{
     PasswordHash, ResponseHandler, Rewrite,
 };
 use sluice_model::matcher::ResponseMatcher;
+use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
 use super::Outcomes;
@@ -86,7 +87,7 @@ impl Lowering<'_> {
         let Some(uri) = uri else {
             return self.missing(line, "the option `uri`");
         };
-        let mut proxy = self.proxy_block(line, args, &rest)?;
+        let mut proxy = self.proxy_block(line, args, &rest, ReverseProxy::default())?;
         let request = proxy
             .headers
             .get_or_insert_with(Headers::default)

@@ -2,7 +2,7 @@
 
 use sluice_model::handler::{Rewrite, StaticResponse};
 use sluice_model::matcher::FileMatcher;
-use sluice_model::proxy::{FastCgiTransport, Transport};
+use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
 use super::Outcomes;
@@ -37,10 +37,14 @@ impl Lowering<'_> {
         if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
             return self.duplicate(option);
         }
-        let mut proxy = self.proxy_block(line, args, &rest)?;
         if php.transport.split_path.is_empty() {
             php.transport.split_path = vec![".php".to_string()];
         }
+        let speaks = ReverseProxy {
+            transport: Some(Transport::FastCgi(Box::new(php.transport.clone()))),
+            ..ReverseProxy::default()
+        };
+        let proxy = self.proxy_block(line, args, &rest, speaks)?;
         let scripts: Vec<String> = php
             .transport
             .split_path
@@ -52,7 +56,6 @@ impl Lowering<'_> {
         } else {
             index_routes(&php)
         };
-        proxy.transport = Some(Transport::FastCgi(Box::new(php.transport)));
         routes.push(route(
             vec![MatcherSet::of(Matcher::Path(scripts))],
             Handler::ReverseProxy(Box::new(proxy)),

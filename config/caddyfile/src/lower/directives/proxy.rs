@@ -33,7 +33,7 @@ const POLICIES: [&str; 12] = [
 impl Lowering<'_> {
     pub(super) fn reverse_proxy(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
-            let proxy = this.proxy_block(line, args, line.lines())?;
+            let proxy = this.proxy_block(line, args, line.lines(), ReverseProxy::default())?;
             Some(Handler::ReverseProxy(Box::new(proxy)))
         })
     }
@@ -44,9 +44,9 @@ impl Lowering<'_> {
         line: &Directive,
         args: &[Token],
         options: &[Directive],
+        mut proxy: ReverseProxy,
     ) -> Option<ReverseProxy> {
         let place = std::mem::replace(&mut self.place, "reverse_proxy");
-        let mut proxy = ReverseProxy::default();
         let mut upstreams: Vec<&Token> = args.iter().collect();
         let mut whole = true;
         for option in options.iter().filter(|option| !is_response_line(option)) {

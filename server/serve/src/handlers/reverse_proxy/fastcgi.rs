@@ -262,7 +262,7 @@ fn or_slash(root: &[u8]) -> &[u8] {
 
 fn add_request(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     let head = asked.head;
-    let (_, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+    let query = head.uri.query().unwrap_or_default();
     let content_type = head.fields.first(FieldId::ContentType);
     variables.add(b"REQUEST_METHOD", head.method.as_str().as_bytes());
     variables.add_with(b"REQUEST_URI", |text| {
