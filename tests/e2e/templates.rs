@@ -263,9 +263,9 @@ fn lists_are_shown_by_a_template() {
 /// A template that is broken while the server runs is a 500, and is read anew when it is whole again.
 fn setup_broken(server: &Server) {
     let list = server.folder.path().join("list.html");
-    let whole = std::fs::read(&list).unwrap();
+    let whole = std::fs::read(&list).expect("it was written");
     for (content, status) in [(b"{{.Nope}}".to_vec(), 500), (whole, 200)] {
-        std::fs::write(&list, content).unwrap();
+        std::fs::write(&list, content).expect("it is ours");
         std::thread::sleep(std::time::Duration::from_millis(1_300));
         assert_eq!(get(server, "/d/").status, status);
     }

@@ -206,13 +206,8 @@ impl<'a> Writer<'_> {
             }
             NodeValue::List(_) => "</ul>\n",
             NodeValue::Item(_) | NodeValue::TaskItem(_) => "</li>\n",
-            NodeValue::Paragraph if is_tight(node) => {
-                if node.next_sibling().is_some() {
-                    "\n"
-                } else {
-                    ""
-                }
-            }
+            NodeValue::Paragraph if is_tight(node) && node.next_sibling().is_none() => "",
+            NodeValue::Paragraph if is_tight(node) => "\n",
             NodeValue::Paragraph => "</p>\n",
             NodeValue::Heading(heading) => {
                 let close = format!("</h{}>\n", heading.level);
