@@ -2,6 +2,7 @@
 //! CONTRIBUTING.md.
 
 mod check;
+mod sites;
 mod tidy;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ usage: cargo xtask <command>
   tidy           the house rules that a program can check
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
+  sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
 
@@ -26,6 +28,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::print(&root),
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
+        ["sites", count] => match count.parse() {
+            Ok(count) => sites::print(count),
+            Err(_) => return usage(),
+        },
         ["fuzz"] => check::fuzz(&root, 60),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => check::fuzz(&root, seconds),

@@ -1,9 +1,9 @@
 //! One server of the model for every set of sockets: its routes, handshake policies, logs.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_model::http::{AutoHttps, ErrorRoutes, RouteOrigin, ServerLogs};
+use sluice_model::http::{ErrorRoutes, RouteOrigin, ServerLogs};
 use sluice_model::logging::Log;
 use sluice_model::tls::{ConnectionPolicy, HandshakeMatch};
 use sluice_model::{Matcher, MatcherSet, Route, Server};
@@ -22,6 +22,8 @@ struct Handshakes {
     qualifies: bool,
     /// Automatic HTTPS will add a policy when the server starts.
     added_later: bool,
+    /// The hosts that automatic HTTPS leaves out; as a set, since a file may have ten thousand sites.
+    skipped: BTreeSet<String>,
 }
 
 impl Lowering<'_> {
@@ -53,6 +55,7 @@ impl Lowering<'_> {
         let mut handshakes = Handshakes {
             catch_all: false,
             qualifies: false,
+            skipped: BTreeSet::new(),
             added_later: !server
                 .automatic_https
                 .as_ref()
@@ -219,17 +222,12 @@ impl Lowering<'_> {
             .any(|socket| socket.rsplit_once(':').is_none_or(|(_, port)| port != http));
         if other_ports && address.scheme == "http" && !address.host.is_empty() {
             let auto = server.automatic_https.get_or_insert_default();
-            if !auto.skip.contains(&address.host) {
+            if handshakes.skipped.insert(address.host.clone()) {
                 auto.skip.push(address.host.clone());
             }
         }
-        let skipped = |auto: &AutoHttps| auto.skip.contains(&address.host);
-        let tls = has_policy
-            || (!address.host.is_empty()
-                && server
-                    .automatic_https
-                    .as_ref()
-                    .is_none_or(|auto| !skipped(auto)));
+        let is_skipped = handshakes.skipped.contains(&address.host);
+        let tls = has_policy || (!address.host.is_empty() && !is_skipped);
         if address.scheme == "https" || (address.scheme != "http" && address.port != http && tls) {
             handshakes.qualifies = true;
         }

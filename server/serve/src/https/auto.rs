@@ -92,6 +92,7 @@ fn listen_ports(server: &Server) -> Vec<(String, u16)> {
 
 /// The hosts that routes of a server ask for.
 fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
+    let skip: BTreeSet<&String> = skip.iter().collect();
     let sets = server.routes.iter().flat_map(|route| &route.r#match);
     let hosts = sets
         .flat_map(|set| &set.0)

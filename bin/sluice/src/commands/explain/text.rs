@@ -50,6 +50,14 @@ pub fn render(explanation: &Explanation, colour: Colour) -> String {
     page.out.trim_end().to_owned()
 }
 
+/// The route that a handler is in; a route is itself.
+fn route_of(place: &str) -> &str {
+    match place.rsplit_once(".handle[") {
+        Some((route, number)) if !number.contains('.') => route,
+        Some(_) | None => place,
+    }
+}
+
 fn is_other_site(step: &Step) -> bool {
     step.kind == StepKind::Passed && step.name == "site"
 }
@@ -72,7 +80,7 @@ struct Page {
     file: Option<String>,
     /// The line that was shown last.
     line: Option<u32>,
-    /// The place of the step that was told last.
+    /// The route that was told last.
     told: String,
 }
 
@@ -114,7 +122,8 @@ impl Page {
 
     fn step(&mut self, step: &Step) {
         // A route that was told is not told again for having a handler that says nothing of itself.
-        let is_told = !self.told.is_empty() && step.place.starts_with(&self.told);
+        let route = route_of(&step.place);
+        let is_told = self.told == route;
         if step.remarks.is_empty() && (step.kind == StepKind::Taken || is_told) {
             return;
         }
@@ -124,10 +133,10 @@ impl Page {
         }
         match &step.at {
             Some(spot) => self.source(spot),
-            None if is_told => {}
+            None if is_told && step.place.ends_with(".handle[0]") => {}
             None => self.place(step),
         }
-        self.told.clone_from(&step.place);
+        self.told = route.to_owned();
         for remark in &step.remarks {
             self.remark(step, remark);
         }

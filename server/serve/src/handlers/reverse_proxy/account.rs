@@ -22,7 +22,10 @@ impl ReverseProxy {
             x.context.upstream.address.clone_from(&upstream.address);
             match self.prepare(x, upstream, &RequestBody::None) {
                 Ok(prepared) => {
-                    says.extend(sent(&prepared.head));
+                    says.extend(match self.fastcgi {
+                        None => sent(&prepared.head),
+                        Some(_) => script(&prepared.head),
+                    });
                     x.worker.buffers.give_back(prepared.head);
                 }
                 Err(fault) => {
@@ -97,4 +100,43 @@ fn sent(head: &[u8]) -> Option<String> {
     });
     let host = host.map(|host| format!(", Host `{}`", shown(host)));
     Some(format!("as `{}`{}", shown(line), host.unwrap_or_default()))
+}
+
+/// The script that encoded FastCGI parameters name (FastCGI specification, section 3.4).
+fn script(params: &[u8]) -> Option<String> {
+    const NAME: &[u8] = b"SCRIPT_FILENAME";
+    let at = memchr::memmem::find(params, NAME)?;
+    let (before, value) = (&params[..at], &params[at + NAME.len()..]);
+    // Before the name stand its own length and that of the value, in one byte or in four.
+    const NAME_LEN: u8 = NAME.len() as u8;
+    let len = match before {
+        [.., NAME_LEN, len] if *len < 0x80 => usize::from(*len),
+        [.., NAME_LEN, a, b, c, d] => u32::from_be_bytes([a & 0x7f, *b, *c, *d]) as usize,
+        _ => return None,
+    };
+    let path = String::from_utf8_lossy(value.get(..len)?);
+    Some(format!("to run `{}`", shown(&path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_by_their_line_and_host() {
+        let head = b"GET /a HTTP/1.1\r\nA: b\r\nhost: x.test\r\n\r\n";
+        assert_eq!(sent(head), Some("as `GET /a`, Host `x.test`".to_owned()));
+        assert_eq!(sent(b"\x01\x01"), None);
+    }
+
+    #[test]
+    fn scripts_are_found_among_parameters() {
+        let short = b"\x01\x01AB\x0f\x06SCRIPT_FILENAME/a.php\x01\x01CD";
+        assert_eq!(script(short), Some("to run `/a.php`".to_owned()));
+        let path = "/".repeat(70);
+        let mut long = b"\x0f\x80\0\0\x46SCRIPT_FILENAME".to_vec();
+        long.extend_from_slice(path.as_bytes());
+        assert_eq!(script(&long), Some(format!("to run `{path}`")));
+        assert_eq!(script(b"SCRIPT_FILENAME"), None);
+    }
 }

@@ -1,0 +1,28 @@
+//! A Caddyfile with many sites, for whoever measures how the cost of a configuration grows.
+
+use std::io::{Write, stdout};
+
+/// The port that all sites share; nobody has to be anybody to listen on it.
+const PORT: u16 = 8080;
+
+/// Upstreams that the sites share.
+const UPSTREAMS: usize = 100;
+
+/// Prints a Caddyfile with `count` sites of the usual kind: files, an application behind a path, a fixed answer.
+pub fn print(count: usize) -> bool {
+    let mut text = String::from("{\n\tauto_https off\n}\n");
+    for site in 0..count {
+        let upstream = 9000 + site % UPSTREAMS;
+        text.push_str(&format!(
+            "http://site{site}.example.com:{PORT} {{\n\
+             \troot /srv/site{site}\n\
+             \tencode gzip\n\
+             \t@api path /api/*\n\
+             \thandle @api {{\n\t\treverse_proxy localhost:{upstream}\n\t}}\n\
+             \thandle {{\n\t\tfile_server\n\t}}\n\
+             \trespond /health ok\n\
+             }}\n"
+        ));
+    }
+    stdout().write_all(text.as_bytes()).is_ok()
+}
