@@ -63,6 +63,7 @@ pages! {
     "needless-option"
     "nesting-too-deep"
     "no-effect"
+    "not-formatted"
     "path-in-site-address"
     "quote-needs-space"
     "sites-need-braces"

@@ -36,7 +36,7 @@ fn examples_of_the_guide_are_valid() {
         let page = fs::read_to_string(&path).expect("pages are UTF-8");
         for block in page.split("```caddyfile\n").skip(1) {
             let (caddyfile, _) = block.split_once("\n```").expect("the block ends");
-            let said = validate(&folder, caddyfile);
+            let said = validate(&folder, &format!("{caddyfile}\n"));
             assert_eq!(said, "", "{}:\n{caddyfile}", path.display());
             examples += 1;
         }

@@ -93,6 +93,9 @@ impl Source {
         let (name, text) = self.read()?;
         let adapter = self.adapter(&text);
         let mut loaded = parse(&name, &text, adapter, format)?;
+        if adapter == Adapter::Caddyfile {
+            hint_at_layout(&name, &text, &mut loaded.report);
+        }
         loaded.read_at = read_at;
         if let Source::File { path, .. } = self
             && let Ok(whole) = std::path::absolute(path)
@@ -152,6 +155,31 @@ impl Source {
             Adapter::Caddyfile
         }
     }
+}
+
+/// Warns of a Caddyfile that is not in its customary layout, at the first line that is not.
+fn hint_at_layout(name: &str, text: &str, report: &mut Report) {
+    // Line ends of other systems are no layout.
+    let text = text.replace("\r\n", "\n");
+    let Ok(formatted) = sluice_caddyfile::format(name, &text) else {
+        return;
+    };
+    if formatted == text {
+        return;
+    }
+    let lines = text.split_inclusive('\n');
+    let same = lines.zip(formatted.split_inclusive('\n'));
+    let before: usize = same
+        .take_while(|(is, should)| is == should)
+        .map(|(line, _)| line.len())
+        .sum();
+    let line = text[before..].split('\n').next().unwrap_or_default().len();
+    let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    let source = report.sources.add(name, text);
+    let span = Span::new(source, offset(before), offset(before + line));
+    let found = Diagnostic::warning("not-formatted", format!("`{name}` is not formatted"));
+    let found = found.at(span, "the first line that would change");
+    report.push(found.help("`sluice fmt --overwrite` writes it as it is customary"));
 }
 
 /// Understands a text.
@@ -314,6 +342,31 @@ mod tests {
             adapter: Some(Adapter::Caddyfile),
         };
         assert_eq!(named.adapter("{}"), Adapter::Caddyfile);
+    }
+
+    #[test]
+    fn the_first_line_out_of_layout_is_pointed_at() {
+        let hint = |text: &str| {
+            let mut report = Report::new();
+            hint_at_layout("Caddyfile", text, &mut report);
+            report.short()
+        };
+        assert_eq!(hint(":80 {\n\trespond x\n}\n"), "");
+        assert_eq!(hint(":80 {\r\n\trespond x\r\n}\r\n"), "");
+        let said = "warning[not-formatted]: `Caddyfile` is not formatted\n";
+        assert_eq!(
+            hint(":80 {\nrespond x\n}\n"),
+            format!("Caddyfile:2:1: {said}")
+        );
+        assert_eq!(
+            hint(":80 {\n\trespond x\n}\n\n"),
+            format!("Caddyfile:4:1: {said}")
+        );
+        assert_eq!(
+            hint(":80 {\n\t\"\n"),
+            "",
+            "what cannot be read is told otherwise"
+        );
     }
 
     #[test]

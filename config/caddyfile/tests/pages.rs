@@ -11,8 +11,8 @@ use sluice_diag::Severity;
 /// Lines of a page: one screen of a small window, with its examples.
 const PAGE_LINES_MAX: usize = 22;
 
-/// Messages that come after the text was understood; a server has to be asked for them.
-const OF_SERVERS: [&str; 1] = ["cannot-run"];
+/// Messages that come after the text was understood: of servers, and of the command line.
+const OF_SERVERS: [&str; 2] = ["cannot-run", "not-formatted"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -4,6 +4,8 @@
 //! Texts are the golden inputs, cut and mixed, and words put together at random. `SEED=n` repeats
 //! a run; a failure prints its seed and its text.
 
+mod invariants;
+
 use std::fs;
 use std::path::Path;
 
@@ -101,11 +103,19 @@ impl Random {
 }
 
 fn corpus() -> Vec<String> {
+    let texts = inputs(|_| true);
+    assert!(texts.len() >= 70, "the corpus is missing");
+    texts
+}
+
+/// The inputs of the golden cases of some topics.
+fn inputs(wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut texts = Vec::new();
     for topic in fs::read_dir(golden)
         .expect("the golden folder is there")
         .flatten()
+        .filter(|topic| wanted(&topic.file_name().to_string_lossy()))
     {
         for case in fs::read_dir(topic.path()).into_iter().flatten().flatten() {
             let text = fs::read_to_string(case.path()).unwrap_or_default();
@@ -114,7 +124,6 @@ fn corpus() -> Vec<String> {
         }
     }
     texts.sort();
-    assert!(texts.len() >= 70, "the corpus is missing");
     texts
 }
 
@@ -193,7 +202,11 @@ fn check(text: &str) {
     }
 }
 
-fn check_many(stream: u64, mut make: impl FnMut(&mut Random) -> String) {
+fn check_many(stream: u64, make: impl FnMut(&mut Random) -> String) {
+    check_all(stream, make, check);
+}
+
+fn check_all(stream: u64, mut make: impl FnMut(&mut Random) -> String, check: fn(&str)) {
     let mut random = Random::from_environment(stream);
     for round in 0..ROUNDS {
         let text = make(&mut random);
@@ -218,4 +231,12 @@ fn golden_texts() {
     for text in corpus() {
         check(&text);
     }
+}
+
+/// Those of Caddy 1, and what becomes of them.
+#[test]
+fn mutated_old_texts() {
+    let corpus = inputs(|topic| topic == "v1");
+    assert!(corpus.len() >= 40, "the corpus is missing");
+    check_all(3, |random| mutate(random, &corpus), invariants::check);
 }

@@ -7,7 +7,8 @@ use crate::tree::{Directive, Token};
 
 /// The text in its customary layout.
 pub(super) fn caddyfile(pages: &Pages) -> String {
-    let mut out = String::new();
+    // In front of everything a byte order mark would be none of the first word.
+    let mut out = String::from("\n");
     if !pages.globals.is_empty() {
         out.push_str("{\n");
         lines(&pages.globals, &[], &mut out);
@@ -23,7 +24,8 @@ pub(super) fn caddyfile(pages: &Pages) -> String {
         lines(&page.site.body, &page.comments, &mut out);
         out.push_str("}\n");
     }
-    crate::format("translation", &out).expect("what is printed here can be read")
+    // A word with all three of both quotes and a backslash at its end cannot be written.
+    crate::format("translation", &out).unwrap_or(out)
 }
 
 /// Lines with the comments in front of them. Layout is left to `format`.

@@ -3,7 +3,7 @@
 //!
 //! The fuzz target `caddyfile` checks the same on texts of its own.
 
-use sluice_caddyfile::{MemoryLoader, adapt, format, parse};
+use sluice_caddyfile::{MemoryLoader, adapt, adapt_v1, format, parse, translate};
 use sluice_diag::{Colour, Report};
 use sluice_model::Config;
 
@@ -24,6 +24,7 @@ pub fn check(text: &str) {
             "the model changed on its way through JSON"
         );
     }
+    check_old(text, &loader);
     let Ok(formatted) = format("Caddyfile", text) else {
         return;
     };
@@ -44,6 +45,36 @@ pub fn check(text: &str) {
             "formatting changed the model"
         );
     }
+}
+
+/// Takes the text for one of Caddy 1: a translation is formatted, and says what the text says.
+fn check_old(text: &str, loader: &MemoryLoader) {
+    let adapted = adapt_v1("Caddyfile", text, loader);
+    check_report(&adapted.report);
+    assert_eq!(adapted.config.is_none(), adapted.report.has_errors());
+    let translated = translate("Caddyfile", text, loader);
+    check_report(&translated.report);
+    let Some(caddyfile) = translated.caddyfile else {
+        assert!(translated.report.has_errors());
+        return;
+    };
+    let formatted = format("Caddyfile", &caddyfile).map_err(|report| report.short());
+    assert_eq!(formatted.as_ref(), Ok(&caddyfile));
+    if let Some(config) = adapted.config
+        && !text.contains(['$', '%'])
+    {
+        let new = adapt("Caddyfile", &caddyfile, loader);
+        let new = new.config.as_ref().map(|config| names_aside(&json(config)));
+        assert_eq!(new, Some(names_aside(&json(&config))), "{caddyfile}");
+    }
+}
+
+/// Without the files that are hidden: those that were imported are part of the translation.
+fn names_aside(config: &str) -> String {
+    config
+        .replace("\"./a\"", "")
+        .replace("\"./c\"", "")
+        .replace(",]", "]")
 }
 
 /// Whether no variable can move the borders of words. An empty one in front of a quote does, for
