@@ -64,16 +64,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("request_body", "read_timeout", "read_timeout 1s"),
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),
-    ("transport http", "tls_curves", "tls\ntls_curves x25519"),
     (
         "tls",
         "insecure_secrets_log",
         "insecure_secrets_log secrets",
     ),
-    ("client_auth", "verifier", "verifier leaf {\nfile a.pem\n}"),
-    ("verifier leaf", "*", "file a.pem"),
-    ("trust_pool", "authority", "pki_root {\nauthority local\n}"),
-    ("trust_pool", "keys", "storage {\nkeys a\n}"),
     (
         "trust_pool",
         "endpoints",
@@ -85,11 +80,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "http {\nendpoints http://localhost:1\ntls {\n}\n}",
     ),
     (
-        "trust_pool",
-        "source",
-        "combined {\nsource pki_root {\nauthority local\n}\n}",
-    ),
-    (
         "tls",
         "get_certificate",
         "get_certificate http http://localhost:1",
@@ -98,7 +88,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("issuer zerossl", "*", "validity_days 90"),
     ("global options", "cert_lifetime", "cert_lifetime 24h"),
     ("matcher", "expression", "expression true"),
-    ("proxy_protocol", "*", "timeout 1s"),
 ];
 
 /// A site in which an option stands in its place.

@@ -20,6 +20,7 @@ mod logs;
 mod php;
 mod process;
 mod proxy;
+mod proxy_header;
 mod reload;
 mod sites;
 mod studies;

@@ -62,6 +62,11 @@ pub fn trusting(
     Arc::new(config)
 }
 
+/// A client that trusts the authority in `folder`, for other files.
+pub fn trusting_local(folder: &Folder) -> Arc<ClientConfig> {
+    client(folder, &[&TLS13, &TLS12])
+}
+
 pub fn connect(config: &Arc<ClientConfig>, port: u16, name: &str) -> io::Result<Wire<Secure>> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;

@@ -5,6 +5,7 @@ pub mod body;
 pub mod buffers;
 pub mod clock;
 mod connection;
+pub mod entrance;
 pub mod failure;
 pub mod limits;
 pub mod listener;

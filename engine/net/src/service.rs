@@ -10,6 +10,7 @@ use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead};
 use sluice_wire::h1;
 
 use crate::body::{Body, RequestBody};
+use crate::entrance::Entrance;
 use crate::failure::Failure;
 use crate::probes::Probes;
 use crate::worker::Worker;
@@ -150,4 +151,6 @@ pub struct Binding<S: Service> {
     pub service: Arc<S>,
     /// Makes TLS sessions; `None` on a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
+    /// What comes before; `None` where nothing does.
+    pub entrance: Option<Arc<Entrance>>,
 }

@@ -18,7 +18,8 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::connection::Connection;
+use crate::connection::{self, Connection};
+use crate::entrance::Entrance;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
 use crate::service::{Binding, Service};
@@ -44,6 +45,8 @@ pub struct Listen<S: Service> {
     pub service: Arc<S>,
     /// Makes TLS sessions; `None` on a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
+    /// What connections begin with before that; `None` where nothing does.
+    pub entrance: Option<Arc<Entrance>>,
 }
 
 /// An address that could not be bound.
@@ -122,6 +125,7 @@ impl<S: Service> Workers<S> {
                         addr: l.addr.clone(),
                         service: l.service.clone(),
                         tls: l.tls.clone(),
+                        entrance: l.entrance.clone(),
                     };
                     let socket = sockets.get_mut(&l.addr).and_then(Vec::pop);
                     (listen, socket)
@@ -263,6 +267,7 @@ impl<S: Service> Running<S> {
             let binding = Binding {
                 service: listen.service,
                 tls: listen.tls,
+                entrance: listen.entrance,
             };
             let probes = binding.service.settings().probes;
             if let Some(listening) = before.remove(&listen.addr) {
@@ -328,9 +333,15 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
         counters.accepted.set(counters.accepted.get() + 1);
         counters.open.set(counters.open.get() + 1);
         let open = Open(shared.worker.clone(), entered);
-        let mut connection = Connection::new(stream, remote, slot.clone(), shared.clone(), open);
-        // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
-        tokio::task::spawn_local(async move { connection.run().await });
+        let (slot, shared) = (slot.clone(), shared.clone());
+        if slot.binding().entrance.is_some() {
+            tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
+        } else {
+            let ends = (remote, stream.local_addr());
+            let mut connection = Connection::new(stream, ends, slot, shared, open);
+            // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
+            tokio::task::spawn_local(async move { connection.run().await });
+        }
         burst += 1;
         if burst == ACCEPT_BURST_MAX {
             burst = 0;

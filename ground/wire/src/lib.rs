@@ -7,3 +7,4 @@ extern crate alloc;
 pub mod fastcgi;
 pub mod h1;
 pub mod limits;
+pub mod proxy_protocol;

@@ -2,6 +2,7 @@
 
 mod feed;
 mod feed_fastcgi;
+mod feed_proxy;
 
 use std::fs;
 use std::path::Path;
@@ -39,4 +40,9 @@ fn chunked_bodies() {
 #[test]
 fn fastcgi_answers() {
     replay("fastcgi_answer", feed_fastcgi::check);
+}
+
+#[test]
+fn beginnings_of_connections() {
+    replay("proxy_protocol", feed_proxy::check_beginning);
 }

@@ -268,6 +268,7 @@ impl Endpoint {
                 addr,
                 service: service.clone(),
                 tls: None,
+                entrance: None,
             })
             .collect();
         self.workers

@@ -98,25 +98,22 @@ impl TrustedProxies {
         found.or_else(|| remote_ip(conn))
     }
 
-    /// From the right, the first that is no trusted proxy. Text that is no address ends the search: whatever
-    /// stands left of it may be made up.
+    /// From the right, the first that is no trusted proxy; `None` if there is none. Text that is no address ends the
+    /// search: whatever stands left of it may be made up.
     fn rightmost(&self, named: Vec<Option<IpAddr>>) -> Option<IpAddr> {
-        let mut last = None;
-        for ip in named.into_iter().rev() {
-            let Some(ip) = ip else { break };
-            last = Some(ip);
-            if !self.ranges.contains(ip) {
-                break;
-            }
-        }
-        last
+        let from_right = named.into_iter().rev().map_while(|ip| ip);
+        from_right.into_iter().find(|ip| !self.ranges.contains(*ip))
     }
 }
 
 /// The addresses in a list; `None` for an element that is none.
 fn addresses(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
-    value.split(|byte| *byte == b',').map(|part| {
-        let text = std::str::from_utf8(part).ok()?.trim();
+    // Empty elements of a list count for nothing (RFC 9110, section 5.6.1.2).
+    let parts = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    parts.filter(|part| !part.is_empty()).map(|part| {
+        let text = std::str::from_utf8(part).ok()?;
+        // The zone of an address says nothing here.
+        let text = text.split('%').next().unwrap_or_default();
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Some(ip.to_canonical());
         }
@@ -174,9 +171,18 @@ mod tests {
             client(1, "10.0.0.1", "9.9.9.9, 8.8.8.8, 10.0.0.2").as_deref(),
             Some("8.8.8.8")
         );
+        // What stands left of the junk may be made up, and nobody else is named: the peer has to do.
         assert_eq!(
             client(1, "10.0.0.1", "9.9.9.9, junk, 10.0.0.2").as_deref(),
-            Some("10.0.0.2")
+            Some("10.0.0.1")
+        );
+        assert_eq!(
+            client(1, "10.0.0.1", "10.1.1.1, 10.1.1.2").as_deref(),
+            Some("10.0.0.1")
+        );
+        assert_eq!(
+            client(1, "10.0.0.1", ", 9.9.9.9 ,").as_deref(),
+            Some("9.9.9.9")
         );
         assert_eq!(client(1, "10.0.0.1", "").as_deref(), Some("10.0.0.1"));
     }

@@ -4,6 +4,7 @@
 pub mod build;
 pub mod client_ip;
 pub mod context;
+mod entrance;
 pub mod explain;
 pub mod failure;
 pub mod files;
@@ -24,6 +25,7 @@ pub mod site;
 pub mod status;
 mod templates;
 pub mod text;
+mod trust_pool;
 pub mod values;
 
 pub use context::{Context, Exchange};

@@ -59,3 +59,10 @@ pub const PASSED_TOLD_MAX: usize = 12;
 
 /// Bytes of a text body that an explanation shows.
 pub const BODY_SHOWN_BYTES_MAX: usize = 200;
+
+/// How long a proxy in front may take for its header where nobody sets another time: it is the first thing it sends.
+/// Caddy's number.
+pub const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How deep trust pools, and folders of certificates, are nested.
+pub const TRUST_POOLS_NESTED_MAX: usize = 8;

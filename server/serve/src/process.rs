@@ -12,6 +12,7 @@ use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers, clock};
 
 use crate::build::Refusal;
+use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
 use crate::https::{self, Https, Purpose};
 use crate::listen;
@@ -247,7 +248,14 @@ fn build(
             Err(()) => continue,
         };
         let tls = prepared.acceptor(name);
-        check_wrappers(server, &place, &mut refusals);
+        let speaks = match tls {
+            Some(_) => Speaks::Tls,
+            None => Speaks::Plain,
+        };
+        let entrance = entrance::build(server, speaks).unwrap_or_else(|refusal| {
+            refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
+            None
+        });
         match site {
             Err(found) => refusals.extend(found),
             Ok(site) => {
@@ -265,6 +273,7 @@ fn build(
                         addr,
                         service: site.clone(),
                         tls: tls.clone(),
+                        entrance: entrance.clone(),
                     });
                 }
             }
@@ -340,25 +349,6 @@ fn storage_folder(config: &Config, options: &Options) -> Result<PathBuf, Vec<Ref
                 "keep certificates in a folder: `storage file_system PATH`",
             );
             Err(vec![at("storage", refusal)])
-        }
-    }
-}
-
-/// Wrappers of listeners change what bytes mean, so none may be left out in silence.
-fn check_wrappers(server: &sluice_model::Server, place: &str, refusals: &mut Vec<Refusal>) {
-    let wrappers = server
-        .listener_wrappers
-        .iter()
-        .chain(&server.packet_conn_wrappers);
-    for wrapper in wrappers {
-        let name = wrapper
-            .get("wrapper")
-            .and_then(|name| name.as_str())
-            .unwrap_or_default();
-        if name != "tls" {
-            let what = format!("listener wrapper `{name}`");
-            let refusal = Refusal::not_yet(&what, "remove it from `listener_wrappers`");
-            refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
         }
     }
 }

@@ -156,8 +156,11 @@ pub const GAPS: &[Gap] = &[
         "tls_client_auth",
         "files; a name is refused",
     ),
-    refused("transport http", "tls_curves", "remove it"),
-    partly("transport http", "tls_trust_pool", "`file`"),
+    partly(
+        "transport http",
+        "tls_trust_pool",
+        "`file`, `inline`, `system` and `combined`",
+    ),
     partly("transport http", "tls_renegotiation", "`never`"),
     idle("tls", "alpn", HTTP1),
     partly(
@@ -167,13 +170,8 @@ pub const GAPS: &[Gap] = &[
     ),
     refused("tls", "get_certificate", LATER),
     refused("tls", "insecure_secrets_log", "remove it"),
-    refused("client_auth", "verifier", "use `trust_pool`"),
-    refused("verifier leaf", "*", "use `trust_pool`"),
-    refused("trust_pool", "authority", FILE_POOL),
-    refused("trust_pool", "keys", FILE_POOL),
     refused("trust_pool", "endpoints", FILE_POOL),
     refused("trust_pool", "tls", FILE_POOL),
-    refused("trust_pool", "source", FILE_POOL),
     refused("trust_pool", "ca", FILE_POOL),
     refused("trust_pool", "insecure_skip_verify", FILE_POOL),
     refused("trust_pool", "handshake_timeout", FILE_POOL),
@@ -228,7 +226,6 @@ pub const GAPS: &[Gap] = &[
         "maintenance_interval",
         "certificates are looked at when the next one is due",
     ),
-    partly("servers", "listener_wrappers", "`tls`; others are refused"),
     idle("servers", "0rtt", "early data is never accepted"),
     idle("servers", "metrics", NO_METRICS),
     idle("servers", "trace", "remove it"),
@@ -238,11 +235,6 @@ pub const GAPS: &[Gap] = &[
         "an answer may begin while its request still arrives",
     ),
     idle("servers", "protocols", HTTP1),
-    refused(
-        "proxy_protocol",
-        "*",
-        "remove it from `listener_wrappers`; the PROXY header is not read yet",
-    ),
 ];
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! given is left to the [`Service`].
 
 mod body;
+mod entered;
 mod h1;
 mod head;
 mod linger;
+mod redirect;
 mod send;
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,6 +28,7 @@ use crate::worker::{Shared, Worker};
 use crate::workers::Open;
 
 pub(crate) use body::Unread;
+pub(crate) use entered::enter;
 
 /// The socket of a connection and what was received from it, shared with whoever reads a request body.
 pub(crate) struct Link {
@@ -51,6 +55,17 @@ pub(crate) enum BodyState {
 }
 
 impl Link {
+    fn new(stream: Stream, worker: Rc<Worker>) -> Link {
+        Link {
+            stream: RefCell::new(stream),
+            input: RefCell::new(Vec::new()),
+            body: RefCell::new(BodyState::Finished),
+            body_bytes: Cell::new(0),
+            timer: worker.timers.timer(),
+            worker,
+        }
+    }
+
     fn is_lent(&self) -> bool {
         matches!(*self.body.borrow(), BodyState::Lent)
     }
@@ -115,17 +130,17 @@ enum HeadWait {
 }
 
 impl<S: Service> Connection<S> {
-    /// A connection that was just accepted; [`Connection::run`] serves it to its end. `open` is held as long.
+    /// A connection that was just accepted, and its ends; [`Connection::run`] serves it to its end. `open` is held as
+    /// long.
     pub(crate) fn new(
         stream: Stream,
-        remote: Remote,
+        (remote, local): (Remote, Option<SocketAddr>),
         slot: Rc<Slot<S>>,
         shared: Rc<Shared<S>>,
         open: Open,
     ) -> Self {
         let binding = slot.binding();
         let worker = shared.worker.clone();
-        let local = stream.local_addr();
         let stream = match &binding.tls {
             Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
                 stream,
@@ -133,14 +148,7 @@ impl<S: Service> Connection<S> {
             ))),
             None => stream,
         };
-        let link = Rc::new(Link {
-            stream: RefCell::new(stream),
-            input: RefCell::new(Vec::new()),
-            body: RefCell::new(BodyState::Finished),
-            body_bytes: Cell::new(0),
-            timer: worker.timers.timer(),
-            worker,
-        });
+        let link = Rc::new(Link::new(stream, worker));
         let info = ConnInfo {
             remote,
             local,

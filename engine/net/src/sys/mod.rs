@@ -5,5 +5,6 @@
 pub mod files;
 pub mod limits;
 pub mod local_time;
+pub mod peek;
 pub mod process;
 pub mod send;

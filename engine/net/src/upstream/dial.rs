@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::stream::Stream;
@@ -52,7 +51,10 @@ pub async fn obtain(
 ) -> Result<Link, Failure> {
     let permit = match endpoint.gate() {
         None => None,
-        Some(gate) => Some(enter(worker, endpoint, gate).await?),
+        Some(gate) => Some(
+            gate.enter(worker, endpoint.options().timeouts.queue)
+                .await?,
+        ),
     };
     let kept = match wanted {
         Wanted::Any => worker.upstreams.take(endpoint, worker.clock.coarse()),
@@ -64,24 +66,6 @@ pub async fn obtain(
     };
     link.permit = permit;
     Ok(link)
-}
-
-async fn enter(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    gate: &Arc<Semaphore>,
-) -> Result<OwnedSemaphorePermit, Failure> {
-    let waited = within(
-        worker,
-        endpoint.options().timeouts.dial,
-        gate.clone().acquire_owned(),
-    );
-    match waited.await {
-        Some(Ok(permit)) => Ok(permit),
-        Some(Err(_)) | None => Err(Failure::new(Side::Upstream, FailureKind::Limit)
-            .with_retry(Retry::Always)
-            .because("as many requests in progress as the upstream may have")),
-    }
 }
 
 /// Makes a new connection and sends `preface` on it.

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_message::Moment;
-use tokio::sync::Semaphore;
 
 use crate::probes::Probes;
 use crate::tls::Connector;
 use crate::upstream::dialling::Dialling;
-use crate::upstream::limits::{CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT};
+use crate::upstream::gate::Gate;
+use crate::upstream::limits::{
+    CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT, QUEUE_TIMEOUT,
+};
 
 /// Where an upstream listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +99,8 @@ pub struct Timeouts {
     pub write: Option<Duration>,
     /// How long a body waits for `100 Continue`.
     pub expect_continue: Duration,
+    /// How long a request waits for its turn where those in progress are limited.
+    pub queue: Duration,
 }
 
 impl Default for Timeouts {
@@ -107,6 +111,7 @@ impl Default for Timeouts {
             read: None,
             write: None,
             expect_continue: CONTINUE_TIMEOUT,
+            queue: QUEUE_TIMEOUT,
         }
     }
 }
@@ -147,7 +152,7 @@ pub struct Endpoint {
     address: Address,
     options: Options,
     hash: u64,
-    gate: Option<Arc<Semaphore>>,
+    gate: Option<Gate>,
     /// Milliseconds on the time line of the process until which no connection is kept.
     crowded_until: AtomicU64,
 }
@@ -156,7 +161,7 @@ impl Endpoint {
     /// The upstream at `address`.
     pub fn new(address: Address, options: Options) -> Endpoint {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&address);
-        let gate = options.busy_max.map(|max| Arc::new(Semaphore::new(max)));
+        let gate = options.busy_max.map(Gate::new);
         Endpoint {
             address,
             options,
@@ -176,7 +181,7 @@ impl Endpoint {
         &self.options
     }
 
-    pub(super) fn gate(&self) -> Option<&Arc<Semaphore>> {
+    pub(super) fn gate(&self) -> Option<&Gate> {
         self.gate.as_ref()
     }
 

@@ -83,3 +83,10 @@ pub const SHORT_IDLE_TIME: Duration = Duration::from_secs(5);
 /// Upstreams without unused connections of which a worker still remembers how long they keep them; at a hundred bytes
 /// each it costs little, and placeholders may name as many as clients like.
 pub const SHELVES_KEPT_MAX: usize = 1024;
+
+/// Requests that wait for one upstream whose requests in progress are limited. At ten thousand requests a second they
+/// are through within a tenth of a second; a longer queue is better told at once, so that others can be asked.
+pub const QUEUE_MAX: usize = 1024;
+
+/// How long a request waits there. People have gone by then, and programs ask again.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);

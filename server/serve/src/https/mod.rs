@@ -130,7 +130,8 @@ impl Https {
             }
             let place = format!("apps.http.servers.{name}.tls_connection_policies");
             let previous = self.current.get(name).map(|policies| &**policies);
-            match policies::build(&server.tls_connection_policies, &place, &store, previous) {
+            let configs = &server.tls_connection_policies;
+            match policies::build(configs, &place, &store, &self.storage, previous) {
                 Ok(built) => {
                     let built = built.with_challenges(self.challenges());
                     let built = built.with_on_demand(on_demand.clone());

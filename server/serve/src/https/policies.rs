@@ -1,27 +1,26 @@
 //! The settings of handshakes: from the model's words to those of `sluice-certs`.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use sluice_certs::{CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Subject, TlsPolicies};
-use sluice_model::RawModule;
+use sluice_certs::{
+    CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Storage, Subject, TlsPolicies,
+};
 use sluice_model::tls::{CertificateSelection, ClientAuthentication, ConnectionPolicy};
-use sluice_net::tls::certificates_from_pem;
 
 use crate::build::Refusal;
+use crate::trust_pool::{self, decoded, from_file};
 
 /// Builds the policies of one server, found at `place`.
 pub(super) fn build(
     configs: &[ConnectionPolicy],
     place: &str,
     store: &Arc<CertStore>,
+    storage: &Storage,
     previous: Option<&TlsPolicies>,
 ) -> Result<TlsPolicies, Refusal> {
     let mut policies = Vec::with_capacity(configs.len());
     for (index, config) in configs.iter().enumerate() {
-        let built = policy(config).map_err(|refusal| Refusal {
+        let built = policy(config, storage).map_err(|refusal| Refusal {
             place: format!("{place}[{index}]"),
             ..refusal
         })?;
@@ -33,7 +32,7 @@ pub(super) fn build(
     })
 }
 
-fn policy(config: &ConnectionPolicy) -> Result<Policy, Refusal> {
+fn policy(config: &ConnectionPolicy, storage: &Storage) -> Result<Policy, Refusal> {
     let on = &config.r#match;
     let later = [
         (
@@ -91,7 +90,7 @@ fn policy(config: &ConnectionPolicy) -> Result<Policy, Refusal> {
         client_auth: config
             .client_authentication
             .as_ref()
-            .map(client_auth)
+            .map(|config| client_auth(config, storage))
             .transpose()?,
         refuse: config.drop,
         any_tag: match &config.certificate_selection {
@@ -110,7 +109,7 @@ fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
         .map_err(|error| Refusal::new(error.to_string()))
 }
 
-fn client_auth(config: &ClientAuthentication) -> Result<ClientAuth, Refusal> {
+fn client_auth(config: &ClientAuthentication, storage: &Storage) -> Result<ClientAuth, Refusal> {
     let mode = match config.mode.as_str() {
         "" => None,
         name => Some(ClientAuthMode::parse(name).ok_or_else(|| {
@@ -118,65 +117,20 @@ fn client_auth(config: &ClientAuthentication) -> Result<ClientAuth, Refusal> {
                 .with_help("there are request, require, verify_if_given and require_and_verify")
         })?),
     };
-    if !config.verifiers.is_empty() {
-        return Err(Refusal::not_yet(
-            "a verifier of client certificates",
-            "use a trust pool",
-        ));
+    let mut leafs = decoded(&config.trusted_leaf_certs)?;
+    for verifier in &config.verifiers {
+        leafs.extend(trust_pool::leafs(verifier)?);
     }
     let mut authorities = decoded(&config.trusted_ca_certs)?;
     for file in &config.trusted_ca_certs_pem_files {
         authorities.extend(from_file(file)?);
     }
     if let Some(pool) = &config.ca {
-        authorities.extend(trust_pool(pool)?);
+        authorities.extend(trust_pool::certificates(pool, Some(storage))?);
     }
     Ok(ClientAuth {
         mode,
         authorities,
-        leafs: decoded(&config.trusted_leaf_certs)?,
+        leafs,
     })
-}
-
-fn trust_pool(pool: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
-    let texts = |key: &str| -> Vec<String> {
-        let list = pool.get(key).and_then(|value| value.as_array());
-        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-        list.map(|list| list.iter().filter_map(text).collect())
-            .unwrap_or_default()
-    };
-    match pool
-        .get("provider")
-        .and_then(|value| value.as_str())
-        .unwrap_or_default()
-    {
-        "inline" => decoded(&texts("trusted_ca_certs")),
-        "file" => {
-            let files = texts("pem_files");
-            let certs = files
-                .iter()
-                .map(|file| from_file(file))
-                .collect::<Result<Vec<_>, _>>()?;
-            Ok(certs.concat())
-        }
-        other => Err(Refusal::not_yet(
-            &format!("trust pool `{other}`"),
-            "use `trust_pool file FILE` or `trust_pool inline`",
-        )),
-    }
-}
-
-fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
-    let decode = |text: &String| {
-        BASE64
-            .decode(text.trim())
-            .map_err(|_| Refusal::new("a certificate is no base64 text"))
-    };
-    texts.iter().map(decode).collect()
-}
-
-fn from_file(file: &str) -> Result<Vec<Vec<u8>>, Refusal> {
-    let refuse = |what: String| Refusal::new(format!("client authority `{file}`: {what}"));
-    let text = std::fs::read(Path::new(file)).map_err(|error| refuse(error.to_string()))?;
-    certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))
 }

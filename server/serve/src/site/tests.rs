@@ -101,6 +101,7 @@ fn a_panic_ends_one_connection_only() {
         addr: ListenAddr::Tcp(address),
         service: site.clone(),
         tls: None,
+        entrance: None,
     };
     workers.apply(vec![listen]).expect("the port is free");
     let connect = || {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::aws_lc_rs::{self, kx_group};
+use rustls::crypto::{
+    CryptoProvider, SupportedKxGroup, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
@@ -33,6 +36,8 @@ pub struct ConnectorOptions {
     pub server_name: Option<String>,
     /// The protocols offered by ALPN, best first.
     pub alpn: Vec<Vec<u8>>,
+    /// The key exchange groups offered, best first, by their names in Caddy; the usual ones where there are none.
+    pub curves: Vec<String>,
 }
 
 impl Default for ConnectorOptions {
@@ -44,6 +49,7 @@ impl Default for ConnectorOptions {
             identity: None,
             server_name: None,
             alpn,
+            curves: Vec::new(),
         }
     }
 }
@@ -101,6 +107,8 @@ pub enum ConnectorError {
     ServerName(String),
     /// A certificate or key is not usable.
     Unusable(rustls::Error),
+    /// A key exchange group that is not known.
+    Curve(String),
 }
 
 impl fmt::Display for ConnectorError {
@@ -113,6 +121,7 @@ impl fmt::Display for ConnectorError {
             ConnectorError::Pem(error) => write!(f, "unreadable PEM: {error}"),
             ConnectorError::ServerName(name) => write!(f, "`{name}` is no server name"),
             ConnectorError::Unusable(error) => write!(f, "unusable certificate or key: {error}"),
+            ConnectorError::Curve(name) => write!(f, "unknown curve `{name}`"),
         }
     }
 }
@@ -122,7 +131,12 @@ impl std::error::Error for ConnectorError {}
 impl Connector {
     /// Loads and checks everything that `options` name.
     pub fn new(options: ConnectorOptions) -> Result<Self, ConnectorError> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut provider = aws_lc_rs::default_provider();
+        if !options.curves.is_empty() {
+            let groups = options.curves.iter().map(|name| group(name));
+            provider.kx_groups = groups.collect::<Result<_, _>>()?;
+        }
+        let provider = Arc::new(provider);
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(ConnectorError::Unusable)?
@@ -162,6 +176,26 @@ fn parse_server_name(name: String) -> Result<ServerName<'static>, ConnectorError
     ServerName::try_from(name.clone()).map_err(|_| ConnectorError::ServerName(name))
 }
 
+fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, ConnectorError> {
+    Ok(match name {
+        "x25519mlkem768" => kx_group::X25519MLKEM768,
+        "x25519" => kx_group::X25519,
+        "secp256r1" => kx_group::SECP256R1,
+        "secp384r1" => kx_group::SECP384R1,
+        other => return Err(ConnectorError::Curve(other.to_owned())),
+    })
+}
+
+/// The certificates (DER) that the system trusts; at least one.
+pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let errors = found.errors.iter().map(ToString::to_string).collect();
+        return Err(ConnectorError::NoSystemRoots(errors));
+    }
+    Ok(found.certs.iter().map(|cert| cert.to_vec()).collect())
+}
+
 fn verifier(
     trust: ServerTrust,
     provider: Arc<CryptoProvider>,
@@ -170,10 +204,13 @@ fn verifier(
     match trust {
         ServerTrust::Anyone => return Ok(Arc::new(BelieveAnyone { provider })),
         ServerTrust::Pool(certs) => {
-            for cert in certs {
-                roots
-                    .add(CertificateDer::from(cert))
-                    .map_err(ConnectorError::Unusable)?;
+            // As in the system's store, the odd one that cannot be parsed vouches for nobody.
+            let count = certs.len();
+            let (added, _) =
+                roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
+            if added == 0 && count > 0 {
+                let error = rustls::Error::General("none of the authorities can be read".into());
+                return Err(ConnectorError::Unusable(error));
             }
         }
         ServerTrust::System => {

@@ -10,7 +10,8 @@ use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
 use sluice_message::TlsInfo;
 
 pub use connector::{
-    ClientIdentity, Connector, ConnectorError, ConnectorOptions, ServerTrust, certificates_from_pem,
+    ClientIdentity, Connector, ConnectorError, ConnectorOptions, ServerTrust,
+    certificates_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 

@@ -134,7 +134,7 @@ fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
     let fake = Fake::answering(HI);
     on_worker(|worker| async move {
         let timeouts = Timeouts {
-            dial: Duration::from_millis(200),
+            queue: Duration::from_millis(200),
             ..Timeouts::default()
         };
         let options = Options {
@@ -272,5 +272,48 @@ fn an_upstream_that_says_when_it_closes_is_believed() {
         pause(950).await;
         fetch(&worker, &endpoint).await.unwrap();
         assert_eq!(fake.accepted(), 2, "it would have been close");
+    });
+}
+
+#[test]
+fn the_queue_before_a_busy_upstream_is_bounded() {
+    let fake = Fake::answering(HI);
+    on_worker(|worker| async move {
+        let options = Options {
+            busy_max: Some(1),
+            ..Options::default()
+        };
+        let endpoint = fake.endpoint_with(options);
+        let first = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let mut waiting = Vec::new();
+        for _ in 0..limits::QUEUE_MAX {
+            let (worker, endpoint) = (worker.clone(), endpoint.clone());
+            waiting.push(tokio::task::spawn_local(async move {
+                obtain(&worker, &endpoint, Wanted::Any, b"").await.map(drop)
+            }));
+        }
+        settle().await;
+        let refused = obtain(&worker, &endpoint, Wanted::Any, b"")
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            (refused.kind, refused.retry),
+            (FailureKind::Limit, Retry::Always)
+        );
+        // One leaves the queue by giving up: there is a place again.
+        waiting.pop().unwrap().abort();
+        settle().await;
+        let (queued, endpoint_too) = (worker.clone(), endpoint.clone());
+        waiting.push(tokio::task::spawn_local(async move {
+            obtain(&queued, &endpoint_too, Wanted::Any, b"")
+                .await
+                .map(drop)
+        }));
+        settle().await;
+        drop(first);
+        for task in waiting {
+            assert!(task.await.unwrap().is_ok(), "each gets its turn");
+        }
     });
 }

@@ -182,7 +182,7 @@ impl ReverseProxy {
         }
     }
 
-    /// X-Forwarded-For, -Host and -Proto. What the client sent of them counts only if it is a trusted proxy.
+    /// X-Forwarded-For, -Host and -Proto, and Forwarded where it is used. What the client sent of them counts only if it is a trusted proxy.
     fn set_forwarded(&self, x: &Exchange, out: &mut Fields) {
         let ip = remote_ip(&x.conn);
         let is_trusted =
@@ -222,6 +222,11 @@ impl ReverseProxy {
             FieldId::XForwardedProto,
             last(FieldId::XForwardedProto).unwrap_or(proto),
         );
+        let before = believed(FieldId::Forwarded);
+        if !before.is_empty() {
+            let element = element(ip, &x.req.authority, proto);
+            out.push(FieldId::Forwarded, &[&before[..], b", ", &element].concat());
+        }
     }
 }
 
@@ -236,8 +241,30 @@ fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)
 fn is_forwarded(id: FieldId) -> bool {
     matches!(
         id,
-        FieldId::XForwardedFor | FieldId::XForwardedHost | FieldId::XForwardedProto
+        FieldId::XForwardedFor
+            | FieldId::XForwardedHost
+            | FieldId::XForwardedProto
+            | FieldId::Forwarded
     )
+}
+
+/// An element of Forwarded (RFC 7239, section 4). It is added for those who use the field, and only for them.
+fn element(ip: Option<IpAddr>, host: &[u8], proto: &[u8]) -> Vec<u8> {
+    let client = match ip {
+        None => "for=unknown".to_owned(),
+        Some(IpAddr::V4(ip)) => format!("for={ip}"),
+        Some(IpAddr::V6(ip)) => format!("for=\"[{ip}]\""),
+    };
+    let mut out = client.into_bytes();
+    // No character of an authority needs to be escaped within the quotes.
+    if !host.is_empty() && !host.iter().any(|byte| b"\"\\".contains(byte)) {
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(host);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(proto);
+    out
 }
 
 /// Adds X-Forwarded-For: those before, then `ip`.

@@ -8,9 +8,7 @@ use sluice_model::proxy::{
     FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
-use sluice_net::tls::{
-    ClientIdentity, Connector, ConnectorOptions, ServerTrust, certificates_from_pem,
-};
+use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, ServerTrust};
 use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, limits};
 
 use super::build::duration;
@@ -20,6 +18,7 @@ use super::making::Way;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
 use crate::log::Log;
+use crate::trust_pool;
 
 /// How all upstreams of a directive are spoken to.
 #[derive(Clone)]
@@ -189,6 +188,7 @@ fn timeouts(config: &HttpTransport) -> Timeouts {
         write: duration(config.write_timeout),
         expect_continue: duration(config.expect_continue_timeout)
             .unwrap_or(defaults.expect_continue),
+        ..defaults
     }
 }
 
@@ -217,8 +217,6 @@ fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
             !config.client_certificate_automate.is_empty(),
             "`tls_client_auth` by name",
         ),
-        (!config.curves.is_empty(), "`tls_curves`"),
-        (!config.root_ca_pool.is_empty(), "`root_ca_pool`"),
         (
             config.server_name.contains('{'),
             "a placeholder in `tls_server_name`",
@@ -238,6 +236,7 @@ fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
         trust: trust(config)?,
         identity: identity(config)?,
         server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
+        curves: config.curves.clone(),
         ..ConnectorOptions::default()
     };
     Connector::new(options).map_err(|error| Refusal::new(format!("TLS to upstreams: {error}")))
@@ -247,37 +246,17 @@ fn trust(config: &UpstreamTls) -> Result<ServerTrust, Refusal> {
     if config.insecure_skip_verify {
         return Ok(ServerTrust::Anyone);
     }
-    let mut files: Vec<&str> = config
-        .root_ca_pem_files
-        .iter()
-        .map(String::as_str)
-        .collect();
-    if let Some(pool) = &config.ca {
-        let text = |key: &str| pool.get(key).and_then(serde_json::Value::as_str);
-        let list = pool.get("pem_files").and_then(serde_json::Value::as_array);
-        match (text("provider"), list) {
-            (Some("file"), Some(list)) => {
-                files.extend(list.iter().filter_map(serde_json::Value::as_str));
-            }
-            (provider, _) => {
-                let name = provider.unwrap_or("");
-                return Err(Refusal::not_yet(
-                    &format!("trust pool `{name}`"),
-                    "write `tls_trust_pool file <path>`",
-                ));
-            }
-        }
+    let mut pool = trust_pool::decoded(&config.root_ca_pool)?;
+    for file in &config.root_ca_pem_files {
+        pool.extend(trust_pool::from_file(file)?);
     }
-    if files.is_empty() {
-        return Ok(ServerTrust::System);
+    if let Some(config) = &config.ca {
+        pool.extend(trust_pool::certificates(config, None)?);
     }
-    let mut pool = Vec::new();
-    for file in files {
-        let certificates = certificates_from_pem(&read(file)?)
-            .map_err(|error| Refusal::new(format!("certificates in `{file}`: {error}")))?;
-        pool.extend(certificates);
+    match pool.is_empty() && config.ca.is_none() {
+        true => Ok(ServerTrust::System),
+        false => Ok(ServerTrust::Pool(pool)),
     }
-    Ok(ServerTrust::Pool(pool))
 }
 
 fn identity(config: &UpstreamTls) -> Result<Option<ClientIdentity>, Refusal> {

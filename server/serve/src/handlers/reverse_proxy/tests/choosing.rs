@@ -183,3 +183,34 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
     thread::sleep(Duration::from_millis(300));
     assert_eq!(fake.seen().len(), before);
 }
+
+#[test]
+fn checks_follow_redirects_where_they_are_told_to() {
+    let well = Fake::called("well");
+    let elsewhere = well.address;
+    let moved = Fake::new(move |mut peer| {
+        while let Some(head) = peer.head() {
+            peer.send(match head.starts_with("GET /health") {
+                true => format!(
+                    "HTTP/1.1 302 X\r\nLocation: http://{elsewhere}/there\r\nContent-Length: 0\r\n\r\n"
+                ),
+                false => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmoved".to_owned(),
+            });
+        }
+    });
+    for (follows, status) in [(true, 200), (false, 503)] {
+        let settings = json!({ "health_checks": { "active": {
+            "uri": "/health", "interval": "100ms", "follow_redirects": follows,
+            "expect_status": 200
+        } } });
+        let proxy = Proxy::with(&[&moved], settings);
+        proxy.ask(GET);
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(proxy.ask(GET).status(), status, "{follows}");
+    }
+    assert!(
+        well.seen()
+            .iter()
+            .any(|head| head.starts_with("GET /there"))
+    );
+}

@@ -201,3 +201,19 @@ fn a_rewritten_field_that_would_break_the_line_does_not() {
     );
     assert!(lines_named(&head, "injected").is_empty(), "{head}");
 }
+
+#[test]
+fn forwarded_is_lengthened_for_those_who_are_trusted_and_dropped_for_others() {
+    let request = "GET / HTTP/1.1\r\nHost: h.test\r\nForwarded: for=192.0.2.1\r\n\
+        Forwarded: for=192.0.2.2;proto=https\r\n\r\n";
+    let trusting = json!({ "trusted_proxies": ["127.0.0.0/8"] });
+    let head = seen(trusting.clone(), request);
+    let expected = "for=192.0.2.1, for=192.0.2.2;proto=https, \
+        for=127.0.0.1;host=\"h.test\";proto=http";
+    assert_eq!(lines_named(&head, "Forwarded"), [expected]);
+    assert_eq!(lines_named(&head, "X-Forwarded-For"), ["127.0.0.1"]);
+    let head = seen(json!({}), request);
+    assert_eq!(lines_named(&head, "Forwarded"), [""; 0]);
+    let head = seen(trusting, "GET / HTTP/1.1\r\nHost: h.test\r\n\r\n");
+    assert_eq!(lines_named(&head, "Forwarded"), [""; 0], "nobody uses it");
+}

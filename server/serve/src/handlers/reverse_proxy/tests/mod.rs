@@ -82,6 +82,7 @@ impl Proxy {
                 addr,
                 service,
                 tls: None,
+                entrance: None,
             }])
             .unwrap();
         Proxy {

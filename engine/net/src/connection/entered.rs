@@ -1,0 +1,78 @@
+//! Connections of listeners where something comes before TLS and HTTP: it is read, and then they are like others.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use sluice_message::Remote;
+
+use super::{Connection, redirect};
+use crate::entrance::{self, Entrance, PlainHttp};
+use crate::listener::Slot;
+use crate::service::{Binding, Service};
+use crate::stream::Stream;
+use crate::upstream::within;
+use crate::worker::{Shared, Worker};
+use crate::workers::Open;
+
+/// Serves a connection from what stands at its entrance to its end.
+pub(crate) async fn enter<S: Service>(
+    mut stream: Stream,
+    remote: Remote,
+    slot: Rc<Slot<S>>,
+    shared: Rc<Shared<S>>,
+    open: Open,
+) {
+    let binding = slot.binding();
+    let mut ends = (remote, stream.local_addr());
+    if let Some(entrance) = &binding.entrance {
+        let reading = read(&shared.worker, &mut stream, remote, entrance, &binding);
+        // In memory of its own: the connection goes on without it.
+        match Box::pin(reading).await {
+            Err(_) => return,
+            Ok(found) => {
+                if let Some(answer) = found.plain_answer {
+                    let worker = shared.worker.clone();
+                    return Box::pin(redirect::send(stream, worker, &answer)).await;
+                }
+                if let Some((client, destination)) = found.ends {
+                    ends = (client, Some(destination));
+                }
+            }
+        }
+    }
+    drop(binding);
+    let mut connection = Connection::new(stream, ends, slot, shared, open);
+    connection.run().await;
+}
+
+/// What was found at the entrance.
+struct Found {
+    /// Both ends of the connection, as a proxy in front tells them.
+    ends: Option<(Remote, SocketAddr)>,
+    /// The answer for a client that speaks plain HTTP where it should not.
+    plain_answer: Option<String>,
+}
+
+async fn read<S: Service>(
+    worker: &Worker,
+    stream: &mut Stream,
+    remote: Remote,
+    entrance: &Entrance,
+    binding: &Binding<S>,
+) -> io::Result<Found> {
+    let ends = match &entrance.proxies {
+        None => None,
+        Some(proxies) => entrance::enter(worker, stream, remote, proxies).await?,
+    };
+    let plain_answer = match (entrance.plain_http, &binding.tls) {
+        (PlainHttp::Redirect, Some(_)) => {
+            let settings = binding.service.settings();
+            let looking = redirect::answer(stream, &settings.h1);
+            let found = within(worker, settings.handshake_timeout, looking).await;
+            found.ok_or(io::ErrorKind::TimedOut)??
+        }
+        (PlainHttp::Redirect, None) | (PlainHttp::Refuse, _) => None,
+    };
+    Ok(Found { ends, plain_answer })
+}

@@ -1,0 +1,65 @@
+//! Plain HTTP on a TLS listener that is to be redirected: found before the handshake, answered, and closed. What else
+//! may stand there is left to `entrance`.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+
+use sluice_message::RequestHead;
+use sluice_wire::h1::{Limits, Progress, RequestDecoder};
+
+use super::{Link, linger};
+use crate::entrance;
+use crate::stream::Stream;
+use crate::worker::Worker;
+
+/// The first byte of a TLS handshake record (RFC 8446, section 5.1); no method of HTTP begins with it.
+const HANDSHAKE: u8 = 0x16;
+
+/// The answer for a client that speaks plain HTTP; `None` if it does not. Its bytes stay in the socket.
+pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<Option<String>> {
+    let mut bytes = vec![0; limits.head_bytes_max];
+    let mut decoder = RequestDecoder::new();
+    let (mut head, mut seen) = (RequestHead::default(), 0);
+    loop {
+        seen = entrance::look_for_more(stream, &mut bytes, seen).await?;
+        if bytes[0] == HANDSHAKE {
+            return Ok(None);
+        }
+        match decoder.decode(limits, &bytes[..seen], &mut head) {
+            Ok(Progress::Complete { .. }) if !head.authority.is_empty() => {
+                let (host, target) = (&head.authority, head.uri.as_bytes());
+                let location = [b"https://", &host[..], target].concat();
+                return Ok(Some(redirect(&String::from_utf8_lossy(&location))));
+            }
+            Ok(Progress::Complete { .. }) | Err(_) => return Ok(Some(refusal())),
+            Ok(_) if seen == bytes.len() => return Ok(Some(refusal())),
+            Ok(_) => {}
+        }
+    }
+}
+
+fn redirect(location: &str) -> String {
+    format!(
+        "HTTP/1.1 308 Permanent Redirect\r\nLocation: {location}\r\nConnection: close\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+}
+
+fn refusal() -> String {
+    "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned()
+}
+
+/// Sends `answer` and closes.
+pub(super) async fn send(stream: Stream, worker: Rc<Worker>, answer: &str) {
+    let link = Link::new(stream, worker);
+    poll_fn(|cx| {
+        // A short answer fits the empty send buffer of a new connection; if not, the client learns nothing.
+        let mut stream = link.stream.borrow_mut();
+        stream
+            .poll_write(cx, &[IoSlice::new(answer.as_bytes())])
+            .map(|_| ())
+    })
+    .await;
+    linger::close(&link).await;
+}

@@ -1,0 +1,178 @@
+//! `listener_wrappers`: what connections of a server begin with. Reading it is left to `sluice-net`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_message::Remote;
+use sluice_model::{RawModule, Server};
+use sluice_net::entrance::{Belief, Entrance, PlainHttp, Proxies};
+use sluice_route::matcher::IpRanges;
+
+use crate::build::Refusal;
+use crate::limits::PROXY_HEADER_TIMEOUT;
+
+/// Whether a server speaks TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// It does.
+    Tls,
+    /// It does not.
+    Plain,
+}
+
+/// Reads the wrappers of a server; `None` where connections begin plainly. Wrappers change what bytes mean, so none may
+/// be left out in silence.
+pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {
+    if let Some(wrapper) = server.packet_conn_wrappers.first() {
+        let what = format!("packet connection wrapper `{}`", name(wrapper));
+        return Err(Refusal::not_yet(
+            &what,
+            "remove it from `packet_conn_wrappers`",
+        ));
+    }
+    let names: Vec<&str> = server.listener_wrappers.iter().map(name).collect();
+    // Caddy has TLS come first where no place is named for it.
+    let tls_at = names.iter().position(|name| *name == "tls").unwrap_or(0);
+    let mut entrance = Entrance::default();
+    for (at, wrapper) in server.listener_wrappers.iter().enumerate() {
+        let name = names[at];
+        if name != "tls" && speaks == Speaks::Tls && at >= tls_at {
+            return Err(Refusal::not_yet(
+                &format!("listener wrapper `{name}` inside of TLS"),
+                "put `tls` behind it: it is then read before the handshake",
+            ));
+        }
+        match name {
+            "tls" => {}
+            "http_redirect" => entrance.plain_http = PlainHttp::Redirect,
+            "proxy_protocol" if entrance.proxies.is_none() => {
+                entrance.proxies = Some(Arc::new(proxies(wrapper)?));
+            }
+            "proxy_protocol" => {
+                return Err(Refusal::new("listener wrapper `proxy_protocol` twice"));
+            }
+            other => {
+                return Err(Refusal::new(format!("unknown listener wrapper `{other}`"))
+                    .with_help("the wrappers are `proxy_protocol`, `http_redirect` and `tls`"));
+            }
+        }
+    }
+    let is_plain = entrance.proxies.is_none() && entrance.plain_http == PlainHttp::Refuse;
+    Ok((!is_plain).then(|| Arc::new(entrance)))
+}
+
+fn name(wrapper: &RawModule) -> &str {
+    let name = wrapper.get("wrapper").and_then(Value::as_str);
+    name.unwrap_or_default()
+}
+
+fn proxies(config: &RawModule) -> Result<Proxies, Refusal> {
+    let (allow, deny) = (ranges(config, "allow")?, ranges(config, "deny")?);
+    let fallback = match config.get("fallback_policy").and_then(Value::as_str) {
+        None | Some("" | "IGNORE") => Belief::Ignore,
+        Some("USE") => Belief::Use,
+        Some("REJECT") => Belief::Reject,
+        Some("REQUIRE") => Belief::Require,
+        Some("SKIP") => Belief::Skip,
+        Some(other) => {
+            return Err(Refusal::new(format!("fallback_policy `{other}`"))
+                .with_help("it is IGNORE, USE, REJECT, REQUIRE or SKIP"));
+        }
+    };
+    let judge = move |remote: Remote| match remote {
+        // Whoever may open a socket file is trusted.
+        Remote::Unix => Belief::Use,
+        Remote::Ip(addr) if deny.contains(addr.ip()) => Belief::Reject,
+        Remote::Ip(addr) if allow.contains(addr.ip()) => Belief::Use,
+        Remote::Ip(_) => fallback,
+    };
+    Ok(Proxies {
+        timeout: timeout(config)?,
+        judge: Box::new(judge),
+    })
+}
+
+fn timeout(config: &RawModule) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = config.get("timeout") else {
+        return Ok(Some(PROXY_HEADER_TIMEOUT));
+    };
+    let read: sluice_model::Duration = serde_json::from_value(value.clone())
+        .map_err(|error| Refusal::new(format!("timeout of `proxy_protocol`: {error}")))?;
+    // As in Caddy, zero is the usual time and a negative one is none.
+    Ok(match read.0 {
+        0 => Some(PROXY_HEADER_TIMEOUT),
+        ..0 => None,
+        nanos => Some(Duration::from_nanos(nanos.unsigned_abs())),
+    })
+}
+
+fn ranges(config: &RawModule, key: &str) -> Result<IpRanges, Refusal> {
+    let list = config.get(key).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    let texts: Vec<String> = texts.map(str::to_owned).collect();
+    IpRanges::new(&texts)
+        .map_err(|error| Refusal::new(format!("`{key}` of `proxy_protocol`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn built(wrappers: Value, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {
+        let server = json!({ "listener_wrappers": wrappers });
+        build(&serde_json::from_value(server).unwrap(), speaks)
+    }
+
+    fn judge(settings: Value, remote: &str) -> Belief {
+        let mut wrapper = settings;
+        wrapper["wrapper"] = json!("proxy_protocol");
+        let entrance = built(json!([wrapper]), Speaks::Plain).unwrap().unwrap();
+        let remote = remote.parse().map_or(Remote::Unix, Remote::Ip);
+        (entrance.proxies.as_ref().unwrap().judge)(remote)
+    }
+
+    #[test]
+    fn who_is_believed_is_as_in_caddy() {
+        let (near, far) = ("10.0.0.1:1", "192.0.2.1:1");
+        assert_eq!(judge(json!({}), near), Belief::Ignore);
+        assert_eq!(judge(json!({}), "unix"), Belief::Use);
+        let allow = json!({ "allow": ["10.0.0.0/8"], "fallback_policy": "REQUIRE" });
+        assert_eq!(judge(allow.clone(), near), Belief::Use);
+        assert_eq!(judge(allow, far), Belief::Require);
+        let both = json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"] });
+        assert_eq!(judge(both, near), Belief::Reject);
+        assert_eq!(
+            judge(json!({ "fallback_policy": "SKIP" }), far),
+            Belief::Skip
+        );
+    }
+
+    #[test]
+    fn the_place_of_tls_counts_where_it_is_spoken() {
+        let (proxy, tls) = (
+            json!({ "wrapper": "proxy_protocol" }),
+            json!({ "wrapper": "tls" }),
+        );
+        let before = json!([proxy, tls]);
+        assert!(built(before, Speaks::Tls).unwrap().is_some());
+        for inside in [json!([proxy]), json!([tls, proxy])] {
+            assert!(built(inside.clone(), Speaks::Tls).is_err());
+            assert!(built(inside, Speaks::Plain).unwrap().is_some());
+        }
+        assert!(built(json!([tls]), Speaks::Tls).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for wrapper in [
+            json!({ "wrapper": "tor" }),
+            json!({ "wrapper": "proxy_protocol", "allow": ["x"] }),
+            json!({ "wrapper": "proxy_protocol", "fallback_policy": "MAYBE" }),
+            json!({ "wrapper": "proxy_protocol", "timeout": "soon" }),
+        ] {
+            assert!(built(json!([wrapper]), Speaks::Plain).is_err(), "{wrapper}");
+        }
+    }
+}

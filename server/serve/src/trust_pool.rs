@@ -1,0 +1,222 @@
+//! Where certificates that others are checked against come from: `trust_pool`, `tls_trust_pool`, `verifier leaf`.
+//! Checking is left to `sluice-certs` and `sluice-net`.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+use sluice_certs::Storage;
+use sluice_model::RawModule;
+use sluice_net::tls::{certificates_from_pem, system_certificates};
+
+use crate::build::Refusal;
+use crate::limits::TRUST_POOLS_NESTED_MAX;
+
+/// The certificates (DER) of a pool. `storage` is where the local authorities are kept, if that is known.
+pub(crate) fn certificates(
+    pool: &RawModule,
+    storage: Option<&Storage>,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    nested(pool, storage, 0)
+}
+
+fn nested(
+    pool: &RawModule,
+    storage: Option<&Storage>,
+    depth: usize,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let provider = pool.get("provider").and_then(Value::as_str);
+    let stored = |names: Vec<String>, path: &dyn Fn(&str) -> String| match storage {
+        None => Err(Refusal::not_yet(
+            &format!(
+                "trust pool `{}` towards upstreams",
+                provider.unwrap_or_default()
+            ),
+            "use `tls_trust_pool file` with the path of the certificate",
+        )),
+        Some(storage) => all(
+            names.iter().map(|name| storage.path(&path(name))),
+            from_file,
+        ),
+    };
+    match provider.unwrap_or_default() {
+        "inline" => decoded(&texts(pool, "trusted_ca_certs")),
+        "file" => all(texts(pool, "pem_files").iter(), from_file),
+        "system" => system_certificates().map_err(|error| Refusal::new(error.to_string())),
+        "storage" => stored(texts(pool, "pem_keys"), &str::to_owned),
+        "pki_root" => stored(texts(pool, "authority"), &|name| {
+            format!("pki/authorities/{name}/root.crt")
+        }),
+        "pki_intermediate" => stored(texts(pool, "authority"), &|name| {
+            format!("pki/authorities/{name}/intermediate.crt")
+        }),
+        "combined" if depth < TRUST_POOLS_NESTED_MAX => {
+            let sources = pool.get("sources").and_then(Value::as_array);
+            all(sources.into_iter().flatten(), |source| match source {
+                Value::Object(source) => {
+                    nested(&source.clone().into_iter().collect(), storage, depth + 1)
+                }
+                _ => Err(Refusal::new("a source of a trust pool is an object")),
+            })
+        }
+        "combined" => Err(Refusal::new("trust pools within one another, too deep")),
+        other => Err(Refusal::not_yet(
+            &format!("trust pool `{other}`"),
+            "use `file`, `inline`, `system`, `storage`, `pki_root` or `pki_intermediate`",
+        )),
+    }
+}
+
+/// The certificates that a verifier of client certificates names.
+pub(crate) fn leafs(verifier: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
+    let name = verifier.get("verifier").and_then(Value::as_str);
+    if name != Some("leaf") {
+        let name = name.unwrap_or_default();
+        return Err(Refusal::new(format!("unknown verifier `{name}`")).with_help("there is `leaf`"));
+    }
+    let loaders = verifier.get("leaf_certs_loaders").and_then(Value::as_array);
+    all(loaders.into_iter().flatten(), |loader| {
+        let loader: RawModule = match loader {
+            Value::Object(loader) => loader.clone().into_iter().collect(),
+            _ => return Err(Refusal::new("a loader of certificates is an object")),
+        };
+        match loader
+            .get("loader")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
+            "file" => all(texts(&loader, "files").iter(), from_file),
+            "folder" => all(texts(&loader, "folders").iter(), from_folder),
+            "pem" => all(texts(&loader, "certificates").iter(), |text| {
+                certificates_from_pem(text.as_bytes())
+                    .map_err(|error| Refusal::new(format!("certificate as text: {error}")))
+            }),
+            other => Err(Refusal::not_yet(
+                &format!("loader `{other}` of certificates"),
+                "use `file`, `folder` or `pem`",
+            )),
+        }
+    })
+}
+
+/// Certificates as base64 text.
+pub(crate) fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
+    let decode = |text: &String| {
+        BASE64
+            .decode(text.trim())
+            .map_err(|_| Refusal::new("a certificate is no base64 text"))
+    };
+    texts.iter().map(decode).collect()
+}
+
+/// The certificates in a file.
+pub(crate) fn from_file(file: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Refusal> {
+    let file = file.as_ref();
+    let refuse = |why: String| Refusal::new(format!("certificates in `{}`: {why}", file.display()));
+    let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
+    certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))
+}
+
+/// The certificates in all `.pem` files of a folder and of those in it.
+fn from_folder(folder: &String) -> Result<Vec<Vec<u8>>, Refusal> {
+    let mut found = Vec::new();
+    let mut folders = vec![(Path::new(folder).to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let refuse =
+            |error: std::io::Error| Refusal::new(format!("folder `{}`: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(refuse)? {
+            let path = entry.map_err(refuse)?.path();
+            if path.is_dir() && depth < TRUST_POOLS_NESTED_MAX {
+                folders.push((path, depth + 1));
+            } else if path.extension().is_some_and(|extension| extension == "pem") {
+                found.extend(from_file(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn texts(module: &RawModule, key: &str) -> Vec<String> {
+    let list = module.get(key).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+/// What all of `sources` give together.
+fn all<T>(
+    sources: impl Iterator<Item = T>,
+    read: impl Fn(T) -> Result<Vec<Vec<u8>>, Refusal>,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let parts = sources.map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(parts.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PEM: &str = include_str!("../tests/authority.pem");
+
+    fn count(pool: Value) -> Result<usize, String> {
+        let folder = std::env::temp_dir().join(format!("sluice-pools-{}", std::process::id()));
+        let authority = folder.join("pki/authorities/local");
+        std::fs::create_dir_all(&authority).unwrap();
+        for name in ["root.crt", "intermediate.crt", "leaf.pem"] {
+            std::fs::write(authority.join(name), PEM).unwrap();
+        }
+        let text = pool.to_string().replace("FOLDER", folder.to_str().unwrap());
+        let pool: RawModule = serde_json::from_str(&text).unwrap();
+        let found = match pool.contains_key("verifier") {
+            true => leafs(&pool),
+            false => certificates(&pool, Some(&Storage::new(&folder))),
+        };
+        found
+            .map(|found| found.len())
+            .map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn each_source_gives_its_certificates() {
+        let file =
+            json!({ "provider": "file", "pem_files": ["FOLDER/pki/authorities/local/root.crt"] });
+        let root = json!({ "provider": "pki_root", "authority": ["local"] });
+        let stored =
+            json!({ "provider": "storage", "pem_keys": ["pki/authorities/local/leaf.pem"] });
+        let der = BASE64.encode(&certificates_from_pem(PEM.as_bytes()).unwrap()[0]);
+        let inline = json!({ "provider": "inline", "trusted_ca_certs": [der] });
+        let below = json!({ "provider": "pki_intermediate", "authority": ["local"] });
+        for pool in [&file, &root, &stored, &inline, &below] {
+            assert_eq!(count(pool.clone()), Ok(1), "{pool}");
+        }
+        let combined = json!({ "provider": "combined", "sources": [file, root, inline] });
+        assert_eq!(count(combined), Ok(3));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for pool in [
+            json!({ "provider": "file", "pem_files": ["FOLDER/none.pem"] }),
+            json!({ "provider": "pki_root", "authority": ["other"] }),
+            json!({ "provider": "inline", "trusted_ca_certs": ["%"] }),
+            json!({ "provider": "http", "endpoints": ["http://localhost:1"] }),
+            json!({ "provider": "magic" }),
+            json!({ "verifier": "branch" }),
+            json!({ "verifier": "leaf", "leaf_certs_loaders": [{ "loader": "magic" }] }),
+        ] {
+            assert!(count(pool.clone()).is_err(), "{pool}");
+        }
+    }
+
+    #[test]
+    fn leafs_come_from_files_folders_and_text() {
+        let loaders = json!([
+            { "loader": "file", "files": ["FOLDER/pki/authorities/local/leaf.pem"] },
+            { "loader": "folder", "folders": ["FOLDER/pki"] },
+            { "loader": "pem", "certificates": [PEM] },
+        ]);
+        let verifier = json!({ "verifier": "leaf", "leaf_certs_loaders": loaders });
+        assert_eq!(count(verifier), Ok(3));
+    }
+}
