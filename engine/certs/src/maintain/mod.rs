@@ -28,7 +28,8 @@ use plan::{Attempts, Key, Managed, ManagedTable};
 pub struct Maintainer {
     storage: Storage,
     challenges: Arc<Challenges>,
-    issuers: RwLock<BTreeMap<String, Arc<dyn Issuer>>>,
+    /// Those that need upkeep, by id. Several plans may each have one of their own for the same authority.
+    issuers: RwLock<BTreeMap<String, Vec<Weak<dyn Issuer>>>>,
     state: Mutex<State>,
     /// Files of the configuration that is served.
     files: Mutex<Option<Arc<WatchedFiles>>>,
@@ -157,19 +158,22 @@ impl Maintainer {
         self.bell.clone()
     }
 
-    /// Adds an issuer that needs upkeep, in place of one with the same id.
-    pub fn add_issuer(&self, issuer: Arc<dyn Issuer>) {
+    /// Adds an issuer that needs upkeep for as long as a plan asks it.
+    pub fn add_issuer(&self, issuer: &Arc<dyn Issuer>) {
         let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
-        issuers.insert(issuer.id().to_owned(), issuer);
+        issuers.retain(|_, same| {
+            same.retain(|issuer| issuer.strong_count() > 0);
+            !same.is_empty()
+        });
+        let same = issuers.entry(issuer.id().to_owned()).or_default();
+        same.push(Arc::downgrade(issuer));
     }
 
-    /// The issuer with this id.
-    pub fn issuer(&self, id: &str) -> Option<Arc<dyn Issuer>> {
-        self.issuers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
+    /// The issuers with this id that are still asked.
+    fn issuers(&self, id: &str) -> Vec<Arc<dyn Issuer>> {
+        let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
+        let same = issuers.get(id).into_iter().flatten();
+        same.filter_map(Weak::upgrade).collect()
     }
 
     /// Puts certificates by `plan` for all `subjects` into `store`. They come from memory, from storage, or are made
@@ -342,24 +346,25 @@ impl Maintainer {
 
     /// All jobs that nobody is doing, with the moment each is due.
     fn moments(&self) -> Vec<(Job, SystemTime)> {
-        let issuers = self
-            .issuers
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let ids: Vec<String> = {
+            let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
+            issuers.keys().cloned().collect()
+        };
+        let upkeep = |id: String| {
+            let moments = self.issuers(&id).into_iter();
+            let first = moments.filter_map(|issuer| issuer.upkeep_at()).min()?;
+            Some((id, first))
+        };
+        let upkeeps: Vec<(String, SystemTime)> = ids.into_iter().filter_map(upkeep).collect();
         let mut state = self.state();
         state
             .managed
             .retain(|_, managed| managed.stores.iter().any(|store| store.strong_count() > 0));
-        let mut moments = Vec::with_capacity(state.managed.len() + issuers.len());
-        for (id, issuer) in &issuers {
-            if let Some(at) = issuer.upkeep_at() {
-                let next = state.upkeep.get(id).and_then(|attempts| attempts.next);
-                moments.push((
-                    Job::Upkeep { issuer: id.clone() },
-                    next.map_or(at, |next| next.max(at)),
-                ));
-            }
+        let mut moments = Vec::with_capacity(state.managed.len() + upkeeps.len());
+        for (id, at) in upkeeps {
+            let next = state.upkeep.get(&id).and_then(|attempts| attempts.next);
+            let at = next.map_or(at, |next| next.max(at));
+            moments.push((Job::Upkeep { issuer: id }, at));
         }
         // Whoever finishes an order rings; looking again before would find the same.
         let is_full = state.under_way.len() >= ORDERS_MAX;
@@ -382,10 +387,13 @@ impl Maintainer {
     }
 
     fn keep_up(&self, id: &str, now: SystemTime) -> Result<(), CertsError> {
-        let Some(issuer) = self.issuer(id) else {
-            return Ok(());
-        };
-        let done = issuer.keep_up(now);
+        // One that fails does not keep the others from being kept up.
+        let each: Vec<_> = self
+            .issuers(id)
+            .iter()
+            .map(|issuer| issuer.keep_up(now))
+            .collect();
+        let done = each.into_iter().collect::<Result<(), _>>();
         let mut state = self.state();
         let attempts = state.upkeep.entry(id.to_owned()).or_default();
         match &done {

@@ -64,7 +64,7 @@ fn setup(subjects: &[&str]) -> Setup {
         issued: AtomicU32::new(0),
     });
     let maintainer = Arc::new(Maintainer::new(storage));
-    maintainer.add_issuer(issuer.clone());
+    maintainer.add_issuer(&(issuer.clone() as Arc<dyn Issuer>));
     let store = CertStore::new([]);
     provide(&maintainer, &store, &issuer, subjects, start).unwrap();
     Setup {
@@ -197,7 +197,7 @@ fn damaged_and_foreign_stored_certificates_are_replaced() {
         let base = s.folder.path().join("certificates/local/a.test/a.test");
         fs::write(base.with_extension(format!("test.{ending}")), content).unwrap();
         let restarted = Maintainer::new(Storage::new(s.folder.path()));
-        restarted.add_issuer(s.issuer.clone());
+        restarted.add_issuer(&(s.issuer.clone() as Arc<dyn Issuer>));
         let store = CertStore::new([]);
         provide(&restarted, &store, &s.issuer, &["a.test"], s.start).unwrap();
         assert_ne!(shown(&store, "a.test"), old);
@@ -455,4 +455,21 @@ fn kept_keys_stay_over_a_renewal() {
     assert_eq!(before, after);
     let (before, after) = key_after_renewal(false, "new.test");
     assert_ne!(before, after);
+}
+
+#[test]
+fn every_plan_of_an_authority_is_kept_up() {
+    let s = setup(&["a.test"]);
+    let storage = Storage::new(s.folder.path());
+    let options = LocalCaOptions {
+        leaf_lifetime: LEAF_LIFETIME / 2,
+        ..Default::default()
+    };
+    let other = Arc::new(LocalCa::open(storage, options, s.start).unwrap());
+    s.maintainer.add_issuer(&(other.clone() as Arc<dyn Issuer>));
+    let before = s.issuer.ca.intermediate_pem();
+    let days = s.start + Duration::from_secs(5 * 86_400);
+    assert!(s.maintainer.tick(days).iter().all(|o| o.result.is_ok()));
+    assert_ne!(s.issuer.ca.intermediate_pem(), before);
+    assert_eq!(s.issuer.ca.intermediate_pem(), other.intermediate_pem());
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sluice_certs::{CaFiles, CertsError, LocalCa, LocalCaOptions, Maintainer, Storage};
+use sluice_certs::{CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage};
 use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
@@ -72,14 +72,14 @@ fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
     })
 }
 
-/// Opens an authority and lets the maintainer keep it up, in place of what was open before. Tells of a new root:
+/// Opens an authority and lets the maintainer keep it up. Tells of a new root:
 /// clients have to be told to trust it.
 pub(super) fn open(
     maintainer: &Arc<Maintainer>,
     storage: &Storage,
     options: &LocalCaOptions,
     log: &Log,
-) -> Result<Arc<LocalCa>, CertsError> {
+) -> Result<Arc<dyn Issuer>, CertsError> {
     let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
     if let Some(made) = ca.root_made() {
         log.warn(
@@ -89,7 +89,7 @@ pub(super) fn open(
         .shown("what", made)
         .send();
     }
-    let ca = Arc::new(ca);
-    maintainer.add_issuer(ca.clone());
+    let ca: Arc<dyn Issuer> = Arc::new(ca);
+    maintainer.add_issuer(&ca);
     Ok(ca)
 }
