@@ -1,11 +1,14 @@
 //! `templates`: answers of some types are templates, which are run before they are sent. What templates see and
 //! call is left to `crate::templates`.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method};
 use sluice_model::handler::Templates as Config;
 use sluice_net::Body;
+use sluice_net::body::SharedSlice;
+use sluice_net::limits::BODY_BUFFER_BYTES;
 use sluice_template::Delimiters;
 
 use crate::build::{Builder, Refusal};
@@ -125,6 +128,11 @@ impl Rendering {
         let written = templates::write(x, &source, &setting).await?;
         x.res.fields = written.fields;
         forget_source(&mut x.res.fields);
+        // A long page is not kept as the connection's buffer for short answers.
+        if written.body.len() > BODY_BUFFER_BYTES {
+            let shared = Rc::from(written.body);
+            return Ok(Body::Shared(SharedSlice::new(shared)));
+        }
         x.inline = written.body;
         Ok(Body::Inline)
     }
