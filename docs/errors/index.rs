@@ -46,6 +46,7 @@ pages! {
     "invalid-address"
     "invalid-config"
     "invalid-duration"
+    "invalid-expression"
     "invalid-json"
     "invalid-number"
     "invalid-size"

@@ -87,7 +87,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("issuer acme", "lifetime", "lifetime 24h"),
     ("issuer zerossl", "*", "validity_days 90"),
     ("global options", "cert_lifetime", "cert_lifetime 24h"),
-    ("matcher", "expression", "expression true"),
 ];
 
 /// A site in which an option stands in its place.

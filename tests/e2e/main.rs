@@ -14,6 +14,7 @@ mod containment;
 mod directives;
 mod documents;
 mod explain;
+mod expressions;
 mod fastcgi;
 mod files;
 mod logs;

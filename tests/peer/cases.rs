@@ -39,7 +39,7 @@ impl Difference {
     }
 }
 
-const fn always(request: &'static str, what: &'static str, reason: &'static str) -> Difference {
+pub const fn always(request: &'static str, what: &'static str, reason: &'static str) -> Difference {
     Difference {
         request,
         what,
@@ -48,7 +48,11 @@ const fn always(request: &'static str, what: &'static str, reason: &'static str)
     }
 }
 
-const fn sometimes(request: &'static str, what: &'static str, reason: &'static str) -> Difference {
+pub const fn sometimes(
+    request: &'static str,
+    what: &'static str,
+    reason: &'static str,
+) -> Difference {
     Difference {
         request,
         what,
@@ -88,6 +92,8 @@ const BAD_TARGET: &str = "Go writes a bare line before the server is asked; ours
 const EMPTY_TYPE: &str = "an empty body has no type";
 
 pub const CASES: &[Case] = &[
+    crate::matchers::MATCHERS,
+    crate::placeholders::PLACEHOLDERS,
     Case {
         name: "synthetic",
         caddyfile: ":PORT {\nrespond \"Hello, world!\"\n}\n",

@@ -12,6 +12,7 @@ use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
 use sluice_model::{Config, ConfigError};
+use sluice_serve::expression;
 
 use crate::commands::hash_bcrypt;
 use crate::messages::{Failed, MessageFormat};
@@ -198,10 +199,17 @@ pub fn parse(
                 Adapter::Caddyfile | Adapter::Json => adapt(name, text, &loader),
             };
             let Adapted {
-                config,
-                report,
+                mut config,
+                mut report,
                 origins,
+                expressions,
             } = adapted;
+            if config.is_some() {
+                for written in &expressions {
+                    expression::report(&written.text, written.span, written.import, &mut report);
+                }
+                config = config.filter(|_| !report.has_errors());
+            }
             let files = std::iter::once(name.to_owned())
                 .chain(loader.read.into_inner())
                 .collect();

@@ -21,7 +21,7 @@ mod v1;
 
 pub use format::format;
 pub use loader::{DiskLoader, Loader, MemoryLoader};
-pub use lower::{Adapted, adapt};
+pub use lower::{Adapted, WrittenExpression, adapt};
 pub use parse::parse;
 pub use v1::{Translated, adapt_v1, is_v1, translate};
 

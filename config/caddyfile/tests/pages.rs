@@ -12,7 +12,7 @@ use sluice_diag::Severity;
 const PAGE_LINES_MAX: usize = 22;
 
 /// Messages that come after the text was understood: of servers, and of the command line.
-const OF_SERVERS: [&str; 2] = ["cannot-run", "not-formatted"];
+const OF_SERVERS: [&str; 3] = ["cannot-run", "invalid-expression", "not-formatted"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -67,6 +67,10 @@ fn messages_and_pages_are_the_same() {
     let mut slugs = BTreeSet::new();
     collect_slugs(&repository().join("config/caddyfile/src"), &mut slugs);
     collect_slugs(&repository().join("bin/sluice/src"), &mut slugs);
+    collect_slugs(
+        &repository().join("server/serve/src/expression"),
+        &mut slugs,
+    );
     assert!(slugs.len() >= 70, "only {slugs:?} were found in the source");
     let names: BTreeSet<String> = pages().into_iter().map(|(name, _)| name).collect();
     let without_page: Vec<_> = slugs.difference(&names).collect();

@@ -350,16 +350,14 @@ struct Fixed(Result<bool, Refusal>);
 
 impl Hook for Fixed {
     fn matches(&self, _input: &Input<'_>) -> Result<bool, Refusal> {
-        self.0
+        self.0.clone()
     }
 }
 
 #[test]
 fn sets_join_conditions_and_lists_separate_them() {
     let path = |text: &str| Matcher::path(&[text]).unwrap();
-    let refusal = Refusal {
-        status: Status::NOT_FOUND,
-    };
+    let refusal = Refusal::asked_for(Status::NOT_FOUND);
     let hook = |answer| Matcher::Hook(Arc::new(Fixed(answer)));
     let set = |matchers| MatcherSet::new(matchers);
     let met =
@@ -373,12 +371,12 @@ fn sets_join_conditions_and_lists_separate_them() {
     );
     // The cheap conditions come first, so a hook is asked only when it decides.
     assert_eq!(
-        met(vec![set(vec![hook(Err(refusal)), path("/b")])]),
+        met(vec![set(vec![hook(Err(refusal.clone())), path("/b")])]),
         Ok(false)
     );
     assert_eq!(
-        met(vec![set(vec![hook(Err(refusal)), path("/a")])]),
-        Err(refusal)
+        met(vec![set(vec![hook(Err(refusal.clone())), path("/a")])]),
+        Err(refusal.clone())
     );
     let not = |sets| Matcher::not(sets).unwrap();
     assert_eq!(
@@ -395,8 +393,10 @@ fn sets_join_conditions_and_lists_separate_them() {
     assert_eq!(met(vec![set(vec![not(vec![])])]), Ok(true));
     assert_eq!(met(vec![set(vec![not(vec![set(vec![])])])]), Ok(false));
     assert_eq!(
-        met(vec![set(vec![not(vec![set(vec![hook(Err(refusal))])])])]),
-        Err(refusal)
+        met(vec![set(vec![not(vec![set(vec![hook(Err(
+            refusal.clone()
+        ))])])])]),
+        Err(refusal.clone())
     );
 }
 

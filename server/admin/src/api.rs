@@ -215,6 +215,7 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
                 config,
                 report,
                 origins,
+                ..
             } = adapt("Caddyfile", text, &DiskLoader);
             let config = config.ok_or_else(|| bad(report.short().trim_end().to_owned()))?;
             let warnings = report.short().lines().map(String::from).collect();

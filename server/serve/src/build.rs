@@ -1,7 +1,6 @@
 //! From the model to a running server: everything is opened, bound and loaded, or nothing is changed. What each
 //! handler needs is left to its own file.
 
-mod error_status;
 mod matchers;
 mod routes;
 
@@ -92,6 +91,8 @@ pub struct Builder<'m> {
     listed: Vec<Listed<'m>>,
     groups: HashMap<&'m str, u32>,
     named: HashMap<&'m str, usize>,
+    /// Whether anything in the server asks for the body of requests.
+    body_is_asked: bool,
     /// Where in the configuration we are.
     place: String,
     refusals: Vec<Refusal>,
@@ -115,6 +116,7 @@ impl<'m> Builder<'m> {
             listed: Vec::new(),
             groups: HashMap::new(),
             named: HashMap::new(),
+            body_is_asked: routes::asks_for_body(server),
             place: place.to_owned(),
             refusals: Vec::new(),
         };

@@ -7,7 +7,7 @@ use sluice_message::{Fields, Status};
 
 use crate::handler::Filter;
 use crate::pipeline::{Frame, Scope};
-use sluice_route::Scratch;
+use sluice_route::{Kind, Scratch};
 
 /// A request on its way through this server.
 pub type Exchange = sluice_net::Exchange<Context>;
@@ -39,12 +39,21 @@ pub struct Context {
     pub mapped: Seldom<Vars>,
     /// What reverse proxying tells to logs and placeholders (`{http.reverse_proxy.*}`).
     pub upstream: UpstreamInfo,
+    /// What was put aside; few requests have anything.
+    pub aside: Option<Box<Aside>>,
     /// What `{http.request.uuid}` shows; 0 until it is asked for.
     pub uuid: std::cell::Cell<Uuid>,
     /// Pages that templates have asked the server for, for the answer to one request.
     pub includes: std::cell::Cell<u16>,
     /// What the access log is told.
     pub log: Seldom<LogInfo>,
+}
+
+/// What few requests put aside.
+#[derive(Default)]
+pub struct Aside {
+    /// What `{http.request.body}` shows, once it was read for that.
+    pub body_text: Option<Box<[u8]>>,
 }
 
 /// A random number of 128 bits, in halves: whole it would have to stand at a multiple of sixteen bytes.
@@ -175,8 +184,14 @@ impl Groups {
 /// Small named values. Few enough per request that looking through them beats hashing.
 #[derive(Default)]
 pub struct Vars {
-    entries: Vec<(Arc<str>, Vec<u8>)>,
+    entries: Vec<Var>,
     used: usize,
+}
+
+struct Var {
+    name: Arc<str>,
+    kind: Kind,
+    value: Vec<u8>,
 }
 
 impl Vars {
@@ -184,26 +199,43 @@ impl Vars {
     pub fn find(&self, name: &str) -> Option<&[u8]> {
         self.entries[..self.used]
             .iter()
-            .find(|(n, _)| &**n == name)
-            .map(|(_, v)| &v[..])
+            .find(|var| &*var.name == name)
+            .map(|var| &var.value[..])
     }
 
-    /// Sets the value called `name`; returns its emptied buffer to write to.
+    /// What the value called `name` is, as its configuration wrote it: a text, a number or a flag.
+    pub fn kind(&self, name: &str) -> Kind {
+        let mut set = self.entries[..self.used].iter();
+        set.find(|var| &*var.name == name)
+            .map_or(Kind::Null, |var| var.kind)
+    }
+
+    /// Sets the text called `name`; returns its emptied buffer to write to.
     pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
+        self.slot_of(name, Kind::Text)
+    }
+
+    /// As [`Vars::slot`], for a value of that kind.
+    pub fn slot_of(&mut self, name: &Arc<str>, kind: Kind) -> &mut Vec<u8> {
         let at = self.entries[..self.used]
             .iter()
-            .position(|(n, _)| n == name);
+            .position(|var| var.name == *name);
         let at = at.unwrap_or_else(|| {
             match self.entries.get_mut(self.used) {
-                Some(spare) => spare.0 = name.clone(),
-                None => self.entries.push((name.clone(), Vec::new())),
+                Some(spare) => spare.name = name.clone(),
+                None => self.entries.push(Var {
+                    name: name.clone(),
+                    kind,
+                    value: Vec::new(),
+                }),
             }
             self.used += 1;
             self.used - 1
         });
-        let value = &mut self.entries[at].1;
-        value.clear();
-        value
+        let var = &mut self.entries[at];
+        var.kind = kind;
+        var.value.clear();
+        &mut var.value
     }
 
     /// Forgets all values and keeps their memory.
@@ -215,7 +247,7 @@ impl Vars {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.entries[..self.used]
             .iter()
-            .map(|(n, v)| (&**n, &v[..]))
+            .map(|var| (&*var.name, &var.value[..]))
     }
 }
 
@@ -261,6 +293,11 @@ pub struct LogInfo {
 }
 
 impl Context {
+    /// The body of the request, if it was read for placeholders.
+    pub fn body_text(&self) -> Option<&[u8]> {
+        self.aside.as_ref()?.body_text.as_deref()
+    }
+
     /// Makes it ready for the next request.
     pub fn reset(&mut self) {
         self.frames.clear();
@@ -271,6 +308,7 @@ impl Context {
         self.scratch.clear();
         self.uuid.set([0; 2]);
         self.includes.set(0);
+        self.aside = None;
         self.client_ip = None;
         self.from_trusted_proxy = false;
         self.error = None;

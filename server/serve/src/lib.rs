@@ -2,10 +2,12 @@
 //! Sockets are left to `sluice-net`, choosing to `sluice-route`, the language to `config/`.
 
 pub mod build;
+mod client_cert;
 pub mod client_ip;
 pub mod context;
 mod entrance;
 pub mod explain;
+pub mod expression;
 pub mod failure;
 pub mod files;
 pub mod filters;

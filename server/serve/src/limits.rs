@@ -5,6 +5,10 @@ use std::time::Duration;
 /// The largest file that `{file.*}` inserts; it is meant for secrets and banners, and is read when used.
 pub const FILE_TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Bytes of a request's body that `{http.request.body}` shows. It is meant for small forms and messages; of a larger
+/// body it is the beginning, and the whole body still goes on to whoever reads it.
+pub const BODY_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
 /// Rounds of `invoke` and nested lists in one request: a named route may call itself.
 pub const FRAMES_MAX: usize = 64;
 

@@ -5,15 +5,18 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_route::placeholder::{
-    ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, Unknown,
+    ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, TlsKey, Unknown,
 };
-use sluice_route::{Found, Input, Key, MatcherSets, RequestValues, Template, Values};
+use sluice_route::{Found, Input, Key, Kind, MatcherSets, RequestValues, Template, Values};
 
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::{client_cert, text};
 
 /// The values of placeholders at this point of an exchange.
 pub struct At<'a>(pub &'a Exchange);
@@ -30,7 +33,7 @@ pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
     };
     matchers
         .matches(&input)
-        .map_err(|refusal| Fault::new(refusal.status, "a matcher refused"))
+        .map_err(|refusal| Fault::new(refusal.status, refusal.reason))
 }
 
 /// Expands a template for an exchange; unknown placeholders vanish.
@@ -74,6 +77,7 @@ impl Values for At<'_> {
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
         let x = self.0;
         match key {
+            Key::Var(name) if &**name == "trusted_proxy" => push(out, x.context.from_trusted_proxy),
             Key::Var(name) if &**name != "client_ip" => known(x.context.vars.find(name), out),
             Key::Other(name) => maybe(x.context.mapped.find(name), out),
             Key::Error(key) => self.error(*key, out),
@@ -100,10 +104,27 @@ impl Values for At<'_> {
                 push(out, ends)
             }
             Key::TimeUntilShutdown => match x.worker.stop_at.get() {
-                Some(stop_at) => push(out, format_args!("{:?}", stop_at.since(clock::now()))),
+                Some(stop_at) => push(out, text::duration(stop_at.since(clock::now()))),
                 None => Found::Known,
             },
+            Key::Body => known(x.context.body_text(), out),
+            Key::BodyBase64 => {
+                let body = x.context.body_text().unwrap_or_default();
+                push(out, STANDARD.encode(body))
+            }
+            Key::Tls(key @ (TlsKey::Client(_) | TlsKey::ClientSan(..))) => {
+                self.client_certificate(*key, out)
+            }
             _ => self.of_request().value(key, out),
+        }
+    }
+
+    fn kind(&self, key: &Key) -> Kind {
+        match key {
+            Key::Var(name) if &**name == "trusted_proxy" => Kind::Flag,
+            Key::Var(name) if &**name != "client_ip" => self.0.context.vars.kind(name),
+            Key::TimeUntilShutdown if self.0.worker.stop_at.get().is_none() => Kind::Null,
+            other => other.kind(),
         }
     }
 }
@@ -124,7 +145,7 @@ impl At<'_> {
     }
 
     fn duration(&self, out: &mut Vec<u8>) -> Found {
-        push(out, format_args!("{:?}", self.elapsed()))
+        push(out, text::duration(self.elapsed()))
     }
 
     fn error(&self, key: ErrorKey, out: &mut Vec<u8>) -> Found {
@@ -142,6 +163,29 @@ impl At<'_> {
             ErrorKey::Id => push(out, &error.id),
             ErrorKey::Trace => Found::Known,
         }
+    }
+
+    fn client_certificate(&self, key: TlsKey, out: &mut Vec<u8>) -> Found {
+        let Some(tls) = &self.0.conn.tls else {
+            return Found::Unknown;
+        };
+        let der = tls.client_certs.first().map(Vec::as_slice);
+        match key {
+            TlsKey::Client(key) => {
+                if let Some(der) = der {
+                    client_cert::describe(der, key, out);
+                }
+            }
+            TlsKey::ClientSan(kind, index) => client_cert::alternate_names(der, kind, index, out),
+            TlsKey::Version
+            | TlsKey::CipherSuite
+            | TlsKey::Resumed
+            | TlsKey::Proto
+            | TlsKey::ProtoMutual
+            | TlsKey::ServerName
+            | TlsKey::Ech => return Found::Unknown,
+        }
+        Found::Known
     }
 
     fn file(&self, key: FileKey, out: &mut Vec<u8>) -> Found {

@@ -7,8 +7,8 @@ use sluice_model::matcher::{
 };
 use sluice_model::{Matcher, MatcherSet};
 
-use super::Lowering;
 use super::args::texts;
+use super::{Lowering, WrittenExpression};
 use crate::registry;
 use crate::tree::{Directive, Quote, Token};
 
@@ -50,10 +50,7 @@ impl Lowering<'_> {
         let name = line.name.text.strip_prefix('@').unwrap_or_default();
         match line.args.as_slice() {
             [only] if only.quote != Quote::None && line.block.is_none() => {
-                let expr = Expression {
-                    expr: only.text.clone(),
-                    name: name.to_string(),
-                };
+                let expr = self.quoted_expression(only, name);
                 Some(MatcherSet::of(Matcher::Expression(expr)))
             }
             [] => {
@@ -342,17 +339,35 @@ impl Lowering<'_> {
         }
         match line.args.as_slice() {
             [] => self.missing(line, "an expression"),
-            [only] => Some(Expression {
-                expr: only.text.clone(),
-                name: name.to_string(),
-            }),
+            [only] => Some(self.quoted_expression(only, name)),
             args => {
                 let words: Vec<String> = args.iter().map(quoted).collect();
+                let expr = words.join(" ");
+                self.expressions.push(WrittenExpression {
+                    text: expr.clone(),
+                    span: args
+                        .iter()
+                        .fold(args[0].span, |span, arg| span.to(arg.span)),
+                    import: args[0].import,
+                });
                 Some(Expression {
-                    expr: words.join(" "),
+                    expr,
                     name: String::new(),
                 })
             }
+        }
+    }
+
+    /// An expression that is one word.
+    pub(super) fn quoted_expression(&mut self, word: &Token, name: &str) -> Expression {
+        self.expressions.push(WrittenExpression {
+            text: word.text.clone(),
+            span: word.span,
+            import: word.import,
+        });
+        Expression {
+            expr: word.text.clone(),
+            name: name.to_string(),
         }
     }
 

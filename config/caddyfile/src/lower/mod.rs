@@ -27,7 +27,7 @@ mod trust_pool;
 
 use std::collections::BTreeMap;
 
-use sluice_diag::{Diagnostic, Origins, Report};
+use sluice_diag::{Diagnostic, ImportId, Origins, Report, Span};
 use sluice_model::{Config, HttpApp, Route};
 
 use crate::tree::File;
@@ -48,6 +48,19 @@ pub struct Adapted {
     pub report: Report,
     /// Where the routes of the model were written in those texts.
     pub origins: Origins,
+    /// The expressions of matchers, for those who can evaluate them to look for mistakes.
+    pub expressions: Vec<WrittenExpression>,
+}
+
+/// An expression and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenExpression {
+    /// Its text, as the model has it.
+    pub text: String,
+    /// Its words, quotes included.
+    pub span: Span,
+    /// The innermost import that brought it in.
+    pub import: Option<ImportId>,
 }
 
 /// Reads a Caddyfile, one of Caddy 0 or 1 as well, and lowers it. Imports and environment variables come from `loader`.
@@ -57,24 +70,25 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
         v1::warn_of_dialect(word, &mut report);
         return v1::adapt_tree(&file, report, loader);
     }
-    let (config, origins) = lower(&file, &mut report);
+    lower(&file, report)
+}
+
+/// Lowers a parsed file. There is no model when the report holds an error.
+pub(crate) fn lower(file: &File, mut report: Report) -> Adapted {
+    let mut lowering = Lowering::new(&mut report);
+    let config = lowering.file(file);
+    let origins = std::mem::take(&mut lowering.origins);
+    let expressions = std::mem::take(&mut lowering.expressions);
+    let config = config.filter(|_| !report.has_errors());
+    if config.is_some() {
+        no_effect::warn(file, &mut report);
+    }
     Adapted {
         config,
         report,
         origins,
+        expressions,
     }
-}
-
-/// Lowers a parsed file. There is no model when the report holds an error.
-pub(crate) fn lower(file: &File, report: &mut Report) -> (Option<Config>, Origins) {
-    let mut lowering = Lowering::new(report);
-    let config = lowering.file(file);
-    let origins = std::mem::take(&mut lowering.origins);
-    if report.has_errors() {
-        return (None, origins);
-    }
-    no_effect::warn(file, report);
-    (config, origins)
 }
 
 /// The state of one lowering: what was reported, what is in force, and what is numbered.
@@ -100,6 +114,8 @@ struct Lowering<'r> {
     site_files: Vec<String>,
     /// Where routes were written.
     origins: Origins,
+    /// The expressions found so far.
+    expressions: Vec<WrittenExpression>,
 }
 
 impl<'r> Lowering<'r> {
@@ -117,6 +133,7 @@ impl<'r> Lowering<'r> {
             invoked: Vec::new(),
             site_files: Vec::new(),
             origins: Origins::default(),
+            expressions: Vec::new(),
         }
     }
 

@@ -179,11 +179,6 @@ pub const GAPS: &[Gap] = &[
     refused("trust_pool", "renegotiation", FILE_POOL),
     refused("issuer acme", "lifetime", NO_LIFETIME),
     refused("issuer zerossl", "*", ZEROSSL),
-    refused(
-        "matcher",
-        "expression",
-        "write the condition with the other matchers",
-    ),
     partly(
         "global options",
         "cert_issuer",

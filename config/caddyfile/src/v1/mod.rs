@@ -81,18 +81,16 @@ pub fn adapt_v1(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
 
 /// Lowers a tree of the old language.
 pub(crate) fn adapt_tree(file: &File, mut report: Report, loader: &dyn Loader) -> Adapted {
-    let (config, origins) = match report.has_errors() {
-        true => (None, Origins::default()),
-        false => {
-            let translated = pages(file, &mut report, loader, Purpose::Run).into_tree();
-            lower(&translated, &mut report)
-        }
-    };
-    Adapted {
-        config,
-        report,
-        origins,
+    if report.has_errors() {
+        return Adapted {
+            config: None,
+            report,
+            origins: Origins::default(),
+            expressions: Vec::new(),
+        };
     }
+    let translated = pages(file, &mut report, loader, Purpose::Run).into_tree();
+    lower(&translated, report)
 }
 
 /// Warns that a file is in the old language, at the word that shows it.

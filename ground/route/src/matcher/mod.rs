@@ -8,6 +8,7 @@ mod host;
 mod path;
 mod response;
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -47,10 +48,22 @@ pub struct Input<'a> {
 }
 
 /// A matcher that ends the request instead of answering: its status becomes the request's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status of the error.
     pub status: Status,
+    /// Its message.
+    pub reason: Cow<'static, str>,
+}
+
+impl Refusal {
+    /// What a condition means that asks for a status by itself, such as the file `=404`.
+    pub const fn asked_for(status: Status) -> Refusal {
+        Refusal {
+            status,
+            reason: Cow::Borrowed("a matcher refused"),
+        }
+    }
 }
 
 /// A condition that this package cannot decide alone: files and expressions.
@@ -429,7 +442,8 @@ impl Matcher {
         }
     }
 
-    fn cost(&self) -> u8 {
+    /// Its place in a set: of the conditions of a set the cheap ones are asked first.
+    pub fn cost(&self) -> u8 {
         match self {
             Matcher::Method(_) => 0,
             Matcher::Protocol(_) | Matcher::Tls(_) => 1,
@@ -444,6 +458,30 @@ impl Matcher {
             Matcher::VarsRegexp(_) => 10,
             Matcher::Not(_) => 11,
             Matcher::Hook(_) => 12,
+        }
+    }
+
+    /// Whether it leaves something behind for placeholders, so that the order of asking can be seen.
+    pub fn leaves_traces(&self) -> bool {
+        match self {
+            Matcher::PathRegexp(_)
+            | Matcher::HeaderRegexp(_)
+            | Matcher::VarsRegexp(_)
+            | Matcher::Hook(_) => true,
+            Matcher::Not(sets) => sets
+                .iter()
+                .flat_map(|set| &set.matchers)
+                .any(Matcher::leaves_traces),
+            Matcher::Method(_)
+            | Matcher::Protocol(_)
+            | Matcher::Tls(_)
+            | Matcher::Host(_)
+            | Matcher::Path(_)
+            | Matcher::RemoteIp(_)
+            | Matcher::ClientIp(_)
+            | Matcher::Header(_)
+            | Matcher::Query(_)
+            | Matcher::Vars(_) => false,
         }
     }
 

@@ -6,6 +6,8 @@ use core::fmt;
 
 use sluice_message::FieldId;
 
+use super::Kind;
+
 /// What a placeholder stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -296,6 +298,47 @@ impl Key {
     /// The key called `name`, the text between the braces. Any text is some key.
     pub fn parse(name: &str) -> Key {
         parse_known(name).unwrap_or_else(|| Key::Other(name.into()))
+    }
+
+    /// What its values are; those of variables follow from what set them.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Key::RemotePort | Key::LocalPort => Kind::Integer,
+            Key::Duration => Kind::Duration,
+            Key::DurationMs => Kind::Float,
+            Key::ShuttingDown => Kind::Flag,
+            Key::Error(ErrorKey::StatusCode) | Key::InterceptStatus => Kind::Integer,
+            Key::Time(TimeKey::Now) => Kind::Moment,
+            Key::Tls(TlsKey::Resumed | TlsKey::ProtoMutual | TlsKey::Ech) => Kind::Flag,
+            Key::Proxy(key) => key.kind(),
+            _ => Kind::Text,
+        }
+    }
+}
+
+impl ProxyKey {
+    fn kind(&self) -> Kind {
+        match self {
+            ProxyKey::UpstreamRequests
+            | ProxyKey::UpstreamMaxRequests
+            | ProxyKey::UpstreamFails
+            | ProxyKey::Retries
+            | ProxyKey::StatusCode => Kind::Integer,
+            ProxyKey::UpstreamLatency | ProxyKey::UpstreamDuration | ProxyKey::Duration => {
+                Kind::Duration
+            }
+            ProxyKey::UpstreamLatencyMs | ProxyKey::UpstreamDurationMs | ProxyKey::DurationMs => {
+                Kind::Float
+            }
+            ProxyKey::TransportError => Kind::Flag,
+            ProxyKey::UpstreamAddress
+            | ProxyKey::UpstreamHostPort
+            | ProxyKey::UpstreamHost
+            | ProxyKey::UpstreamPort
+            | ProxyKey::StatusText
+            | ProxyKey::Header(_)
+            | ProxyKey::ActiveTarget => Kind::Text,
+        }
     }
 }
 

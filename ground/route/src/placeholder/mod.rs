@@ -24,11 +24,35 @@ pub enum Found {
     Unknown,
 }
 
+/// What a value is, for those who compare values rather than texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A whole number.
+    Integer,
+    /// A number that may have a fraction.
+    Float,
+    /// `true` or `false`.
+    Flag,
+    /// A length of time, such as `1.5ms`.
+    Duration,
+    /// A point in time.
+    Moment,
+    /// Nothing was set: the text is empty.
+    Null,
+}
+
 /// A source of values for placeholders.
 pub trait Values {
     /// Appends the value of `key` to `out` and tells whether the key is known. An unknown key
     /// appends nothing.
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found;
+
+    /// What the value of `key` is, where it is known.
+    fn kind(&self, key: &Key) -> Kind {
+        key.kind()
+    }
 }
 
 /// A source that knows no key.
@@ -44,10 +68,10 @@ impl Values for NoValues {
 /// What becomes of placeholders whose key is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// They vanish: what header fields, rewrites, redirects, roots and matchers do.
+    /// They vanish: what rewrites, redirects, roots and matchers do.
     Empty,
     /// They stay as they are written: what bodies of fixed answers do, so that JSON and CSS survive
-    /// there.
+    /// there, header fields and messages of errors.
     Keep,
 }
 

@@ -165,6 +165,7 @@ impl Rewrite {
             if uri.as_bytes().len() > REWRITTEN_URI_BYTES_MAX {
                 return Err(Refusal {
                     status: Status::URI_TOO_LONG,
+                    reason: "the rewritten URI is too long".into(),
                 });
             }
         }

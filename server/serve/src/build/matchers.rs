@@ -3,25 +3,35 @@
 use std::sync::Arc;
 
 use sluice_model::MatcherSet as Config;
-use sluice_model::matcher::Matcher as Word;
+use sluice_model::matcher::{Expression, Matcher as Word};
 use sluice_route::{Matcher, MatcherError, MatcherSet};
 
 use super::Refusal;
-use super::error_status::ErrorStatus;
+use crate::expression;
 use crate::files::FileHook;
 
 /// Compiles one set of conditions.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {
-    let matchers = config
-        .0
-        .iter()
-        .map(matcher)
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut matchers = Vec::with_capacity(config.0.len());
+    for word in &config.0 {
+        compile(word, &mut matchers)?;
+    }
     Ok(MatcherSet::new(matchers))
 }
 
-fn matcher(config: &Word) -> Result<Matcher, Refusal> {
+fn lowered(config: &Expression) -> Result<Vec<Matcher>, Refusal> {
+    expression::compile(config).map_err(|mistake| {
+        let shown = &config.expr;
+        Refusal::new(format!("expression `{shown}`: {}", mistake.message)).with_help(mistake.help)
+    })
+}
+
+fn compile(config: &Word, into: &mut Vec<Matcher>) -> Result<(), Refusal> {
     let compiled = match config {
+        Word::Expression(expression) => {
+            into.extend(lowered(expression)?);
+            return Ok(());
+        }
         Word::ClientIp(ranges) => Matcher::client_ip(&ranges.ranges),
         Word::RemoteIp(ranges) => Matcher::remote_ip(&ranges.ranges),
         Word::Header(fields) => Matcher::header(
@@ -62,16 +72,8 @@ fn matcher(config: &Word) -> Result<Matcher, Refusal> {
                 .map(|(var, regexp)| (var.as_str(), regexp.name.as_str(), regexp.pattern.as_str())),
         ),
         Word::File(file) => Ok(Matcher::Hook(Arc::new(FileHook::build(file)?))),
-        Word::Expression(expression) => {
-            let status = ErrorStatus::parse(&expression.expr).ok_or_else(|| {
-                Refusal::not_yet(
-                    "matcher `expression`",
-                    "write the condition with the other matchers for now",
-                )
-            })?;
-            Ok(Matcher::Hook(Arc::new(status)))
-        }
         Word::Other(name, _) => return Err(Refusal::new(format!("unknown matcher `{name}`"))),
     };
-    compiled.map_err(|error: MatcherError| Refusal::new(error.to_string()))
+    into.push(compiled.map_err(|error: MatcherError| Refusal::new(error.to_string()))?);
+    Ok(())
 }

@@ -29,6 +29,10 @@ impl<'m> Builder<'m> {
         let mut sets = Vec::with_capacity(config.r#match.len());
         for (index, set) in config.r#match.iter().enumerate() {
             let built = self.within(&format!(".match[{index}]"), |b| {
+                if b.body_is_asked && asks_for_body(set) {
+                    b.refuse(body_in_condition());
+                    return None;
+                }
                 matchers::set(set).map_err(|refusal| b.refuse(refusal)).ok()
             });
             sets.extend(built);
@@ -36,7 +40,16 @@ impl<'m> Builder<'m> {
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
             let handler = self.within(&format!(".handle[{index}]"), |b| {
-                b.handler(handler).map_err(|refusal| b.refuse(refusal)).ok()
+                let nests = matches!(handler, Config::Subroute(_));
+                let asks = b.body_is_asked && !nests && asks_for_body(handler);
+                match b.handler(handler) {
+                    Ok(built) if asks => Some(handlers::body_text::before(built)),
+                    Ok(built) => Some(built),
+                    Err(refusal) => {
+                        b.refuse(refusal);
+                        None
+                    }
+                }
             });
             built.extend(handler);
         }
@@ -90,6 +103,18 @@ impl<'m> Builder<'m> {
         self.lists[number].errors = Some(errors);
         number
     }
+}
+
+/// Whether a part of a configuration has a placeholder for the body of requests.
+pub(super) fn asks_for_body(config: &impl serde::Serialize) -> bool {
+    serde_json::to_string(config).is_ok_and(|text| text.contains("{http.request.body"))
+}
+
+fn body_in_condition() -> Refusal {
+    Refusal::not_yet(
+        "`{http.request.body}` in a condition",
+        "ask for header fields, the path or the query",
+    )
 }
 
 fn not_yet(name: &str) -> Refusal {

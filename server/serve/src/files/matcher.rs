@@ -112,7 +112,7 @@ impl FileHook {
             let pattern = match candidate {
                 // Where all candidates are compared none of them ends the list.
                 Candidate::Refuse(_) if !self.policy.takes_first() => continue,
-                Candidate::Refuse(status) => return Err(matcher::Refusal { status: *status }),
+                Candidate::Refuse(status) => return Err(matcher::Refusal::asked_for(*status)),
                 Candidate::Path(pattern) => pattern,
             };
             let last = at + 1 == self.candidates.len();

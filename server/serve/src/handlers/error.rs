@@ -2,14 +2,14 @@
 
 use sluice_message::Status;
 use sluice_model::handler::StaticError as Config;
-use sluice_route::Template;
+use sluice_route::{Template, Unknown};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::status::StatusText;
-use crate::values;
+use crate::values::At;
 
 struct StaticError {
     message: Template,
@@ -23,7 +23,9 @@ impl Handler for StaticError {
             .status
             .as_ref()
             .map_or(Some(default), |status| status.resolve(x));
-        let message = String::from_utf8_lossy(&values::expanded(&self.message, x)).into_owned();
+        let mut message = Vec::new();
+        self.message.expand(&At(x), Unknown::Keep, &mut message);
+        let message = String::from_utf8_lossy(&message).into_owned();
         Step::Fail(Fault::new(status.unwrap_or(default), message))
     }
 }

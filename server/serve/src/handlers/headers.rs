@@ -140,7 +140,7 @@ fn with_value(value: &Template, x: &mut Exchange, f: impl FnOnce(&mut Exchange, 
         Some(text) => f(x, text),
         None => {
             let mut text = Vec::new();
-            push_value(value, x, &mut text);
+            push_value(value, Unknown::Keep, x, &mut text);
             f(x, &text);
         }
     }
@@ -214,12 +214,14 @@ impl Replace {
             let mut changed = match &self.find {
                 Find::Text(find) => {
                     let find = values::expanded(find, x);
-                    replace_text(&value, &find, &values::expanded(&self.with, x), 0)
+                    let mut with = Vec::new();
+                    self.with.expand(&At(x), Unknown::Keep, &mut with);
+                    replace_text(&value, &find, &with, 0)
                 }
                 Find::Pattern(regexp) => {
                     let mut with = Vec::new();
                     self.with
-                        .expand_each(&At(x), Unknown::Empty, &mut with, |_, out, start| {
+                        .expand_each(&At(x), Unknown::Keep, &mut with, |_, out, start| {
                             escape_replacement(out, start);
                         });
                     regexp.replace_all(&value, &with)

@@ -1,6 +1,7 @@
 //! Handlers: each directive that answers or changes a request has one file.
 
 pub mod authentication;
+pub mod body_text;
 pub mod encode;
 pub mod error;
 pub mod file_server;

@@ -79,7 +79,7 @@ impl StaticResponse {
             x.res.fields.remove_name(name.as_str().as_bytes());
             for value in values {
                 let mut text = Vec::new();
-                push_value(value, x, &mut text);
+                push_value(value, Unknown::Empty, x, &mut text);
                 x.res.fields.push_name(name, &text);
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_route::Template;
+use sluice_route::{Kind, Template};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -13,7 +13,7 @@ use crate::handler::{Handler, Step};
 use crate::values;
 
 struct Vars {
-    entries: Vec<(Arc<str>, Template)>,
+    entries: Vec<(Arc<str>, Kind, Template)>,
     /// Whether the request is left out of the access log, where this says so.
     skip: Option<bool>,
     /// Loggers that take the request instead of the site's.
@@ -22,9 +22,9 @@ struct Vars {
 
 impl Handler for Vars {
     fn serve(&self, x: &mut Exchange) -> Step {
-        for (name, value) in &self.entries {
+        for (name, kind, value) in &self.entries {
             match value.literal() {
-                Some(text) => x.context.vars.slot(name).extend_from_slice(text),
+                Some(text) => x.context.vars.slot_of(name, *kind).extend_from_slice(text),
                 None => {
                     let text = values::expanded(value, x);
                     x.context.vars.slot(name).extend_from_slice(&text);
@@ -59,11 +59,13 @@ pub fn build(
             ("fs", Value::String(name)) => crate::files::check_file_system(name)?,
             _ => {}
         }
-        let text = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
+        let (kind, text) = match value {
+            Value::String(text) => (Kind::Text, text.clone()),
+            Value::Number(number) => (Kind::Float, number.to_string()),
+            Value::Bool(said) => (Kind::Flag, said.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => (Kind::Text, value.to_string()),
         };
-        entries.push((Arc::from(name.as_str()), cx.template(&text)?));
+        entries.push((Arc::from(name.as_str()), kind, cx.template(&text)?));
     }
     Ok(Box::new(Vars {
         entries,

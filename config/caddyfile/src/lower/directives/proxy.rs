@@ -184,11 +184,7 @@ impl Lowering<'_> {
         match line.args.as_slice() {
             [] => self.matcher_lines(line.lines(), ""),
             [only] if only.quote != Quote::None => {
-                let expr = only.text.clone();
-                let expression = sluice_model::matcher::Expression {
-                    expr,
-                    name: String::new(),
-                };
+                let expression = self.quoted_expression(only, "");
                 Some(sluice_model::MatcherSet::of(
                     sluice_model::Matcher::Expression(expression),
                 ))

@@ -51,7 +51,11 @@ pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Meas
     Ok(Measured::Whole(Box::new(collected)))
 }
 
-async fn collect(mut body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Collected, Failure> {
+/// Collects up to `bytes_max` of a body.
+pub(crate) async fn collect(
+    mut body: Box<dyn BodyStream>,
+    bytes_max: usize,
+) -> Result<Collected, Failure> {
     let length = if body.len().is_some() {
         Length::Told
     } else {
@@ -96,12 +100,19 @@ enum End {
 }
 
 /// What was collected of a body, then the rest of it.
-struct Collected {
+pub(crate) struct Collected {
     collected: Vec<u8>,
     taken: usize,
     length: Length,
     end: End,
     rest: Box<dyn BodyStream>,
+}
+
+impl Collected {
+    /// What was collected and not yet taken.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.collected[self.taken..]
+    }
 }
 
 impl BodyStream for Collected {

@@ -4,7 +4,7 @@
 mod account;
 mod active;
 mod answer;
-mod buffering;
+pub(crate) mod buffering;
 mod build;
 mod dialling;
 mod dynamic;
