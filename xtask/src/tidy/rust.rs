@@ -9,6 +9,9 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Lines above an unsafe block in which its reason may stand.
 const SAFETY_LINES: usize = 8;
 
+/// Methods that traits of other crates ask for under these names.
+const FOREIGN_METHODS: [&str; 1] = ["get_type"];
+
 /// Module names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers",
@@ -81,7 +84,8 @@ fn names(line: &Line, number: usize, add: Add<'_>) {
         .filter(|w| !w.is_empty())
         .collect();
     for pair in words.windows(2) {
-        if pair[0] == "fn" && pair[1].starts_with("get_") {
+        let ours = !FOREIGN_METHODS.contains(&pair[1]);
+        if pair[0] == "fn" && pair[1].starts_with("get_") && ours {
             add(number, "names", format!("`{}`: leave out `get_`", pair[1]));
         }
         if pair[0] == "mod" && EMPTY_NAMES.contains(&pair[1]) {
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(rules("ground/helpers/src/a.rs", "//! A.\n"), ["names"]);
         assert_eq!(inside("mod misc;"), ["names"]);
         assert_eq!(inside("fn get_name() {}"), ["names"]);
+        assert!(inside("fn get_type(&self) -> &Type {}").is_empty());
         assert!(inside("fn get() {}\nlet a = map.get_mut(1); mod utilities;").is_empty());
     }
 
