@@ -26,17 +26,17 @@ fn start(wrapper: &str) -> Server {
 }
 
 fn connect(port: u16) -> TcpStream {
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
     socket
         .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+        .expect("a timeout can be set");
     socket
 }
 
 /// What comes back for `parts`, each sent on its own.
 fn ask(port: u16, parts: &[&[u8]]) -> String {
     let mut socket = connect(port);
-    socket.set_nodelay(true).unwrap();
+    socket.set_nodelay(true).expect("it can be set");
     for part in parts {
         let _ = socket.write_all(part);
         std::thread::sleep(Duration::from_millis(2));
