@@ -221,15 +221,7 @@ fn build(
     purpose: Purpose,
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = Vec::new();
-    let plan = Plan::build(config.logging.as_ref(), options.log.outputs())
-        .map(Arc::new)
-        .map_err(|errors| {
-            refusals.extend(
-                errors
-                    .into_iter()
-                    .map(|error| Refusal::new(error.to_string())),
-            );
-        });
+    let plan = plan(config, options, &mut refusals);
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
     let mut sites = HashMap::new();
@@ -288,6 +280,15 @@ fn build(
         }),
         Ok(_) | Err(()) => Err(refusals),
     }
+}
+
+/// Who is told what by logs; `Err` where that was refused.
+fn plan(config: &Config, options: &Options, refusals: &mut Vec<Refusal>) -> Result<Arc<Plan>, ()> {
+    let plan = Plan::build(config.logging.as_ref(), options.log.outputs());
+    plan.map(Arc::new).map_err(|errors| {
+        let errors = errors.into_iter();
+        refusals.extend(errors.map(|error| Refusal::new(error.to_string())));
+    })
 }
 
 fn listen_addrs(
