@@ -23,7 +23,6 @@ const NAMES: &[(&str, &str)] = &[
     ("dir", "dir"),
     ("user", "http.auth.user.id"),
     ("when", "time.now.common_log"),
-    ("when_iso", "time.now.http"),
     ("when_unix", "time.now.unix"),
     ("when_unix_ms", "time.now.unix_ms"),
     ("latency", "http.request.duration"),
