@@ -25,6 +25,7 @@ fn site() -> Folder {
     folder.write("site/index.html", "<h1>home</h1>\n");
     folder.write("site/new/page.html", "new\n");
     folder.write("site/app.txt", "app\n");
+    folder.write("site/index.php", "<?php\n");
     folder.write(
         "security.caddy",
         "header X-Frame-Options DENY\nheader -Server\n",
