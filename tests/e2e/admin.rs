@@ -74,7 +74,7 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
         ),
         (
             "Content-Type: application/json\r\n",
-            r#"{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"tracing"}]}]}}}}}"#,
+            r#"{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"nonsense"}]}]}}}}}"#,
         ),
     ] {
         let answer = request(&server, "POST", "/load", fields, body);

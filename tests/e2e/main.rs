@@ -3,6 +3,7 @@
 
 mod client;
 mod harness;
+mod tracing;
 mod upstream;
 mod wire;
 
@@ -18,6 +19,7 @@ mod expressions;
 mod fastcgi;
 mod files;
 mod logs;
+mod metrics;
 mod php;
 mod process;
 mod proxy;

@@ -184,7 +184,7 @@ fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Val
 }
 
 /// Sends a request as it stands and waits for the end of the answer.
-fn send(port: u16, request: &str) {
+pub fn send(port: u16, request: &str) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = Vec::new();

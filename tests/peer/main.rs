@@ -7,6 +7,7 @@ mod fastcgi;
 mod http;
 mod logs;
 mod matchers;
+mod metrics;
 mod peers;
 mod placeholders;
 mod sites;

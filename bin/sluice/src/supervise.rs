@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{Address, Current, Endpoint, Explain, Order, Orders, write_autosaved};
+use sluice_admin::{Address, Counts, Current, Endpoint, Explain, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::ConnectionLimit;
@@ -17,7 +17,9 @@ use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals, exit_now};
 use sluice_serve::explain::Question;
 use sluice_serve::log::{Level, Log};
+use sluice_serve::metrics;
 use sluice_serve::process::{Options, Server};
+use sluice_serve::record::Recorder;
 
 use crate::Exit;
 use crate::admin_client::default_address;
@@ -257,6 +259,7 @@ impl Process {
         let current = Current::default();
         // Before anybody can ask for it.
         current.replace(server.config(), explain_with(&server, &read));
+        current.set_counts(Arc::new(Counted(server.recorder())));
         let mut process = Process {
             server,
             endpoint: None,
@@ -570,5 +573,22 @@ impl Drop for Pidfile {
     fn drop(&mut self) {
         // Somebody may have removed it already.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+/// What the server counts, for the control interface.
+#[derive(Debug)]
+struct Counted(Arc<Recorder>);
+
+impl Counts for Counted {
+    fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
+        let format = metrics::Format::accepted(accept);
+        (
+            format.media_type(),
+            metrics::page(&self.0, format).into_bytes(),
+        )
+    }
+
+    fn count(&self, method: &str, path: &str, status: u16) {
+        self.0.hub().count_admin(method, path, status);
     }
 }

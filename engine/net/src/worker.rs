@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sluice_message::Moment;
 
@@ -33,7 +33,7 @@ pub struct Worker {
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
     /// What it has counted.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// Whether the process is ending: connections close after the request they serve.
     pub draining: Cell<bool>,
     /// When the process begins to end, once that is known.
@@ -41,27 +41,57 @@ pub struct Worker {
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 
-/// Counts of one worker since its start.
-#[derive(Default)]
+/// Counts of one worker since its start, for anybody to read; they stand on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Counters {
     /// Connections accepted.
-    pub accepted: Cell<u64>,
+    pub accepted: Count,
     /// Connections open now.
-    pub open: Cell<u64>,
+    pub open: Count,
     /// TLS handshakes that failed.
-    pub handshakes_failed: Cell<u64>,
+    pub handshakes_failed: Count,
     /// Requests whose handler panicked.
-    pub panics: Cell<u64>,
+    pub panics: Count,
     /// Times that accepting had to wait because a limit was reached.
-    pub accept_pauses: Cell<u64>,
+    pub accept_pauses: Count,
+}
+
+/// A count that one worker writes and others read, so that a change is a load and a store.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// The count.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more.
+    pub(crate) fn up(&self) {
+        self.0
+            .store(self.value().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Counts one less.
+    pub(crate) fn down(&self) {
+        self.0
+            .store(self.value().wrapping_sub(1), Ordering::Relaxed);
+    }
 }
 
 impl Worker {
     /// Worker `index` of `count`.
     pub fn new(index: usize, count: usize) -> Rc<Self> {
+        Worker::counting(index, count, Arc::default())
+    }
+
+    /// As [`Worker::new`], with counters that others read.
+    pub(crate) fn counting(index: usize, count: usize, counters: Arc<Counters>) -> Rc<Self> {
         Rc::new(Worker {
             index,
             count,
+            counters,
             ..Worker::default()
         })
     }
@@ -104,6 +134,11 @@ impl ConnectionLimit {
         usize::try_from(files.saturating_sub(crate::limits::FILES_RESERVED) / 2)
             .unwrap_or(usize::MAX)
             .max(8)
+    }
+
+    /// How many connections there may be.
+    pub fn max(&self) -> usize {
+        self.max
     }
 
     /// Counts one connection in, if there is room.

@@ -23,7 +23,7 @@ use crate::entrance::Entrance;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
 use crate::service::{Binding, Service};
-use crate::worker::{ConnectionLimit, Entered, Shared, Worker};
+use crate::worker::{ConnectionLimit, Counters, Entered, Shared, Worker};
 
 /// The running workers of a process.
 pub struct Workers<S: Service> {
@@ -35,6 +35,7 @@ pub struct Workers<S: Service> {
 struct Handle<S: Service> {
     commands: mpsc::Sender<Command<S>>,
     thread: JoinHandle<()>,
+    counters: Arc<Counters>,
 }
 
 /// What to listen on, and what to serve there.
@@ -86,10 +87,16 @@ impl<S: Service> Workers<S> {
             .map(|index| {
                 let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
                 let limit = limit.clone();
+                let counters = Arc::new(Counters::default());
+                let own = counters.clone();
                 let thread = std::thread::Builder::new()
                     .name(format!("worker-{index}"))
-                    .spawn(move || run_thread(index, count, limit, inbox))?;
-                Ok(Handle { commands, thread })
+                    .spawn(move || run_thread((index, count), own, limit, inbox))?;
+                Ok(Handle {
+                    commands,
+                    thread,
+                    counters,
+                })
             })
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Workers {
@@ -97,6 +104,14 @@ impl<S: Service> Workers<S> {
             listening: HashSet::new(),
             limit,
         })
+    }
+
+    /// What each worker has counted.
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
+        self.handles
+            .iter()
+            .map(|handle| handle.counters.clone())
+            .collect()
     }
 
     /// Client connections open now.
@@ -184,8 +199,8 @@ impl<S: Service> Workers<S> {
 const LOOK_INTERVAL: u32 = 251;
 
 fn run_thread<S: Service>(
-    index: usize,
-    count: usize,
+    (index, count): (usize, usize),
+    counters: Arc<Counters>,
     limit: Arc<ConnectionLimit>,
     inbox: mpsc::Receiver<Command<S>>,
 ) {
@@ -198,7 +213,7 @@ fn run_thread<S: Service>(
         .max_io_events_per_tick(1024)
         .build_local(LocalOptions::default())
         .expect("the process may open an epoll descriptor at its start");
-    runtime.block_on(run(index, count, limit, inbox));
+    runtime.block_on(run(Worker::counting(index, count, counters), limit, inbox));
 }
 
 struct Running<S: Service> {
@@ -214,12 +229,10 @@ struct Listening<S: Service> {
 }
 
 async fn run<S: Service>(
-    index: usize,
-    count: usize,
+    worker: Rc<Worker>,
     limit: Arc<ConnectionLimit>,
     mut inbox: mpsc::Receiver<Command<S>>,
 ) {
-    let worker = Worker::new(index, count);
     let sweeper = tokio::task::spawn_local(sweep(worker.clone()));
     let shared = Rc::new(Shared {
         worker,
@@ -303,12 +316,12 @@ impl<S: Service> Running<S> {
         }
         worker.timers.expire_all_idle();
         let deadline = tokio::time::Instant::now() + grace;
-        while worker.counters.open.get() > 0 && tokio::time::Instant::now() < deadline {
+        while worker.counters.open.value() > 0 && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
             worker.timers.expire_all_idle();
         }
         worker.upstreams.clear();
-        worker.counters.open.get()
+        worker.counters.open.value()
     }
 }
 
@@ -330,8 +343,8 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
             }
         };
         let counters = &shared.worker.counters;
-        counters.accepted.set(counters.accepted.get() + 1);
-        counters.open.set(counters.open.get() + 1);
+        counters.accepted.up();
+        counters.open.up();
         let open = Open(shared.worker.clone(), entered);
         let (slot, shared) = (slot.clone(), shared.clone());
         if slot.binding().entrance.is_some() {
@@ -352,8 +365,7 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
 
 /// No more connections or files are to be had: what is idle longest goes, and accepting rests a moment.
 async fn make_room<S: Service>(shared: &Shared<S>) {
-    let pauses = &shared.worker.counters.accept_pauses;
-    pauses.set(pauses.get() + 1);
+    shared.worker.counters.accept_pauses.up();
     for _ in 0..ACCEPT_BURST_MAX {
         if !shared.worker.timers.expire_oldest_idle() {
             break;
@@ -392,6 +404,6 @@ pub(crate) struct Open(
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.counters.open.set(self.0.counters.open.get() - 1);
+        self.0.counters.open.down();
     }
 }

@@ -16,10 +16,12 @@ use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
 pub struct Reply {
     /// The status.
     pub status: Status,
-    /// The body, JSON; empty for none.
+    /// The body; empty for none.
     pub body: Vec<u8>,
     /// The methods to name in Allow; empty for none.
     pub allow: &'static str,
+    /// What the body is.
+    pub media_type: &'static str,
 }
 
 impl Reply {
@@ -29,6 +31,7 @@ impl Reply {
             status: Status::OK,
             body: Vec::new(),
             allow: "",
+            media_type: "application/json",
         }
     }
 
@@ -74,6 +77,8 @@ pub enum Task {
     ShowConfig,
     /// Tell how the request in the body would be handled.
     Explain,
+    /// Show what was counted.
+    ShowMetrics,
 }
 
 impl Task {
@@ -85,6 +90,7 @@ impl Task {
             b"/adapt" => (Task::Adapt, "POST"),
             b"/stop" => (Task::Stop, "POST"),
             b"/explain" => (Task::Explain, "POST"),
+            b"/metrics" => (Task::ShowMetrics, "GET, HEAD"),
             b"/config" => (Task::ShowConfig, "GET, HEAD"),
             _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
             _ => {
@@ -110,6 +116,7 @@ impl Task {
         }
         let why = match task {
             Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
+            Task::ShowMetrics => "this path takes GET",
             Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
         };
         let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
@@ -123,7 +130,7 @@ impl Task {
     pub fn wants_body(self) -> bool {
         match self {
             Task::Load | Task::Adapt | Task::Explain => true,
-            Task::Stop | Task::ShowConfig => false,
+            Task::Stop | Task::ShowConfig | Task::ShowMetrics => false,
         }
     }
 }
@@ -138,6 +145,7 @@ pub fn perform(
 ) -> Next {
     match task {
         Task::ShowConfig => Next::Answer(show(head.uri.path(), current)),
+        Task::ShowMetrics => Next::Answer(metrics(head, current)),
         Task::Adapt => Next::Answer(match decode(head, body) {
             Ok((config, _, warnings)) => {
                 Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
@@ -230,6 +238,19 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
             Status::UNSUPPORTED_MEDIA_TYPE,
             "send application/json or text/caddyfile",
         )),
+    }
+}
+
+fn metrics(head: &RequestHead, current: &Current) -> Reply {
+    let Some(counts) = current.counts() else {
+        return Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is counted yet");
+    };
+    let accept = head.fields.first(FieldId::Accept).unwrap_or_default();
+    let (media_type, body) = counts.page(accept);
+    Reply {
+        body,
+        media_type,
+        ..Reply::done()
     }
 }
 

@@ -13,4 +13,6 @@ mod service;
 pub use access::Access;
 pub use autosave::{read_autosaved, write_autosaved};
 pub use endpoint::{Address, AddressError, Endpoint, StartError};
-pub use orders::{Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, Waiter, reply};
+pub use orders::{
+    Counts, Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, Waiter, reply,
+};

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use serde_json::Value;
@@ -64,6 +64,16 @@ pub type Explain = dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync;
 #[derive(Clone, Default)]
 pub struct Current {
     served: Arc<Mutex<Served>>,
+    counts: Arc<OnceLock<Arc<dyn Counts>>>,
+}
+
+/// What the server counts.
+pub trait Counts: std::fmt::Debug + Send + Sync {
+    /// The page that Prometheus reads, and its media type, for a client that takes these.
+    fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>);
+
+    /// Counts a request to the control interface.
+    fn count(&self, method: &str, path: &str, status: u16);
 }
 
 #[derive(Clone, Default)]
@@ -81,6 +91,16 @@ impl Current {
     /// What explains requests.
     pub fn explain(&self) -> Option<Arc<Explain>> {
         lock(&self.served).explain.clone()
+    }
+
+    /// What the server counts, once there is a server.
+    pub fn counts(&self) -> Option<&dyn Counts> {
+        self.counts.get().map(|counts| &**counts)
+    }
+
+    /// Tells who counts; of several the first.
+    pub fn set_counts(&self, counts: Arc<dyn Counts>) {
+        let _ = self.counts.set(counts);
     }
 
     /// Makes `config` the current one, with what explains requests by it.

@@ -94,7 +94,12 @@ impl Service for AdminService {
         )
     }
 
-    fn record(&self, _x: &mut Exchange<()>, _completion: &Completion) {}
+    fn record(&self, x: &mut Exchange<()>, _completion: &Completion) {
+        if let Some(counts) = self.current.counts() {
+            let path = String::from_utf8_lossy(x.req.uri.path());
+            counts.count(x.req.method.as_str(), &path, x.res.status.code());
+        }
+    }
 
     fn settings(&self) -> &Settings {
         &self.settings
@@ -109,7 +114,8 @@ fn write(x: &mut Exchange<()>, reply: Reply) -> Body {
     if reply.body.is_empty() {
         return Body::Empty;
     }
-    x.res.fields.set(FieldId::ContentType, b"application/json");
+    let media_type = reply.media_type.as_bytes();
+    x.res.fields.set(FieldId::ContentType, media_type);
     x.inline.extend_from_slice(&reply.body);
     Body::Inline
 }

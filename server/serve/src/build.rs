@@ -3,15 +3,19 @@
 
 mod matchers;
 mod routes;
+mod told;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use sluice_model as model;
 use sluice_route::Template;
 
 use crate::log::Log;
+use crate::metrics::SiteMetrics;
 use crate::pipeline::{List, Program};
+use crate::record::Recorder;
 use crate::site::SiteRef;
 
 /// Why a configuration cannot run. The message stands alone and names the thing.
@@ -76,6 +80,14 @@ pub(crate) struct Listed<'m> {
     pub(crate) routes: &'m [model::Route],
 }
 
+/// What handlers of a server that runs count and tell.
+pub struct Counting<'m> {
+    /// What outlives the configuration.
+    pub recorder: &'m Arc<Recorder>,
+    /// What is counted of each request, where the configuration asks for it.
+    pub metrics: Option<SiteMetrics>,
+}
+
 /// Builds the routes of one server, collecting all refusals.
 pub struct Builder<'m> {
     /// The server that is being built.
@@ -86,6 +98,9 @@ pub struct Builder<'m> {
     pub log: Option<&'m Log>,
     /// The server once it is built.
     pub itself: SiteRef,
+    /// What outlives the configuration; nothing if nothing is served.
+    pub recorder: Option<&'m Arc<Recorder>>,
+    metrics: Option<SiteMetrics>,
     lists: Vec<List>,
     /// What each of them was built from.
     listed: Vec<Listed<'m>>,
@@ -105,13 +120,16 @@ impl<'m> Builder<'m> {
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
-        log: Option<&'m Log>,
+        counting: Option<Counting<'m>>,
     ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
+        let recorder = counting.as_ref().map(|counting| counting.recorder);
         let mut builder = Builder {
             server,
             config_files,
-            log,
+            log: recorder.map(|recorder| recorder.log()),
             itself: SiteRef::default(),
+            recorder,
+            metrics: counting.and_then(|counting| counting.metrics),
             lists: Vec::new(),
             listed: Vec::new(),
             groups: HashMap::new(),
@@ -129,6 +147,7 @@ impl<'m> Builder<'m> {
             builder.named.insert(name, number);
         }
         builder.within(".routes", |b| b.lists[first] = b.list(&server.routes));
+        builder.count_routes(first);
         for (name, route) in &server.named_routes {
             let number = builder.named[name.as_str()];
             builder.within(&format!(".named_routes.{name}"), |b| {
@@ -144,10 +163,21 @@ impl<'m> Builder<'m> {
                 lists: builder.lists,
                 errors,
                 itself: builder.itself,
+                metrics: builder.metrics,
             };
             Ok((program, builder.listed))
         } else {
             Err(builder.refusals)
+        }
+    }
+
+    /// Gives the routes where requests begin what metrics call them.
+    fn count_routes(&mut self, first: usize) {
+        let Some(metrics) = &self.metrics else { return };
+        let routes = &mut self.lists[first].routes;
+        for (route, config) in routes.iter_mut().zip(&self.server.routes) {
+            let first = config.handle.first();
+            route.kind = first.and_then(|handler| metrics.kind(handler.module()));
         }
     }
 

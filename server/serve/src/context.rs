@@ -6,7 +6,9 @@ use std::sync::Arc;
 use sluice_message::{Fields, Status};
 
 use crate::handler::Filter;
+use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
+use crate::tracing::Span;
 use sluice_route::{Kind, Scratch};
 
 /// A request on its way through this server.
@@ -47,6 +49,8 @@ pub struct Context {
     pub includes: std::cell::Cell<u16>,
     /// What the access log is told.
     pub log: Seldom<LogInfo>,
+    /// What is remembered for metrics.
+    pub metrics: Marks,
 }
 
 /// What few requests put aside.
@@ -139,6 +143,7 @@ impl Empty for LogInfo {
             names: Vec::new(),
             fields: Vec::new(),
             error: None,
+            trace: None,
         };
         &EMPTY
     }
@@ -149,6 +154,7 @@ impl Empty for LogInfo {
         self.names.clear();
         self.fields.clear();
         self.error = None;
+        self.trace = None;
     }
 }
 
@@ -290,6 +296,8 @@ pub struct LogInfo {
     pub fields: Vec<(Arc<str>, String)>,
     /// Error that ended the request, if any.
     pub error: Option<String>,
+    /// The span of a trace, where `tracing` asked for one.
+    pub trace: Option<Box<Span>>,
 }
 
 impl Context {
@@ -320,5 +328,6 @@ impl Context {
         self.upstream.status = None;
         self.upstream.fields.clear();
         self.log.clear();
+        self.metrics = Marks::default();
     }
 }

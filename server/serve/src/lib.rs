@@ -17,6 +17,7 @@ mod https;
 pub mod limits;
 mod listen;
 pub mod log;
+pub mod metrics;
 pub mod pipeline;
 pub mod process;
 mod process_values;
@@ -27,6 +28,7 @@ pub mod site;
 pub mod status;
 mod templates;
 pub mod text;
+pub mod tracing;
 mod trust_pool;
 pub mod values;
 

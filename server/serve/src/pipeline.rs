@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use sluice_message::Status;
-use sluice_net::{Answer, Body, FailureKind, Side};
+use sluice_net::{Answer, Body, FailureKind, Side, clock};
 use sluice_route::{MatcherSets, RouteIndex};
 
 use crate::context::{ErrorInfo, Exchange};
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
+use crate::metrics::SiteMetrics;
 use crate::site::SiteRef;
 use crate::values;
 
@@ -21,6 +22,8 @@ pub struct Program {
     pub(crate) errors: Option<usize>,
     /// The server that it belongs to, for handlers that ask it for a page.
     pub(crate) itself: SiteRef,
+    /// Counts requests by the routes of the first list, where the configuration asks for it.
+    pub(crate) metrics: Option<SiteMetrics>,
 }
 
 /// Routes that are tried in order.
@@ -40,6 +43,8 @@ pub struct Route {
     /// Of the routes with one number only the first that matches runs.
     pub(crate) group: Option<u32>,
     pub(crate) terminal: bool,
+    /// What metrics call its first handler, as a number.
+    pub(crate) kind: Option<u8>,
 }
 
 /// A place in a list of routes.
@@ -164,7 +169,13 @@ impl Program {
     fn apply<W: Watch>(&self, x: &mut Exchange, step: Step, watch: &mut W) -> Option<Applied<'_>> {
         match step {
             Step::Next => None,
-            Step::Done(body) => Some(finish(x, body, watch)),
+            Step::Done(body) => {
+                if x.context.metrics.kinds != 0 {
+                    let after = clock::now().since(x.started);
+                    x.context.metrics.answer_begins(after);
+                }
+                Some(finish(x, body, watch))
+            }
             Step::Fail(fault) => self.fail(x, fault, watch),
             Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
                 let fault = Fault::new(Status::LOOP_DETECTED, "routes call each other without end");
@@ -233,6 +244,11 @@ impl Program {
             let chosen = self.choose(x, from, watch)?;
             x.context.frames.pop();
             if let Some(route) = chosen {
+                if let Some(metrics) = &self.metrics
+                    && let Some(kind) = self.lists[from.list].routes[route].kind
+                {
+                    metrics.enter(x, kind);
+                }
                 x.context.frames.push(Frame {
                     list: from.list,
                     route,

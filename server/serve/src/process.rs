@@ -11,12 +11,13 @@ use sluice_diag::Written;
 use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers, clock};
 
-use crate::build::Refusal;
+use crate::build::{Counting, Refusal};
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
 use crate::https::{self, Https, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
+use crate::metrics::{HttpMetrics, SiteMetrics};
 use crate::record::Recorder;
 use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
@@ -72,8 +73,9 @@ impl Server {
             .start_maintenance()
             .map_err(|error| vec![Refusal::new(format!("a thread cannot be started: {error}"))])?;
         let limit = ConnectionLimit::new(options.connections_max);
-        let workers = Workers::start(options.workers, limit)
+        let workers = Workers::start(options.workers, limit.clone())
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
+        recorder.hub().set_workers(workers.counters(), limit);
         let mut server = Server {
             workers,
             options,
@@ -95,6 +97,14 @@ impl Server {
     /// Serves `config` from now on; requests end on the configuration they began with. On an error nothing has
     /// changed.
     pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
+        let done = self.try_replace(config, config_files);
+        if done.is_err() {
+            self.recorder.hub().note_load(false);
+        }
+        done
+    }
+
+    fn try_replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
         let before = storage_folder(&self.config, &self.options)?;
         if storage_folder(&config, &self.options)? != before {
             let message = format!(
@@ -126,6 +136,8 @@ impl Server {
             ]
         })?;
         self.options.log.replace(built.plan);
+        self.recorder.hub().set_http(built.metrics);
+        self.recorder.hub().note_load(true);
         self.https.commit(built.https);
         self.config = Arc::new(config);
         self.sites = built.sites;
@@ -181,9 +193,14 @@ impl Server {
     /// Stops accepting, lets requests end for at most `grace`, and ends the workers. Gives the number of
     /// connections that were cut off.
     pub fn drain(self, grace: Duration) -> u64 {
-        self.workers.drain(grace)
+        let cut_off = self.workers.drain(grace);
+        self.recorder.finish_traces(TRACES_PATIENCE);
+        cut_off
     }
 }
+
+/// How long the collector of traces may take for the last of them.
+const TRACES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A configuration whose parts are all ready, and that changes nothing yet.
 struct Built {
@@ -191,6 +208,7 @@ struct Built {
     sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
     https: https::Prepared,
+    metrics: Option<Arc<HttpMetrics>>,
 }
 
 /// Checks whether `config` could run, without opening a socket.
@@ -223,20 +241,27 @@ fn build(
     let mut refusals = Vec::new();
     let plan = plan(config, options, &mut refusals);
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
+    let http = config.apps.http.as_ref();
+    let metrics = http.and_then(|http| HttpMetrics::build(http, options.workers));
+    let metrics = metrics.map(Arc::new);
     let mut listens: Vec<Listen<Site>> = Vec::new();
     let mut sites = HashMap::new();
     let mut owners: HashMap<ListenAddr, String> = HashMap::new();
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let site = match &plan {
-            Ok(plan) => build_site(
-                server,
-                &place,
-                config_files,
-                recorder,
-                plan,
-                &https.challenges(),
-            ),
+            Ok(plan) => {
+                let around = Around {
+                    config_files,
+                    recorder,
+                    plan,
+                    challenges: &https.challenges(),
+                    metrics: metrics
+                        .as_ref()
+                        .and_then(|http| SiteMetrics::of(http, name)),
+                };
+                build_site(server, &place, around)
+            }
             Err(()) => continue,
         };
         let tls = prepared.acceptor(name);
@@ -277,6 +302,7 @@ fn build(
             sites,
             plan,
             https: prepared,
+            metrics,
         }),
         Ok(_) | Err(()) => Err(refusals),
     }
@@ -307,21 +333,32 @@ fn listen_addrs(
     found
 }
 
+/// What the servers of a configuration share.
+struct Around<'a> {
+    config_files: &'a [String],
+    recorder: &'a Arc<Recorder>,
+    plan: &'a Plan,
+    challenges: &'a Arc<Challenges>,
+    metrics: Option<SiteMetrics>,
+}
+
 fn build_site(
     server: &sluice_model::Server,
     place: &str,
-    config_files: &[String],
-    recorder: &Arc<Recorder>,
-    plan: &Plan,
-    challenges: &Arc<Challenges>,
+    around: Around<'_>,
 ) -> Result<Site, Vec<Refusal>> {
-    let (rules, _) = Rules::build(server, place, config_files, Some(recorder.log()))?;
+    let is_counted = around.metrics.is_some();
+    let counting = Counting {
+        recorder: around.recorder,
+        metrics: around.metrics,
+    };
+    let (rules, _) = Rules::build(server, place, around.config_files, Some(counting))?;
     let access = server
         .logs
         .as_ref()
-        .map(|logs| AccessLog::build(logs, plan));
+        .map(|logs| AccessLog::build(logs, around.plan));
     let access = access.filter(|access| !access.is_idle());
-    let times = if access.is_some() {
+    let times = if access.is_some() || is_counted {
         Times::Exact
     } else {
         Times::Coarse
@@ -330,8 +367,8 @@ fn build_site(
         rules,
         settings: settings(server, times),
         access,
-        recorder: recorder.clone(),
-        challenges: challenges.clone(),
+        recorder: around.recorder.clone(),
+        challenges: around.challenges.clone(),
     })
 }
 

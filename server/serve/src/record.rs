@@ -3,17 +3,22 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use sluice_net::{Completion, Ending};
 
 use crate::context::Exchange;
 use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request};
+use crate::metrics::{Hub, SiteMetrics};
+use crate::tracing::{Exporter, Settings};
 
 /// Counts and logs requests. One for the whole process: it outlives configurations.
 #[derive(Debug)]
 pub struct Recorder {
     log: Log,
+    hub: Arc<Hub>,
+    exporter: Mutex<Option<Arc<Exporter>>>,
     workers: Box<[Counts]>,
 }
 
@@ -64,6 +69,8 @@ impl Recorder {
     pub fn new(log: Log, workers: usize) -> Recorder {
         Recorder {
             log,
+            hub: Arc::default(),
+            exporter: Mutex::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
     }
@@ -71,6 +78,32 @@ impl Recorder {
     /// Where entries go.
     pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Where everything that is counted can be read.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the
+    /// environment.
+    pub fn exporter(&self) -> Result<Arc<Exporter>, String> {
+        let mut exporter = self.exporter.lock().expect(NEVER_POISONED);
+        if let Some(exporter) = &*exporter {
+            return Ok(exporter.clone());
+        }
+        let settings = Settings::read(|name| std::env::var(name).ok())?;
+        let started = Exporter::start(settings, self.hub.clone(), self.log.clone());
+        let started = started.map_err(|error| format!("a thread cannot be started: {error}"))?;
+        Ok(exporter.insert(started).clone())
+    }
+
+    /// Sends the spans that wait, waiting at most `patience`.
+    pub fn finish_traces(&self, patience: Duration) {
+        let exporter = self.exporter.lock().expect(NEVER_POISONED).take();
+        if let Some(exporter) = exporter {
+            exporter.finish(patience);
+        }
     }
 
     /// Counts the start of a request on the worker with this number.
@@ -81,11 +114,25 @@ impl Recorder {
     }
 
     /// Counts and logs a request that has ended. To be called once for each [`Recorder::begin`].
-    pub fn end(&self, x: &mut Exchange, completion: &Completion, access: Option<&AccessLog>) {
+    pub fn end(
+        &self,
+        x: &mut Exchange,
+        completion: &Completion,
+        access: Option<&AccessLog>,
+        metrics: Option<&SiteMetrics>,
+    ) {
         let aborted = matches!(completion.ending, Ending::Aborted);
         let status = if aborted { 0 } else { x.res.status.code() };
         if let Some(counts) = self.workers.get(x.worker.index) {
             counts.end(status, completion);
+        }
+        if let Some(metrics) = metrics {
+            metrics.leave(x, completion, status);
+        }
+        if x.context.log.trace.is_some()
+            && let Some(span) = x.context.log.trace.take()
+        {
+            span.end(x, status, completion.body_bytes_sent);
         }
         if x.context.log.error.is_some() {
             self.log_error(x, completion, status, access);
@@ -174,6 +221,8 @@ fn write_error(
     });
 }
 
+const NEVER_POISONED: &str = "nothing panics while it starts the exporter";
+
 const ERRORS: &str = "http.log.error";
 
 impl Counts {
@@ -223,8 +272,6 @@ fn facts<'a>(x: &'a Exchange, completion: &Completion, status: u16) -> RequestFa
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn completion(ending: Ending) -> Completion {

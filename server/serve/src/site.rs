@@ -9,11 +9,12 @@ use sluice_model::Server;
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 use sluice_wire::h1;
 
-use crate::build::{Builder, Listed, Refusal};
+use crate::build::{Builder, Counting, Listed, Refusal};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::handler::Step;
-use crate::log::{AccessLog, Log};
+use crate::log::AccessLog;
+use crate::metrics::Marks;
 use crate::pipeline::Program;
 use crate::record::Recorder;
 
@@ -86,6 +87,9 @@ impl Site {
 
     fn begin(&self, x: &mut Exchange) {
         self.recorder.begin(x.worker.index);
+        if self.rules.program.metrics.is_some() {
+            x.context.metrics = Marks::counted();
+        }
         Rules::prepare(x);
     }
 
@@ -109,9 +113,9 @@ impl Rules {
         server: &'m Server,
         place: &str,
         config_files: &'m [String],
-        log: Option<&'m Log>,
+        counting: Option<Counting<'m>>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files, log);
+        let built = Builder::program(server, place, config_files, counting);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal
@@ -218,7 +222,9 @@ impl Service for Site {
     }
 
     fn record(&self, x: &mut Exchange, completion: &Completion) {
-        self.recorder.end(x, completion, self.access.as_ref());
+        let metrics = self.rules.program.metrics.as_ref();
+        self.recorder
+            .end(x, completion, self.access.as_ref(), metrics);
     }
 
     fn settings(&self) -> &Settings {

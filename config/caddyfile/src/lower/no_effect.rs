@@ -62,6 +62,7 @@ fn inside(place: &str, line: &Directive) -> Option<&'static str> {
         // `forward_auth` takes the options of a proxy besides its own.
         (DIRECTIVES, "reverse_proxy" | "forward_auth", _) => Some("reverse_proxy"),
         (DIRECTIVES, "tls", _) => Some("tls"),
+        (GLOBAL | "servers", "metrics", _) => Some("metrics option"),
         (GLOBAL, "pki", _) => Some("pki"),
         (GLOBAL, "servers", _) => Some("servers"),
         ("log", "format", _) => Some("format"),

@@ -70,7 +70,6 @@ const LATER: &str = "remove it; a later version will run it";
 const NO_LIFETIME: &str = "remove it; the authority decides, or a `profile`";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
-const NO_METRICS: &str = "metrics are not shown yet";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
@@ -79,13 +78,11 @@ pub const GAPS: &[Gap] = &[
     refused("", "copy_response", LATER),
     refused("", "copy_response_headers", LATER),
     refused("", "intercept", LATER),
-    refused("", "metrics", LATER),
     refused(
         "",
         "push",
         "remove it; browsers no longer take pushed answers",
     ),
-    refused("", "tracing", LATER),
     idle("bind", "protocols", HTTP1),
     refused(
         "log",
@@ -94,7 +91,11 @@ pub const GAPS: &[Gap] = &[
     ),
     idle("format", "caller_key", "callers are not logged"),
     idle("format", "stacktrace_key", "stack traces are not logged"),
-    idle("metrics option", "*", NO_METRICS),
+    idle(
+        "metrics option",
+        "otlp",
+        "a collector can read the page of `metrics`",
+    ),
     refused(
         "request_body",
         "read_timeout",
@@ -185,7 +186,6 @@ pub const GAPS: &[Gap] = &[
         "`acme` and `internal`; `zerossl` is refused",
     ),
     refused("global options", "cert_lifetime", NO_LIFETIME),
-    idle("global options", "metrics", NO_METRICS),
     idle(
         "global options",
         "ocsp_interval",
@@ -222,8 +222,6 @@ pub const GAPS: &[Gap] = &[
         "certificates are looked at when the next one is due",
     ),
     idle("servers", "0rtt", "early data is never accepted"),
-    idle("servers", "metrics", NO_METRICS),
-    idle("servers", "trace", "remove it"),
     idle(
         "servers",
         "enable_full_duplex",

@@ -174,8 +174,7 @@ impl<S: Service> Connection<S> {
                 break;
             }
         }
-        let panics = &self.link.worker.counters.panics;
-        panics.set(panics.get() + 1);
+        self.link.worker.counters.panics.up();
         x.res.clear();
         x.res.status = Status::INTERNAL_SERVER_ERROR;
         x.close = true;

@@ -188,8 +188,7 @@ impl<S: Service> Connection<S> {
             }
             Err(HandshakeError::PlainHttp) => linger::refuse_plain_http(&self.link).await,
             Err(_) => {
-                let failed = &self.link.worker.counters.handshakes_failed;
-                failed.set(failed.get() + 1);
+                self.link.worker.counters.handshakes_failed.up();
             }
         }
         false

@@ -3,7 +3,7 @@
 use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
-use super::{Builder, Refusal, matchers};
+use super::{Builder, Refusal, matchers, told};
 use crate::handler::Handler;
 use crate::handlers;
 use crate::pipeline::{List, Route};
@@ -39,7 +39,7 @@ impl<'m> Builder<'m> {
         }
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
-            let handler = self.within(&format!(".handle[{index}]"), |b| {
+            let done = self.within(&format!(".handle[{index}]"), |b| {
                 let nests = matches!(handler, Config::Subroute(_));
                 let asks = b.body_is_asked && !nests && asks_for_body(handler);
                 match b.handler(handler) {
@@ -51,13 +51,18 @@ impl<'m> Builder<'m> {
                     }
                 }
             });
-            built.extend(handler);
+            let traced = self.server.logs.as_ref().is_some_and(|logs| logs.trace);
+            match (done, self.recorder.filter(|_| traced)) {
+                (Some(done), Some(recorder)) => built.push(told::tell(done, handler, recorder)),
+                (done, _) => built.extend(done),
+            }
         }
         Route {
             matchers: MatcherSets::new(sets),
             handlers: built,
             group: self.group(&config.group),
             terminal: config.terminal,
+            kind: None,
         }
     }
 
@@ -71,20 +76,20 @@ impl<'m> Builder<'m> {
             Config::Invoke(config) => handlers::subroute::build_invoke(config, self),
             Config::LogAppend(config) => handlers::log_append::build(config, self),
             Config::Map(config) => handlers::map::build(config, self),
+            Config::Metrics(config) => Ok(handlers::metrics::build(config, self)),
             Config::RequestBody(config) => handlers::request_body::build(config, self),
             Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, self),
             Config::Rewrite(config) => handlers::rewrite::build(config, self),
             Config::StaticResponse(config) => handlers::static_response::build(config, self),
             Config::Subroute(config) => Ok(handlers::subroute::build(config, self)),
             Config::Templates(config) => handlers::templates::build(config, self),
+            Config::Tracing(config) => handlers::tracing::build(config, self),
             Config::Vars(config) => handlers::vars::build(config, self),
             Config::AcmeServer(_) => Err(not_yet("acme_server")),
             Config::CopyResponse(_) => Err(not_yet("copy_response")),
             Config::CopyResponseHeaders(_) => Err(not_yet("copy_response_headers")),
             Config::Intercept(_) => Err(not_yet("intercept")),
-            Config::Metrics(_) => Err(not_yet("metrics")),
             Config::Push(_) => Err(not_yet("push")),
-            Config::Tracing(_) => Err(not_yet("tracing")),
             Config::Other(_) => Err(
                 Refusal::new(format!("unknown handler `{}`", config.module()))
                     .with_help("remove it, or serve this site with the server that has it"),

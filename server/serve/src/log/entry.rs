@@ -117,6 +117,7 @@ enum Value {
     Boolean(bool),
     Duration(Duration),
     Texts(Vec<String>),
+    Json(Vec<u8>),
 }
 
 impl<'a> Entry<'a> {
@@ -143,6 +144,11 @@ impl<'a> Entry<'a> {
     /// Adds a duration.
     pub fn duration(self, key: &'a str, value: Duration) -> Self {
         self.with(key, Value::Duration(value))
+    }
+
+    /// Adds a value that is JSON already.
+    pub fn json(self, key: &'a str, value: &[u8]) -> Self {
+        self.with(key, Value::Json(value.to_vec()))
     }
 
     /// Adds a list of texts.
@@ -179,6 +185,10 @@ fn add(fields: &mut Fields<'_, '_>, key: &str, value: &Value) {
         Value::Integer(number) => fields.integer(key, *number),
         Value::Boolean(truth) => fields.boolean(key, *truth),
         Value::Duration(duration) => fields.duration(key, *duration),
+        Value::Json(json) => {
+            fields.json.key(key.as_bytes());
+            fields.json.raw(json);
+        }
         Value::Texts(texts) => {
             fields.json.key(key.as_bytes());
             fields.json.begin_array();

@@ -425,10 +425,6 @@ impl Scribe {
         slot.spare = bytes;
         slot.spare.clear();
         slot.spare.shrink_to(LOG_SPARE_BYTES_MAX);
-        if behind && written.is_ok() {
-            // What came meanwhile is still in the queue.
-            self.writer.wake(Wake::Lines);
-        }
         let place = slot.place.clone();
         if lost > 0 {
             self.tell(
@@ -438,8 +434,11 @@ impl Scribe {
                 None,
             );
         }
-        if let Err(error) = written {
-            self.tell_failure(at, &place, &error);
+        match written {
+            Err(error) => self.tell_failure(at, &place, &error),
+            // What came meanwhile is still in the queue.
+            Ok(()) if behind => self.write(at, why),
+            Ok(()) => {}
         }
     }
 

@@ -50,6 +50,7 @@ fn site() -> Site {
         handlers: vec![handler],
         group: None,
         terminal: true,
+        kind: None,
     };
     let routes = vec![
         route("/now", Box::new(Panics::AtOnce)),
@@ -68,6 +69,7 @@ fn site() -> Site {
                 lists: vec![list],
                 errors: None,
                 itself: Default::default(),
+                metrics: None,
             },
             trusted_proxies: None,
             host_check: HostCheck::Off,

@@ -25,6 +25,7 @@ use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::rewrite;
 use crate::log::Log;
+use crate::metrics::Health;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
@@ -36,6 +37,14 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         Some(Dynamic::Named(_)) => Box::default(),
         Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker)?,
     };
+    if let Some(recorder) = cx.recorder {
+        for upstream in &upstreams {
+            let checked: Arc<dyn Health> = upstream.checked.clone();
+            recorder
+                .hub()
+                .add_upstream(&upstream.address, Arc::downgrade(&checked));
+        }
+    }
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;

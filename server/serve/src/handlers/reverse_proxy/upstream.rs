@@ -10,6 +10,8 @@ use sluice_message::{ConnInfo, Method, Moment, Remote};
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 
+use crate::metrics::Health;
+
 /// One upstream.
 pub struct Upstream {
     /// Its address as configured, for logs and placeholders.
@@ -52,6 +54,12 @@ pub struct Checked {
     is_down: AtomicBool,
     /// When it came up again, in nanoseconds; 0 if it was never down.
     up_at: AtomicU64,
+}
+
+impl Health for Checked {
+    fn is_healthy(&self) -> bool {
+        !self.is_down()
+    }
 }
 
 impl Checked {

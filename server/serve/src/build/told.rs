@@ -1,0 +1,49 @@
+//! The option `trace` of servers: a debug entry for each handler that a request comes to.
+
+use std::sync::Arc;
+
+use sluice_model::Handler as Config;
+
+use crate::context::Exchange;
+use crate::handler::{Handler, Step, Waiting};
+use crate::record::Recorder;
+
+/// A handler that tells when it is called.
+struct Told {
+    inner: Box<dyn Handler>,
+    recorder: Arc<Recorder>,
+    /// What it is called.
+    module: String,
+    /// What the configuration says of it, as JSON.
+    config: Vec<u8>,
+}
+
+impl Handler for Told {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let entry = self.recorder.log().debug("http.log.trace", &self.module);
+        entry.json("module", &self.config).send();
+        self.inner.serve(x)
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        self.inner.wait(x)
+    }
+}
+
+/// Makes a handler tell when it is called.
+pub fn tell(
+    inner: Box<dyn Handler>,
+    config: &Config,
+    recorder: &Arc<Recorder>,
+) -> Box<dyn Handler> {
+    let mut value = serde_json::to_value(config).unwrap_or_default();
+    if let Some(members) = value.as_object_mut() {
+        members.remove("handler");
+    }
+    Box::new(Told {
+        inner,
+        recorder: recorder.clone(),
+        module: config.module().to_owned(),
+        config: value.to_string().into_bytes(),
+    })
+}

@@ -1,0 +1,51 @@
+//! `metrics`: the page that Prometheus reads.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Method, Status};
+use sluice_model::handler::MetricsHandler as Config;
+use sluice_net::Body;
+use sluice_net::body::SharedSlice;
+
+use crate::build::Builder;
+use crate::context::Exchange;
+use crate::handler::{Handler, Step};
+use crate::metrics::{Format, page};
+use crate::record::Recorder;
+
+struct Metrics {
+    /// What counts; nothing where a request is only explained.
+    recorder: Option<Arc<Recorder>>,
+    /// Whether OpenMetrics is given to those who ask for it.
+    open_metrics: bool,
+}
+
+impl Handler for Metrics {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if !matches!(x.req.method, Method::Get | Method::Head) {
+            x.res.status = Status::METHOD_NOT_ALLOWED;
+            x.res.fields.set(FieldId::Allow, b"GET, HEAD");
+            return Step::Done(Body::Empty);
+        }
+        let accept = x.req.fields.first(FieldId::Accept).unwrap_or_default();
+        let format = match Format::accepted(accept) {
+            Format::OpenMetrics if self.open_metrics => Format::OpenMetrics,
+            Format::OpenMetrics | Format::Prometheus => Format::Prometheus,
+        };
+        let media_type = format.media_type().as_bytes();
+        x.res.fields.set(FieldId::ContentType, media_type);
+        let text = match &self.recorder {
+            Some(recorder) => page(recorder, format),
+            None => String::new(),
+        };
+        Step::Done(Body::Shared(SharedSlice::new(text.into_bytes().into())))
+    }
+}
+
+/// Builds `metrics`.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Box<dyn Handler> {
+    Box::new(Metrics {
+        recorder: cx.recorder.cloned(),
+        open_metrics: !config.disable_openmetrics,
+    })
+}

@@ -1,0 +1,122 @@
+//! Metrics: what is counted while requests are served, and the page that shows it to Prometheus. Names, labels and
+//! buckets are Caddy's; our own series are called `sluice_*`. Counting requests that nobody asked metrics for is left to
+//! `record`.
+
+mod admin;
+mod histogram;
+pub mod limits;
+mod page;
+mod process;
+mod series;
+mod site;
+mod text;
+
+pub use page::page;
+pub use site::{HttpMetrics, Marks, SiteMetrics};
+pub use text::Format;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sluice_net::{ConnectionLimit, Counters};
+
+use admin::AdminCounts;
+
+/// Where everything that is counted can be read. One for the process: it outlives configurations.
+#[derive(Debug)]
+pub struct Hub {
+    started: SystemTime,
+    http: RwLock<Option<Arc<HttpMetrics>>>,
+    upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
+    workers: OnceLock<Vec<Arc<Counters>>>,
+    connections: OnceLock<Arc<ConnectionLimit>>,
+    admin: AdminCounts,
+    loaded: AtomicBool,
+    /// When a configuration was last taken, in milliseconds since 1970; 0 if none was.
+    loaded_at: AtomicU64,
+    scrapes: AtomicU64,
+    /// What traces count.
+    pub spans: SpanCounts,
+}
+
+/// What became of spans of traces.
+#[derive(Debug, Default)]
+pub struct SpanCounts {
+    /// Handed over to the collector.
+    pub exported: AtomicU64,
+    /// Dropped because the queue was full or the collector did not take them.
+    pub dropped: AtomicU64,
+}
+
+/// What is known of the health of an upstream.
+pub trait Health: std::fmt::Debug + Send + Sync {
+    /// Whether it takes requests.
+    fn is_healthy(&self) -> bool;
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Hub {
+            started: SystemTime::now(),
+            http: RwLock::default(),
+            upstreams: Mutex::default(),
+            workers: OnceLock::new(),
+            connections: OnceLock::new(),
+            admin: AdminCounts::default(),
+            loaded: AtomicBool::new(false),
+            loaded_at: AtomicU64::new(0),
+            scrapes: AtomicU64::new(0),
+            spans: SpanCounts::default(),
+        }
+    }
+}
+
+impl Hub {
+    /// Tells of the workers, once they have been started.
+    pub fn set_workers(&self, counters: Vec<Arc<Counters>>, connections: Arc<ConnectionLimit>) {
+        // A process starts its workers once; of a second time the first holds.
+        let _ = self.workers.set(counters);
+        let _ = self.connections.set(connections);
+    }
+
+    /// Shows the requests of another configuration from now on.
+    pub fn set_http(&self, http: Option<Arc<HttpMetrics>>) {
+        *self.http.write().expect(NEVER_POISONED) = http;
+    }
+
+    /// Shows an upstream as long as it is in use.
+    pub fn add_upstream(&self, address: &str, health: Weak<dyn Health>) {
+        let mut known = lock(&self.upstreams);
+        // Now and then, so that ten thousand sites do not look through the list ten thousand times.
+        if known.len().is_power_of_two() {
+            known.retain(|(_, health)| health.strong_count() > 0);
+        }
+        known.push((address.to_owned(), health));
+    }
+
+    /// Notes whether a configuration was taken.
+    pub fn note_load(&self, taken: bool) {
+        self.loaded.store(taken, Ordering::Relaxed);
+        if taken {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let millis = now.unwrap_or_default().as_millis() as u64;
+            self.loaded_at.store(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request to the control interface.
+    pub fn count_admin(&self, method: &str, path: &str, status: u16) {
+        self.admin.count(method, path, status);
+    }
+
+    fn http(&self) -> Option<Arc<HttpMetrics>> {
+        self.http.read().expect(NEVER_POISONED).clone()
+    }
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds a lock of the metrics";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect(NEVER_POISONED)
+}

@@ -1,0 +1,314 @@
+//! The page: everything that is counted, family by family.
+
+use std::sync::atomic::Ordering;
+
+use super::histogram::{DURATIONS, SIZES, Sums};
+use super::series::{AnswerTotal, Total};
+use super::site::{HttpMetrics, Names};
+use super::text::{Bound, Format, Kind, Page};
+use super::{Hub, lock, process};
+use crate::record::Recorder;
+
+/// All that is counted, as text.
+pub fn page(recorder: &Recorder, format: Format) -> String {
+    let hub = recorder.hub();
+    let mut page = Page::new(format);
+    hub.admin.write(&mut page);
+    write_load(hub, &mut page);
+    if let Some(http) = hub.http() {
+        write_http(&http, &mut page);
+    }
+    write_upstreams(hub, &mut page);
+    process::write(&mut page, hub.started);
+    page.single(
+        "promhttp_metric_handler_requests_total",
+        "Pages like this one that were given before.",
+        Kind::Counter,
+        hub.scrapes.fetch_add(1, Ordering::Relaxed),
+    );
+    write_own(recorder, &mut page);
+    page.finish()
+}
+
+fn write_load(hub: &Hub, page: &mut Page) {
+    let at = hub.loaded_at.load(Ordering::Relaxed) as f64 / 1000.0;
+    page.single(
+        "caddy_config_last_reload_success_timestamp_seconds",
+        "When a configuration was last taken, in seconds since 1970.",
+        Kind::Gauge,
+        at,
+    );
+    page.single(
+        "caddy_config_last_reload_successful",
+        "Whether the last configuration was taken.",
+        Kind::Gauge,
+        u8::from(hub.loaded.load(Ordering::Relaxed)),
+    );
+}
+
+/// Sums of one histogram among those of an answer.
+type Part = fn(&AnswerTotal) -> &Sums;
+
+fn write_http(http: &HttpMetrics, page: &mut Page) {
+    let totals = http.totals();
+    write_histogram(
+        page,
+        &totals,
+        (
+            "caddy_http_request_duration_seconds",
+            "Time from the first byte of a request to the end of its answer.",
+        ),
+        |answers| &answers.duration,
+        Unit::Seconds,
+    );
+    write_requests(
+        page,
+        &totals,
+        (
+            "caddy_http_request_errors_total",
+            "Requests that a handler failed.",
+            Kind::Counter,
+        ),
+        |_, _, failed| Some(failed).filter(|failed| *failed > 0),
+    );
+    write_histogram(
+        page,
+        &totals,
+        (
+            "caddy_http_request_size_bytes",
+            "Size of requests, with their bodies.",
+        ),
+        |answers| &answers.request_size,
+        Unit::Bytes,
+    );
+    write_requests(
+        page,
+        &totals,
+        (
+            "caddy_http_requests_in_flight",
+            "Requests being answered.",
+            Kind::Gauge,
+        ),
+        |entered, left, _| Some(entered.saturating_sub(left)),
+    );
+    write_requests(
+        page,
+        &totals,
+        (
+            "caddy_http_requests_total",
+            "Requests that were answered.",
+            Kind::Counter,
+        ),
+        |_, left, _| Some(left).filter(|left| *left > 0),
+    );
+    write_histogram(
+        page,
+        &totals,
+        (
+            "caddy_http_response_duration_seconds",
+            "Time from the first byte of a request to the start of its answer.",
+        ),
+        |answers| &answers.first_byte,
+        Unit::Seconds,
+    );
+    write_histogram(
+        page,
+        &totals,
+        (
+            "caddy_http_response_size_bytes",
+            "Size of the bodies of answers.",
+        ),
+        |answers| &answers.answer_size,
+        Unit::Bytes,
+    );
+    page.single(
+        "sluice_metrics_dropped_total",
+        "Counts that were lost because there were too many series.",
+        Kind::Counter,
+        http.dropped(),
+    );
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Bytes,
+}
+
+impl Unit {
+    const fn bounds(self) -> &'static [Bound] {
+        match self {
+            Unit::Seconds => DURATIONS,
+            Unit::Bytes => SIZES,
+        }
+    }
+}
+
+fn write_histogram(
+    page: &mut Page,
+    totals: &[(Names, Total)],
+    (name, help): (&'static str, &str),
+    part: Part,
+    unit: Unit,
+) {
+    let mut begun = false;
+    for (names, total) in totals {
+        let Total::Answers(answers) = total else {
+            continue;
+        };
+        let sums = part(answers);
+        if sums.counts.iter().all(|count| *count == 0) {
+            continue;
+        }
+        if !std::mem::replace(&mut begun, true) {
+            page.family(name, help, Kind::Histogram);
+        }
+        let list = names.list();
+        match unit {
+            Unit::Seconds => {
+                let seconds = sums.sum as f64 / 1e9;
+                page.histogram(&list, unit.bounds(), &sums.counts, seconds);
+            }
+            Unit::Bytes => page.histogram(&list, unit.bounds(), &sums.counts, sums.sum),
+        }
+    }
+}
+
+fn write_requests(
+    page: &mut Page,
+    totals: &[(Names, Total)],
+    (name, help, kind): (&'static str, &str, Kind),
+    value: fn(entered: u64, left: u64, failed: u64) -> Option<u64>,
+) {
+    let mut begun = false;
+    for (names, total) in totals {
+        let Total::Requests {
+            entered,
+            left,
+            failed,
+        } = total
+        else {
+            continue;
+        };
+        let Some(value) = value(*entered, *left, *failed) else {
+            continue;
+        };
+        if !std::mem::replace(&mut begun, true) {
+            page.family(name, help, kind);
+        }
+        page.sample("", &names.list(), value);
+    }
+}
+
+fn write_upstreams(hub: &Hub, page: &mut Page) {
+    let mut found = std::collections::BTreeMap::new();
+    for (address, health) in lock(&hub.upstreams).iter() {
+        if let Some(health) = health.upgrade() {
+            // One that a proxy finds down is worth a look, whatever another one thinks.
+            *found.entry(address.clone()).or_insert(true) &= health.is_healthy();
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    page.family(
+        "caddy_reverse_proxy_upstreams_healthy",
+        "Whether an upstream is healthy.",
+        Kind::Gauge,
+    );
+    for (address, healthy) in &found {
+        page.sample("", &[("upstream", address)], u8::from(*healthy));
+    }
+}
+
+/// Series that only this server has: whatever a limit of it did.
+fn write_own(recorder: &Recorder, page: &mut Page) {
+    let hub = recorder.hub();
+    let workers = hub.workers.get().map(Vec::as_slice).unwrap_or_default();
+    let sum = |count: fn(&sluice_net::Counters) -> &sluice_net::Count| {
+        workers
+            .iter()
+            .map(|worker| count(worker).value())
+            .sum::<u64>()
+    };
+    let totals = recorder.totals();
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
+    counter(
+        "sluice_accept_pauses_total",
+        "Times that accepting paused because connections or open files had run out.",
+        sum(|worker| &worker.accept_pauses),
+    );
+    counter(
+        "sluice_answers_failed_total",
+        "Answers that did not reach the client whole.",
+        totals.failed,
+    );
+    counter(
+        "sluice_body_received_bytes_total",
+        "Bytes of requests' bodies.",
+        totals.bytes_read,
+    );
+    counter(
+        "sluice_body_sent_bytes_total",
+        "Bytes of answers' bodies.",
+        totals.bytes_sent,
+    );
+    counter(
+        "sluice_connections_accepted_total",
+        "Client connections that were accepted.",
+        sum(|worker| &worker.accepted),
+    );
+    counter(
+        "sluice_handler_panics_total",
+        "Requests whose handler panicked.",
+        sum(|worker| &worker.panics),
+    );
+    counter(
+        "sluice_log_lines_dropped_total",
+        "Log lines that were dropped because an output was too slow.",
+        recorder.log().outputs().lost_count(),
+    );
+    counter(
+        "sluice_spans_dropped_total",
+        "Spans of traces that no collector took in time.",
+        hub.spans.dropped.load(Ordering::Relaxed),
+    );
+    counter(
+        "sluice_spans_exported_total",
+        "Spans of traces that the collector took.",
+        hub.spans.exported.load(Ordering::Relaxed),
+    );
+    counter(
+        "sluice_tls_handshakes_failed_total",
+        "TLS handshakes that failed.",
+        sum(|worker| &worker.handshakes_failed),
+    );
+    let open = sum(|worker| &worker.open);
+    page.single(
+        "sluice_connections_open",
+        "Client connections that are open.",
+        Kind::Gauge,
+        open,
+    );
+    if let Some(limit) = hub.connections.get() {
+        let help = "Client connections that may be open.";
+        page.single("sluice_connections_max", help, Kind::Gauge, limit.max());
+    }
+    page.single(
+        "sluice_requests_in_flight",
+        "Requests being answered.",
+        Kind::Gauge,
+        totals.in_flight(),
+    );
+    page.family(
+        "sluice_requests_total",
+        "Requests by the first digit of their status; `none` got no answer.",
+        Kind::Counter,
+    );
+    for (class, count) in ["none", "1xx", "2xx", "3xx", "4xx", "5xx"]
+        .iter()
+        .zip(totals.ended)
+    {
+        page.sample("", &[("class", class)], count);
+    }
+}

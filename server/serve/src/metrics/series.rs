@@ -1,0 +1,311 @@
+//! The table in which a worker finds the counts of a combination of labels. Only that worker writes it; the page reads
+//! it meanwhile, without a lock.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::histogram::{DURATIONS, Histogram, SIZES, Sums, add};
+use super::limits::{SERIES_FILLED_MAX, SERIES_MAX};
+
+/// A combination of labels. Numbers stand for names, which the configuration knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels {
+    /// The server.
+    pub server: u16,
+    /// The kind of handler.
+    pub kind: u8,
+    /// The host.
+    pub host: u16,
+    /// What tells answers apart; `None` for what is counted before there is one.
+    pub answer: Option<AnswerLabels>,
+}
+
+/// What tells answers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AnswerLabels {
+    /// The status.
+    pub status: u16,
+    /// The method, as a number.
+    pub method: u8,
+}
+
+impl Labels {
+    fn hash(self) -> usize {
+        let answer = self.answer.map_or(0, |answer| {
+            1 + u64::from(answer.status) + (u64::from(answer.method) << 10)
+        });
+        let server = u64::from(self.server) << 40;
+        let packed = answer | u64::from(self.kind) << 15 | u64::from(self.host) << 20 | server;
+        // Fibonacci hashing: the upper bits of the product depend on all bits.
+        (packed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+    }
+}
+
+/// The counts of one combination.
+#[derive(Debug)]
+pub struct Series {
+    labels: Labels,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+enum Counts {
+    Requests(Requests),
+    Answers(Answers),
+}
+
+/// Requests to one handler.
+#[derive(Debug, Default)]
+struct Requests {
+    entered: AtomicU64,
+    left: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Answers of one status to one method.
+#[derive(Debug)]
+struct Answers {
+    duration: Histogram,
+    first_byte: Histogram,
+    request_size: Histogram,
+    answer_size: Histogram,
+}
+
+/// What is known of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Nanoseconds until its end.
+    pub duration: u64,
+    /// Nanoseconds until the answer began; `None` where none was given by a handler.
+    pub first_byte: Option<u64>,
+    /// Bytes of the request.
+    pub request_size: u64,
+    /// Bytes of the answer's body.
+    pub answer_size: u64,
+}
+
+/// The sums over all workers of one combination.
+#[derive(Clone, Debug)]
+pub enum Total {
+    /// Of requests.
+    Requests {
+        /// How many came.
+        entered: u64,
+        /// How many of them ended.
+        left: u64,
+        /// How many of those failed.
+        failed: u64,
+    },
+    /// Of answers.
+    Answers(Box<AnswerTotal>),
+}
+
+/// Sums over answers.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerTotal {
+    /// Until the end.
+    pub duration: Sums,
+    /// Until the answer began.
+    pub first_byte: Sums,
+    /// Of requests.
+    pub request_size: Sums,
+    /// Of answers.
+    pub answer_size: Sums,
+}
+
+/// The table of one worker.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Table {
+    places: Box<[OnceLock<Box<Series>>]>,
+    filled: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            places: (0..SERIES_MAX).map(|_| OnceLock::new()).collect(),
+            filled: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Table {
+    /// Counts a request that comes.
+    pub fn enter(&self, labels: Labels) {
+        if let Some(Counts::Requests(requests)) = self.find(labels) {
+            add(&requests.entered, 1);
+        }
+    }
+
+    /// Counts a request that has ended.
+    pub fn leave(&self, labels: Labels, failed: bool) {
+        if let Some(Counts::Requests(requests)) = self.find(labels) {
+            add(&requests.left, 1);
+            add(&requests.failed, u64::from(failed));
+        }
+    }
+
+    /// Counts an answer.
+    pub fn answer(&self, labels: Labels, measured: Measured) {
+        if let Some(Counts::Answers(answers)) = self.find(labels) {
+            answers.duration.add(DURATIONS, measured.duration);
+            if let Some(first_byte) = measured.first_byte {
+                answers.first_byte.add(DURATIONS, first_byte);
+            }
+            answers.request_size.add(SIZES, measured.request_size);
+            answers.answer_size.add(SIZES, measured.answer_size);
+        }
+    }
+
+    /// Counts that found no place.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The counts of these labels; makes them at first use. `None` if there is no room.
+    fn find(&self, labels: Labels) -> Option<&Counts> {
+        let start = labels.hash();
+        for step in 0..SERIES_MAX {
+            let place = &self.places[(start + step) % SERIES_MAX];
+            match place.get() {
+                Some(series) if series.labels == labels => return Some(&series.counts),
+                Some(_) => {}
+                None if self.filled.load(Ordering::Relaxed) >= SERIES_FILLED_MAX as u64 => break,
+                None => {
+                    add(&self.filled, 1);
+                    return Some(&place.get_or_init(|| Box::new(Series::new(labels))).counts);
+                }
+            }
+        }
+        add(&self.dropped, 1);
+        None
+    }
+
+    /// Adds all counts to the sums.
+    pub fn add_to(&self, totals: &mut std::collections::BTreeMap<Labels, Total>) {
+        for series in self.places.iter().filter_map(OnceLock::get) {
+            let total = totals.entry(series.labels);
+            match (
+                &series.counts,
+                total.or_insert_with(|| Total::of(&series.counts)),
+            ) {
+                (
+                    Counts::Requests(requests),
+                    Total::Requests {
+                        entered,
+                        left,
+                        failed,
+                    },
+                ) => {
+                    // What has ended is read first, so that none seems to have ended before it came.
+                    *left += requests.left.load(Ordering::Relaxed);
+                    *failed += requests.failed.load(Ordering::Relaxed);
+                    *entered += requests.entered.load(Ordering::Relaxed);
+                }
+                (Counts::Answers(answers), Total::Answers(total)) => {
+                    answers.duration.add_to(&mut total.duration);
+                    answers.first_byte.add_to(&mut total.first_byte);
+                    answers.request_size.add_to(&mut total.request_size);
+                    answers.answer_size.add_to(&mut total.answer_size);
+                }
+                (Counts::Requests(_), Total::Answers(_))
+                | (Counts::Answers(_), Total::Requests { .. }) => {
+                    unreachable!("labels tell which counts they have")
+                }
+            }
+        }
+    }
+}
+
+impl Total {
+    fn of(counts: &Counts) -> Total {
+        match counts {
+            Counts::Requests(_) => Total::Requests {
+                entered: 0,
+                left: 0,
+                failed: 0,
+            },
+            Counts::Answers(_) => Total::Answers(Box::default()),
+        }
+    }
+}
+
+impl Series {
+    fn new(labels: Labels) -> Series {
+        let counts = match labels.answer {
+            None => Counts::Requests(Requests::default()),
+            Some(_) => Counts::Answers(Answers {
+                duration: Histogram::new(DURATIONS),
+                first_byte: Histogram::new(DURATIONS),
+                request_size: Histogram::new(SIZES),
+                answer_size: Histogram::new(SIZES),
+            }),
+        };
+        Series { labels, counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(host: u16) -> Labels {
+        Labels {
+            server: 0,
+            kind: 0,
+            host,
+            answer: None,
+        }
+    }
+
+    #[test]
+    fn a_full_table_drops_what_is_new_and_keeps_what_it_has() {
+        let table = Table::default();
+        for host in 0..SERIES_MAX as u16 {
+            table.enter(labels(host));
+        }
+        table.enter(labels(0));
+        assert_eq!(table.dropped(), (SERIES_MAX - SERIES_FILLED_MAX) as u64);
+        let mut totals = std::collections::BTreeMap::new();
+        table.add_to(&mut totals);
+        assert_eq!(totals.len(), SERIES_FILLED_MAX);
+        assert!(matches!(
+            totals[&labels(0)],
+            Total::Requests { entered: 2, .. }
+        ));
+    }
+
+    #[test]
+    fn tables_of_workers_add_up() {
+        let tables = [Table::default(), Table::default()];
+        let answer = Labels {
+            answer: Some(AnswerLabels {
+                status: 200,
+                method: 1,
+            }),
+            ..labels(1)
+        };
+        for table in &tables {
+            table.enter(labels(1));
+            table.leave(labels(1), true);
+            let measured = Measured {
+                duration: 6_000_000,
+                first_byte: None,
+                request_size: 10,
+                answer_size: 300,
+            };
+            table.answer(answer, measured);
+        }
+        let mut totals = std::collections::BTreeMap::new();
+        tables.iter().for_each(|table| table.add_to(&mut totals));
+        let Total::Answers(total) = &totals[&answer] else {
+            panic!("answers are counted there")
+        };
+        assert_eq!(total.duration.counts[..2], [0, 2]);
+        assert_eq!(total.first_byte.counts.iter().sum::<u64>(), 0);
+        assert_eq!(total.answer_size.sum, 600);
+    }
+}

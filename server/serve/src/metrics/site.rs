@@ -1,0 +1,384 @@
+//! The requests of one configuration: which labels they have, and the tables of the workers that count them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use sluice_message::{FieldId, Method};
+use sluice_model::http::{HttpApp, Metrics};
+use sluice_net::{Completion, Ending};
+
+use super::NEVER_POISONED;
+use super::limits::{HOSTS_MAX, KINDS_MAX};
+use super::series::{AnswerLabels, Labels, Measured, Table, Total};
+use crate::context::Exchange;
+
+/// What is counted of the requests of one configuration.
+#[derive(Debug)]
+pub struct HttpMetrics {
+    servers: Vec<ServerNames>,
+    hosts: Hosts,
+    tables: Box<[Table]>,
+}
+
+#[derive(Debug)]
+struct ServerNames {
+    name: String,
+    /// The modules that are the first of a route, by their numbers.
+    kinds: Vec<String>,
+}
+
+/// Whether hosts are told apart, and which.
+#[derive(Debug)]
+enum Hosts {
+    /// No host is a label.
+    None,
+    /// Those that the configuration names; all others count as one.
+    Named(HashMap<Box<str>, u16>),
+    /// Whatever comes, up to a limit.
+    Any(RwLock<HashMap<Box<str>, u16>>),
+}
+
+/// The number of hosts without one of their own.
+const OTHER_HOST: u16 = 0;
+
+/// Their name.
+const OTHER: &str = "_other";
+
+/// Methods that are told apart; clients may send any.
+const METHODS: [&str; 10] = [
+    "OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+impl HttpMetrics {
+    /// The metrics that a configuration asks for, with a table for each worker; `None` if it asks for none.
+    pub fn build(app: &HttpApp, workers: usize) -> Option<HttpMetrics> {
+        // Asking in one server is the old way; it means all of them.
+        let old = || {
+            app.servers
+                .values()
+                .find_map(|server| server.metrics.as_ref())
+        };
+        let wanted = app.metrics.as_ref().or_else(old)?;
+        let servers = app.servers.iter().map(|(name, server)| {
+            let mut kinds = Vec::new();
+            for handler in server
+                .routes
+                .iter()
+                .filter_map(|route| route.handle.first())
+            {
+                let kind = handler.module();
+                if kinds.len() < KINDS_MAX && !kinds.iter().any(|known| known == kind) {
+                    kinds.push(kind.to_owned());
+                }
+            }
+            ServerNames {
+                name: name.clone(),
+                kinds,
+            }
+        });
+        Some(HttpMetrics {
+            servers: servers.collect(),
+            hosts: Hosts::build(wanted, app),
+            tables: (0..workers).map(|_| Table::default()).collect(),
+        })
+    }
+
+    /// Counts that found no place in a table.
+    pub fn dropped(&self) -> u64 {
+        self.tables.iter().map(Table::dropped).sum()
+    }
+
+    /// The sums over all workers, with the names of their labels.
+    pub fn totals(&self) -> Vec<(Names, Total)> {
+        let mut totals = BTreeMap::new();
+        for table in &self.tables {
+            table.add_to(&mut totals);
+        }
+        let hosts = self.hosts.names();
+        let named = totals.into_iter().map(|(labels, total)| {
+            let server = &self.servers[usize::from(labels.server)];
+            let names = Names {
+                server: server.name.clone(),
+                handler: server.kinds[usize::from(labels.kind)].clone(),
+                host: hosts
+                    .as_ref()
+                    .map(|hosts| hosts[usize::from(labels.host)].clone()),
+                code: labels.answer.map(|answer| answer.status.to_string()),
+                method: labels
+                    .answer
+                    .map(|answer| METHODS[usize::from(answer.method)]),
+            };
+            (names, total)
+        });
+        named.collect()
+    }
+}
+
+/// The names of labels.
+#[derive(Debug)]
+pub struct Names {
+    server: String,
+    handler: String,
+    host: Option<String>,
+    code: Option<String>,
+    method: Option<&'static str>,
+}
+
+impl Names {
+    /// In the order of their names.
+    pub fn list(&self) -> Vec<(&str, &str)> {
+        let code = self.code.as_deref().map(|code| ("code", code));
+        let host = self.host.as_deref().map(|host| ("host", host));
+        let method = self.method.map(|method| ("method", method));
+        let mut list: Vec<_> = code.into_iter().collect();
+        list.push(("handler", self.handler.as_str()));
+        list.extend(host);
+        list.extend(method);
+        list.push(("server", self.server.as_str()));
+        list
+    }
+}
+
+impl Hosts {
+    fn build(wanted: &Metrics, app: &HttpApp) -> Hosts {
+        if !wanted.per_host {
+            return Hosts::None;
+        }
+        if wanted.observe_catchall_hosts {
+            return Hosts::Any(RwLock::default());
+        }
+        let mut named = HashMap::new();
+        for matcher in app
+            .servers
+            .values()
+            .flat_map(|server| &server.routes)
+            .flat_map(|route| &route.r#match)
+            .flat_map(|set| &set.0)
+        {
+            if let sluice_model::Matcher::Host(hosts) = matcher {
+                for host in hosts.iter().filter(|host| !host.contains(['*', '{'])) {
+                    let next = named.len() as u16 + 1;
+                    named
+                        .entry(host.to_ascii_lowercase().into())
+                        .or_insert(next);
+                }
+            }
+        }
+        Hosts::Named(named)
+    }
+
+    fn number(&self, host: &[u8]) -> u16 {
+        let Ok(host) = std::str::from_utf8(host) else {
+            return OTHER_HOST;
+        };
+        match self {
+            Hosts::None => OTHER_HOST,
+            Hosts::Named(named) => named.get(host).copied().unwrap_or(OTHER_HOST),
+            Hosts::Any(seen) => {
+                let found = seen.read().expect(NEVER_POISONED).get(host).copied();
+                found.unwrap_or_else(|| {
+                    let mut seen = seen.write().expect(NEVER_POISONED);
+                    let next = seen.len() as u16 + 1;
+                    if usize::from(next) > HOSTS_MAX {
+                        return OTHER_HOST;
+                    }
+                    *seen.entry(host.into()).or_insert(next)
+                })
+            }
+        }
+    }
+
+    /// All names by their numbers; `None` if hosts are no label.
+    fn names(&self) -> Option<Vec<String>> {
+        let list = |known: &HashMap<Box<str>, u16>| {
+            let mut names = vec![OTHER.to_owned(); known.len() + 1];
+            for (host, number) in known {
+                names[usize::from(*number)] = host.to_string();
+            }
+            names
+        };
+        match self {
+            Hosts::None => None,
+            Hosts::Named(named) => Some(list(named)),
+            Hosts::Any(seen) => Some(list(&seen.read().expect(NEVER_POISONED))),
+        }
+    }
+}
+
+/// The metrics of one server.
+#[derive(Clone, Debug)]
+pub struct SiteMetrics {
+    http: Arc<HttpMetrics>,
+    server: u16,
+}
+
+impl SiteMetrics {
+    /// The part of `server`.
+    pub fn of(http: &Arc<HttpMetrics>, server: &str) -> Option<SiteMetrics> {
+        let at = http.servers.iter().position(|names| names.name == server)?;
+        Some(SiteMetrics {
+            http: http.clone(),
+            server: u16::try_from(at).ok()?,
+        })
+    }
+
+    /// The number of a module among those that are the first of a route; `None` if it has none.
+    pub fn kind(&self, module: &str) -> Option<u8> {
+        let kinds = &self.http.servers[usize::from(self.server)].kinds;
+        let at = kinds.iter().position(|kind| kind == module)?;
+        u8::try_from(at).ok()
+    }
+
+    /// Counts that a request enters a route of this kind, unless it has entered one before.
+    pub fn enter(&self, x: &mut Exchange, kind: u8) {
+        let bit = 1 << kind;
+        let marks = x.context.metrics.kinds;
+        if marks & bit == 0
+            && marks & COUNTED != 0
+            && let Some(table) = self.http.tables.get(x.worker.index)
+        {
+            x.context.metrics.kinds |= bit;
+            table.enter(self.labels(x, kind, None));
+        }
+    }
+
+    /// Counts a request that has ended.
+    pub fn leave(&self, x: &Exchange, completion: &Completion, status: u16) {
+        let kinds = x.context.metrics.kinds & !COUNTED;
+        let Some(table) = self.http.tables.get(x.worker.index).filter(|_| kinds != 0) else {
+            return;
+        };
+        let failed = x.context.log.error.is_some();
+        let aborted = matches!(completion.ending, Ending::Aborted);
+        let micros = u64::from(x.context.metrics.answered_micros);
+        let measured = Measured {
+            duration: u64::try_from(completion.duration.as_nanos()).unwrap_or(u64::MAX),
+            first_byte: (micros > 0 && !failed).then_some(micros * 1000),
+            request_size: size(x),
+            answer_size: completion.body_bytes_sent,
+        };
+        let method = method_number(&x.req.method);
+        for kind in (0..KINDS_MAX as u8).filter(|kind| kinds & (1 << kind) != 0) {
+            table.leave(self.labels(x, kind, None), failed);
+            if !aborted {
+                let answer = AnswerLabels { status, method };
+                table.answer(self.labels(x, kind, Some(answer)), measured);
+            }
+        }
+    }
+
+    fn labels(&self, x: &Exchange, kind: u8, answer: Option<AnswerLabels>) -> Labels {
+        Labels {
+            server: self.server,
+            kind,
+            host: self.http.hosts.number(&x.req.host),
+            answer,
+        }
+    }
+}
+
+/// The bit of requests that are counted. Pages that a template asks this server for are not.
+const COUNTED: u32 = 1 << KINDS_MAX;
+
+/// What a request remembers for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// The kinds of handlers whose routes it entered, a bit for each.
+    pub kinds: u32,
+    /// When its answer began, in microseconds from its first byte; 0 if nobody asked or none did.
+    pub answered_micros: u32,
+}
+
+impl Marks {
+    /// Those of a request that is to be counted.
+    pub fn counted() -> Marks {
+        Marks {
+            kinds: COUNTED,
+            answered_micros: 0,
+        }
+    }
+
+    /// Notes that the answer begins, so long after the first byte of the request.
+    pub fn answer_begins(&mut self, after: Duration) {
+        self.answered_micros = u32::try_from(after.as_micros()).unwrap_or(u32::MAX).max(1);
+    }
+}
+
+/// Bytes of a request as Caddy counts them: the words of its first line, its fields without marks, and its body.
+fn size(x: &Exchange) -> u64 {
+    let line = x.req.method.as_str().len() + x.req.target.len() + x.req.version.as_str().len();
+    let fields = x
+        .req
+        .fields
+        .iter()
+        .filter(|field| field.id != FieldId::Host);
+    let fields: usize = fields
+        .map(|field| field.name.len() + field.value.len())
+        .sum();
+    let length = x.req.fields.first(FieldId::ContentLength);
+    let body = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    (line + fields + x.req.authority.len()) as u64 + body.unwrap_or(0u64)
+}
+
+fn method_number(method: &Method) -> u8 {
+    match method {
+        Method::Other(_) => 0,
+        Method::Get => 1,
+        Method::Head => 2,
+        Method::Post => 3,
+        Method::Put => 4,
+        Method::Delete => 5,
+        Method::Connect => 6,
+        Method::Options => 7,
+        Method::Trace => 8,
+        Method::Patch => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(json: &str) -> Option<HttpMetrics> {
+        let app: HttpApp = serde_json::from_str(json).expect("it is a configuration");
+        HttpMetrics::build(&app, 1)
+    }
+
+    #[test]
+    fn only_hosts_of_the_configuration_have_their_own_series() {
+        let http = metrics(
+            r#"{"metrics":{"per_host":true},"servers":{"a":{"routes":[
+                {"match":[{"host":["One.test","*.two.test"]}],"handle":[{"handler":"subroute"}]}]}}}"#,
+        )
+        .expect("it asks for metrics");
+        let names = http.hosts.names().expect("hosts are told apart");
+        let name = |host: &[u8]| names[usize::from(http.hosts.number(host))].as_str();
+        assert_eq!(name(b"one.test"), "one.test");
+        assert_eq!(name(b"x.two.test"), OTHER);
+        assert_eq!(name(b"evil.test"), OTHER);
+        assert_eq!(name(b"\xff"), OTHER);
+    }
+
+    #[test]
+    fn hosts_that_clients_choose_are_bounded() {
+        let http = metrics(r#"{"metrics":{"per_host":true,"observe_catchall_hosts":true}}"#)
+            .expect("it asks for metrics");
+        for number in 0..HOSTS_MAX + 10 {
+            http.hosts.number(format!("h{number}").as_bytes());
+        }
+        let names = http.hosts.names().expect("hosts are told apart");
+        assert_eq!(names.len(), HOSTS_MAX + 1);
+        assert_eq!(http.hosts.number(b"h0"), 1);
+        assert_eq!(http.hosts.number(b"one more"), OTHER_HOST);
+    }
+
+    #[test]
+    fn nothing_is_counted_unless_asked_for() {
+        assert!(metrics(r#"{"servers":{"a":{}}}"#).is_none());
+        assert!(
+            metrics(r#"{"servers":{"a":{"metrics":{}}}}"#).is_some(),
+            "the old place"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! The few wire types of Protocol Buffers that spans need. A code generator and its runtime would be larger than what
+//! they save.
+
+/// Appends an integer of seven bits a byte.
+pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a field with a number of variable length.
+pub fn push_number(out: &mut Vec<u8>, field: u32, value: u64) {
+    push_varint(out, u64::from(field) << 3);
+    push_varint(out, value);
+}
+
+/// Appends a field with a number of eight bytes.
+pub fn push_fixed(out: &mut Vec<u8>, field: u32, value: u64) {
+    push_varint(out, u64::from(field) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a field with bytes, a text or a message.
+pub fn push_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
+    push_varint(out, u64::from(field) << 3 | 2);
+    push_varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+/// Appends an attribute with a text (`KeyValue` of opentelemetry/proto/common/v1).
+pub fn push_text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[u8]) {
+    // A text of Protocol Buffers is UTF-8; what clients send need not be.
+    let value = String::from_utf8_lossy(value);
+    let mut any = Vec::new();
+    push_bytes(&mut any, 1, value.as_bytes());
+    push_attribute(out, field, key, &any);
+}
+
+/// Appends an attribute with a number.
+pub fn push_number_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: u64) {
+    let mut any = Vec::new();
+    push_number(&mut any, 3, value);
+    push_attribute(out, field, key, &any);
+}
+
+fn push_attribute(out: &mut Vec<u8>, field: u32, key: &str, any: &[u8]) {
+    let mut attribute = Vec::new();
+    push_bytes(&mut attribute, 1, key.as_bytes());
+    push_bytes(&mut attribute, 2, any);
+    push_bytes(out, field, &attribute);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_encoded_as_the_encoding_guide_shows() {
+        let mut out = Vec::new();
+        push_number(&mut out, 1, 150);
+        push_bytes(&mut out, 2, b"testing");
+        push_fixed(&mut out, 7, 1);
+        assert_eq!(
+            out,
+            [
+                &b"\x08\x96\x01\x12\x07testing"[..],
+                b"\x39\x01\0\0\0\0\0\0\0"
+            ]
+            .concat()
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! The page that Prometheus reads, and what is on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
+
+use crate::client::{Client, exchange};
+use crate::harness::{Server, eventually};
+
+const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}\n}\n\
+                    http://a.test:{port} {\n\tmetrics /metrics {\n\t\tdisable_openmetrics\n\t}\n\
+                    \terror /boom 503\n\trespond /ok hello\n}\n\
+                    http://*.b.test:{port} {\n\tmetrics /metrics\n\treverse_proxy /up 127.0.0.1:1\n\trespond /wild wild\n}\n";
+
+/// A request whose head is 44 bytes in Caddy's count.
+fn get(host: &str, target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+}
+
+fn page(server: &Server, host: &str, accept: &str) -> String {
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
+    let answer = exchange(server.port, request);
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.body).expect("the page is text")
+}
+
+/// The samples of a page by name and labels; anything that the format does not allow fails.
+fn samples(page: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut families = BTreeSet::new();
+    let mut family = String::new();
+    for line in page.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let (word, rest) = rest.split_once(' ').expect("a word");
+            let (name, _) = rest.split_once(' ').expect("a name and more");
+            assert!(matches!(word, "HELP" | "TYPE"), "{line}");
+            if word == "HELP" {
+                assert!(families.insert(name.to_owned()), "{name} comes twice");
+                family = name.to_owned();
+            }
+            assert_eq!(name, family, "a family stands together");
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let name = series.split('{').next().expect("a name");
+        assert!(name.starts_with(&family), "{line} stands below {family}");
+        let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':');
+        assert!(name.bytes().all(valid), "{line}");
+        let value = value
+            .parse()
+            .unwrap_or_else(|_| panic!("{line} has no number"));
+        assert!(
+            samples.insert(series.to_owned(), value).is_none(),
+            "{series} comes twice"
+        );
+    }
+    samples
+}
+
+#[test]
+fn requests_are_counted_with_caddys_names_and_labels() {
+    let server = Server::start(SITE);
+    for target in ["/ok", "/ok", "/boom"] {
+        exchange(server.port, get("a.test", target));
+    }
+    exchange(server.port, get("x.b.test", "/up"));
+    let ended = r#"caddy_http_requests_total{handler="subroute",host="_other",server="srv0"}"#;
+    eventually(
+        "the counts",
+        || {
+            samples(&page(&server, "x.b.test", "*/*"))
+                .get(ended)
+                .is_some_and(|count| *count >= 1.0)
+        },
+        || page(&server, "x.b.test", "*/*"),
+    );
+    let found = samples(&page(&server, "a.test", "text/plain"));
+    let sample = |name: &str| {
+        *found
+            .get(name)
+            .unwrap_or_else(|| panic!("{name}: {found:#?}"))
+    };
+    let of_a = r#"handler="subroute",host="a.test",server="srv0""#;
+    assert_eq!(sample(&format!("caddy_http_requests_total{{{of_a}}}")), 3.0);
+    assert_eq!(
+        sample(&format!("caddy_http_request_errors_total{{{of_a}}}")),
+        1.0
+    );
+    assert_eq!(
+        sample(&format!("caddy_http_requests_in_flight{{{of_a}}}")),
+        1.0,
+        "this one"
+    );
+    let ok = r#"code="200",handler="subroute",host="a.test",method="GET",server="srv0""#;
+    for (name, expected) in [
+        ("caddy_http_request_duration_seconds_count", 2.0),
+        ("caddy_http_response_duration_seconds_count", 2.0),
+        ("caddy_http_request_size_bytes_count", 2.0),
+        // `GET`, `/ok`, `HTTP/1.1`, `a.test` and `Connection`, `close`, twice.
+        ("caddy_http_request_size_bytes_sum", 70.0),
+        ("caddy_http_response_size_bytes_sum", 10.0),
+    ] {
+        assert_eq!(sample(&format!("{name}{{{ok}}}")), expected, "{name}");
+    }
+    let all = format!("caddy_http_request_duration_seconds_bucket{{{ok},le=\"+Inf\"}}");
+    assert_eq!(sample(&all), 2.0);
+    let failed = ok.replace("200", "503");
+    assert_eq!(
+        sample(&format!(
+            "caddy_http_request_duration_seconds_count{{{failed}}}"
+        )),
+        1.0
+    );
+    let first_byte = format!("caddy_http_response_duration_seconds_count{{{failed}}}");
+    assert!(!found.contains_key(&first_byte), "no handler answered");
+    assert_eq!(
+        sample(r#"caddy_reverse_proxy_upstreams_healthy{upstream="127.0.0.1:1"}"#),
+        1.0
+    );
+    assert_eq!(sample("caddy_config_last_reload_successful"), 1.0);
+    assert!(sample("process_open_fds") > 3.0);
+    assert!(sample("sluice_connections_accepted_total") >= 5.0);
+    assert!(
+        !found.keys().any(|series| series.contains("x.b.test")),
+        "hosts of clients are bounded"
+    );
+}
+
+#[test]
+fn both_formats_pass_the_check_of_their_reader() {
+    let server = Server::start(SITE);
+    exchange(server.port, get("a.test", "/ok"));
+    let accept = "application/openmetrics-text; version=1.0.0";
+    let open_metrics = page(&server, "x.b.test", accept);
+    assert!(open_metrics.ends_with("# EOF\n"));
+    assert!(
+        open_metrics.contains("# TYPE caddy_http_requests counter\n")
+            || !open_metrics.contains("caddy_http_requests_total")
+    );
+    samples(&open_metrics);
+    let plain = page(&server, "a.test", accept);
+    assert!(!plain.contains("# EOF"), "`disable_openmetrics` holds");
+    samples(&plain);
+    // Prometheus's own check, where it is installed.
+    let promtool = std::env::var_os("PROMTOOL_BIN").unwrap_or("promtool".into());
+    let checked = Command::new(promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut checked) = checked else {
+        println!("no promtool, so only the test's own parser has looked");
+        return;
+    };
+    use std::io::Write;
+    let mut input = checked.stdin.take().expect("it was asked for");
+    input.write_all(plain.as_bytes()).expect("it reads");
+    drop(input);
+    let output = checked.wait_with_output().expect("it ends");
+    // It looks at style, too (status 3); what it cannot read is another matter.
+    assert_ne!(
+        output.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn the_control_interface_shows_the_page_and_counts_itself() {
+    let mut server = Server::start(SITE);
+    server.wait_for_port(server.admin);
+    let ask = |path: &str| {
+        let mut client = Client::connect(server.admin);
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
+            server.admin
+        ));
+        client.answer()
+    };
+    assert_eq!(ask("/config/").status, 200);
+    assert_eq!(ask("/nothing").status, 404);
+    let answer = ask("/metrics");
+    let text = String::from_utf8(answer.body).expect("the page is text");
+    let found = samples(&text);
+    for (code, path) in [(200, "/config/"), (404, "/nothing")] {
+        let name = format!(
+            "caddy_admin_http_requests_total{{code=\"{code}\",handler=\"admin\",method=\"GET\",path=\"{path}\"}}"
+        );
+        assert_eq!(found.get(&name), Some(&1.0), "{text}");
+    }
+}
+
+#[test]
+fn without_the_option_requests_are_not_told_apart() {
+    let server = Server::start(":{port} {\n\tmetrics /metrics\n\trespond /ok hello\n}\n");
+    exchange(server.port, get("a.test", "/ok"));
+    let read = || samples(&page(&server, "a.test", "*/*"));
+    let counted = || read()["sluice_requests_total{class=\"2xx\"}"] >= 1.0;
+    eventually("the count", counted, || format!("{:#?}", read()));
+    assert!(
+        !read()
+            .keys()
+            .any(|series| series.starts_with("caddy_http_"))
+    );
+}
