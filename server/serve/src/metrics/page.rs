@@ -51,19 +51,20 @@ type Part = fn(&AnswerTotal) -> &Sums;
 
 fn write_http(http: &HttpMetrics, page: &mut Page) {
     let totals = http.totals();
-    write_histogram(
-        page,
-        &totals,
-        (
-            "caddy_http_request_duration_seconds",
-            "Time from the first byte of a request to the end of its answer.",
-        ),
-        |answers| &answers.duration,
-        Unit::Seconds,
+    write_all_requests(&totals, page);
+    write_answers(&totals, page);
+    page.single(
+        "sluice_metrics_dropped_total",
+        "Counts that were lost because there were too many series.",
+        Kind::Counter,
+        http.dropped(),
     );
+}
+
+fn write_all_requests(totals: &[(Names, Total)], page: &mut Page) {
     write_requests(
         page,
-        &totals,
+        totals,
         (
             "caddy_http_request_errors_total",
             "Requests that a handler failed.",
@@ -71,19 +72,9 @@ fn write_http(http: &HttpMetrics, page: &mut Page) {
         ),
         |_, _, failed| Some(failed).filter(|failed| *failed > 0),
     );
-    write_histogram(
-        page,
-        &totals,
-        (
-            "caddy_http_request_size_bytes",
-            "Size of requests, with their bodies.",
-        ),
-        |answers| &answers.request_size,
-        Unit::Bytes,
-    );
     write_requests(
         page,
-        &totals,
+        totals,
         (
             "caddy_http_requests_in_flight",
             "Requests being answered.",
@@ -93,7 +84,7 @@ fn write_http(http: &HttpMetrics, page: &mut Page) {
     );
     write_requests(
         page,
-        &totals,
+        totals,
         (
             "caddy_http_requests_total",
             "Requests that were answered.",
@@ -101,9 +92,32 @@ fn write_http(http: &HttpMetrics, page: &mut Page) {
         ),
         |_, left, _| Some(left).filter(|left| *left > 0),
     );
+}
+
+fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
     write_histogram(
         page,
-        &totals,
+        totals,
+        (
+            "caddy_http_request_duration_seconds",
+            "Time from the first byte of a request to the end of its answer.",
+        ),
+        |answers| &answers.duration,
+        Unit::Seconds,
+    );
+    write_histogram(
+        page,
+        totals,
+        (
+            "caddy_http_request_size_bytes",
+            "Size of requests, with their bodies.",
+        ),
+        |answers| &answers.request_size,
+        Unit::Bytes,
+    );
+    write_histogram(
+        page,
+        totals,
         (
             "caddy_http_response_duration_seconds",
             "Time from the first byte of a request to the start of its answer.",
@@ -113,19 +127,13 @@ fn write_http(http: &HttpMetrics, page: &mut Page) {
     );
     write_histogram(
         page,
-        &totals,
+        totals,
         (
             "caddy_http_response_size_bytes",
             "Size of the bodies of answers.",
         ),
         |answers| &answers.answer_size,
         Unit::Bytes,
-    );
-    page.single(
-        "sluice_metrics_dropped_total",
-        "Counts that were lost because there were too many series.",
-        Kind::Counter,
-        http.dropped(),
     );
 }
 
@@ -283,7 +291,12 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "TLS handshakes that failed.",
         sum(|worker| &worker.handshakes_failed),
     );
-    let open = sum(|worker| &worker.open);
+    write_own_gauges(recorder, sum(|worker| &worker.open), page);
+}
+
+fn write_own_gauges(recorder: &Recorder, open: u64, page: &mut Page) {
+    let hub = recorder.hub();
+    let totals = recorder.totals();
     page.single(
         "sluice_connections_open",
         "Client connections that are open.",

@@ -92,13 +92,13 @@ impl Settings {
             ));
         }
         let collector = (exports && !disabled)
-            .then(|| Collector::read(&set, for_traces("HEADERS").as_deref()))
+            .then(|| Collector::read(set, for_traces("HEADERS").as_deref()))
             .transpose()?;
         Ok(Settings {
             collector,
-            resource: resource(&set),
-            sampler: sampler(&set)?,
-            propagates: propagates(&set)?,
+            resource: resource(set),
+            sampler: sampler(set)?,
+            propagates: propagates(set)?,
             delay: millis("OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY)?,
             timeout,
         })

@@ -111,7 +111,6 @@ impl Span {
     fn encode(&self, x: &Exchange, status: u16, body_bytes_sent: u64) -> Vec<u8> {
         const ATTRIBUTE: u32 = 9;
         const SERVER: u64 = 2;
-        const ERROR: u64 = 2;
         let mut out = Vec::with_capacity(512);
         push_bytes(&mut out, 1, &self.trace_id.to_be_bytes());
         push_bytes(&mut out, 2, &self.span_id.to_be_bytes());
@@ -174,12 +173,18 @@ impl Span {
             "http.response.body.size",
             body_bytes_sent,
         );
-        if status >= 500 || status == 0 {
-            let mut outcome = Vec::new();
-            push_number(&mut outcome, 3, ERROR);
-            push_bytes(&mut out, 15, &outcome);
-        }
+        push_outcome(&mut out, status);
         out
+    }
+}
+
+/// Appends that the request failed, if it did.
+fn push_outcome(out: &mut Vec<u8>, status: u16) {
+    const ERROR: u64 = 2;
+    if status >= 500 || status == 0 {
+        let mut outcome = Vec::new();
+        push_number(&mut outcome, 3, ERROR);
+        push_bytes(out, 15, &outcome);
     }
 }
 
