@@ -249,21 +249,15 @@ fn build(
     let mut owners: HashMap<ListenAddr, String> = HashMap::new();
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
-        let site = match &plan {
-            Ok(plan) => {
-                let around = Around {
-                    config_files,
-                    recorder,
-                    plan,
-                    challenges: &https.challenges(),
-                    metrics: metrics
-                        .as_ref()
-                        .and_then(|http| SiteMetrics::of(http, name)),
-                };
-                build_site(server, &place, around)
-            }
-            Err(()) => continue,
+        let Ok(plan) = &plan else { continue };
+        let around = Around {
+            config_files,
+            recorder,
+            plan,
+            challenges: &https.challenges(),
+            metrics: SiteMetrics::of(metrics.as_ref(), name),
         };
+        let site = build_site(server, &place, around);
         let tls = prepared.acceptor(name);
         let speaks = match tls {
             Some(_) => Speaks::Tls,

@@ -214,8 +214,9 @@ pub struct SiteMetrics {
 }
 
 impl SiteMetrics {
-    /// The part of `server`.
-    pub fn of(http: &Arc<HttpMetrics>, server: &str) -> Option<SiteMetrics> {
+    /// The part of `server`, if there are metrics.
+    pub fn of(http: Option<&Arc<HttpMetrics>>, server: &str) -> Option<SiteMetrics> {
+        let http = http?;
         let at = http.servers.iter().position(|names| names.name == server)?;
         Some(SiteMetrics {
             http: http.clone(),
