@@ -183,12 +183,16 @@ impl Site {
             std::fs::create_dir_all(parent).expect("the folder is writable");
             std::fs::write(&path, content.replace("FOLDER", &folder.to_string_lossy()))
                 .expect("the folder is writable");
-            let file = std::fs::File::options()
-                .write(true)
-                .open(&path)
-                .expect("it was written");
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            file.set_modified(time).expect("it is ours");
+        }
+        // A folder is as old as what was last put into it, which a listing tells.
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        for (name, _) in &self.files {
+            let path = folder.join(name);
+            let inside = path.ancestors().take_while(|place| *place != folder);
+            for place in inside {
+                let opened = std::fs::File::open(place).expect("it was written");
+                opened.set_modified(time).expect("it is ours");
+            }
         }
         text
     }
