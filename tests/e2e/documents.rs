@@ -47,18 +47,6 @@ fn examples_of_the_guide_are_valid() {
 /// One line, or option in its directive, for each word that the registry calls refused.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("", "acme_server", "acme_server"),
-    (
-        "",
-        "copy_response",
-        "reverse_proxy localhost:1 {\nhandle_response {\ncopy_response\n}\n}",
-    ),
-    (
-        "",
-        "copy_response_headers",
-        "reverse_proxy localhost:1 {\nhandle_response {\ncopy_response_headers\n}\n}",
-    ),
-    ("", "intercept", "intercept {\nreplace_status 200\n}"),
-    ("", "push", "push /a"),
     ("request_body", "read_timeout", "read_timeout 1s"),
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),

@@ -18,6 +18,7 @@ mod explain;
 mod expressions;
 mod fastcgi;
 mod files;
+mod intercept;
 mod logs;
 mod metrics;
 mod php;

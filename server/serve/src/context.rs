@@ -3,7 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sluice_message::{Fields, Status};
+use sluice_message::{Fields, ResponseHead, Status};
+use sluice_net::Body;
 
 use crate::handler::Filter;
 use crate::metrics::Marks;
@@ -58,6 +59,12 @@ pub struct Context {
 pub struct Aside {
     /// What `{http.request.body}` shows, once it was read for that.
     pub body_text: Option<Box<[u8]>>,
+    /// The answer of an upstream, for `copy_response`.
+    pub of_upstream: Option<Held>,
+    /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.
+    pub intercepted: Vec<Held>,
+    /// What `{http.intercept.*}` shows: the head of the latest answer that was taken.
+    pub head: Option<ResponseHead>,
 }
 
 /// A random number of 128 bits, in halves: whole it would have to stand at a multiple of sixteen bytes.
@@ -156,6 +163,16 @@ impl Empty for LogInfo {
         self.error = None;
         self.trace = None;
     }
+}
+
+/// A whole answer, put aside while routes decide what becomes of it.
+pub struct Held {
+    /// Its status, and the fields that are not in the answer under way.
+    pub head: ResponseHead,
+    /// Its body.
+    pub body: Body,
+    /// The bytes of a body that is [`Body::Inline`].
+    pub inline: Vec<u8>,
 }
 
 /// A set of small numbers.

@@ -81,4 +81,9 @@ pub trait Filter: Send + Sync {
 
     /// Undoes what its handler did to the request: the answer it was meant for does not come.
     fn give_up(&self, _x: &mut Exchange) {}
+
+    /// The list of routes that answer in place of this answer, if any do.
+    fn diverts(&self, _x: &mut Exchange) -> Option<usize> {
+        None
+    }
 }

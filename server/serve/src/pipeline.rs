@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use sluice_message::Status;
+use sluice_message::{FieldId, ResponseHead, Status};
 use sluice_net::{Answer, Body, FailureKind, Side, clock};
 use sluice_route::{MatcherSets, RouteIndex};
 
-use crate::context::{ErrorInfo, Exchange};
+use crate::context::{ErrorInfo, Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
@@ -157,7 +157,7 @@ impl Program {
                     Step::Later => Some(Applied::Later(handler)),
                     step => self.apply(x, step, watch),
                 },
-                Ok(None) => Some(self.fall_through(x, watch)),
+                Ok(None) => fall_through(x, watch),
                 Err(fault) => self.fail(x, fault, watch),
             };
             if let Some(applied) = applied {
@@ -174,7 +174,7 @@ impl Program {
                     let after = clock::now().since(x.started);
                     x.context.metrics.answer_begins(after);
                 }
-                Some(finish(x, body, watch))
+                finish(x, body, watch)
             }
             Step::Fail(fault) => self.fail(x, fault, watch),
             Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
@@ -299,14 +299,6 @@ impl Program {
         }
     }
 
-    /// The answer where no handler gave one: empty, with the status of the error if one is being handled.
-    fn fall_through<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
-        if let Some(error) = &x.context.error {
-            x.res.status = error.status;
-        }
-        finish(x, Body::Empty, watch)
-    }
-
     /// Sends the walk to the routes for errors; where there are none gives the plain answer.
     fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
         let gone = fault.failure.as_ref().is_some_and(|failure| {
@@ -322,7 +314,10 @@ impl Program {
             message: fault.message.into_owned(),
             id: values::error_id(),
         }));
-        // Filters belong to answers of the handlers that were left behind.
+        // Filters belong to answers of the handlers that were left behind, and so do answers put aside.
+        if let Some(aside) = &mut x.context.aside {
+            aside.intercepted.clear();
+        }
         while let Some(filter) = x.context.filters.pop() {
             filter.give_up(x);
         }
@@ -341,7 +336,7 @@ impl Program {
                 x.context.groups.clear();
                 None
             }
-            Some(_) | None => Some(finish(x, Body::Empty, watch)),
+            Some(_) | None => finish(x, Body::Empty, watch),
         }
     }
 }
@@ -363,13 +358,72 @@ impl<'a> Applied<'a> {
     }
 }
 
-/// Lets the filters change an answer, the last one added first.
-fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Applied<'a> {
+/// The answer where no handler gave one: that which `intercept` put aside, or else an empty one, with the status of
+/// the error if one is being handled. `None` if routes are to answer in its place.
+fn fall_through<'a, W: Watch>(x: &mut Exchange, watch: &mut W) -> Option<Applied<'a>> {
+    let aside = x.context.aside.as_mut();
+    if let Some(answer) = aside.and_then(|aside| aside.intercepted.pop()) {
+        x.res.status = answer.head.status;
+        x.res.fields.append(&answer.head.fields);
+        x.inline = answer.inline;
+        return finish(x, answer.body, watch);
+    }
+    if let Some(error) = &x.context.error {
+        x.res.status = error.status;
+    }
+    finish(x, Body::Empty, watch)
+}
+
+/// Lets the filters change an answer, the last one added first. `None` if one of them sends the walk to routes that
+/// are to answer in its place.
+fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Option<Applied<'a>> {
     while let Some(filter) = x.context.filters.pop() {
+        if !matches!(body, Body::Tunnel(_) | Body::Abort)
+            && let Some(list) = filter.diverts(x)
+        {
+            return divert(x, body, list).map(Applied::Answer);
+        }
         if W::WAITS && filter.waits(x, &body) {
-            return Applied::Filter(filter, body);
+            return Some(Applied::Filter(filter, body));
         }
         body = watch.filter(x.context.filters.len(), &*filter, x, body);
     }
-    Applied::Answer(body)
+    if let Some(aside) = &mut x.context.aside {
+        aside.intercepted.clear();
+    }
+    Some(Applied::Answer(body))
+}
+
+/// Puts an answer aside and goes on with the routes of `list`.
+fn divert(x: &mut Exchange, body: Body, list: usize) -> Option<Body> {
+    let aside = x.context.aside.get_or_insert_default();
+    if aside.intercepted.len() >= FRAMES_MAX {
+        // Routes that intercept what they answer themselves.
+        x.context.log.error = Some("answers are intercepted without end".to_owned());
+        x.context.filters.clear();
+        aside.intercepted.clear();
+        x.res.status = Status::LOOP_DETECTED;
+        return Some(Body::Empty);
+    }
+    aside.head = Some(x.res.clone());
+    // These tell of the content that is put aside; all other fields belong to whatever answer goes out.
+    let mut head = ResponseHead {
+        status: x.res.status,
+        ..ResponseHead::default()
+    };
+    for id in [FieldId::ContentEncoding, FieldId::ContentRange] {
+        for value in x.res.fields.all(id) {
+            head.fields.push(id, value);
+        }
+        x.res.fields.remove(id);
+    }
+    x.res.status = Status::OK;
+    aside.intercepted.push(Held {
+        head,
+        body,
+        inline: std::mem::take(&mut x.inline),
+    });
+    x.context.frames.clear();
+    x.context.frames.push(Frame::at(list));
+    None
 }

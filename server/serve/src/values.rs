@@ -99,6 +99,7 @@ impl Values for At<'_> {
             Key::Duration => self.duration(out),
             Key::DurationMs => push(out, self.elapsed().as_secs_f64() * 1e3),
             Key::Uuid => self.uuid(out),
+            Key::InterceptStatus | Key::InterceptHeader(_) => self.intercepted(key, out),
             Key::ShuttingDown => {
                 let ends = x.worker.draining.get() || x.worker.stop_at.get().is_some();
                 push(out, ends)
@@ -203,6 +204,20 @@ impl At<'_> {
         Found::Known
     }
 
+    fn intercepted(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        let aside = self.0.context.aside.as_ref();
+        match (aside.and_then(|aside| aside.head.as_ref()), key) {
+            (Some(head), Key::InterceptStatus) => push(out, head.status.code()),
+            (Some(head), Key::InterceptHeader(name))
+                if head.fields.find_first(name.name().as_bytes()).is_some() =>
+            {
+                sluice_route::values::join_fields(&head.fields, name, out);
+                Found::Known
+            }
+            _ => Found::Unknown,
+        }
+    }
+
     fn proxy(&self, key: &ProxyKey, out: &mut Vec<u8>) -> Found {
         let upstream = &self.0.context.upstream;
         if upstream.address.is_empty() {
@@ -212,6 +227,10 @@ impl At<'_> {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         let status = upstream.status.map(Status::code);
         match key {
+            // As Caddy names networks; paths of sockets are configured with theirs.
+            ProxyKey::UpstreamAddress if !address.starts_with("unix") => {
+                push(out, format_args!("tcp/{address}"))
+            }
             ProxyKey::UpstreamAddress | ProxyKey::UpstreamHostPort => push(out, address),
             ProxyKey::UpstreamHost => push(out, host),
             ProxyKey::UpstreamPort => push(out, port),
@@ -225,9 +244,9 @@ impl At<'_> {
             ),
             ProxyKey::Retries => push(out, upstream.attempts.saturating_sub(1)),
             ProxyKey::StatusCode => status.map_or(Found::Unknown, |code| push(out, code)),
-            ProxyKey::StatusText => upstream
-                .status
-                .map_or(Found::Unknown, |status| push(out, status.reason())),
+            ProxyKey::StatusText => upstream.status.map_or(Found::Unknown, |status| {
+                push(out, format_args!("{} {}", status.code(), status.reason()))
+            }),
             // An attempt that gave no answer failed on its way.
             ProxyKey::TransportError => push(out, status.is_none()),
             ProxyKey::Header(name) if !upstream.fields.is_empty() => {

@@ -75,13 +75,10 @@ const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 /// All gaps.
 pub const GAPS: &[Gap] = &[
     refused("", "acme_server", LATER),
-    refused("", "copy_response", LATER),
-    refused("", "copy_response_headers", LATER),
-    refused("", "intercept", LATER),
-    refused(
+    idle(
         "",
         "push",
-        "remove it; browsers no longer take pushed answers",
+        "no browser takes pushed answers any more; a `Link` field with `rel=preload` tells them what to ask for",
     ),
     idle("bind", "protocols", HTTP1),
     refused(

@@ -86,10 +86,12 @@ impl<'m> Builder<'m> {
             Config::Tracing(config) => handlers::tracing::build(config, self),
             Config::Vars(config) => handlers::vars::build(config, self),
             Config::AcmeServer(_) => Err(not_yet("acme_server")),
-            Config::CopyResponse(_) => Err(not_yet("copy_response")),
-            Config::CopyResponseHeaders(_) => Err(not_yet("copy_response_headers")),
-            Config::Intercept(_) => Err(not_yet("intercept")),
-            Config::Push(_) => Err(not_yet("push")),
+            Config::CopyResponse(config) => handlers::copy_response::build(config, self),
+            Config::CopyResponseHeaders(config) => {
+                Ok(handlers::copy_response::build_headers(config))
+            }
+            Config::Intercept(config) => handlers::intercept::build(config, self),
+            Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(
                 Refusal::new(format!("unknown handler `{}`", config.module()))
                     .with_help("remove it, or serve this site with the server that has it"),

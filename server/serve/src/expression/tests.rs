@@ -385,3 +385,90 @@ fn loops_have_a_budget() {
         None
     );
 }
+
+/// A seeded source of random numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}
+
+/// Conditions that hold, that do not, that leave traces, and that fail.
+const ATOMS: [&str; 14] = [
+    "path('/a/*')",
+    "path('/b')",
+    "host('example.com')",
+    "method('POST')",
+    "path_regexp('x', '^/(a)')",
+    "header_regexp('X-A', '^(t)')",
+    "header({'X-A': 'one'})",
+    "query({'q': '2'})",
+    "true",
+    "false",
+    "{http.request.method} == 'GET'",
+    "{http.request.header.X-A}.startsWith('z')",
+    "{http.nonexistent}.contains('a')",
+    "1 / 0 == 1",
+];
+
+fn random_condition(random: &mut Random, depth: usize) -> String {
+    let part = |random: &mut Random| random_condition(random, depth - 1);
+    match random.below(if depth == 0 { 1 } else { 6 }) {
+        0 | 1 => ATOMS[random.below(ATOMS.len())].to_owned(),
+        2 => format!("!({})", part(random)),
+        3 => format!("({} ? {} : {})", part(random), part(random), part(random)),
+        4 => format!("({} || {})", part(random), part(random)),
+        _ => format!("({} && {})", part(random), part(random)),
+    }
+}
+
+#[test]
+fn lowered_conditions_decide_as_the_tree_does() {
+    let seed = 0x5eed_ce11;
+    let mut random = Random(seed);
+    for _ in 0..2_000 {
+        let condition = random_condition(&mut random, 4);
+        println!("seed {seed:#x}: {condition}");
+        // `answer` compares the two; beside them stands the evaluator alone, which knows nothing of our tree.
+        let ours = answer(&condition);
+        let theirs = answer(&format!("[0].exists(x, {condition})"));
+        assert_eq!(ours, theirs, "seed {seed:#x}: {condition}");
+    }
+}
+
+#[test]
+fn comparisons_of_texts_decide_as_the_evaluator_does() {
+    let seed = 0x7e57_ce11;
+    let mut random = Random(seed);
+    let names = [
+        "method",
+        "header.X-A",
+        "header.none",
+        "uri.query.q",
+        "cookie.none",
+        "remote.port",
+        "uri.path",
+    ];
+    let texts = ["", "GET", "one", "on", "e", "1", "/a/b.html", "40000", "n"];
+    for _ in 0..1_000 {
+        let name = format!("{{http.request.{}}}", names[random.below(names.len())]);
+        let text = texts[random.below(texts.len())];
+        let of = |value: &str, kind: usize| match kind {
+            0 => format!("{value} == '{text}'"),
+            1 => format!("'{text}' != {value}"),
+            2 => format!("{value} in ['{text}', 'x']"),
+            3 => format!("{value}.startsWith('{text}')"),
+            4 => format!("{value}.endsWith('{text}')"),
+            _ => format!("{value}.contains('{text}')"),
+        };
+        let kind = random.below(6);
+        let (quick, slow) = (of(&name, kind), of(&format!("dyn({name})"), kind));
+        assert_eq!(answer(&quick), answer(&slow), "seed {seed:#x}: {quick}");
+    }
+}

@@ -2,13 +2,16 @@
 
 pub mod authentication;
 pub mod body_text;
+pub mod copy_response;
 pub mod encode;
 pub mod error;
 pub mod file_server;
 pub mod headers;
+pub mod intercept;
 pub mod log_append;
 pub mod map;
 pub mod metrics;
+pub mod push;
 pub mod request_body;
 pub mod reverse_proxy;
 pub mod rewrite;

@@ -2,13 +2,15 @@
 //! left to their handlers.
 
 use sluice_message::ResponseHead;
+use sluice_model::Route;
 use sluice_model::handler::ResponseHandler as Config;
 use sluice_net::upstream::{Answer, Call};
 use sluice_route::matcher::ResponseMatcher;
 
 use super::ReverseProxy;
+use super::request::Switch;
 use crate::build::{Builder, Refusal};
-use crate::context::Exchange;
+use crate::context::{Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::headers::response_matcher;
@@ -25,7 +27,11 @@ enum Then {
     /// The answer gets this status.
     Replace(StatusText),
     /// The routes of this list answer, or pass the request on.
-    Enter(usize),
+    Enter {
+        list: usize,
+        /// Whether they may copy the answer, so that its content has to be kept.
+        keeps: bool,
+    },
 }
 
 impl Interception {
@@ -34,7 +40,10 @@ impl Interception {
         let when = config.r#match.as_ref().map(response_matcher).transpose()?;
         let then = match StatusText::build(config.status_code.as_str(), cx)? {
             Some(status) => Then::Replace(status),
-            None => Then::Enter(cx.add_list(&config.routes)),
+            None => Then::Enter {
+                keeps: may_copy(&config.routes),
+                list: cx.add_list(&config.routes),
+            },
         };
         Ok(Interception { when, then })
     }
@@ -42,7 +51,7 @@ impl Interception {
     /// The list of routes that it enters, if it enters one.
     pub fn list(&self) -> Option<usize> {
         match self.then {
-            Then::Enter(list) => Some(list),
+            Then::Enter { list, .. } => Some(list),
             Then::Replace(_) => None,
         }
     }
@@ -70,6 +79,12 @@ impl Interception {
     }
 }
 
+/// Whether `copy_response` is anywhere in some routes.
+fn may_copy(routes: &[Route]) -> bool {
+    let text = serde_json::to_string(routes);
+    text.is_ok_and(|text| text.contains(r#""handler":"copy_response""#))
+}
+
 impl ReverseProxy {
     /// Gives the answer and its call back if they are to be passed on, else what is done instead.
     pub(super) fn intercept(
@@ -77,6 +92,7 @@ impl ReverseProxy {
         x: &mut Exchange,
         call: Call,
         mut answer: Answer,
+        switch: &Switch,
     ) -> Result<(Call, Answer), Step> {
         let rule = self
             .interceptions
@@ -102,7 +118,21 @@ impl ReverseProxy {
                     )))
                 }
             },
-            Then::Enter(list) => {
+            Then::Enter { list, keeps: true } => {
+                let under_way = std::mem::take(&mut x.res);
+                let step = self.pass_back(x, call, answer, switch);
+                let head = std::mem::replace(&mut x.res, under_way);
+                let Step::Done(body) = step else {
+                    return Err(step);
+                };
+                x.context.aside.get_or_insert_default().of_upstream = Some(Held {
+                    head,
+                    body,
+                    inline: std::mem::take(&mut x.inline),
+                });
+                Err(Step::Enter(*list))
+            }
+            Then::Enter { list, keeps: false } => {
                 x.worker.upstreams.give_back(answer.head);
                 // The content is not wanted. If all of it is here its connection is free again, else it is closed.
                 let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());

@@ -252,7 +252,7 @@ impl ReverseProxy {
     ) -> Step {
         self.selection
             .note_answer(upstream, x, answer.head.status, asked.at);
-        match self.intercept(x, asked.call, answer) {
+        match self.intercept(x, asked.call, answer, &asked.switch) {
             Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
             Err(step) => step,
         }

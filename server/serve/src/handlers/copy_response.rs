@@ -1,0 +1,91 @@
+//! `copy_response` and `copy_response_headers`: in the routes of a proxy's `handle_response`, the upstream's answer,
+//! or some of its fields, for the client after all.
+
+use sluice_message::hop_by_hop::strip_hop_by_hop;
+use sluice_message::{FieldId, Status};
+use sluice_model::handler::{CopyResponse, CopyResponseHeaders};
+
+use crate::build::{Builder, Refusal};
+use crate::context::{Exchange, Held};
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::status::StatusText;
+
+struct Copy {
+    /// The status in place of the upstream's.
+    status: Option<StatusText>,
+}
+
+impl Handler for Copy {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let aside = x.context.aside.as_mut();
+        let Some(answer) = aside.and_then(|aside| aside.of_upstream.take()) else {
+            return outside("copy_response");
+        };
+        let Held { head, body, inline } = answer;
+        x.res.status = match &self.status {
+            None => head.status,
+            Some(status) => match status.resolve(x) {
+                Some(status) => status,
+                None => return Step::Fail(no_number()),
+            },
+        };
+        // The answer is the upstream's, and so is the name of its server.
+        x.res.fields.remove(FieldId::Server);
+        x.res.fields.append(&head.fields);
+        x.inline = inline;
+        Step::Done(body)
+    }
+}
+
+fn no_number() -> Fault {
+    Fault::new(
+        Status::INTERNAL_SERVER_ERROR,
+        "the status of copy_response is no number",
+    )
+}
+
+fn outside(directive: &str) -> Step {
+    let reason = format!("{directive} has no answer of an upstream to copy");
+    Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, reason))
+}
+
+struct CopyFields {
+    only: Vec<String>,
+    but: Vec<String>,
+}
+
+impl Handler for CopyFields {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if x.context.upstream.status.is_none() {
+            return outside("copy_response_headers");
+        }
+        let mut fields = x.context.upstream.fields.clone();
+        // These were about the connection to the upstream and the content it sent.
+        strip_hop_by_hop(&mut fields);
+        fields.remove(FieldId::ContentLength);
+        let among = |names: &[String], name: &[u8]| {
+            let mut names = names.iter();
+            names.any(|one| one.as_bytes().eq_ignore_ascii_case(name))
+        };
+        fields.retain(|field| {
+            (self.only.is_empty() || among(&self.only, field.name)) && !among(&self.but, field.name)
+        });
+        x.res.fields.append(&fields);
+        Step::Next
+    }
+}
+
+/// Builds `copy_response`.
+pub fn build(config: &CopyResponse, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let status = StatusText::build(config.status_code.as_str(), cx)?;
+    Ok(Box::new(Copy { status }))
+}
+
+/// Builds `copy_response_headers`.
+pub fn build_headers(config: &CopyResponseHeaders) -> Box<dyn Handler> {
+    Box::new(CopyFields {
+        only: config.include.clone(),
+        but: config.exclude.clone(),
+    })
+}

@@ -1,0 +1,90 @@
+//! `intercept`: answers of later handlers that are answered otherwise, or get another status. What is done with the
+//! answer that is replaced is left to `pipeline`.
+
+use std::sync::Arc;
+
+use sluice_model::handler::{Intercept as Config, ResponseHandler};
+use sluice_net::Body;
+use sluice_route::matcher::ResponseMatcher;
+
+use super::headers::response_matcher;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::handler::{Filter, Handler, Step};
+use crate::status::StatusText;
+
+struct Intercept {
+    rules: Arc<Rules>,
+}
+
+struct Rules(Vec<Rule>);
+
+struct Rule {
+    /// All answers where there is none.
+    when: Option<ResponseMatcher>,
+    then: Then,
+}
+
+enum Then {
+    /// The answer gets this status.
+    Replace(StatusText),
+    /// The routes of this list answer, or let the answer pass.
+    Enter(usize),
+}
+
+impl Handler for Intercept {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.rules.clone());
+        Step::Next
+    }
+}
+
+impl Filter for Rules {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if let Some(Then::Replace(status)) = self.meant(x)
+            && let Some(status) = status.resolve(x)
+        {
+            x.res.status = status;
+        }
+        body
+    }
+
+    fn diverts(&self, x: &mut Exchange) -> Option<usize> {
+        match self.meant(x)? {
+            Then::Replace(_) => None,
+            Then::Enter(list) => Some(*list),
+        }
+    }
+}
+
+impl Rules {
+    /// What the first rule for the answer does.
+    fn meant(&self, x: &Exchange) -> Option<&Then> {
+        let meant = |rule: &&Rule| {
+            let when = rule.when.as_ref();
+            when.is_none_or(|when| when.matches(&x.res, &x.context.scratch))
+        };
+        self.0.iter().find(meant).map(|rule| &rule.then)
+    }
+}
+
+/// Builds `intercept`.
+pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+    let mut rules = Vec::with_capacity(config.handle_response.len());
+    for ResponseHandler {
+        r#match,
+        status_code,
+        routes,
+    } in &config.handle_response
+    {
+        let when = r#match.as_ref().map(response_matcher).transpose()?;
+        let then = match StatusText::build(status_code.as_str(), cx)? {
+            Some(status) => Then::Replace(status),
+            None => Then::Enter(cx.add_list(routes)),
+        };
+        rules.push(Rule { when, then });
+    }
+    Ok(Box::new(Intercept {
+        rules: Arc::new(Rules(rules)),
+    }))
+}
