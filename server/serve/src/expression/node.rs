@@ -160,9 +160,12 @@ impl Node {
 /// Whether a set, which sorts by costs and stops at the first error, decides as `&&` of these does: at most one of
 /// them can fail, which then is asked last, and those that leave traces are asked in the order written.
 fn in_order(nodes: &[Node]) -> bool {
-    let failing = nodes.iter().filter(|node| node.can_fail()).count();
+    let first_failing = nodes.iter().position(Node::can_fail);
+    let after = first_failing.map_or(&[][..], |at| &nodes[at + 1..]);
+    // Only plain matchers come before whatever can fail wherever they were written.
+    let plain = |node: &Node| !node.can_fail() && matches!(node, Node::Matcher(_));
     let sorted = nodes.is_sorted_by_key(Node::cost);
-    failing <= 1 && (sorted || !nodes.iter().any(Node::leaves_traces))
+    after.iter().all(plain) && (sorted || !nodes.iter().any(Node::leaves_traces))
 }
 
 fn is_connective(call: &CallExpr) -> bool {
