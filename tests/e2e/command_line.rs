@@ -64,7 +64,7 @@ fn validate_tells_all_mistakes_at_once() {
 #[test]
 fn what_cannot_run_yet_is_refused_by_name() {
     let folder = Folder::new();
-    folder.write("Caddyfile", ":1 {\n\ttracing\n}\n");
+    folder.write("Caddyfile", ":1 {\n\tacme_server\n}\n");
     assert_eq!(
         run_to_end(&folder, &["adapt"]).status.code(),
         Some(0),
@@ -73,7 +73,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let output = run_to_end(&folder, &["validate"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("tracing"),
+        text(&output.stderr).contains("acme_server"),
         "{}",
         text(&output.stderr)
     );

@@ -128,14 +128,16 @@ impl Server {
     fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
         let listening = built.listens.iter().map(|listen| listen.addr.to_string());
         let listening = listening.collect();
-        let applied = self.workers.apply(built.listens);
-        applied.map_err(|error| {
-            vec![
-                Refusal::new(error.to_string())
-                    .with_help("stop what listens there, or choose another address"),
-            ]
-        })?;
+        // Before anything listens: the first request is logged by its own configuration, too.
+        let plan_before = self.options.log.plan();
         self.options.log.replace(built.plan);
+        if let Err(error) = self.workers.apply(built.listens) {
+            self.options.log.replace(plan_before);
+            let refusal = Refusal::new(error.to_string());
+            return Err(vec![
+                refusal.with_help("stop what listens there, or choose another address"),
+            ]);
+        }
         self.recorder.hub().set_http(built.metrics);
         self.recorder.hub().note_load(true);
         self.https.commit(built.https);
