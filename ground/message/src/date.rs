@@ -1,10 +1,36 @@
 //! Calendar dates as HTTP writes and reads them (RFC 9110, section 5.6.7). Asking a clock is left to the caller.
 
-/// Days of the week, from Thursday: 1 January 1970 was one.
-const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
-const MONTHS: [&[u8; 3]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+/// The months in English; their first three letters are the short names.
+pub const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
+
+/// The days of the week in English, from Sunday; their first three letters are the short names.
+pub const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
+
+/// The day of the week of a day counted from 1970, which began on a Thursday.
+pub const fn weekday(days: u64) -> &'static str {
+    WEEKDAYS[((days + 4) % 7) as usize]
+}
 
 /// `unix_seconds` as an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are not meant.
 pub fn format_http(unix_seconds: u64) -> [u8; 29] {
@@ -12,9 +38,9 @@ pub fn format_http(unix_seconds: u64) -> [u8; 29] {
     let second = (unix_seconds % 86_400) as u32;
     let (year, month, day) = civil(days);
     let mut out = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-    out[..3].copy_from_slice(DAYS[(days % 7) as usize]);
+    out[..3].copy_from_slice(&weekday(days).as_bytes()[..3]);
     two_digits(&mut out, 5, day);
-    out[8..11].copy_from_slice(MONTHS[month as usize - 1]);
+    out[8..11].copy_from_slice(&MONTHS[month as usize - 1].as_bytes()[..3]);
     two_digits(&mut out, 12, (year / 100) as u32 % 100);
     two_digits(&mut out, 14, (year % 100) as u32);
     two_digits(&mut out, 17, second / 3600);
@@ -108,7 +134,7 @@ fn parse_asctime(text: &[u8]) -> Option<i64> {
 fn month(name: &[u8]) -> Option<u32> {
     let at = MONTHS
         .iter()
-        .position(|known| known.eq_ignore_ascii_case(name))?;
+        .position(|known| known.as_bytes()[..3].eq_ignore_ascii_case(name))?;
     Some(at as u32 + 1)
 }
 
@@ -142,14 +168,15 @@ fn seconds(year: i64, month: u32, day: i64, clock: &[u8]) -> Option<i64> {
     })
 }
 
-/// The inverse of [`civil`], for any year from 0.
-fn days_from_civil(year: i64, month: u32, day: i64) -> i64 {
-    let year = year + 400 - i64::from(month <= 2);
-    let (era, year_of_era) = (year / 400, year % 400);
+/// Days since 1970 of a date: the inverse of [`civil`], also for dates before.
+pub fn days_from_civil(year: i64, month: u32, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
     let shifted_month = i64::from((month + 9) % 12);
     let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    (era - 1) * 146_097 + day_of_era - 719_468
+    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod span;
 
 use alloc::vec::Vec;
 
-use sluice_message::date::civil;
+use sluice_message::date::{civil, days_from_civil};
 
 pub use layout::format;
 pub use read::parse;
@@ -146,7 +146,7 @@ impl Time {
         let month = i64::from(calendar.month) - 1 + months.clamp(-FAR, FAR);
         let year = calendar.year + years.clamp(-FAR, FAR) + month.div_euclid(12);
         let first = days_from_civil(year, month.rem_euclid(12) as u32 + 1, 1);
-        let before = days_from_civil(calendar.year, calendar.month, calendar.day);
+        let before = days_from_civil(calendar.year, calendar.month, calendar.day.into());
         let day = first + i64::from(calendar.day) - 1 + days.clamp(-FAR, FAR);
         Time {
             seconds: self.seconds + (day - before) * 86_400,
@@ -160,42 +160,6 @@ impl Time {
     }
 }
 
-/// Days since 1970 of a date, also of one before.
-pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let shifted_month = i64::from((month + 9) % 12);
-    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-pub(crate) const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
-pub(crate) const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,7 +169,7 @@ mod tests {
     fn days_go_there_and_back() {
         for days in (-800_000..800_000).step_by(37) {
             let calendar = Time::from_unix(days * 86_400).calendar();
-            let back = days_from_civil(calendar.year, calendar.month, calendar.day);
+            let back = days_from_civil(calendar.year, calendar.month, calendar.day.into());
             assert_eq!(back, days);
         }
     }

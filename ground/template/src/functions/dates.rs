@@ -3,11 +3,13 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use sluice_message::date::{MONTHS, WEEKDAYS};
+
 use super::cast;
 use super::function;
 use crate::error::Fault;
 use crate::function::{Call, Function, wrong};
-use crate::time::{self, MONTHS, Time, WEEKDAYS, Zone};
+use crate::time::{self, Time, Zone};
 use crate::value::Value;
 
 pub(super) const FUNCTIONS: &[Function] = &[

@@ -3,7 +3,9 @@
 use alloc::format as text;
 use alloc::vec::Vec;
 
-use super::{Calendar, MONTHS, Time, WEEKDAYS};
+use sluice_message::date::{MONTHS, WEEKDAYS};
+
+use super::{Calendar, Time};
 
 /// One part of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Reading dates by a layout.
 
+use sluice_message::date::{MONTHS, WEEKDAYS, days_from_civil};
+
 use super::layout::{Part, next_part};
-use super::{MONTHS, Time, WEEKDAYS, Zone, days_from_civil};
+use super::{Time, Zone};
 
 /// What was read of a date.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_message::date::civil;
+use sluice_message::date::{MONTHS, WEEKDAYS, civil, weekday};
 use sluice_net::sys::local_time::{LocalOffset, local_offset};
 
 use super::json::{push_integer, push_padded};
@@ -136,31 +136,6 @@ const fn offset(zulu: bool, colons: bool, parts: OffsetParts) -> Item {
     })
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-/// The first day of 1970 was a Thursday.
-const WEEKDAYS: [&str; 7] = [
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-];
-
 impl Layout {
     /// Takes a layout apart. Any text is one: what spells no part of a time stands for itself.
     pub fn parse(text: &str) -> Layout {
@@ -290,7 +265,7 @@ impl Parts {
     }
 
     fn weekday_name(&self) -> &'static str {
-        WEEKDAYS[(self.days % 7) as usize]
+        weekday(self.days)
     }
 
     fn year_day(&self) -> u64 {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use sluice_cache::Time;
-use sluice_message::date::civil;
+use sluice_message::date::{MONTHS, civil};
 
 use super::{Entry, Listing, has_room};
 
@@ -128,20 +128,6 @@ pub(super) fn human_size(bytes: u64) -> String {
 
 /// `November 21, 2026 at 21:03:34`, in UTC.
 fn long_time(time: Time) -> String {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     let (year, month, day) = civil(seconds / 86_400);
     let month = MONTHS[month as usize - 1];
