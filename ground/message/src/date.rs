@@ -1,4 +1,5 @@
-//! Calendar dates as HTTP writes and reads them (RFC 9110, section 5.6.7). Asking a clock is left to the caller.
+//! Calendar dates as HTTP writes and reads them (RFC 9110, section 5.6.7). Asking a clock is left to the caller,
+//! every other way to write a date to `layout`.
 
 /// The months in English; their first three letters are the short names.
 pub const MONTHS: [&str; 12] = [
@@ -30,6 +31,60 @@ pub const WEEKDAYS: [&str; 7] = [
 /// The day of the week of a day counted from 1970, which began on a Thursday.
 pub const fn weekday(days: u64) -> &'static str {
     WEEKDAYS[((days + 4) % 7) as usize]
+}
+
+/// What the calendar and the clock of a zone show at a moment, also before 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    /// The year; 0 is the one before 1.
+    pub year: i64,
+    /// The month, from 1.
+    pub month: u32,
+    /// The day of the month, from 1.
+    pub day: u32,
+    /// The hour of the day.
+    pub hour: u32,
+    /// The minute of the hour.
+    pub minute: u32,
+    /// The second of the minute.
+    pub second: u32,
+    /// Days since 1970.
+    days: i64,
+}
+
+impl Calendar {
+    /// What is shown `seconds` after 1970 by the zone's own clock, or before it.
+    pub fn of(seconds: i64) -> Calendar {
+        let days = seconds.div_euclid(86_400);
+        let of_day = seconds.rem_euclid(86_400) as u32;
+        // `civil` counts from 1970 on; whole eras of 400 years are added for earlier days.
+        let eras = (-days).max(0) / 146_097 + i64::from(days < 0);
+        let (year, month, day) = civil((days + eras * 146_097) as u64);
+        Calendar {
+            year: year as i64 - eras * 400,
+            month,
+            day,
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+            days,
+        }
+    }
+
+    /// The month in English.
+    pub fn month_name(&self) -> &'static str {
+        MONTHS[self.month as usize - 1]
+    }
+
+    /// The day of the week in English.
+    pub fn weekday_name(&self) -> &'static str {
+        WEEKDAYS[(self.days + 4).rem_euclid(7) as usize]
+    }
+
+    /// The day of the year, from 1.
+    pub fn yearday(&self) -> u32 {
+        (self.days - days_from_civil(self.year, 1, 1)) as u32 + 1
+    }
 }
 
 /// `unix_seconds` as an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are not meant.
@@ -236,6 +291,18 @@ mod tests {
             parse_http(b"Sat, 01 Jan 0000 00:00:00 GMT", NOW),
             Some(-62_167_219_200)
         );
+    }
+
+    #[test]
+    fn the_calendar_goes_back_before_1970() {
+        for days in (-800_000..800_000).step_by(37) {
+            let at = Calendar::of(days * 86_400);
+            assert_eq!(days_from_civil(at.year, at.month, at.day.into()), days);
+        }
+        let first = Calendar::of(days_from_civil(1, 1, 1) * 86_400 - 1);
+        assert_eq!((first.year, first.month, first.day), (0, 12, 31));
+        assert_eq!((first.hour, first.minute, first.second), (23, 59, 59));
+        assert_eq!((first.weekday_name(), first.yearday()), ("Sunday", 366));
     }
 
     #[test]

@@ -1,16 +1,13 @@
-//! Moments and spans of time as Go shows and reads them. Which zone a name means and what time it is are left
-//! to the host.
+//! Moments and spans of time as Go shows and reads them. How layouts spell them is left to `sluice-message`; which
+//! zone a name means and what time it is, to the host.
 
-mod layout;
-mod read;
 mod span;
 
 use alloc::vec::Vec;
 
-use sluice_message::date::{civil, days_from_civil};
+use sluice_message::date::{Calendar, days_from_civil};
+use sluice_message::layout::{self, LocalTime};
 
-pub use layout::format;
-pub use read::parse;
 pub use span::{parse_duration, show_duration};
 
 /// Seconds from year 1 to 1970: Go's zero moment is the first of January of year 1.
@@ -33,27 +30,6 @@ pub struct Zone {
     /// Seconds east of UTC.
     pub offset: i32,
     name: [u8; 8],
-}
-
-/// A moment taken apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Calendar {
-    /// The year.
-    pub year: i64,
-    /// The month, from 1.
-    pub month: u32,
-    /// The day, from 1.
-    pub day: u32,
-    /// The hour of the day.
-    pub hour: u32,
-    /// The minute of the hour.
-    pub minute: u32,
-    /// The second of the minute.
-    pub second: u32,
-    /// The day of the week, from Sunday.
-    pub weekday: u32,
-    /// The day of the year, from 1.
-    pub yearday: u32,
 }
 
 impl Zone {
@@ -103,23 +79,11 @@ impl Time {
 
     /// Taken apart, in its zone.
     pub fn calendar(&self) -> Calendar {
-        let seconds = self.seconds + i64::from(self.zone.offset);
-        let days = seconds.div_euclid(86_400);
-        let of_day = seconds.rem_euclid(86_400) as u32;
-        // `civil` counts from 1970 on; whole eras of 400 years are added for earlier days.
-        let eras = (-days).max(0) / 146_097 + i64::from(days < 0);
-        let (year, month, day) = civil((days + eras * 146_097) as u64);
-        let year = year as i64 - eras * 400;
-        Calendar {
-            year,
-            month,
-            day,
-            hour: of_day / 3600,
-            minute: of_day / 60 % 60,
-            second: of_day % 60,
-            weekday: (days + 4).rem_euclid(7) as u32,
-            yearday: (days - days_from_civil(year, 1, 1)) as u32 + 1,
-        }
+        self.local().calendar
+    }
+
+    fn local(&self) -> LocalTime<'_> {
+        LocalTime::new(self.seconds, self.nanos, self.zone.offset, self.zone.name())
     }
 
     /// The moment so many nanoseconds later.
@@ -156,23 +120,37 @@ impl Time {
 
     /// Appends it as `print` shows it.
     pub fn show(&self, out: &mut Vec<u8>) {
-        layout::format(self, "2006-01-02 15:04:05.999999999 -0700 MST", out);
+        format(self, "2006-01-02 15:04:05.999999999 -0700 MST", out);
     }
+}
+
+/// Appends `time` as a layout of Go says.
+pub fn format(time: &Time, layout: &str, out: &mut Vec<u8>) {
+    time.local().push(layout, out);
+}
+
+/// The moment that `text` names in the form of a layout of Go; without a zone of its own it is in `zone`.
+pub fn parse(layout: &str, text: &str, zone: Zone) -> Option<Time> {
+    let read = layout::parse(layout, text)?;
+    let name = read.zone.unwrap_or("");
+    let zone = match (read.offset, read.zone) {
+        (None, None) => zone,
+        (None, Some(name)) if name == zone.name() => zone,
+        (Some(offset), None) if offset == zone.offset => zone,
+        // Nobody knows where a zone of that name alone is; like Go we take it for UTC under another name.
+        (offset, _) => Zone::new(offset.unwrap_or(0), name),
+    };
+    Some(Time {
+        seconds: read.seconds - i64::from(zone.offset),
+        nanos: read.nanos,
+        zone,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::string::String;
-
-    #[test]
-    fn days_go_there_and_back() {
-        for days in (-800_000..800_000).step_by(37) {
-            let calendar = Time::from_unix(days * 86_400).calendar();
-            let back = days_from_civil(calendar.year, calendar.month, calendar.day.into());
-            assert_eq!(back, days);
-        }
-    }
 
     #[test]
     fn the_zero_moment_is_in_year_one() {
@@ -182,7 +160,7 @@ mod tests {
             String::from_utf8_lossy(&out),
             "0001-01-01 00:00:00 +0000 UTC"
         );
-        assert_eq!(Time::ZERO.calendar().weekday, 1);
+        assert_eq!(Time::ZERO.calendar().weekday_name(), "Monday");
     }
 
     #[test]
@@ -191,5 +169,25 @@ mod tests {
         let calendar = january.plus_date(0, 1, 0).calendar();
         assert_eq!((calendar.month, calendar.day), (3, 3));
         assert_eq!(january.plus(-1).nanos, 999_999_999);
+    }
+
+    #[test]
+    fn moments_are_read_in_the_zone_that_is_meant() {
+        let cet = Zone::new(3600, "CET");
+        for (layout, text, zone) in [
+            ("15", "04", cet),
+            ("15 MST", "04 CET", cet),
+            ("15 MST", "04 UTC", Zone::UTC),
+            ("15 MST", "04 EST", Zone::new(0, "EST")),
+            ("15 MST", "04 GMT-5", Zone::new(-5 * 3600, "GMT-5")),
+            ("15 -07", "04 +01", cet),
+            ("15 -07", "04 +02", Zone::new(7200, "")),
+            ("15 -07 MST", "04 +00 GMT", Zone::new(0, "GMT")),
+            ("15Z07", "04Z", Zone::UTC),
+        ] {
+            let read = parse(layout, text, cet).unwrap();
+            assert_eq!(read.zone, zone, "{text}");
+            assert_eq!(read.calendar().hour, 4, "{text}");
+        }
     }
 }

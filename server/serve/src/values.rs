@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sluice_message::layout::LocalTime;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_route::placeholder::{
@@ -301,31 +302,23 @@ impl At<'_> {
 
 /// What `{time.now.*}` stands for at a time.
 pub(crate) fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
-    let date = sluice_message::date::format_http(seconds);
-    let (year, month, day) = sluice_message::date::civil(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    match key {
-        TimeKey::Http => push(out, String::from_utf8_lossy(&date)),
-        TimeKey::Year => push(out, year),
-        TimeKey::Unix => push(out, seconds),
+    let time = LocalTime::utc(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
+    let layout = match key {
+        TimeKey::Http => {
+            out.extend_from_slice(&sluice_message::date::format_http(seconds));
+            return Found::Known;
+        }
+        TimeKey::Year => "2006",
+        TimeKey::Now => "2006-01-02 15:04:05 -0700 MST",
+        TimeKey::CommonLog => "02/Jan/2006:15:04:05 -0700",
+        TimeKey::Unix => return push(out, seconds),
         TimeKey::UnixMs => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            push(out, now.unwrap_or_default().as_millis())
+            return push(out, now.unwrap_or_default().as_millis());
         }
-        TimeKey::Now => push(
-            out,
-            format_args!(
-                "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} +0000 UTC"
-            ),
-        ),
-        TimeKey::CommonLog => {
-            let name = String::from_utf8_lossy(&date[8..11]).into_owned();
-            push(
-                out,
-                format_args!("{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000"),
-            )
-        }
-    }
+    };
+    time.push(layout, out);
+    Found::Known
 }
 
 fn known(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {

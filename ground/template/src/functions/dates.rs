@@ -3,8 +3,6 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use sluice_message::date::{MONTHS, WEEKDAYS};
-
 use super::cast;
 use super::function;
 use crate::error::Fault;
@@ -151,14 +149,14 @@ pub(crate) fn time_member(time: &Time, name: &str, args: &[Value]) -> Result<Opt
     let millis = i64::from(time.nanos / 1_000_000);
     Ok(Some(match (name, args.len()) {
         ("Year", 0) => Value::int(at.year),
-        ("Month", 0) => Value::text(MONTHS[at.month as usize - 1]),
+        ("Month", 0) => Value::text(at.month_name()),
         ("Day", 0) => Value::int(at.day.into()),
         ("Hour", 0) => Value::int(at.hour.into()),
         ("Minute", 0) => Value::int(at.minute.into()),
         ("Second", 0) => Value::int(at.second.into()),
         ("Nanosecond", 0) => Value::int(time.nanos.into()),
-        ("YearDay", 0) => Value::int(at.yearday.into()),
-        ("Weekday", 0) => Value::text(WEEKDAYS[at.weekday as usize]),
+        ("YearDay", 0) => Value::int(at.yearday().into()),
+        ("Weekday", 0) => Value::text(at.weekday_name()),
         ("Unix", 0) => Value::int64(time.seconds),
         ("UnixMilli", 0) => Value::int64(time.seconds.saturating_mul(1000) + millis),
         ("UTC", 0) => Value::Time(Time {

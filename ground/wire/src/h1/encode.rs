@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use sluice_message::decimal::push_integer;
 use sluice_message::name::is_token_byte;
 use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Version};
 
@@ -234,24 +235,10 @@ fn push_framing(framing: BodyFraming, out: &mut Vec<u8>) {
         BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         BodyFraming::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
-            push_decimal(length, out);
+            push_integer(out, length);
             out.extend_from_slice(b"\r\n");
         }
     }
-}
-
-fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Writes a field line of a list. A name that is no token would change what the lines after it mean, so such a

@@ -15,6 +15,7 @@ use cel::common::value::{CowVal, StaticVal, Val};
 use cel::context::VariableResolver;
 use cel::parser::Macro;
 use cel::{Context, Env, ExecutionError, Value, extensions};
+use sluice_message::layout::LocalTime;
 use sluice_route::matcher::{Input, Refusal};
 use sluice_route::regexp::Regexp;
 use sluice_route::{Found, Key, Kind, Matcher};
@@ -329,16 +330,11 @@ fn number<V: Val + 'static, E>(parsed: Result<V, E>) -> Box<dyn Val> {
 fn now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = since.unwrap_or_default();
-    let seconds = since.as_secs();
-    let days = seconds / 86_400;
-    let (year, month, day) = sluice_message::date::civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:09}Z",
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-        since.subsec_nanos()
-    )
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let time = LocalTime::utc(seconds, since.subsec_nanos());
+    let mut out = Vec::new();
+    time.push("2006-01-02T15:04:05.000000000Z07:00", &mut out);
+    String::from_utf8(out).expect("layouts give text")
 }
 
 /// Elements that may still be looped over.

@@ -251,7 +251,7 @@ pub fn add_request(
     json.key(b"remote_port");
     json.value(|out| {
         out.push(b'"');
-        super::json::push_integer(out, u64::from(port));
+        sluice_message::decimal::push_integer(out, u64::from(port));
         out.push(b'"');
     });
     push_ip(json, b"client_ip", facts.client_ip.or(peer));

@@ -9,9 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use flate2::write::GzEncoder;
+use sluice_message::layout::Layout;
 
-use super::layout::{Layout, Zone};
 use super::limits::LOG_NAMES_TRIED_MAX;
+use super::zone::Zone;
 
 /// What becomes of files put aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Reason {
 }
 
 /// The usual time in a name. It sorts by age and holds no colon, which some file systems refuse.
-static USUAL: LazyLock<Layout> = LazyLock::new(|| Layout::parse("2006-01-02T15-04-05.000"));
+static USUAL: LazyLock<Layout> = LazyLock::new(|| Layout::new("2006-01-02T15-04-05.000"));
 
 impl Archive {
     /// A name beside `path` that is not taken, `access-2006-01-02T15-04-05.000-size.log`, and the time in it: `time`,
@@ -86,7 +87,7 @@ impl Archive {
         let (stem, extension) = parts(path);
         for tried in 1..=LOG_NAMES_TRIED_MAX {
             let mut name = stem.clone().into_bytes();
-            self.layout().push(&mut name, time, self.zone);
+            self.zone.push(self.layout(), time, &mut name);
             let mut name = String::from_utf8(name).expect("layouts give text");
             name.push_str(reason.as_str());
             if tried > 1 && self.layout.is_some() {
@@ -288,7 +289,7 @@ mod tests {
             files_max: None,
             age_max: None,
             compression: Compression::None,
-            layout: layout.map(|layout| Arc::new(Layout::parse(layout))),
+            layout: layout.map(|layout| Arc::new(Layout::new(layout))),
             zone: Zone::Utc,
         }
     }

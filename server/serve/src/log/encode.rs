@@ -2,11 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use sluice_message::decimal::push_integer;
+
 use super::Level;
-use super::json::{JsonWriter, push_integer, push_seconds, push_string};
+use super::json::{JsonWriter, push_seconds, push_string};
 use super::layers::Layers;
-use super::layout::Zone;
 use super::time_text::TimeFormat;
+use super::zone::Zone;
 
 /// Makes lines out of entries.
 #[derive(Clone, Debug)]

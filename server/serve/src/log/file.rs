@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::archive::{self, Archive, Compression, Reason};
-use super::layout::{Zone, since_1970};
+use super::zone::{Zone, since_1970};
 use super::limits::{
     LOG_FILE_BYTES_DEFAULT, LOG_FILE_CHECK, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT,
 };
@@ -447,7 +447,7 @@ pub mod tests {
         let archive = Archive {
             files_max: Some(3),
             compression: Compression::Zstd,
-            layout: Some(std::sync::Arc::new(super::super::layout::Layout::parse(
+            layout: Some(std::sync::Arc::new(sluice_message::layout::Layout::new(
                 "2006.Jan.02",
             ))),
             ..Rotation::never().archive

@@ -1,5 +1,7 @@
 //! JSON text made piece by piece, for log lines. Any bytes make a valid line; reading JSON is left to others.
 
+use sluice_message::decimal::{push_integer, push_padded};
+
 /// Writes members and elements into a buffer and places the commas.
 pub struct JsonWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -90,23 +92,6 @@ impl<'a> JsonWriter<'a> {
         }
         self.comma = true;
     }
-}
-
-/// Appends `value` as decimal digits.
-pub fn push_integer(out: &mut Vec<u8>, value: u64) {
-    push_padded(out, value, 1);
-}
-
-/// Appends `value` with at least `width` digits.
-pub fn push_padded(out: &mut Vec<u8>, mut value: u64, width: usize) {
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    while value > 0 || digits.len() - at < width {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Appends `nanos` as a decimal number of seconds without trailing zeros.

@@ -10,7 +10,6 @@ mod file;
 mod filter;
 mod json;
 mod layers;
-mod layout;
 pub mod limits;
 mod net;
 mod node;
@@ -19,19 +18,20 @@ mod output;
 mod plan;
 mod sampling;
 mod time_text;
+mod zone;
 
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
 pub use archive::{Archive, Compression};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
 pub use entry::{Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};
-pub use layout::{Layout, Zone};
 pub use options::{
     Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,
 };
 pub use output::{Output, Outputs, Pushed};
 pub use plan::{Plan, Route};
 pub use time_text::TimeFormat;
+pub use zone::Zone;
 
 use std::fmt;
 

@@ -1,10 +1,12 @@
-//! Points in time as log lines spell them. What time it is is left to the caller, layouts to `layout`.
+//! Points in time as log lines spell them. What time it is is left to the caller, layouts to `sluice-message`.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::json::{push_integer, push_padded};
-use super::layout::{Layout, Zone, since_1970};
+use sluice_message::decimal::{push_integer, push_padded};
+use sluice_message::layout::Layout;
+
+use super::zone::{Zone, since_1970};
 
 /// How a log spells the time of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl TimeFormat {
             "common_log" => "02/Jan/2006:15:04:05 -0700",
             layout => layout,
         };
-        TimeFormat::Calendar(Arc::new(Layout::parse(layout)))
+        TimeFormat::Calendar(Arc::new(Layout::new(layout)))
     }
 
     /// What console lines begin with.
@@ -69,7 +71,7 @@ impl TimeFormat {
                 push_fraction(out, nanos % 1_000_000);
             }
             TimeFormat::UnixNanos => push_integer(out, since.as_nanos() as u64),
-            TimeFormat::Calendar(layout) => layout.push(out, time, zone),
+            TimeFormat::Calendar(layout) => zone.push(layout, time, out),
         }
     }
 }

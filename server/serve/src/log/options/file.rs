@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_message::layout::Layout;
 use sluice_model::logging::FileWriter;
 
 use super::super::archive::{Archive, Compression};
 use super::super::file::{DirMode, Rotation, Schedule};
-use super::super::layout::{Layout, Zone};
+use super::super::zone::Zone;
 use super::super::limits::{LOG_FILE_BYTES_DEFAULT, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT};
 use super::{OutputOptions, Place, PlanError};
 use crate::process_values;
@@ -79,7 +80,7 @@ fn layout(file: &FileWriter, at: &Place) -> Result<Option<Arc<Layout>>, PlanErro
     if text.is_empty() {
         return Ok(None);
     }
-    let layout = Layout::parse(text);
+    let layout = Layout::new(text);
     let problem = if text.contains('/') {
         "a file name holds no `/`"
     } else if !layout.has_date() {

@@ -7,7 +7,7 @@ use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, LogEncode
 use super::super::encode::{DurationFormat, Encoder, LevelFormat, Prefix};
 use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
-use super::super::layout::Zone;
+use super::super::zone::Zone;
 use super::super::node::Node;
 use super::super::time_text::TimeFormat;
 use super::{Place, PlanError};

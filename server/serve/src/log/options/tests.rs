@@ -1,7 +1,7 @@
 use super::super::archive::{Archive, Compression};
 use super::super::encode::Encoder;
 use super::super::file::Schedule;
-use super::super::layout::{Layout, Zone};
+use super::super::zone::Zone;
 use super::*;
 
 fn all(json: &str) -> Result<Vec<LogOptions>, Vec<PlanError>> {
@@ -102,7 +102,7 @@ fn a_file_rolls_by_the_clock_and_names_old_ones() {
     assert_eq!(minutes[..3], [5, 30, 90]);
     assert_eq!(rotation.archive.compression, Compression::Zstd);
     let layout = rotation.archive.layout.expect("it was given");
-    assert_eq!(*layout, Layout::parse("2006-01-02"));
+    assert_eq!(*layout, sluice_message::layout::Layout::new("2006-01-02"));
 }
 
 #[test]

@@ -3,9 +3,7 @@
 
 use std::io::Write;
 
-use sluice_message::date::civil;
-
-use super::text::{clock, human_size, shown_name, url};
+use super::text::{human_size, shown_name, url, write_time};
 use super::{Entry, Listing, Order, SortBy, has_room};
 
 /// Writes the page; `nonce` is the one that the policy of the answer names.
@@ -160,16 +158,9 @@ fn write_row(entry: &Entry, out: &mut Vec<u8>) {
             ),
         );
     }
-    let seconds = u64::try_from(entry.modified.seconds).unwrap_or(0);
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = clock(seconds);
-    push(
-        out,
-        format_args!(
-            "<td><time datetime=\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z\">\
-             {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}</time></td></tr>\n"
-        ),
-    );
+    // All of it is a layout, of which the markup spells no part of a time.
+    let time = "<td><time datetime=\"2006-01-02T15:04:05Z\">2006-01-02 15:04</time></td></tr>\n";
+    write_time(entry.modified, time, out);
 }
 
 /// Appends `text` so that it means nothing in HTML, neither between tags nor in an attribute.

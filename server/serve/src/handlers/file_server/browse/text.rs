@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use sluice_cache::Time;
-use sluice_message::date::{MONTHS, civil};
+use sluice_message::layout::LocalTime;
 
 use super::{Entry, Listing, has_room};
 
@@ -27,7 +27,7 @@ pub(super) fn write_json(listing: &Listing, out: &mut Vec<u8>) {
         write_display(format_args!(",\"size\":{},\"url\":", entry.size), out);
         write_string(&url(entry), out);
         out.extend_from_slice(b",\"mod_time\":\"");
-        write_rfc3339(entry.modified, out);
+        write_time(entry.modified, "2006-01-02T15:04:05.999999999Z07:00", out);
         write_display(
             format_args!(
                 "\",\"mode\":{},\"is_dir\":{},\"is_symlink\":{}",
@@ -77,7 +77,9 @@ pub(super) fn write_plain(listing: &Listing, out: &mut Vec<u8>) {
     row(b"Name", b"Size", b"Modified");
     row(b"----", b"----", b"--------");
     for (name, size, modified) in &rows {
-        row(name, size, long_time(*modified).as_bytes());
+        let mut time = Vec::new();
+        write_time(*modified, "January 2, 2006 at 15:04:05", &mut time);
+        row(name, size, &time);
     }
 }
 
@@ -126,34 +128,9 @@ pub(super) fn human_size(bytes: u64) -> String {
     }
 }
 
-/// `November 21, 2026 at 21:03:34`, in UTC.
-fn long_time(time: Time) -> String {
-    let seconds = u64::try_from(time.seconds).unwrap_or(0);
-    let (year, month, day) = civil(seconds / 86_400);
-    let month = MONTHS[month as usize - 1];
-    let (hour, minute, second) = clock(seconds);
-    format!("{month} {day}, {year} at {hour:02}:{minute:02}:{second:02}")
-}
-
-/// Hour, minute and second of a day.
-pub(super) fn clock(seconds: u64) -> (u64, u64, u64) {
-    (seconds % 86_400 / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// `2026-11-21T21:03:34.02920772Z` (RFC 3339), without zeros at the end of the fraction.
-fn write_rfc3339(time: Time, out: &mut Vec<u8>) {
-    let seconds = u64::try_from(time.seconds).unwrap_or(0);
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = clock(seconds);
-    write_display(
-        format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"),
-        out,
-    );
-    if time.nanos != 0 {
-        let digits = format!(".{:09}", time.nanos);
-        out.extend_from_slice(digits.trim_end_matches('0').as_bytes());
-    }
-    out.push(b'Z');
+/// Appends a time in UTC in a layout of Go.
+pub(super) fn write_time(time: Time, layout: &str, out: &mut Vec<u8>) {
+    LocalTime::utc(time.seconds, time.nanos).push(layout, out);
 }
 
 fn write_display(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
