@@ -22,6 +22,7 @@ pub mod name;
 pub mod negotiate;
 pub mod path;
 pub mod range;
+pub mod span;
 pub mod status;
 pub mod uri;
 

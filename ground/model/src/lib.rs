@@ -29,7 +29,7 @@ pub use handler::Handler;
 pub use http::{HttpApp, Route, Server};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
-pub use value::{Duration, DurationError, WeakString};
+pub use value::{Duration, WeakString};
 
 use object::objects;
 

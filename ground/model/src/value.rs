@@ -6,39 +6,11 @@ use core::fmt;
 
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sluice_message::span::{self, Days, SpanError as DurationError};
 
 /// A span of time in nanoseconds, signed because some settings use -1 for "at once".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub i64);
-
-/// Why a text is no duration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DurationError {
-    /// There is nothing, or only a sign.
-    Empty,
-    /// A digit was expected; holds the rest of the text.
-    NotANumber(String),
-    /// A number has no unit after it.
-    MissingUnit(String),
-    /// The unit is none of `ns us µs ms s m h d`.
-    UnknownUnit(String),
-    /// The span does not fit 292 years.
-    TooLong,
-}
-
-impl fmt::Display for DurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the duration is empty"),
-            Self::NotANumber(rest) => write!(f, "expected a number at `{rest}`"),
-            Self::MissingUnit(number) => write!(f, "`{number}` has no unit"),
-            Self::UnknownUnit(unit) => write!(f, "unknown unit `{unit}`"),
-            Self::TooLong => f.write_str("longer than 292 years"),
-        }
-    }
-}
-
-impl core::error::Error for DurationError {}
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -67,73 +39,8 @@ impl Duration {
 
     /// Reads `1h30m`, `1.5s`, `250ms`, `2d` or `-1s`. A lone `0` needs no unit.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
-        let (negative, mut rest) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
-        if rest == "0" {
-            return Ok(Self(0));
-        }
-        if rest.is_empty() {
-            return Err(DurationError::Empty);
-        }
-        let mut total: i128 = 0;
-        while !rest.is_empty() {
-            let (span, after) = parse_component(rest)?;
-            total = total.checked_add(span).ok_or(DurationError::TooLong)?;
-            rest = after;
-        }
-        let total = if negative { -total } else { total };
-        i64::try_from(total)
-            .map(Self)
-            .map_err(|_| DurationError::TooLong)
+        span::parse(text, Days::Known).map(Self)
     }
-}
-
-/// One number with its unit, in nanoseconds, and what follows it.
-fn parse_component(text: &str) -> Result<(i128, &str), DurationError> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (whole, rest) = text.split_at(digits);
-    let (fraction, rest) = match rest.strip_prefix('.') {
-        Some(after) => {
-            let end = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            after.split_at(end)
-        }
-        None => ("", rest),
-    };
-    if whole.is_empty() && fraction.is_empty() {
-        return Err(DurationError::NotANumber(text.to_string()));
-    }
-    let number = &text[..text.len() - rest.len()];
-    let unit_end = rest
-        .find(|c: char| c.is_ascii_digit() || c == '.')
-        .unwrap_or(rest.len());
-    let (unit, after) = rest.split_at(unit_end);
-    let scale: i128 = match unit {
-        "" => return Err(DurationError::MissingUnit(number.to_string())),
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => i128::from(SECOND),
-        "m" => 60 * i128::from(SECOND),
-        "h" => 3_600 * i128::from(SECOND),
-        "d" => 86_400 * i128::from(SECOND),
-        _ => return Err(DurationError::UnknownUnit(unit.to_string())),
-    };
-    let whole = if whole.is_empty() {
-        Ok(0)
-    } else {
-        whole.parse::<i128>()
-    };
-    let whole = whole.map_err(|_| DurationError::TooLong)?;
-    let span = whole.checked_mul(scale).ok_or(DurationError::TooLong)?;
-    // Beyond 18 digits a fraction is finer than a nanosecond for every unit.
-    let fraction = &fraction[..fraction.len().min(18)];
-    let part = match fraction.parse::<i128>() {
-        Ok(digits) => digits * scale / 10_i128.pow(fraction.len() as u32),
-        Err(_) => 0,
-    };
-    Ok((span + part, after))
 }
 
 impl fmt::Display for Duration {
@@ -251,54 +158,6 @@ impl<'de> Deserialize<'de> for WeakString {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_read_every_unit() {
-        let cases = [
-            ("5s", 5 * SECOND),
-            ("1h30m", 5_400 * SECOND),
-            ("1.5s", 1_500_000_000),
-            (".5s", 500_000_000),
-            ("2d", 172_800 * SECOND),
-            ("1d12h", 129_600 * SECOND),
-            ("100ms", 100_000_000),
-            ("3us", 3_000),
-            ("3µs", 3_000),
-            ("7ns", 7),
-            ("-1s", -SECOND),
-            ("0", 0),
-        ];
-        for (text, nanos) in cases {
-            assert_eq!(Duration::parse(text), Ok(Duration(nanos)), "{text}");
-        }
-    }
-
-    #[test]
-    fn durations_refuse_what_is_none() {
-        assert_eq!(Duration::parse(""), Err(DurationError::Empty));
-        assert_eq!(Duration::parse("-"), Err(DurationError::Empty));
-        assert_eq!(
-            Duration::parse("5"),
-            Err(DurationError::MissingUnit("5".into()))
-        );
-        assert_eq!(
-            Duration::parse("5w"),
-            Err(DurationError::UnknownUnit("w".into()))
-        );
-        assert_eq!(
-            Duration::parse("s"),
-            Err(DurationError::NotANumber("s".into()))
-        );
-        assert_eq!(
-            Duration::parse("."),
-            Err(DurationError::NotANumber(".".into()))
-        );
-        assert_eq!(Duration::parse("300000d"), Err(DurationError::TooLong));
-        assert_eq!(
-            Duration::parse("99999999999999999999999999999999999999999s"),
-            Err(DurationError::TooLong)
-        );
-    }
 
     #[test]
     fn durations_show_their_largest_whole_unit() {

@@ -34,7 +34,7 @@ fn show_at(value: &Value, out: &mut Vec<u8>, room: &mut Room, depth: usize) -> R
         Value::Float(number) => write_float(*number, out),
         Value::Text(text) => out.extend_from_slice(text.as_bytes()),
         Value::Time(time) => time.show(out),
-        Value::Duration(nanos) => crate::time::show_duration(*nanos, out),
+        Value::Duration(nanos) => sluice_message::span::push(out, *nanos),
         Value::Object(object) => return show_at(&object.plain(), out, room, depth + 1),
         Value::List(list) => {
             out.push(b'[');

@@ -1,14 +1,10 @@
-//! Moments and spans of time as Go shows and reads them. How layouts spell them is left to `sluice-message`; which
+//! Moments as Go shows and reads them. How layouts spell them and what spans of time look like is left to `sluice-message`; which
 //! zone a name means and what time it is, to the host.
-
-mod span;
 
 use alloc::vec::Vec;
 
 use sluice_message::date::{Calendar, days_from_civil};
 use sluice_message::layout::{self, LocalTime};
-
-pub use span::{parse_duration, show_duration};
 
 /// Seconds from year 1 to 1970: Go's zero moment is the first of January of year 1.
 const YEAR_ONE: i64 = -62_135_596_800;

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::layout::LocalTime;
+use sluice_message::span::push_duration;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_route::placeholder::{
@@ -15,9 +16,9 @@ use sluice_route::placeholder::{
 };
 use sluice_route::{Found, Input, Key, Kind, MatcherSets, RequestValues, Template, Values};
 
+use crate::client_cert;
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::{client_cert, text};
 
 /// The values of placeholders at this point of an exchange.
 pub struct At<'a>(pub &'a Exchange);
@@ -106,7 +107,10 @@ impl Values for At<'_> {
                 push(out, ends)
             }
             Key::TimeUntilShutdown => match x.worker.stop_at.get() {
-                Some(stop_at) => push(out, text::duration(stop_at.since(clock::now()))),
+                Some(stop_at) => {
+                    push_duration(out, stop_at.since(clock::now()));
+                    Found::Known
+                }
                 None => Found::Known,
             },
             Key::Body => known(x.context.body_text(), out),
@@ -147,7 +151,8 @@ impl At<'_> {
     }
 
     fn duration(&self, out: &mut Vec<u8>) -> Found {
-        push(out, text::duration(self.elapsed()))
+        push_duration(out, self.elapsed());
+        Found::Known
     }
 
     fn error(&self, key: ErrorKey, out: &mut Vec<u8>) -> Found {

@@ -3,6 +3,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use sluice_message::span::{self, Days};
+
 use super::cast;
 use super::function;
 use crate::error::Fault;
@@ -96,7 +98,7 @@ fn modify(call: &mut Call<'_>) -> Result<Option<Value>, Fault> {
     let Value::Time(time) = call.value(1) else {
         return Err(wrong("a date", call.value(1)));
     };
-    let nanos = time::parse_duration(&call.str(0)?);
+    let nanos = span::parse(&call.str(0)?, Days::Unknown).ok();
     Ok(nanos.map(|nanos| Value::Time(time.plus(nanos))))
 }
 
@@ -106,14 +108,14 @@ fn read(call: &mut Call<'_>) -> Result<Option<Time>, Fault> {
 
 fn shown(call: &mut Call<'_>, nanos: i64) -> Result<Value, Fault> {
     let mut out = Vec::new();
-    time::show_duration(nanos, &mut out);
+    span::push(&mut out, nanos);
     call.made(out)
 }
 
 /// A span in its largest unit.
 fn duration_round(call: &mut Call<'_>) -> Result<Value, Fault> {
     let nanos = match call.value(0) {
-        Value::Text(text) => time::parse_duration(&text.lossy()).unwrap_or(0),
+        Value::Text(text) => span::parse(&text.lossy(), Days::Unknown).unwrap_or(0),
         Value::Int(nanos, _) | Value::Duration(nanos) => *nanos,
         Value::Time(time) => call.host.now().since(time),
         _ => 0,
@@ -201,7 +203,7 @@ pub(crate) fn duration_member(nanos: i64, name: &str) -> Option<Value> {
         "Nanoseconds" => Value::int64(nanos),
         "String" => {
             let mut out = Vec::new();
-            time::show_duration(nanos, &mut out);
+            span::push(&mut out, nanos);
             Value::text(out)
         }
         _ => return None,

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use sluice_message::decimal::push_integer;
+use sluice_message::span;
 
 use super::Level;
 use super::json::{JsonWriter, push_seconds, push_string};
@@ -359,25 +360,11 @@ fn push_duration(out: &mut Vec<u8>, value: Duration, format: DurationFormat) {
         DurationFormat::Seconds => push_seconds(out, value.as_nanos()),
         DurationFormat::Millis => push_integer(out, clamp(value.as_millis())),
         DurationFormat::Nanos => push_integer(out, clamp(value.as_nanos())),
-        DurationFormat::Text => push_string(out, spelled(value).as_bytes()),
-    }
-}
-
-/// A duration as Go spells it: `166.951µs`, `1.5s`, `1h2m3s`.
-fn spelled(value: Duration) -> String {
-    let minutes = value.as_secs() / 60;
-    if minutes == 0 {
-        return if value.is_zero() {
-            "0s".to_owned()
-        } else {
-            format!("{value:?}")
-        };
-    }
-    let seconds = value - Duration::from_secs(minutes * 60);
-    let seconds = format!("{}s", seconds.as_secs_f64());
-    match minutes / 60 {
-        0 => format!("{minutes}m{seconds}"),
-        hours => format!("{hours}h{}m{seconds}", minutes % 60),
+        DurationFormat::Text => {
+            out.push(b'"');
+            span::push_duration(out, value);
+            out.push(b'"');
+        }
     }
 }
 
@@ -480,18 +467,5 @@ mod tests {
             text.starts_with(r#"{"level":"\u001b[33mWARN\u001b[0m","ts""#),
             "{text}"
         );
-    }
-
-    #[test]
-    fn durations_are_spelled_as_go_does() {
-        for (nanos, expected) in [
-            (0, "0s"),
-            (68_163, "68.163µs"),
-            (1_500_000_000, "1.5s"),
-            (60_000_000_000, "1m0s"),
-            (3_723_250_000_000, "1h2m3.25s"),
-        ] {
-            assert_eq!(spelled(Duration::from_nanos(nanos)), expected);
-        }
     }
 }

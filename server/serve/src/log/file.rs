@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::archive::{self, Archive, Compression, Reason};
-use super::zone::{Zone, since_1970};
 use super::limits::{
     LOG_FILE_BYTES_DEFAULT, LOG_FILE_CHECK, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT,
 };
+use super::zone::{Zone, since_1970};
 
 /// When a file is put aside, and what becomes of those that were.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use sluice_model::logging::FileWriter;
 
 use super::super::archive::{Archive, Compression};
 use super::super::file::{DirMode, Rotation, Schedule};
-use super::super::zone::Zone;
 use super::super::limits::{LOG_FILE_BYTES_DEFAULT, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT};
+use super::super::zone::Zone;
 use super::{OutputOptions, Place, PlanError};
 use crate::process_values;
 

@@ -7,9 +7,9 @@ use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, LogEncode
 use super::super::encode::{DurationFormat, Encoder, LevelFormat, Prefix};
 use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
-use super::super::zone::Zone;
 use super::super::node::Node;
 use super::super::time_text::TimeFormat;
+use super::super::zone::Zone;
 use super::{Place, PlanError};
 use crate::process_values;
 
