@@ -318,6 +318,29 @@ pub mod tests {
         }
     }
 
+    fn open(path: &Path) -> RollingFile {
+        RollingFile::open(path, 0o600, DirMode::Bits(0o700)).expect("it opens")
+    }
+
+    fn rolled_at(bytes: u64) -> Rotation {
+        Rotation {
+            bytes_max: Some(bytes),
+            ..Rotation::never()
+        }
+    }
+
+    /// Writes five lines, of which a file holds one, and waits until the old files are put aside.
+    fn fill_five(file: &mut RollingFile, archive: Archive) {
+        let rotation = Rotation {
+            archive,
+            ..rolled_at(4)
+        };
+        for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
+            file.write(line.as_bytes(), &rotation).expect("it writes");
+            file.archive.wait();
+        }
+    }
+
     fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .expect("the folder is there")
@@ -339,11 +362,8 @@ pub mod tests {
     fn a_file_never_grows_beyond_its_size_and_lines_stay_whole() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
-        let rotation = Rotation {
-            bytes_max: Some(10),
-            ..Rotation::never()
-        };
+        let mut file = open(&path);
+        let rotation = rolled_at(10);
         file.write(b"1234\n1234\n123\nlonger than ten\n1\n", &rotation)
             .expect("it writes");
         let mut contents: Vec<Vec<u8>> = files(&folder).into_iter().map(|(_, text)| text).collect();
@@ -359,21 +379,13 @@ pub mod tests {
     fn old_files_are_compressed_and_only_so_many_are_kept() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
+        let mut file = open(&path);
         let archive = Archive {
             files_max: Some(2),
             compression: Compression::Gzip,
             ..Rotation::never().archive
         };
-        let rotation = Rotation {
-            bytes_max: Some(4),
-            archive,
-            ..Rotation::never()
-        };
-        for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
-            file.write(line.as_bytes(), &rotation).expect("it writes");
-            file.archive.wait();
-        }
+        fill_five(&mut file, archive);
         let names: Vec<String> = files(&folder).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 3, "{names:?}");
         assert_eq!(
@@ -396,7 +408,7 @@ pub mod tests {
     fn a_file_that_others_moved_away_is_made_again() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
+        let mut file = open(&path);
         file.write(b"1\n", &Rotation::never()).expect("it writes");
         std::fs::rename(&path, folder.join("moved")).expect("it is there");
         file.checked -= LOG_FILE_CHECK;
@@ -410,11 +422,8 @@ pub mod tests {
         std::fs::create_dir(folder.join("real")).expect("writable");
         let link = folder.join("link.log");
         std::os::unix::fs::symlink(folder.join("real/a.log"), &link).expect("writable");
-        let mut file = RollingFile::open(&link, 0o600, DirMode::Bits(0o700)).expect("it opens");
-        let rotation = Rotation {
-            bytes_max: Some(2),
-            ..Rotation::never()
-        };
+        let mut file = open(&link);
+        let rotation = rolled_at(2);
         file.write(b"1\n2\n3\n", &rotation).expect("it writes");
         assert_eq!(files(&folder.join("real")).len(), 3);
         assert_eq!(
@@ -425,12 +434,8 @@ pub mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_nothing_more() {
-        let mut file = RollingFile::open(Path::new("/dev/full"), 0o600, DirMode::Bits(0o700))
-            .expect("it opens");
-        let rotation = Rotation {
-            bytes_max: Some(1),
-            ..Rotation::never()
-        };
+        let mut file = open(Path::new("/dev/full"));
+        let rotation = rolled_at(1);
         for _ in 0..3 {
             let error = file
                 .write(b"line\n", &rotation)
@@ -443,7 +448,7 @@ pub mod tests {
     fn old_files_are_named_and_packed_as_asked() {
         let folder = folder();
         let path = folder.join("a.log");
-        let mut file = RollingFile::open(&path, 0o600, DirMode::Bits(0o700)).expect("it opens");
+        let mut file = open(&path);
         let archive = Archive {
             files_max: Some(3),
             compression: Compression::Zstd,
@@ -452,15 +457,7 @@ pub mod tests {
             ))),
             ..Rotation::never().archive
         };
-        let rotation = Rotation {
-            bytes_max: Some(4),
-            archive,
-            ..Rotation::never()
-        };
-        for line in ["001\n", "002\n", "003\n", "004\n", "005\n"] {
-            file.write(line.as_bytes(), &rotation).expect("it writes");
-            file.archive.wait();
-        }
+        fill_five(&mut file, archive);
         let files = files(&folder);
         assert_eq!(files.len(), 4, "all of one day have names: {files:?}");
         let mut contents: Vec<_> = files
