@@ -12,6 +12,7 @@ pub mod decimal;
 pub mod etag;
 pub mod fields;
 pub mod head;
+pub mod hex;
 pub mod hop_by_hop;
 pub mod layout;
 pub mod limits;

@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use crate::hex::{hex_pair, push_escaped};
+
 /// The path and query of a request target (RFC 3986, sections 3.3 and 3.4).
 ///
 /// The path exists twice: as sent, and with percent-encoding undone once, which is what matchers and file names
@@ -108,7 +110,7 @@ impl Uri {
 pub fn decode_percent(text: &[u8], out: &mut Vec<u8>) -> bool {
     let (mut at, mut well_formed) = (0, true);
     while let Some(&byte) = text.get(at) {
-        let escape = (byte == b'%').then(|| hex_pair(text.get(at + 1), text.get(at + 2)));
+        let escape = (byte == b'%').then(|| hex_pair(&text[at + 1..]));
         match escape {
             Some(Some(value)) => {
                 out.push(value);
@@ -124,41 +126,25 @@ pub fn decode_percent(text: &[u8], out: &mut Vec<u8>) -> bool {
     well_formed
 }
 
-fn hex_pair(high: Option<&u8>, low: Option<&u8>) -> Option<u8> {
-    let digit = |b: u8| (b as char).to_digit(16);
-    Some((digit(*high?)? * 16 + digit(*low?)?) as u8)
-}
-
 /// Percent-encodes a decoded path, appending to `out`: all but unreserved characters, `/` and those that
 /// RFC 3986, section 3.3 allows in a path segment.
 pub fn encode_path(decoded: &[u8], out: &mut Vec<u8>) {
-    for &byte in decoded {
-        let plain = byte.is_ascii_alphanumeric() || b"-._~/$&+,:;=@!'()*".contains(&byte);
-        push_encoded(byte, plain, out);
-    }
+    push_escaped(out, decoded, b"-._~/$&+,:;=@!'()*");
+}
+
+/// Percent-encodes a decoded path as Go does, which leaves fewer characters plain than RFC 3986 allows: upstreams and
+/// clients see the same path behind Caddy.
+pub fn encode_path_as_go(decoded: &[u8], out: &mut Vec<u8>) {
+    push_escaped(out, decoded, b"-_.~$&+,/:;=@");
 }
 
 /// Percent-encodes text for use as one query name or value, appending to `out`; a space becomes `+`.
 pub fn encode_query(text: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        if byte == b' ' {
+    for (at, word) in text.split(|byte| *byte == b' ').enumerate() {
+        if at > 0 {
             out.push(b'+');
-            continue;
         }
-        push_encoded(
-            byte,
-            byte.is_ascii_alphanumeric() || b"-._~".contains(&byte),
-            out,
-        );
-    }
-}
-
-fn push_encoded(byte: u8, plain: bool, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    if plain {
-        out.push(byte);
-    } else {
-        out.extend_from_slice(&[b'%', HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+        push_escaped(out, word, b"-._~");
     }
 }
 

@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use sluice_message::hex;
+
 use crate::error::Fault;
 use crate::limits::PRINTF_WIDTH_MAX;
 use crate::quote::{Letters, quote, quote_letter};
@@ -173,12 +175,8 @@ impl Verb {
                 out.push(b'`');
             }
             'q' => quote(cut, self.letters(), &mut out),
-            'x' => cut
-                .iter()
-                .for_each(|byte| out.extend_from_slice(format!("{byte:02x}").as_bytes())),
-            'X' => cut
-                .iter()
-                .for_each(|byte| out.extend_from_slice(format!("{byte:02X}").as_bytes())),
+            'x' => hex::push_hex(&mut out, cut),
+            'X' => hex::push_hex_upper(&mut out, cut),
             _ => out.extend_from_slice(cut),
         }
         out

@@ -1,12 +1,12 @@
 //! What a client's certificate says, as the placeholders `{http.request.tls.client.*}` show it: the same texts that
 //! Caddy gives. Whether the certificate is believed is decided in the handshake.
 
-use std::fmt::Write;
 use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sluice_message::hex::{hex_text, push_hex};
 use sluice_route::placeholder::{ClientCertKey, SanKind};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -21,7 +21,7 @@ pub fn describe(der: &[u8], key: ClientCertKey, out: &mut Vec<u8>) {
     match key {
         ClientCertKey::Pem => push_pem(der, out),
         ClientCertKey::DerBase64 => out.extend_from_slice(STANDARD.encode(der).as_bytes()),
-        ClientCertKey::Fingerprint => push_hex(digest(&SHA256, der).as_ref(), out),
+        ClientCertKey::Fingerprint => push_hex(out, digest(&SHA256, der).as_ref()),
         ClientCertKey::PublicKey
         | ClientCertKey::PublicKeySha256
         | ClientCertKey::Issuer
@@ -37,8 +37,8 @@ pub fn describe(der: &[u8], key: ClientCertKey, out: &mut Vec<u8>) {
 fn describe_parsed(cert: &X509Certificate<'_>, key: ClientCertKey, out: &mut Vec<u8>) {
     let public_key = &cert.public_key().subject_public_key.data;
     match key {
-        ClientCertKey::PublicKey => push_hex(public_key, out),
-        ClientCertKey::PublicKeySha256 => push_hex(digest(&SHA256, public_key).as_ref(), out),
+        ClientCertKey::PublicKey => push_hex(out, public_key),
+        ClientCertKey::PublicKeySha256 => push_hex(out, digest(&SHA256, public_key).as_ref()),
         ClientCertKey::Issuer => out.extend_from_slice(name_text(cert.issuer()).as_bytes()),
         ClientCertKey::Subject => out.extend_from_slice(name_text(cert.subject()).as_bytes()),
         ClientCertKey::Serial => {
@@ -172,17 +172,7 @@ fn hex_value(text: &str) -> String {
         }
     }
     der.extend_from_slice(text.as_bytes());
-    let mut out = Vec::new();
-    push_hex(&der, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to memory does not fail");
-    }
-    out.extend_from_slice(text.as_bytes());
+    hex_text(&der)
 }
 
 fn push_pem(der: &[u8], out: &mut Vec<u8>) {

@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use sluice_message::hex::hex_pair;
+
 use crate::glob::{Glob, GlobError};
 
 /// A compiled pattern. All but its escapes match decoded characters, as in other patterns.
@@ -164,11 +166,6 @@ fn units(path: &[u8]) -> impl Iterator<Item = Unit> {
             }
         }
     })
-}
-
-fn hex_pair(text: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    Some((digit(*text.first()?)? * 16 + digit(*text.get(1)?)?) as u8)
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 
 use sluice_message::Uri;
-use sluice_message::uri::decode_percent;
+use sluice_message::hex::push_escape;
+use sluice_message::uri::{decode_percent, encode_path_as_go};
 
 use crate::limits::REWRITTEN_URI_BYTES_MAX;
 use crate::path::{Slashes, clean_into};
@@ -18,7 +19,7 @@ pub(super) fn set_query(uri: &mut Uri, query: &[u8]) {
     let mut safe = Vec::with_capacity(query.len());
     for &byte in query {
         if byte <= b' ' || byte >= 0x7f || byte == b'#' {
-            push_escape(byte, &mut safe);
+            push_escape(&mut safe, byte);
         } else {
             safe.push(byte);
         }
@@ -67,29 +68,8 @@ pub(super) fn set_decoded(uri: &mut Uri, decoded: &[u8]) {
     if decoded.first() != Some(&b'/') {
         encoded.push(b'/');
     }
-    encode_path(decoded, &mut encoded);
+    encode_path_as_go(decoded, &mut encoded);
     uri.set_path_raw(&encoded);
-}
-
-/// Encodes as Go does, which leaves fewer characters plain than RFC 3986 allows: upstreams see the
-/// same target behind either server.
-pub(super) fn encode_path(decoded: &[u8], out: &mut Vec<u8>) {
-    for &byte in decoded {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
-            out.push(byte);
-        } else {
-            push_escape(byte, out);
-        }
-    }
-}
-
-pub(super) fn push_escape(byte: u8, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend_from_slice(&[
-        b'%',
-        HEX[usize::from(byte >> 4)],
-        HEX[usize::from(byte & 15)],
-    ]);
 }
 
 /// Whether `byte` may stand in an encoded path (RFC 3986, section 3.3, and brackets, which clients

@@ -4,9 +4,10 @@
 use alloc::vec::Vec;
 
 use sluice_message::Uri;
-use sluice_message::uri::{decode_percent, encode_query};
+use sluice_message::hex::push_escape;
+use sluice_message::uri::{decode_percent, encode_path_as_go, encode_query};
 
-use super::edit::{encode_path, push_escape, set_decoded, set_query};
+use super::edit::{set_decoded, set_query};
 use super::{RewriteError, template};
 use crate::matcher::Input;
 use crate::placeholder::{Key, Template, Unknown};
@@ -54,7 +55,7 @@ impl Target {
                 |key, out, start| {
                     if is_decoded_path(key, input) {
                         let mut encoded = Vec::new();
-                        encode_path(&out[start..], &mut encoded);
+                        encode_path_as_go(&out[start..], &mut encoded);
                         out.truncate(start);
                         out.extend_from_slice(&encoded);
                     }
@@ -92,7 +93,7 @@ fn encode_braces(query: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(query.len());
     for &byte in query {
         match byte {
-            b'{' | b'}' => push_escape(byte, &mut out),
+            b'{' | b'}' => push_escape(&mut out, byte),
             _ => out.push(byte),
         }
     }

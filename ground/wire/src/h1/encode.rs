@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use sluice_message::decimal::push_integer;
+use sluice_message::hex::push_escape;
 use sluice_message::name::is_token_byte;
 use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Version};
 
@@ -223,8 +224,7 @@ fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
         let Some((byte, after)) = other.split_first() else {
             return;
         };
-        const HEX: &[u8; 16] = b"0123456789ABCDEF";
-        out.extend_from_slice(&[b'%', HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+        push_escape(out, *byte);
         rest = after;
     }
 }

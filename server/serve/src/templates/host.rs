@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use sluice_message::Status;
+use sluice_message::hex::hex_text;
 use sluice_route::{Found, Key, Values};
 use sluice_template::function::{HostCall, Outcome};
 use sluice_template::{
@@ -90,7 +91,7 @@ impl Functions<'_> {
             "markdown" => markdown::render(&text.lossy(), call.room)?.into_bytes(),
             // There are no modules that add functions: as in Caddy without them nothing is written.
             "maybe" => Vec::new(),
-            "pathEscape" => humanize::path_escaped(text.as_bytes()).into_bytes(),
+            "pathEscape" => humanize::path_escaped(text.as_bytes()),
             "ph" | "placeholder" => self.placeholder(&text.lossy()),
             "readFile" => self.files.read(&text, call.room)?,
             "splitFrontMatter" => {
@@ -272,11 +273,7 @@ fn digest(function: &str, text: &[u8]) -> Result<String, Fault> {
         other => return Err(Fault::UnknownFunction(other.into())),
     };
     let digest = digest(algorithm, text);
-    Ok(digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hex_text(digest.as_ref()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Sizes and ages for people, as `humanize` writes them, and text without its tags.
 
-use std::fmt::Write;
+use sluice_message::hex::push_escaped;
 
 /// `2.0 MB`: in powers of a thousand.
 pub fn size(bytes: u64) -> String {
@@ -87,15 +87,9 @@ pub fn without_tags(text: &str) -> String {
 }
 
 /// `text` as a segment of a path.
-pub fn path_escaped(text: &[u8]) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(byte) {
-            out.push(char::from(*byte));
-        } else {
-            write!(out, "%{byte:02X}").expect("writing to memory does not fail");
-        }
-    }
+pub fn path_escaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    push_escaped(&mut out, text, b"-_.~$&+:=@");
     out
 }
 

@@ -11,6 +11,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_message::hex::hex_text;
 use sluice_model::RawModule;
 
 use super::node::Node;
@@ -246,14 +247,7 @@ impl ActionKind {
 
 /// The first eight digits of SHA-256: enough to see that two lines mean the same.
 fn hash(text: &str) -> String {
-    use std::fmt::Write;
-    let digest = digest(&SHA256, text.as_bytes());
-    digest.as_ref()[..4]
-        .iter()
-        .fold(String::new(), |mut out, byte| {
-            write!(out, "{byte:02x}").expect("writing to memory works");
-            out
-        })
+    hex_text(&digest(&SHA256, text.as_bytes()).as_ref()[..4])
 }
 
 #[cfg(test)]

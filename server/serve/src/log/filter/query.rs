@@ -1,6 +1,6 @@
 //! Parameters in URLs. Which of them change is left to the actions.
 
-use sluice_message::uri::decode_percent;
+use sluice_message::uri::{decode_percent, encode_query};
 
 use super::Action;
 
@@ -24,18 +24,18 @@ pub fn apply(actions: &[Action], url: &str) -> String {
         });
     }
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let mut out = path.to_owned();
+    let mut out = path.as_bytes().to_vec();
     for (at, (name, value)) in pairs.iter().enumerate() {
-        out.push(if at == 0 { '?' } else { '&' });
-        push_escaped(&mut out, name);
-        out.push('=');
-        push_escaped(&mut out, value);
+        out.push(if at == 0 { b'?' } else { b'&' });
+        encode_query(name.as_bytes(), &mut out);
+        out.push(b'=');
+        encode_query(value.as_bytes(), &mut out);
     }
     if let Some(fragment) = fragment {
-        out.push('#');
-        out.push_str(fragment);
+        out.push(b'#');
+        out.extend_from_slice(fragment.as_bytes());
     }
-    out
+    String::from_utf8(out).expect("only ASCII was added to text")
 }
 
 fn split(text: &str, mark: char) -> (&str, Option<&str>) {
@@ -60,17 +60,4 @@ fn unescaped(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(spaced.len());
     let valid = decode_percent(spaced.as_bytes(), &mut out);
     valid.then(|| String::from_utf8_lossy(&out).into_owned())
-}
-
-fn push_escaped(out: &mut String, text: &str) {
-    use std::fmt::Write;
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b' ' => out.push('+'),
-            _ => write!(out, "%{byte:02X}").expect("writing to memory works"),
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use sluice_cache::Time;
 use sluice_message::layout::LocalTime;
+use sluice_message::uri::encode_path_as_go;
 
 use super::{Entry, Listing, has_room};
 
@@ -99,13 +100,7 @@ pub(super) fn shown_name(entry: &Entry) -> Vec<u8> {
 /// The entry's place relative to the list. The `./` keeps a colon in a name from being read as a scheme.
 pub(super) fn url(entry: &Entry) -> Vec<u8> {
     let mut out = b"./".to_vec();
-    for byte in shown_name(entry) {
-        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte) {
-            out.push(byte);
-        } else {
-            write_display(format_args!("%{byte:02X}"), &mut out);
-        }
-    }
+    encode_path_as_go(&shown_name(entry), &mut out);
     out
 }
 
