@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{
-    DIRECTIVES, GLOBAL_OPTIONS, OPTIONS, OptionEntry, Running, Verdict, running,
+    DIRECTIVES, GLOBAL_OPTIONS, OPTIONS, OWN, OptionEntry, Running, Verdict, running,
 };
 
 const HEAD: &str = "\
@@ -28,12 +28,17 @@ fn verdict(place: &str, name: &str, verdict: Verdict) -> String {
         Verdict::Renamed(new) => format!("works; its new name is `{new}`"),
         Verdict::Unsupported(instead) => format!("**refused**: {instead}"),
         Verdict::Lowered => match running(place, name) {
+            Running::Whole if is_own(place, name) => "works; not in Caddy itself".to_owned(),
             Running::Whole => "works".to_owned(),
             Running::Partly(which) => format!("**in part**: {which}"),
             Running::Refused(instead) => format!("**not yet**: {instead}"),
             Running::Idle(holds) => format!("**no effect**: {holds}"),
         },
     }
+}
+
+fn is_own(place: &str, name: &str) -> bool {
+    OWN.contains(if place.is_empty() { &name } else { &place })
 }
 
 /// A cell in code; a bar would end it.

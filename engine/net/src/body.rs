@@ -10,6 +10,7 @@ use sluice_message::Fields;
 
 use crate::failure::Failure;
 use crate::stream::Stream;
+use crate::tunnel::Notice;
 use crate::upstream::Lease;
 
 /// The body of an answer.
@@ -97,6 +98,10 @@ pub struct Tunnel {
     pub lifetime: Option<Duration>,
     /// Counts it as a request in progress as long as it lasts.
     pub lease: Option<Lease>,
+    /// What ends it some time after its configuration, where that is wanted.
+    pub notice: Option<Notice>,
+    /// Bytes that it takes at a time in each direction; those of the worker's buffers where nothing is said.
+    pub buffer_bytes: Option<usize>,
 }
 
 /// Bytes that arrive over time, read without copying: `poll_data` shows what is there, `consume` takes it.

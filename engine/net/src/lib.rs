@@ -7,6 +7,8 @@ pub mod clock;
 mod connection;
 pub mod entrance;
 pub mod failure;
+pub mod gate;
+pub mod interims;
 pub mod limits;
 pub mod listener;
 pub mod probes;

@@ -37,6 +37,10 @@ pub const PIPELINE_BYTES_MAX: usize = 16 * 1024;
 /// Requests one connection may have answered before other connections get their turn.
 pub const PIPELINE_BURST_MAX: u32 = 64;
 
+/// Interim answers that wait for the client to take them; beyond it further ones are dropped, which RFC 9110, section
+/// 15.2, leaves a client free to ignore anyway. A page of hints fits; a client that does not read costs no more.
+pub const INTERIM_BYTES_MAX: usize = 16 * 1024;
+
 /// The kernel's queue of connections not yet accepted (it caps this itself at net.core.somaxconn).
 pub const LISTEN_BACKLOG: i32 = 4096;
 

@@ -5,8 +5,11 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use crate::body::Tunnel;
 use crate::stream::Stream;
@@ -49,8 +52,14 @@ pub async fn join_counted(
         received: answered,
         lifetime,
         lease: _lease,
+        notice,
+        buffer_bytes,
     } = tunnel;
-    let (mut up, mut down) = (Half::new(received), Half::new(answered));
+    let (mut up, mut down) = (
+        Half::new(received, buffer_bytes),
+        Half::new(answered, buffer_bytes),
+    );
+    let mut given = notice.map(|notice| Box::pin(notice.over(worker.clone())));
     let life = lifetime.map(|limit| timer(worker, limit));
     let mut closing: Option<(Timer, u64)> = None;
     poll_fn(|cx| {
@@ -75,6 +84,11 @@ pub async fn join_counted(
                 return Poll::Ready(());
             }
         }
+        if let Some(given) = &mut given
+            && given.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(());
+        }
         life.as_ref()
             .map_or(Poll::Pending, |life| life.poll_expired(cx))
     })
@@ -85,8 +99,57 @@ pub async fn join_counted(
     }
 }
 
+/// Held by a configuration whose tunnels end with it; dropping it gives them notice.
+pub struct Term {
+    /// Closed when the term has ended; nobody ever gets a permit.
+    ended: Arc<Semaphore>,
+    delay: Duration,
+}
+
+impl Term {
+    /// Tunnels live for `delay` after this was dropped.
+    pub fn new(delay: Duration) -> Term {
+        Term {
+            ended: Arc::new(Semaphore::new(0)),
+            delay,
+        }
+    }
+
+    /// What a tunnel needs to notice the end.
+    pub fn notice(&self) -> Notice {
+        Notice {
+            ended: self.ended.clone(),
+            delay: self.delay,
+        }
+    }
+}
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.ended.close();
+    }
+}
+
+/// Tells one tunnel of the end of its [`Term`].
+pub struct Notice {
+    ended: Arc<Semaphore>,
+    delay: Duration,
+}
+
+impl Notice {
+    /// Waits until the term has ended and its delay is over.
+    async fn over(self, worker: Rc<Worker>) {
+        // No permit is ever given: this fails when the term has ended.
+        let _ = self.ended.acquire().await;
+        let timer = timer(&worker, self.delay);
+        poll_fn(|cx| timer.poll_expired(cx)).await;
+    }
+}
+
 /// One direction of a tunnel.
 struct Half {
+    /// Bytes taken at a time, where they are not those of the worker's buffers.
+    buffer_bytes: Option<usize>,
     /// Bytes on their way; holds no memory while there are none.
     buf: Vec<u8>,
     sent: usize,
@@ -103,8 +166,9 @@ enum Stage {
 }
 
 impl Half {
-    fn new(received: Vec<u8>) -> Half {
+    fn new(received: Vec<u8>, buffer_bytes: Option<usize>) -> Half {
         Half {
+            buffer_bytes,
             buf: received,
             sent: 0,
             stage: Stage::Open,
@@ -154,7 +218,10 @@ impl Half {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.buf.capacity() == 0 {
-            self.buf = worker.buffers.small();
+            self.buf = match self.buffer_bytes {
+                None => worker.buffers.small(),
+                Some(bytes) => Vec::with_capacity(bytes),
+            };
         }
         let polled = source.poll_read(cx, &mut self.buf);
         if self.buf.is_empty() {

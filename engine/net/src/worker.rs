@@ -13,6 +13,7 @@ use sluice_message::Moment;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::interims::Interims;
 use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
@@ -32,6 +33,8 @@ pub struct Worker {
     pub buffers: Buffers,
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
+    /// Interim answers on their way to the client whose connection is being polled.
+    pub interims: Interims,
     /// What it has counted.
     pub counters: Arc<Counters>,
     /// Whether the process is ending: connections close after the request they serve.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::http::{ErrorRoutes, Route};
-use crate::matcher::ResponseMatcher;
+use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
 use crate::value::{Duration, WeakString};
@@ -36,6 +36,8 @@ tagged! {
         FileServer(Box<FileServer>) = "file_server",
         /// Changes header fields.
         Headers(Box<Headers>) = "headers",
+        /// Limits the requests that are answered at a time. Our own module.
+        InFlight(InFlight) = "in_flight",
         /// Replaces responses.
         Intercept(Intercept) = "intercept",
         /// Calls a named route.
@@ -48,6 +50,8 @@ tagged! {
         Metrics(MetricsHandler) = "metrics",
         /// Pushes resources over HTTP/2.
         Push(Push) = "push",
+        /// Refuses requests that come too often. Not in Caddy itself: a plugin's module.
+        RateLimit(Box<RateLimit>) = "rate_limit",
         /// Limits or replaces the request body.
         RequestBody(RequestBody) = "request_body",
         /// Passes the request on.
@@ -92,6 +96,52 @@ fn response_routes(handlers: &mut [ResponseHandler]) -> Vec<&mut Vec<Route>> {
 }
 
 objects! {
+    /// Refuses requests that come too often.
+    pub struct RateLimit {
+        /// The zones, by name.
+        pub rate_limits: BTreeMap<String, RateZone>,
+        /// Up to which share of the wait is added to what clients are told.
+        pub jitter: f64,
+        /// How often forgotten keys are looked for.
+        pub sweep_interval: Duration,
+        /// Counts together with other servers.
+        pub distributed: Option<RawModule>,
+        /// Where servers meet that count together.
+        pub storage: Option<RawModule>,
+        /// Whether the log names the key of a request that was refused.
+        pub log_key: bool,
+    }
+
+    /// Limits the requests that are answered at a time.
+    pub struct InFlight {
+        /// The most at a time.
+        pub max: i64,
+        /// What is counted apart; all together when it has no placeholder.
+        pub key: String,
+        /// How many more wait for a place.
+        pub queue: i64,
+        /// How long one waits, 10 s when zero.
+        pub timeout: Duration,
+    }
+
+    /// How often some requests may come.
+    pub struct RateZone {
+        /// The requests that it is for, all when empty.
+        pub r#match: Vec<MatcherSet>,
+        /// What is counted apart; all together when it has no placeholder.
+        pub key: String,
+        /// The length of the window that slides.
+        pub window: Duration,
+        /// The most requests in it.
+        pub max_events: i64,
+        /// Bits of a key that is an IPv4 address; all 32 when zero.
+        pub ipv4_prefix: i64,
+        /// Bits of a key that is an IPv6 address; all 128 when zero.
+        pub ipv6_prefix: i64,
+        /// Counts by a bucket of so many tokens in place of a window. Our own word.
+        pub burst: i64,
+    }
+
     /// Signs certificates for others.
     pub struct AcmeServer {
         /// The id of the authority.

@@ -8,7 +8,9 @@ extern crate alloc;
 
 pub mod backoff;
 pub mod balance;
+pub mod breaker;
 pub mod health;
+pub mod limit;
 pub mod limits;
 pub mod random;
 pub mod retry;

@@ -22,3 +22,13 @@ pub const RETRIES_SAVED_MAX: u32 = 100;
 
 /// Retries allowed before the first request has earned any, for servers with few requests.
 pub const RETRIES_AT_START: u32 = 10;
+
+/// Pieces into which a window is cut at most. Up to so many events each is remembered by itself; more would let one
+/// key take megabytes. Each piece takes sixteen bytes, so a key takes 64 KiB at most, or twice that while it grows.
+pub const SLICES_MAX: usize = 4_096;
+
+/// Idle keys that go with each event: more than the one that may come with it, so that a zone shrinks.
+pub const IDLE_DROPPED_AT_ONCE: usize = 3;
+
+/// Parts of the window of a circuit breaker: results are forgotten a tenth of it too early or too late.
+pub const BREAKER_CELLS: usize = 10;

@@ -108,6 +108,8 @@ pub struct Builder<'m> {
     named: HashMap<&'m str, usize>,
     /// Whether anything in the server asks for the body of requests.
     body_is_asked: bool,
+    /// Whether anything in the server asks for the times or the load of upstreams.
+    pub(crate) proxy_facts_are_asked: bool,
     /// Where in the configuration we are.
     place: String,
     refusals: Vec<Refusal>,
@@ -135,6 +137,7 @@ impl<'m> Builder<'m> {
             groups: HashMap::new(),
             named: HashMap::new(),
             body_is_asked: routes::asks_for_body(server),
+            proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
             place: place.to_owned(),
             refusals: Vec::new(),
         };

@@ -3,10 +3,11 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sluice_message::{Fields, ResponseHead, Status};
+use sluice_message::{Fields, Moment, ResponseHead, Status};
 use sluice_net::Body;
 
 use crate::handler::Filter;
+use crate::handlers::in_flight::Held as InFlight;
 use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
 use crate::tracing::Span;
@@ -61,6 +62,8 @@ pub struct Aside {
     pub body_text: Option<Box<[u8]>>,
     /// The answer of an upstream, for `copy_response`.
     pub of_upstream: Option<Held>,
+    /// Its places behind `in_flight`.
+    pub in_flight: Vec<InFlight>,
     /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.
     pub intercepted: Vec<Held>,
     /// What `{http.intercept.*}` shows: the head of the latest answer that was taken.
@@ -149,6 +152,7 @@ impl Empty for LogInfo {
             user: None,
             names: Vec::new(),
             fields: Vec::new(),
+            late: Vec::new(),
             error: None,
             trace: None,
         };
@@ -160,6 +164,7 @@ impl Empty for LogInfo {
         self.user = None;
         self.names.clear();
         self.fields.clear();
+        self.late.clear();
         self.error = None;
         self.trace = None;
     }
@@ -292,12 +297,35 @@ pub struct UpstreamInfo {
     pub address: String,
     /// Attempts made.
     pub attempts: u32,
-    /// From choosing to the first byte of its answer.
-    pub latency: Option<std::time::Duration>,
+    /// What placeholders show of the time and of the load, where the configuration has such.
+    pub facts: Option<Box<ProxyFacts>>,
     /// Status it answered with.
     pub status: Option<Status>,
     /// Fields it answered with, where `handle_response` lets others see them.
     pub fields: Seldom<Fields>,
+}
+
+/// What few configurations ask of reverse proxying: it costs readings of the clock.
+#[derive(Debug, Default)]
+pub struct ProxyFacts {
+    /// When the request came to the proxy.
+    pub began: Moment,
+    /// When the last upstream was turned to.
+    pub asked: Moment,
+    /// From there to the head of its answer, once that is here.
+    pub latency: Option<std::time::Duration>,
+    /// Requests that it was working on for us then, if they are counted.
+    pub requests: usize,
+    /// The most that it gets; 0 without limit.
+    pub requests_max: usize,
+    /// Its failures that still counted then.
+    pub fails: u32,
+}
+
+/// What adds to the access log when the answer has ended.
+pub trait Late: std::fmt::Debug + Send + Sync {
+    /// Adds to `x.context.log.fields`.
+    fn add(&self, x: &mut Exchange);
 }
 
 /// What the access log is told besides the request.
@@ -311,6 +339,8 @@ pub struct LogInfo {
     pub names: Vec<Arc<str>>,
     /// Fields added by `log_append`.
     pub fields: Vec<(Arc<str>, String)>,
+    /// What is still to be asked for fields, when the answer has ended.
+    pub late: Vec<Arc<dyn Late>>,
     /// Error that ended the request, if any.
     pub error: Option<String>,
     /// The span of a trace, where `tracing` asked for one.
@@ -341,7 +371,7 @@ impl Context {
         self.mapped.clear();
         self.upstream.address.clear();
         self.upstream.attempts = 0;
-        self.upstream.latency = None;
+        self.upstream.facts = None;
         self.upstream.status = None;
         self.upstream.fields.clear();
         self.log.clear();

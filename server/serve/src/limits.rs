@@ -53,9 +53,40 @@ pub const HEALTH_REDIRECTS_MAX: usize = 10;
 /// ten thousand requests under way hold no more than 640 MB, and those are all being retried.
 pub const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
+/// What a tunnel may take at a time in each direction where the configuration says: smaller pieces cost more calls of the
+/// system than they carry, and a thousand tunnels with larger ones would hold gigabytes.
+pub const STREAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 512..=1024 * 1024;
+
 /// The share in a thousand of its turns that an upstream gets at the beginning of its slow start: enough to show
 /// whether it is well.
 pub const SLOW_START_SHARE_MIN: f64 = 100.0;
+
+/// Memory of one zone of `rate_limit`: some 400,000 clients with a few requests each. Beyond it those that were not heard
+/// of for longest are forgotten.
+pub const RATE_ZONE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Parts of a zone, each with a lock of its own: a few for each worker of a large machine.
+pub const RATE_SHARDS: usize = 16;
+
+/// Bytes of a key that are kept as they are: an address and a path fit, and a client cannot fill a zone with a few
+/// giant fields.
+pub const RATE_KEY_BYTES_MAX: usize = 256;
+
+/// How long a request waits for a place behind `in_flight` where the configuration does not say. People have gone by
+/// then, and programs ask again.
+pub const FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a key of `in_flight` that count; an address or a name fits.
+pub const FLIGHT_KEY_BYTES_MAX: usize = 256;
+
+/// How long results count for a circuit breaker where the configuration does not say; that of well-known libraries.
+pub const BREAKER_WINDOW: Duration = Duration::from_secs(10);
+
+/// Results below which a circuit breaker concludes nothing: one of two requests gone wrong is chance.
+pub const BREAKER_REQUESTS_MIN: u32 = 20;
+
+/// How long a circuit breaker stays open; the number of Caddy's old module.
+pub const BREAKER_TRIP: Duration = Duration::from_secs(5);
 
 /// Routes of one list that an explanation tells one by one as passed by; the rest is counted. A dozen fits on a screen,
 /// and a file may have ten thousand sites.

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use sluice_net::{Completion, Ending};
 
 use crate::context::Exchange;
+use crate::handlers::rate_limit::Zones;
 use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request};
 use crate::metrics::{Hub, SiteMetrics};
 use crate::tracing::{Exporter, Settings};
@@ -19,6 +20,7 @@ pub struct Recorder {
     log: Log,
     hub: Arc<Hub>,
     exporter: Mutex<Option<Arc<Exporter>>>,
+    zones: Zones,
     workers: Box<[Counts]>,
 }
 
@@ -71,6 +73,7 @@ impl Recorder {
             log,
             hub: Arc::default(),
             exporter: Mutex::default(),
+            zones: Zones::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
     }
@@ -83,6 +86,11 @@ impl Recorder {
     /// Where everything that is counted can be read.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    /// The zones of rate limits that are in use.
+    pub fn zones(&self) -> &Zones {
+        &self.zones
     }
 
     /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the
@@ -138,6 +146,12 @@ impl Recorder {
             self.log_error(x, completion, status, access);
         }
         if let Some(access) = access.filter(|_| !x.context.log.skip) {
+            if !x.context.log.late.is_empty() {
+                // As the directives are nested in Caddy: the last one says its word first.
+                for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
+                    late.add(x);
+                }
+            }
             let scratch = x.worker.local::<LineScratch>();
             let line = &mut *scratch.0.borrow_mut();
             let facts = facts(x, completion, status);

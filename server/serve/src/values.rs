@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +18,7 @@ use sluice_route::placeholder::{
 use sluice_route::{Found, Input, Key, Kind, MatcherSets, RequestValues, Template, Values};
 
 use crate::client_cert;
-use crate::context::Exchange;
+use crate::context::{Exchange, ProxyFacts};
 use crate::failure::Fault;
 
 /// The values of placeholders at this point of an exchange.
@@ -107,10 +108,7 @@ impl Values for At<'_> {
                 push(out, ends)
             }
             Key::TimeUntilShutdown => match x.worker.stop_at.get() {
-                Some(stop_at) => {
-                    push_duration(out, stop_at.since(clock::now()));
-                    Found::Known
-                }
+                Some(stop_at) => span(out, stop_at.since(clock::now())),
                 None => Found::Known,
             },
             Key::Body => known(x.context.body_text(), out),
@@ -146,13 +144,12 @@ impl At<'_> {
         }
     }
 
-    fn elapsed(&self) -> std::time::Duration {
+    fn elapsed(&self) -> Duration {
         clock::now().since(self.0.started)
     }
 
     fn duration(&self, out: &mut Vec<u8>) -> Found {
-        push_duration(out, self.elapsed());
-        Found::Known
+        span(out, self.elapsed())
     }
 
     fn error(&self, key: ErrorKey, out: &mut Vec<u8>) -> Found {
@@ -240,14 +237,6 @@ impl At<'_> {
             ProxyKey::UpstreamAddress | ProxyKey::UpstreamHostPort => push(out, address),
             ProxyKey::UpstreamHost => push(out, host),
             ProxyKey::UpstreamPort => push(out, port),
-            ProxyKey::UpstreamLatency => push(
-                out,
-                format_args!("{:?}", upstream.latency.unwrap_or_default()),
-            ),
-            ProxyKey::UpstreamLatencyMs => push(
-                out,
-                upstream.latency.unwrap_or_default().as_secs_f64() * 1e3,
-            ),
             ProxyKey::Retries => push(out, upstream.attempts.saturating_sub(1)),
             ProxyKey::StatusCode => status.map_or(Found::Unknown, |code| push(out, code)),
             ProxyKey::StatusText => upstream.status.map_or(Found::Unknown, |status| {
@@ -263,11 +252,16 @@ impl At<'_> {
             ProxyKey::UpstreamRequests
             | ProxyKey::UpstreamMaxRequests
             | ProxyKey::UpstreamFails
+            | ProxyKey::UpstreamLatency
+            | ProxyKey::UpstreamLatencyMs
             | ProxyKey::UpstreamDuration
             | ProxyKey::UpstreamDurationMs
             | ProxyKey::Duration
-            | ProxyKey::DurationMs
-            | ProxyKey::ActiveTarget => Found::Unknown,
+            | ProxyKey::DurationMs => match &upstream.facts {
+                Some(facts) => proxy_fact(facts, key, out),
+                None => Found::Unknown,
+            },
+            ProxyKey::ActiveTarget => Found::Unknown,
         }
     }
 
@@ -303,6 +297,33 @@ impl At<'_> {
             ),
         )
     }
+}
+
+/// What a placeholder shows of the time and the load of an upstream. Lengths of time that have not ended are shown up to
+/// now.
+fn proxy_fact(facts: &ProxyFacts, key: &ProxyKey, out: &mut Vec<u8>) -> Found {
+    let millis = |length: Duration| length.as_secs_f64() * 1e3;
+    match (key, facts.latency) {
+        (ProxyKey::UpstreamRequests, _) => push(out, facts.requests),
+        (ProxyKey::UpstreamMaxRequests, _) => push(out, facts.requests_max),
+        (ProxyKey::UpstreamFails, _) => push(out, facts.fails),
+        (ProxyKey::Duration, _) => span(out, clock::now().since(facts.began)),
+        (ProxyKey::DurationMs, _) => push(out, millis(clock::now().since(facts.began))),
+        (ProxyKey::UpstreamLatency, Some(latency)) => span(out, latency),
+        (ProxyKey::UpstreamLatencyMs, Some(latency)) => push(out, millis(latency)),
+        (ProxyKey::UpstreamDuration, Some(_)) => span(out, clock::now().since(facts.asked)),
+        (ProxyKey::UpstreamDurationMs, Some(_)) => {
+            push(out, millis(clock::now().since(facts.asked)))
+        }
+        // Without an answer there is no such length; the other keys are no facts.
+        _ => Found::Unknown,
+    }
+}
+
+/// A length of time as Go shows it.
+fn span(out: &mut Vec<u8>, length: Duration) -> Found {
+    push_duration(out, length);
+    Found::Known
 }
 
 /// What `{time.now.*}` stands for at a time.

@@ -61,6 +61,7 @@ fn inside(place: &str, line: &Directive) -> Option<&'static str> {
         (DIRECTIVES | GLOBAL, "log", _) => Some("log"),
         // `forward_auth` takes the options of a proxy besides its own.
         (DIRECTIVES, "reverse_proxy" | "forward_auth", _) => Some("reverse_proxy"),
+        (DIRECTIVES, "rate_limit", _) => Some("rate_limit"),
         (DIRECTIVES, "tls", _) => Some("tls"),
         (GLOBAL | "servers", "metrics", _) => Some("metrics option"),
         (GLOBAL, "pki", _) => Some("pki"),
@@ -103,7 +104,7 @@ mod tests {
         ("", ":80 {\n$\n}"),
         ("bind", ":80 {\nbind 127.0.0.1 {\n$\n}\n}"),
         ("format", ":80 {\nlog {\nformat json {\n$\n}\n}\n}"),
-        ("reverse_proxy", ":80 {\nreverse_proxy a:1 {\n$\n}\n}"),
+        ("rate_limit", ":80 {\nrate_limit {\n$\n}\n}"),
         ("dynamic", ":80 {\nreverse_proxy {\ndynamic a {\n$\n}\n}\n}"),
         (
             "transport http",
@@ -162,7 +163,7 @@ mod tests {
     fn mistakes_come_first() {
         let adapted = adapt(
             "Caddyfile",
-            ":80 {\nreverse_proxy a:1 {\nflush_interval 1s\n}\nnonsense\n}",
+            ":80 {\npush /a\nnonsense\n}",
             &MemoryLoader::default(),
         );
         let sorted = adapted.report.sorted();

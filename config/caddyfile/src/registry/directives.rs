@@ -85,6 +85,11 @@ pub const DIRECTIVES: &[Directive] = &[
         verdict: Verdict::Lowered,
     },
     Directive {
+        name: "in_flight",
+        usage: "in_flight [<matcher>] <max> [{ … }]",
+        verdict: Verdict::Lowered,
+    },
+    Directive {
         name: "intercept",
         usage: "intercept [<matcher>] { … }",
         verdict: Verdict::Lowered,
@@ -145,6 +150,11 @@ pub const DIRECTIVES: &[Directive] = &[
         verdict: Verdict::Unsupported(
             "run the application by itself and pass requests on with `reverse_proxy`",
         ),
+    },
+    Directive {
+        name: "rate_limit",
+        usage: "rate_limit [<matcher>] { … }",
+        verdict: Verdict::Lowered,
     },
     Directive {
         name: "redir",
@@ -231,7 +241,8 @@ pub const DIRECTIVES: &[Directive] = &[
 ];
 
 /// The order in which directives run, unless the option `order` changes it. `bind`, `handle_errors`,
-/// `log` and `tls` are no handlers and have no place in it.
+/// `log` and `tls` are no handlers and have no place in it. The two of our own stand where the plugin for `rate_limit` tells
+/// people to put it: before passwords are hashed.
 pub const DIRECTIVE_ORDER: &[&str] = &[
     "tracing",
     "map",
@@ -250,6 +261,8 @@ pub const DIRECTIVE_ORDER: &[&str] = &[
     "rewrite",
     "uri",
     "try_files",
+    "rate_limit",
+    "in_flight",
     "basicauth",
     "basic_auth",
     "forward_auth",

@@ -48,6 +48,9 @@ pub struct OptionEntry {
     pub verdict: Verdict,
 }
 
+/// Directives and places that Caddy itself does not have: ours, and those of plugins that people know.
+pub const OWN: &[&str] = &["circuit_breaker", "in_flight", "rate_limit", "zone"];
+
 /// Finds a directive.
 pub fn directive(name: &str) -> Option<&'static Directive> {
     DIRECTIVES.iter().find(|entry| entry.name == name)

@@ -103,21 +103,10 @@ pub const GAPS: &[Gap] = &[
         "write_timeout",
         "use the global option `servers { timeouts … }`",
     ),
-    refused("reverse_proxy", "verbose_logs", "remove it"),
     idle(
-        "reverse_proxy",
-        "flush_interval",
-        "every piece goes on as it arrives",
-    ),
-    idle(
-        "reverse_proxy",
-        "stream_close_delay",
-        "streams outlive a reload and end with the process",
-    ),
-    idle(
-        "reverse_proxy",
-        "stream_buffer_size",
-        "buffers under way hold 64 KiB",
+        "rate_limit",
+        "sweep_interval",
+        "keys that no longer count go with the requests that follow",
     ),
     idle(
         "transport http",
@@ -128,11 +117,6 @@ pub const GAPS: &[Gap] = &[
         "transport http",
         "write_buffer",
         "buffers are shared by all connections of a worker",
-    ),
-    idle(
-        "transport http",
-        "compression",
-        "upstreams are asked for what the client accepts",
     ),
     partly(
         "transport http",

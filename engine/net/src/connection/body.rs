@@ -11,7 +11,6 @@ use sluice_wire::h1::{BodyDecoder, BodyFraming};
 use super::{BodyState, Link, client_failure};
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::stream::Stream;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -51,8 +50,7 @@ pub(crate) struct Unread {
 #[derive(Clone, Copy, PartialEq)]
 enum Expects {
     Nothing,
-    /// So many bytes of the interim answer were sent.
-    Continue(usize),
+    Continue,
 }
 
 impl Unread {
@@ -85,7 +83,7 @@ impl H1Body {
         };
         // Content that is already here shows that the client does not wait.
         let expects = if awaits_continue && buf.is_empty() {
-            Expects::Continue(0)
+            Expects::Continue
         } else {
             Expects::Nothing
         };
@@ -156,14 +154,14 @@ impl H1Body {
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let mut stream = self.link.stream.borrow_mut();
         let unread = &mut self.unread;
-        while let Expects::Continue(sent) = unread.expects {
-            let count = ready!(poll_send(&mut stream, cx, &CONTINUE[sent..]))?;
-            let whole = sent + count == CONTINUE.len();
-            unread.expects = if whole {
-                Expects::Nothing
-            } else {
-                Expects::Continue(sent + count)
-            };
+        if unread.expects == Expects::Continue {
+            unread.expects = Expects::Nothing;
+            let ahead = &self.link.ahead;
+            ahead.push(|out| out.extend_from_slice(CONTINUE));
+            // What the client does not take now goes when it is ready; the body is read all the same.
+            if let Poll::Ready(Err(error)) = ahead.poll_send(&mut stream, cx) {
+                return Poll::Ready(Err(client_failure(error)));
+            }
         }
         let Unread { buf, done, .. } = unread;
         buf.drain(..*done);
@@ -210,17 +208,6 @@ impl H1Body {
             self.break_off(Failure::new(Side::Client, FailureKind::Timeout))
         ))
     }
-}
-
-fn poll_send(
-    stream: &mut Stream,
-    cx: &mut Context<'_>,
-    bytes: &[u8],
-) -> Poll<Result<usize, Failure>> {
-    let count = ready!(stream.poll_write(cx, &[std::io::IoSlice::new(bytes)]));
-    let count = count.map_err(client_failure)?;
-    ready!(stream.poll_flush(cx)).map_err(client_failure)?;
-    Poll::Ready(Ok(count))
 }
 
 impl BodyStream for H1Body {

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::Status;
-use sluice_wire::h1::{BodyFraming, Expectation, KeepAlive, RequestError, RequestFraming};
+use sluice_wire::h1::{
+    self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFraming,
+};
 
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
@@ -187,10 +189,24 @@ impl<S: Service> Connection<S> {
         cx: &mut Context<'_>,
         future: Pin<&mut (dyn Future<Output = T> + '_)>,
     ) -> Poll<Result<Option<T>, Failure>> {
-        match guarded(|| future.poll(cx)) {
+        let interims = &self.link.worker.interims;
+        let (polled, left) = interims.during(|| guarded(|| future.poll(cx)));
+        for interim in left {
+            let ahead = &self.link.ahead;
+            ahead.push(|out| wire::encode_interim(interim.status, &interim.fields, out));
+        }
+        match polled {
+            // What is still ahead goes before the head of the answer.
             Some(Poll::Ready(outcome)) => return Poll::Ready(Ok(Some(outcome))),
             Some(Poll::Pending) => {}
             None => return Poll::Ready(Ok(None)),
+        }
+        let sent = self
+            .link
+            .ahead
+            .poll_send(&mut self.link.stream.borrow_mut(), cx);
+        if let Poll::Ready(Err(error)) = sent {
+            return Poll::Ready(Err(client_failure(error)));
         }
         if self.link.is_lent() || self.link.input.borrow().len() >= PIPELINE_BYTES_MAX {
             return Poll::Pending;

@@ -1,6 +1,7 @@
 //! One client connection: it owns socket and timers and moves bytes between them and the codec. Which answer is
 //! given is left to the [`Service`].
 
+mod ahead;
 mod body;
 mod entered;
 mod h1;
@@ -27,6 +28,8 @@ use crate::tls::{HandshakeError, TlsStream};
 use crate::worker::{Shared, Worker};
 use crate::workers::Open;
 
+use ahead::Ahead;
+
 pub(crate) use body::Unread;
 pub(crate) use entered::enter;
 
@@ -38,6 +41,8 @@ pub(crate) struct Link {
     /// Where the current request body is.
     pub(crate) body: RefCell<BodyState>,
     pub(crate) body_bytes: Cell<u64>,
+    /// What the client gets before its answer; nothing, nearly always.
+    ahead: Ahead,
     pub(crate) timer: Timer,
     pub(crate) worker: Rc<Worker>,
 }
@@ -61,6 +66,7 @@ impl Link {
             input: RefCell::new(Vec::new()),
             body: RefCell::new(BodyState::Finished),
             body_bytes: Cell::new(0),
+            ahead: Ahead::default(),
             timer: worker.timers.timer(),
             worker,
         }

@@ -151,10 +151,12 @@ pub(super) struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     fn new(link: &'a Link, idle_timeout: Duration) -> Self {
+        let mut out = link.worker.buffers.small();
+        link.ahead.move_to(&mut out);
         Sender {
             link,
             idle_timeout,
-            out: link.worker.buffers.small(),
+            out,
             content_sent: 0,
         }
     }
@@ -377,7 +379,10 @@ impl<'a> Sender<'a> {
         loop {
             let step = poll_fn(|cx| self.poll_stream(cx, stream, chunked, expected)).await?;
             match step {
-                Streamed::Pause => self.flush().await?,
+                Streamed::Pause => {
+                    let mut done = 0;
+                    poll_fn(|cx| self.poll_flush_beside(cx, stream, &mut done)).await?;
+                }
                 Streamed::Large(count) => {
                     // The slice is asked for again: it could not be kept over the wait above.
                     let mut done = 0;
@@ -398,6 +403,23 @@ impl<'a> Sender<'a> {
                 }
             }
         }
+    }
+
+    /// Sends what is in `out`. While the client takes nothing the stream goes on beside: behind it may be an upload
+    /// that the client wants to end before it reads.
+    fn poll_flush_beside(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut dyn BodyStream,
+        done: &mut usize,
+    ) -> Poll<Result<(), Failure>> {
+        let flushed = self.poll_flush_with(cx, &[], done);
+        if flushed.is_pending()
+            && let Poll::Ready(Err(failure)) = stream.poll_data(cx)
+        {
+            return Poll::Ready(Err(failure));
+        }
+        flushed
     }
 
     fn note_content(&mut self, count: usize, expected: &mut Option<u64>) -> Result<(), Failure> {

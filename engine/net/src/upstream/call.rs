@@ -36,7 +36,17 @@ pub struct Call {
     /// The part of `received` before this was taken.
     pub(super) taken: usize,
     interims: u32,
+    interim_answers: InterimAnswers,
     pub(super) silence: Silence,
+}
+
+/// What becomes of interim answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InterimAnswers {
+    /// They end here.
+    Keep,
+    /// The client gets them.
+    Pass,
 }
 
 /// The head of an answer.
@@ -85,8 +95,14 @@ impl Call {
             received: Vec::new(),
             taken: 0,
             interims: 0,
+            interim_answers: InterimAnswers::Keep,
             silence: Silence::default(),
         }
+    }
+
+    /// Passes interim answers on to the client, by way of [`Worker::interims`].
+    pub fn pass_interims(&mut self) {
+        self.interim_answers = InterimAnswers::Pass;
     }
 
     /// Has `complaints` told what a FastCGI application writes to standard error.
@@ -96,7 +112,7 @@ impl Call {
         }
     }
 
-    /// Sends the request and waits for the head of the final answer; interim ones are taken in silence.
+    /// Sends the request and waits for the head of the final answer.
     pub async fn answer(
         &mut self,
         worker: &Worker,
@@ -201,7 +217,12 @@ impl Call {
                     }
                     return Ok(Some(Answer { head, framing }));
                 }
-                ResponseKind::Interim => self.note_interim(head.status)?,
+                ResponseKind::Interim => {
+                    self.note_interim(head.status)?;
+                    if self.interim_answers == InterimAnswers::Pass {
+                        worker.interims.leave(&head);
+                    }
+                }
             }
         }
     }
@@ -303,6 +324,8 @@ impl Call {
             received,
             lifetime,
             lease: self.lease,
+            notice: None,
+            buffer_bytes: None,
         }
     }
 }

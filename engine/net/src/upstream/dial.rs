@@ -14,6 +14,7 @@ use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::gate::Shut;
 use crate::stream::Stream;
 use crate::tls::{Connector, HandshakeError, TlsStream};
 use crate::upstream::endpoint::{Address, Endpoint};
@@ -53,7 +54,8 @@ pub async fn obtain(
         None => None,
         Some(gate) => Some(
             gate.enter(worker, endpoint.options().timeouts.queue)
-                .await?,
+                .await
+                .map_err(shut)?,
         ),
     };
     let kept = match wanted {
@@ -66,6 +68,12 @@ pub async fn obtain(
     };
     link.permit = permit;
     Ok(link)
+}
+
+fn shut(shut: Shut) -> Failure {
+    Failure::new(Side::Upstream, FailureKind::Limit)
+        .with_retry(Retry::Always)
+        .because(shut.as_str())
 }
 
 /// Makes a new connection and sends `preface` on it.

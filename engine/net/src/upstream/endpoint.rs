@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use sluice_message::Moment;
 
+use crate::gate::Gate;
 use crate::probes::Probes;
 use crate::tls::Connector;
 use crate::upstream::dialling::Dialling;
-use crate::upstream::gate::Gate;
 use crate::upstream::limits::{
-    CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT, QUEUE_TIMEOUT,
+    CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT, QUEUE_MAX, QUEUE_TIMEOUT,
 };
 
 /// Where an upstream listens.
@@ -161,7 +161,7 @@ impl Endpoint {
     /// The upstream at `address`.
     pub fn new(address: Address, options: Options) -> Endpoint {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&address);
-        let gate = options.busy_max.map(Gate::new);
+        let gate = options.busy_max.map(|max| Gate::new(max, QUEUE_MAX));
         Endpoint {
             address,
             options,

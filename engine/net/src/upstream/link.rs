@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use sluice_message::Moment;
-use tokio::sync::OwnedSemaphorePermit;
-
+use crate::gate::Pass;
 use crate::stream::Stream;
 use crate::upstream::endpoint::Endpoint;
+use sluice_message::Moment;
 
 /// Whether a connection has carried a request before. One that has may have been closed by the other end while
 /// our request was on its way.
@@ -29,7 +28,7 @@ pub struct Link {
     /// When it was last given back; first given back, if it is kept briefly.
     pub(super) idle_since: Moment,
     /// Its share of the upstream's limit on requests in progress; none while it is unused.
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) permit: Option<Pass>,
 }
 
 impl Link {

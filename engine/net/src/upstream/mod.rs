@@ -7,7 +7,6 @@ mod dial;
 mod dialling;
 mod endpoint;
 mod fastcgi;
-mod gate;
 mod learned;
 pub mod limits;
 mod link;

@@ -73,10 +73,12 @@ impl<'m> Builder<'m> {
             Config::Error(config) => handlers::error::build(config, self),
             Config::FileServer(config) => handlers::file_server::build(config, self),
             Config::Headers(config) => handlers::headers::build(config, self),
+            Config::InFlight(config) => handlers::in_flight::build(config, self),
             Config::Invoke(config) => handlers::subroute::build_invoke(config, self),
             Config::LogAppend(config) => handlers::log_append::build(config, self),
             Config::Map(config) => handlers::map::build(config, self),
             Config::Metrics(config) => Ok(handlers::metrics::build(config, self)),
+            Config::RateLimit(config) => handlers::rate_limit::build(config, self),
             Config::RequestBody(config) => handlers::request_body::build(config, self),
             Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, self),
             Config::Rewrite(config) => handlers::rewrite::build(config, self),
@@ -115,6 +117,26 @@ impl<'m> Builder<'m> {
 /// Whether a part of a configuration has a placeholder for the body of requests.
 pub(super) fn asks_for_body(config: &impl serde::Serialize) -> bool {
     serde_json::to_string(config).is_ok_and(|text| text.contains("{http.request.body"))
+}
+
+/// Whether a part of a configuration has a placeholder that shows [`crate::context::ProxyFacts`].
+pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
+    const NAMES: [&str; 6] = [
+        "duration",
+        "upstream.duration",
+        "upstream.fails",
+        "upstream.latency",
+        "upstream.max_requests",
+        "upstream.requests",
+    ];
+    let asks = |text: String| {
+        text.match_indices("http.reverse_proxy.")
+            .any(|(at, start)| {
+                let name = &text[at + start.len()..];
+                NAMES.iter().any(|known| name.starts_with(known))
+            })
+    };
+    serde_json::to_string(config).is_ok_and(asks)
 }
 
 fn body_in_condition() -> Refusal {

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use sluice_model::handler::LogAppend as Config;
-use sluice_net::Body;
 use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
-use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
+use crate::context::{Exchange, Late};
+use crate::handler::{Handler, Step};
 use crate::values;
 
 struct LogAppend {
@@ -20,10 +19,11 @@ struct LogAppend {
 enum When {
     /// With what is known before the request is handled.
     Now,
-    /// With what is known of the answer.
+    /// With what is known when the answer has ended, failed ones included; how long it took is part of that.
     AtEnd,
 }
 
+#[derive(Debug)]
 struct Append {
     key: Arc<str>,
     value: Template,
@@ -50,16 +50,15 @@ impl Handler for LogAppend {
     fn serve(&self, x: &mut Exchange) -> Step {
         match self.when {
             When::Now => self.append.append(x),
-            When::AtEnd => x.context.filters.push(self.append.clone()),
+            When::AtEnd => x.context.log.late.push(self.append.clone()),
         }
         Step::Next
     }
 }
 
-impl Filter for Append {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+impl Late for Append {
+    fn add(&self, x: &mut Exchange) {
         self.append(x);
-        body
     }
 }
 

@@ -10,6 +10,7 @@ mod encode;
 mod file_server;
 mod headers;
 mod intercept;
+mod limits;
 mod log;
 mod map;
 mod php_fastcgi;
@@ -91,6 +92,7 @@ impl Lowering<'_> {
             "handle_errors" => self.handle_errors(line),
             "handle_path" => self.handle_path(line),
             "header" => self.header(line),
+            "in_flight" => self.in_flight(line),
             "intercept" => self.intercept(line),
             "invoke" => self.invoke(line),
             "log" => self.log(line),
@@ -102,6 +104,7 @@ impl Lowering<'_> {
             "metrics" => self.metrics(line),
             "php_fastcgi" => self.php_fastcgi(line),
             "push" => self.push(line),
+            "rate_limit" => self.rate_limit(line),
             "redir" => self.redir(line),
             "request_body" => self.request_body(line),
             "request_header" => self.request_header(line),

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, ResponseHead};
+use sluice_net::tunnel::Term;
 use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
@@ -48,7 +49,11 @@ impl ReverseProxy {
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {
             Ok(body) => {
-                Step::Done(described.map_or(body, |content| Body::Stream(Box::new(content))))
+                let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
+                Step::Done(match &self.verbose {
+                    None => body,
+                    Some(verbose) => verbose.follow(x, body),
+                })
             }
             Err(failure) => Step::Fail(failure.into()),
         }
@@ -79,7 +84,9 @@ impl ReverseProxy {
         head.fields.push(FieldId::Upgrade, &protocol);
         self.change_down(x, &mut head);
         merge(&mut x.res.fields, &mut head.fields);
-        let tunnel = call.into_tunnel(&x.worker, self.tunnel_lifetime);
+        let mut tunnel = call.into_tunnel(&x.worker, self.streams.lifetime);
+        tunnel.buffer_bytes = self.streams.buffer_bytes;
+        tunnel.notice = self.streams.term.as_ref().map(Term::notice);
         x.worker.upstreams.give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))
     }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, Upstream as UpstreamConfig};
+use sluice_net::tunnel::Term;
 use sluice_net::upstream::Address;
 use sluice_route::Rewrite;
 use sluice_route::matcher::IpRanges;
 
 use super::active::{ActiveChecks, Checks};
+use super::breaking::Breaking;
 use super::buffering::Buffering;
 use super::dynamic::{self, Dynamic};
 use super::intercept::Interception;
@@ -19,17 +21,18 @@ use super::retry::Retries;
 use super::select::{self, Selection};
 use super::transport::Transport;
 use super::upstream::Upstream;
-use super::{Content, HeaderDown, ReverseProxy};
+use super::verbose::Verbose;
+use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
 use crate::build::{Builder, Refusal};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::rewrite;
+use crate::limits::STREAM_BUFFER_BYTES;
 use crate::log::Log;
 use crate::metrics::Health;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
-    refuse_unbuilt(config)?;
     let maker = Arc::new(maker(config, cx.log)?);
     let dynamic = Dynamic::build(config, &maker)?;
     let upstreams = match &dynamic {
@@ -48,7 +51,11 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
-    let selection = Selection::build(config, &upstreams)?;
+    let facts = match cx.proxy_facts_are_asked {
+        true => Facts::Shown,
+        false => Facts::Unused,
+    };
+    let selection = Selection::build(config, &upstreams, facts, maker.breaking)?;
     let interceptions = config
         .handle_response
         .iter()
@@ -70,7 +77,9 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         header_down,
         rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
         trusted_proxies,
-        tunnel_lifetime: duration(config.stream_timeout),
+        facts,
+        verbose: verbose(config, cx),
+        streams: streams(config)?,
         buffering: Buffering {
             request_bytes: buffered("request_buffers", config.request_buffers)?,
             answer_bytes: buffered("response_buffers", config.response_buffers)?,
@@ -78,19 +87,35 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     }))
 }
 
-fn refuse_unbuilt(config: &Config) -> Result<(), Refusal> {
-    let unbuilt = [
-        (
-            config.circuit_breaker.is_some(),
-            "`circuit_breaker`",
-            "use passive health checks",
-        ),
-        (config.verbose_logs, "`verbose_logs`", "remove it"),
-    ];
-    match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
-        Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
-        None => Ok(()),
+/// Steps are told at the level `debug`; where nobody listens on that nothing is put together.
+fn verbose(config: &Config, cx: &Builder<'_>) -> Option<Verbose> {
+    let log = cx.log.filter(|_| config.verbose_logs)?;
+    Some(Verbose::new(log.clone()))
+}
+
+fn streams(config: &Config) -> Result<Streams, Refusal> {
+    let buffer_bytes = match config.stream_buffer_size {
+        0 => None,
+        bytes => {
+            let known = usize::try_from(bytes).ok();
+            Some(known.filter(|bytes| STREAM_BUFFER_BYTES.contains(bytes)))
+        }
+    };
+    if buffer_bytes == Some(None) {
+        let bytes = config.stream_buffer_size;
+        return Err(
+            Refusal::new(format!("`stream_buffer_size` of {bytes} bytes")).with_help(format!(
+                "give a size from {} to {} bytes",
+                STREAM_BUFFER_BYTES.start(),
+                STREAM_BUFFER_BYTES.end()
+            )),
+        );
     }
+    Ok(Streams {
+        lifetime: duration(config.stream_timeout),
+        buffer_bytes: buffer_bytes.flatten(),
+        term: duration(config.stream_close_delay).map(Term::new),
+    })
 }
 
 fn maker(config: &Config, log: Option<&Log>) -> Result<Maker, Refusal> {
@@ -104,6 +129,11 @@ fn maker(config: &Config, log: Option<&Log>) -> Result<Maker, Refusal> {
         checks: active.transpose()?.flatten().map(Arc::new),
         cookie_key: cookie_key(policy.and_then(|policy| policy.selection_policy.as_ref())),
         passive,
+        breaking: config
+            .circuit_breaker
+            .as_ref()
+            .map(Breaking::build)
+            .transpose()?,
         transport,
     })
 }

@@ -10,6 +10,7 @@ use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
 
 use super::active::Checks;
+use super::breaking::Breaking;
 use super::build::{address_of, tcp};
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
@@ -19,6 +20,7 @@ use crate::build::Refusal;
 pub struct Maker {
     pub(super) transport: Transport,
     pub(super) passive: PassivePolicy,
+    pub(super) breaking: Option<Breaking>,
     /// The key of the cookies that name upstreams, where there are such.
     pub(super) cookie_key: Option<hmac::Key>,
     /// The checks, where there are any.
@@ -75,6 +77,7 @@ impl Maker {
             requests_max: None,
             proxy_header: self.transport.proxy_header(),
             health: PassiveHealth::new(&self.passive),
+            breaker: self.breaking.as_ref().map(Breaking::breaker),
             checked: Arc::default(),
             role: Role::Usual,
         }

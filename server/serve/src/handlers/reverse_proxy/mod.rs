@@ -4,10 +4,12 @@
 mod account;
 mod active;
 mod answer;
+mod breaking;
 pub(crate) mod buffering;
 mod build;
 mod dialling;
 mod dynamic;
+mod facts;
 mod fastcgi;
 mod intercept;
 mod making;
@@ -20,11 +22,13 @@ mod select;
 mod tests;
 mod transport;
 mod upstream;
+mod verbose;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::{FieldId, Method, Moment};
+use sluice_message::{FieldId, Method, Moment, Version};
+use sluice_net::tunnel::Term;
 use sluice_net::upstream::{
     Answer, Call, CallFailure, Heard, Lease, Link, Origin, Upload, Wanted, obtain, take_kept,
 };
@@ -47,6 +51,7 @@ use request::Switch;
 use retry::Retries;
 use select::{Selection, Tried};
 use upstream::Upstream;
+use verbose::Verbose;
 
 /// The directive at work.
 struct ReverseProxy {
@@ -61,13 +66,33 @@ struct ReverseProxy {
     rewrite: Option<Rewrite>,
     /// Whose X-Forwarded fields are believed, beside those whom the server trusts.
     trusted_proxies: IpRanges,
-    /// The longest life of a tunnel.
-    tunnel_lifetime: Option<Duration>,
     buffering: Buffering,
     interceptions: Vec<Interception>,
     /// What FastCGI needs, where upstreams speak it.
     fastcgi: Option<Arc<FastCgi>>,
     content: Content,
+    /// Whether placeholders show times and load.
+    facts: Facts,
+    /// Where each step is told, where that is wanted.
+    verbose: Option<Verbose>,
+    streams: Streams,
+}
+
+/// Whether placeholders of the configuration show [`crate::context::ProxyFacts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Facts {
+    Shown,
+    Unused,
+}
+
+/// What holds for tunnels.
+struct Streams {
+    /// The longest life of one.
+    lifetime: Option<Duration>,
+    /// Bytes that one takes at a time in each direction.
+    buffer_bytes: Option<usize>,
+    /// Ends them after the configuration, where that is wanted.
+    term: Option<Term>,
 }
 
 /// Whether the upstream gets the content of the request.
@@ -122,6 +147,9 @@ impl ReverseProxy {
             active.begin(&x.worker);
         }
         body = self.retries.begin(x, body);
+        if self.facts == Facts::Shown {
+            facts::begin(x);
+        }
         let mut tried = Tried::since(x.worker.clock.coarse());
         loop {
             let set = match &self.dynamic {
@@ -147,6 +175,9 @@ impl ReverseProxy {
             };
             tried.add(chosen);
             let next = self.retries.next(x, &failed, &tried);
+            if let Some(verbose) = &self.verbose {
+                verbose.failed(x, &failed.failure, next);
+            }
             body = match (next, failed.body) {
                 (Some(moment), Some(body)) => {
                     retry::wait_until(x, moment).await;
@@ -172,6 +203,12 @@ impl ReverseProxy {
         x.context.upstream.status = None;
         x.context.upstream.address.clear();
         x.context.upstream.address.push_str(&upstream.address);
+        if self.facts == Facts::Shown {
+            facts::ask(x, upstream);
+        }
+        if let Some(verbose) = &self.verbose {
+            verbose.chosen(x);
+        }
         let mut wanted = upstream.wanted(&x.req.method);
         let step = loop {
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
@@ -232,6 +269,11 @@ impl ReverseProxy {
             upload = upload.without_trailers();
         }
         let mut call = Call::new(link, upload, lease);
+        // Clients of HTTP/1.0 must not get any (RFC 9110, section 15.2); and what an upstream hints at that only
+        // decides whether a request may pass is not about the answer.
+        if x.req.version != Version::Http10 && self.content == Content::Send {
+            call.pass_interims();
+        }
         if let Some(fastcgi) = &self.fastcgi {
             fastcgi.listen(&mut call, x);
         }
@@ -252,6 +294,12 @@ impl ReverseProxy {
     ) -> Step {
         self.selection
             .note_answer(upstream, x, answer.head.status, asked.at);
+        if self.facts == Facts::Shown {
+            facts::answered(x);
+        }
+        if let Some(verbose) = &self.verbose {
+            verbose.answered(x, answer.head.status);
+        }
         match self.intercept(x, asked.call, answer, &asked.switch) {
             Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
             Err(step) => step,

@@ -8,10 +8,13 @@ use sluice_message::{FieldId, Moment, Status};
 use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
 use sluice_net::clock;
 use sluice_policy::balance::{Choice, Hint};
+use sluice_policy::breaker::Went;
 use sluice_policy::health::PassivePolicy;
 use sluice_policy::{HashBy, Policy, Turn, Upstreams};
 use sluice_route::{query, values as route_values};
 
+use super::Facts;
+use super::breaking::Breaking;
 use super::build::duration;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
@@ -25,6 +28,7 @@ pub struct Selection {
     policy: Policy,
     turn: Turn,
     pub(super) passive: PassivePolicy,
+    breaking: Option<Breaking>,
     cookie: Option<Cookie>,
     load: Counted,
     /// Whether upstreams can be unavailable at all.
@@ -95,7 +99,12 @@ fn place(upstream: &Upstream) -> usize {
 
 impl Selection {
     /// Reads policy and passive checks.
-    pub fn build(config: &Config, upstreams: &[Upstream]) -> Result<Selection, Refusal> {
+    pub fn build(
+        config: &Config,
+        upstreams: &[Upstream],
+        facts: Facts,
+        breaking: Option<Breaking>,
+    ) -> Result<Selection, Refusal> {
         let balancing = config.load_balancing.as_ref();
         let chosen = balancing.and_then(|c| c.selection_policy.as_ref());
         let checks = config.health_checks.as_ref();
@@ -114,12 +123,12 @@ impl Selection {
             .iter()
             .any(|upstream| upstream.role != Role::Usual);
         let is_watched = passive.is_on() || checks.is_some_and(|c| c.active.is_some());
-        let is_checked = limited || is_watched || has_roles;
+        let is_checked = limited || is_watched || has_roles || breaking.is_some();
         Ok(Selection {
             policy,
             turn: Turn::new(),
             cookie: cookie(chosen),
-            load: if limited || compares {
+            load: if limited || compares || facts == Facts::Shown {
                 Counted::Yes
             } else {
                 Counted::No
@@ -133,6 +142,7 @@ impl Selection {
                 .and_then(|c| duration(c.slow_start))
                 .unwrap_or_default(),
             passive,
+            breaking,
         })
     }
 
@@ -148,6 +158,9 @@ impl Selection {
         }
         let choice = self.decide(upstreams, x, tried, &self.turn)?;
         let chosen: &Upstream = upstreams[choice.index].borrow();
+        if let Some(breaker) = &chosen.breaker {
+            breaker.begin(x.worker.clock.coarse());
+        }
         if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
             cookie.tell(x, chosen);
         }
@@ -229,6 +242,10 @@ impl Selection {
         let in_flight = upstream.load.in_flight();
         !upstream.checked.is_down()
             && upstream.health.is_healthy(now)
+            && upstream
+                .breaker
+                .as_ref()
+                .is_none_or(|breaker| breaker.allows(now))
             && upstream.requests_max.is_none_or(|max| in_flight < max)
             && !self.passive.is_full(narrow(in_flight))
     }
@@ -240,8 +257,9 @@ impl Selection {
 
     /// The exact time, if the time until the answer is of interest.
     pub fn clock(&self) -> Option<Moment> {
-        let is_asked = self.passive.is_on() && !self.passive.unhealthy_latency.is_zero();
-        is_asked.then(clock::now)
+        let is_watched = self.passive.is_on() && !self.passive.unhealthy_latency.is_zero();
+        let is_timed = self.breaking.is_some_and(|breaking| breaking.is_timed());
+        (is_watched || is_timed).then(clock::now)
     }
 
     /// Notes an answer to a request that was sent at `sent_at`: it may count as a failure.
@@ -252,18 +270,25 @@ impl Selection {
         status: Status,
         sent_at: Option<Moment>,
     ) {
-        if !self.passive.is_on() {
+        if !self.passive.is_on() && self.breaking.is_none() {
             return;
         }
+        let now = x.worker.clock.coarse();
         let latency = sent_at.map_or(Duration::ZERO, |at| clock::now().since(at));
-        if self.passive.is_failure(status, latency) {
-            upstream.health.fail(x.worker.clock.coarse());
+        if self.passive.is_on() && self.passive.is_failure(status, latency) {
+            upstream.health.fail(now);
+        }
+        if let (Some(breaking), Some(breaker)) = (&self.breaking, &upstream.breaker) {
+            breaker.note(breaking.went(status, latency), now);
         }
     }
 
     /// Notes that an upstream gave no answer.
     pub fn note_failure(&self, upstream: &Upstream, x: &Exchange) {
         upstream.health.fail(x.worker.clock.coarse());
+        if let Some(breaker) = &upstream.breaker {
+            breaker.note(Went::Wrong, x.worker.clock.coarse());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sluice_message::{ConnInfo, Method, Moment, Remote};
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
+use sluice_policy::breaker::Breaker;
 
 use crate::metrics::Health;
 
@@ -30,6 +31,8 @@ pub struct Upstream {
     pub proxy_header: ProxyHeader,
     /// Its failures so far.
     pub health: PassiveHealth,
+    /// Takes it out when too much goes wrong, where that is wanted.
+    pub breaker: Option<Breaker>,
     /// What checks of our own say.
     pub checked: Arc<Checked>,
     /// Its part beside the others.

@@ -250,6 +250,8 @@ fn each_connection_with_a_proxy_header_is_for_one_client() {
 fn what_is_not_built_is_refused_by_name() {
     for (settings, expected) in [
         (json!({ "circuit_breaker": {} }), "circuit_breaker"),
+        (json!({ "circuit_breaker": { "factor": "moon" } }), "moon"),
+        (json!({ "stream_buffer_size": 3 }), "stream_buffer_size"),
         (
             json!({ "transport": { "protocol": "fastcgi", "split_path": [".p\u{212a}p"] } }),
             "ASCII",

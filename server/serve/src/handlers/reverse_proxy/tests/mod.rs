@@ -7,6 +7,8 @@ mod failing;
 mod fields;
 mod framing;
 mod intercepting;
+mod interims;
+mod protecting;
 mod retrying;
 mod sharing;
 mod switching;
@@ -62,33 +64,27 @@ impl Proxy {
     }
 
     fn on_workers(count: usize, server: Value) -> Proxy {
-        let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let rules =
-            Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
-        let site = Site {
-            rules: rules.unwrap().0,
-            settings: settings(&config, Times::Coarse),
-            access: None,
-            recorder: Arc::new(Recorder::new(Log::silent(), 1)),
-            challenges: Arc::default(),
-        };
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
         let mut workers = Workers::start(count, ConnectionLimit::new(1000)).unwrap();
-        let (addr, service) = (ListenAddr::Tcp(address), Arc::new(site));
-        workers
-            .apply(vec![Listen {
-                addr,
-                service,
-                tls: None,
-                entrance: None,
-            }])
-            .unwrap();
+        workers.apply(vec![listen(address, server)]).unwrap();
         Proxy {
             address,
             workers: Some(workers),
         }
+    }
+
+    /// Serves another configuration from now on.
+    fn replace(&mut self, fakes: &[&Fake]) {
+        let upstreams = fakes
+            .iter()
+            .map(|fake| json!({ "dial": fake.address.to_string() }));
+        let directive =
+            json!({ "handler": "reverse_proxy", "upstreams": upstreams.collect::<Vec<_>>() });
+        let server = json!({ "routes": [{ "handle": [directive] }] });
+        let workers = self.workers.as_mut().unwrap();
+        workers.apply(vec![listen(self.address, server)]).unwrap();
     }
 
     fn connect(&self) -> Client {
@@ -105,6 +101,24 @@ impl Proxy {
         let mut client = self.connect();
         client.send(request);
         client.answer()
+    }
+}
+
+fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
+    let config: sluice_model::Server = serde_json::from_value(server).unwrap();
+    let rules = Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
+    let site = Site {
+        rules: rules.unwrap().0,
+        settings: settings(&config, Times::Coarse),
+        access: None,
+        recorder: Arc::new(Recorder::new(Log::silent(), 1)),
+        challenges: Arc::default(),
+    };
+    Listen {
+        addr: ListenAddr::Tcp(address),
+        service: Arc::new(site),
+        tls: None,
+        entrance: None,
     }
 }
 

@@ -1,0 +1,211 @@
+//! How often something may happen: by a window that slides, or by a bucket of tokens. Whose events are counted together
+//! is left to `zone`; what becomes of those that are too many, to the caller.
+
+mod zone;
+
+pub use zone::{Outcome, Zone};
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use sluice_message::Moment;
+
+use crate::limits::SLICES_MAX;
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    events: u32,
+    window: u64,
+    counting: Counting,
+}
+
+/// How events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Counting {
+    /// In no window of time are there more events than allowed, wherever it begins. Events of one slice of time, in
+    /// nanoseconds, are counted together; a slice of one is exact.
+    Window { slice: u64 },
+    /// Tokens come back evenly; up to so many can be saved for a burst.
+    Bucket { burst: u32 },
+}
+
+/// Why a [`Rate`] is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateError {
+    /// No event would ever be allowed.
+    NoEvents,
+    /// The window has no length, or is longer than a time line of 64 bits of nanoseconds can hold twice.
+    Window,
+    /// A bucket without room for a token.
+    NoBurst,
+}
+
+/// The events of one key that still count.
+#[derive(Clone, Debug)]
+pub struct Meter(State);
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Slices with events, the oldest first, and how many there are in all.
+    Window { slices: VecDeque<Slice>, total: u32 },
+    /// When the bucket is full again, in nanoseconds.
+    Bucket { full_at: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    number: u64,
+    events: u32,
+}
+
+impl Rate {
+    /// At most `events` in any `window`. Of more than [`SLICES_MAX`] events those that are close together are counted
+    /// together and forgotten together, a four-thousandth of the window late: so what one key takes stays bounded.
+    pub fn sliding(events: u32, window: Duration) -> Result<Rate, RateError> {
+        let window = nanos(window)?;
+        let slice = match events {
+            0 => return Err(RateError::NoEvents),
+            exact if exact as usize <= SLICES_MAX => 1,
+            _ => (window / SLICES_MAX as u64).max(1),
+        };
+        Ok(Rate {
+            events,
+            window,
+            counting: Counting::Window { slice },
+        })
+    }
+
+    /// `events` in each `window` in the long run, and up to `burst` at once.
+    pub fn bucket(events: u32, window: Duration, burst: u32) -> Result<Rate, RateError> {
+        let window = nanos(window)?;
+        match (events, burst) {
+            (0, _) => Err(RateError::NoEvents),
+            (_, 0) => Err(RateError::NoBurst),
+            _ => Ok(Rate {
+                events,
+                window,
+                counting: Counting::Bucket { burst },
+            }),
+        }
+    }
+
+    /// Events for each second: the smaller, the tighter.
+    pub fn per_second(&self) -> f64 {
+        f64::from(self.events) * 1e9 / self.window as f64
+    }
+
+    /// A meter that has seen no event.
+    pub fn meter(&self) -> Meter {
+        Meter(match self.counting {
+            Counting::Window { .. } => State::Window {
+                slices: VecDeque::new(),
+                total: 0,
+            },
+            Counting::Bucket { .. } => State::Bucket { full_at: 0 },
+        })
+    }
+
+    /// Counts an event if it is allowed now; if not, tells how long it takes until one is, other events aside.
+    pub fn take(&self, meter: &mut Meter, now: Moment) -> Result<(), Duration> {
+        let now = on_line(now);
+        match (&mut meter.0, self.counting) {
+            (State::Window { slices, total }, Counting::Window { slice }) => {
+                self.slide(slices, total, slice, now)
+            }
+            (State::Bucket { full_at }, Counting::Bucket { burst }) => {
+                self.draw(full_at, burst, now)
+            }
+            (State::Window { .. }, Counting::Bucket { .. })
+            | (State::Bucket { .. }, Counting::Window { .. }) => {
+                unreachable!("a meter is used with the rate that made it")
+            }
+        }
+    }
+
+    /// Whether `meter` is as good as a new one: nothing it saw counts any more.
+    pub fn is_idle(&self, meter: &Meter, now: Moment) -> bool {
+        let now = on_line(now);
+        match (&meter.0, self.counting) {
+            (State::Window { slices, .. }, Counting::Window { slice }) => slices
+                .back()
+                .is_none_or(|last| self.end_of(last.number, slice) <= now),
+            (State::Bucket { full_at }, _) => *full_at <= now,
+            (State::Window { .. }, Counting::Bucket { .. }) => true,
+        }
+    }
+
+    fn slide(
+        &self,
+        slices: &mut VecDeque<Slice>,
+        total: &mut u32,
+        slice: u64,
+        now: u64,
+    ) -> Result<(), Duration> {
+        while let Some(oldest) = slices.front()
+            && self.end_of(oldest.number, slice) <= now
+        {
+            *total -= oldest.events;
+            slices.pop_front();
+        }
+        if *total >= self.events {
+            let ends = slices
+                .front()
+                .map_or(now, |oldest| self.end_of(oldest.number, slice));
+            return Err(Duration::from_nanos(ends - now));
+        }
+        *total += 1;
+        // Workers read the clock before they take turns here: a late one joins the latest slice.
+        let number = (now / slice).max(slices.back().map_or(0, |last| last.number));
+        match slices.back_mut() {
+            Some(last) if last.number == number => last.events += 1,
+            _ => slices.push_back(Slice { number, events: 1 }),
+        }
+        Ok(())
+    }
+
+    /// When the events of a slice stop to count.
+    fn end_of(&self, number: u64, slice: u64) -> u64 {
+        (number * slice)
+            .saturating_add(slice - 1)
+            .saturating_add(self.window)
+    }
+
+    /// The bucket as its time to be full (the generic cell rate algorithm): each token puts that off.
+    fn draw(&self, full_at: &mut u64, burst: u32, now: u64) -> Result<(), Duration> {
+        // In 128 bits, so that a burst of years does not wrap.
+        let token = u128::from(self.window) / u128::from(self.events);
+        let next = u128::from((*full_at).max(now)) + token.max(1);
+        let latest = u128::from(now) + token.max(1) * u128::from(burst);
+        if next > latest {
+            let wait = u64::try_from(next - latest).unwrap_or(u64::MAX);
+            return Err(Duration::from_nanos(wait));
+        }
+        *full_at = u64::try_from(next).unwrap_or(u64::MAX);
+        Ok(())
+    }
+}
+
+impl Meter {
+    /// Memory it takes beside its own size.
+    fn bytes(&self) -> usize {
+        match &self.0 {
+            State::Window { slices, .. } => slices.capacity() * size_of::<Slice>(),
+            State::Bucket { .. } => 0,
+        }
+    }
+}
+
+fn nanos(window: Duration) -> Result<u64, RateError> {
+    match u64::try_from(window.as_nanos()) {
+        Ok(nanos @ 1..) if nanos <= u64::MAX / 4 => Ok(nanos),
+        Ok(_) | Err(_) => Err(RateError::Window),
+    }
+}
+
+fn on_line(now: Moment) -> u64 {
+    u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX / 2)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Meters by key, in bounded memory. Locking is left to the caller.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use sluice_message::Moment;
+
+use super::{Meter, Rate};
+use crate::limits::IDLE_DROPPED_AT_ONCE;
+
+/// Meters by key. When they take more memory than they may, the key that was asked for longest ago is forgotten, as if
+/// it had never come: a client that comes again and again is not.
+#[derive(Debug)]
+pub struct Zone {
+    rate: Rate,
+    bytes_max: usize,
+    bytes: usize,
+    places: BTreeMap<Arc<[u8]>, usize>,
+    /// A list from the key asked for longest ago to the latest, in one piece of memory.
+    pub(super) slots: Vec<Slot>,
+    free: Vec<usize>,
+    oldest: Option<usize>,
+    latest: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    key: Arc<[u8]>,
+    meter: Meter,
+    older: Option<usize>,
+    newer: Option<usize>,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How long until the next is allowed, if this one was not.
+    pub refused: Option<Duration>,
+    /// Keys that were forgotten although their events still counted.
+    pub forgotten: u32,
+}
+
+/// What a key takes beside its bytes and its events: its slot, its place, and two counts.
+const OVERHEAD_BYTES: usize = size_of::<Slot>() + 2 * size_of::<usize>() + 6 * size_of::<usize>();
+
+impl Zone {
+    /// A zone whose meters may take `bytes_max`; one key has room in any case.
+    pub fn new(rate: Rate, bytes_max: usize) -> Zone {
+        Zone {
+            rate,
+            bytes_max,
+            bytes: 0,
+            places: BTreeMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            oldest: None,
+            latest: None,
+        }
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The memory that keys and events take, up to what allocators add.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts an event of `key`, if it is allowed now.
+    pub fn take(&mut self, key: &[u8], now: Moment) -> Outcome {
+        self.drop_idle(key, now);
+        let at = match self.places.get(key) {
+            Some(at) => *at,
+            None => self.add(key),
+        };
+        self.make_latest(at);
+        let slot = &mut self.slots[at];
+        let before = slot.meter.bytes();
+        let refused = self.rate.take(&mut slot.meter, now).err();
+        self.bytes = self.bytes - before + slot.meter.bytes();
+        let mut forgotten = 0;
+        while self.bytes > self.bytes_max
+            && let Some(oldest) = self.oldest.filter(|oldest| *oldest != at)
+        {
+            self.forget(oldest);
+            forgotten += 1;
+        }
+        Outcome { refused, forgotten }
+    }
+
+    /// Drops a few of the oldest keys whose events no longer count, so that nobody has to sweep.
+    fn drop_idle(&mut self, but: &[u8], now: Moment) {
+        for _ in 0..IDLE_DROPPED_AT_ONCE {
+            let Some(oldest) = self.oldest else { return };
+            let slot = &self.slots[oldest];
+            if *slot.key == *but || !self.rate.is_idle(&slot.meter, now) {
+                return;
+            }
+            self.forget(oldest);
+        }
+    }
+
+    fn add(&mut self, key: &[u8]) -> usize {
+        let key: Arc<[u8]> = key.into();
+        self.bytes += OVERHEAD_BYTES + key.len();
+        let slot = Slot {
+            key: key.clone(),
+            meter: self.rate.meter(),
+            older: None,
+            newer: None,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.places.insert(key, at);
+        self.link(at);
+        at
+    }
+
+    fn forget(&mut self, at: usize) {
+        self.unlink(at);
+        let slot = &mut self.slots[at];
+        self.bytes -= OVERHEAD_BYTES + slot.key.len() + slot.meter.bytes();
+        self.places.remove(&slot.key);
+        slot.meter = self.rate.meter();
+        slot.key = Arc::from(&[][..]);
+        self.free.push(at);
+    }
+
+    fn make_latest(&mut self, at: usize) {
+        if self.latest != Some(at) {
+            self.unlink(at);
+            self.link(at);
+        }
+    }
+
+    fn link(&mut self, at: usize) {
+        self.slots[at].older = self.latest;
+        self.slots[at].newer = None;
+        match self.latest.replace(at) {
+            Some(before) => self.slots[before].newer = Some(at),
+            None => self.oldest = Some(at),
+        }
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let (older, newer) = (self.slots[at].older, self.slots[at].newer);
+        match older {
+            Some(older) => self.slots[older].newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer {
+            Some(newer) => self.slots[newer].older = older,
+            None => self.latest = older,
+        }
+    }
+}

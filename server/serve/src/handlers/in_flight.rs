@@ -1,0 +1,137 @@
+//! `in_flight`: so many requests are answered at a time, a few more wait, the others are told so at once. Waiting is left
+//! to `sluice-net`.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_message::{FieldId, Status};
+use sluice_model::handler::InFlight as Config;
+use sluice_net::gate::{Gate, Pass, Shut};
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step, Waiting};
+use crate::limits::{FLIGHT_KEY_BYTES_MAX, FLIGHT_TIMEOUT};
+use crate::settings::given;
+use crate::values;
+
+/// The directive at work. All workers share it.
+struct InFlight {
+    key: Template,
+    max: usize,
+    queue_max: usize,
+    timeout: Duration,
+    gates: Arc<Gates>,
+}
+
+/// The gates that somebody is behind or before, by key. There are never more of them than requests.
+#[derive(Default)]
+struct Gates(Mutex<HashMap<Box<[u8]>, Arc<Gate>>>);
+
+/// One request's hold on its gate, and its place behind it, until the answer has ended.
+pub struct Held {
+    gates: Arc<Gates>,
+    key: Box<[u8]>,
+    gate: Option<Arc<Gate>>,
+    pass: Option<Pass>,
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds the gates";
+
+impl Handler for InFlight {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let mut held = self.hold(x);
+        let Some(pass) = held.gate.as_ref().and_then(|gate| gate.try_enter()) else {
+            return Step::Later;
+        };
+        held.pass = Some(pass);
+        keep(x, held);
+        Step::Next
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(async move {
+            let mut held = self.hold(x);
+            let Some(gate) = held.gate.clone() else {
+                return self.refuse(x, Shut::QueueFull);
+            };
+            let worker = Rc::clone(&x.worker);
+            match gate.enter(&worker, self.timeout).await {
+                Ok(pass) => {
+                    held.pass = Some(pass);
+                    keep(x, held);
+                    Step::Next
+                }
+                Err(shut) => self.refuse(x, shut),
+            }
+        })
+    }
+}
+
+impl InFlight {
+    /// The gate of the request's key, which stays as long as somebody holds it.
+    fn hold(&self, x: &Exchange) -> Held {
+        let mut key = values::expanded(&self.key, x);
+        key.truncate(FLIGHT_KEY_BYTES_MAX);
+        let key: Box<[u8]> = key.into();
+        let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
+        let gate = gates
+            .entry(key.clone())
+            .or_insert_with(|| Arc::new(Gate::new(self.max, self.queue_max)))
+            .clone();
+        Held {
+            gates: self.gates.clone(),
+            key,
+            gate: Some(gate),
+            pass: None,
+        }
+    }
+
+    fn refuse(&self, x: &mut Exchange, shut: Shut) -> Step {
+        let seconds = self.timeout.as_secs().max(1).to_string();
+        x.res.fields.set(FieldId::RetryAfter, seconds.as_bytes());
+        Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, shut.as_str()))
+    }
+}
+
+/// What is put aside lives until the answer has ended.
+fn keep(x: &mut Exchange, held: Held) {
+    x.context.aside.get_or_insert_default().in_flight.push(held);
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The place first: whoever waits for it holds the gate, too.
+        self.pass = None;
+        let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
+        self.gate = None;
+        if gates
+            .get(&self.key)
+            .is_some_and(|gate| Arc::strong_count(gate) == 1)
+        {
+            gates.remove(&self.key);
+        }
+    }
+}
+
+/// Builds `in_flight`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let max = usize::try_from(config.max).ok().filter(|max| *max > 0);
+    let max = max.ok_or_else(|| {
+        Refusal::new(format!("`in_flight` with {} requests", config.max))
+            .with_help("give a number of 1 or more; `respond 503` refuses all")
+    })?;
+    let queue_max = usize::try_from(config.queue)
+        .map_err(|_| Refusal::new(format!("`in_flight` with a queue of {}", config.queue)))?;
+    Ok(Box::new(InFlight {
+        key: cx.template(&config.key)?,
+        max,
+        queue_max,
+        timeout: given(config.timeout).unwrap_or(FLIGHT_TIMEOUT),
+        gates: Arc::default(),
+    }))
+}

@@ -1,0 +1,357 @@
+//! `rate_limit`: requests that come too often are refused with 429. How often is too often is left to `sluice-policy`; the
+//! words are those of the plugin that people use with Caddy (`mholt/caddy-ratelimit`).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use sluice_message::{FieldId, Status};
+use sluice_model::handler::{RateLimit as Config, RateZone};
+use sluice_net::clock;
+use sluice_policy::limit::{Rate, RateError, Zone};
+use sluice_route::{MatcherSets, Template};
+
+use crate::build::{self, Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
+use crate::log::Log;
+use crate::settings::given;
+use crate::{random, values};
+
+/// The directive at work.
+struct RateLimit {
+    /// The tightest first, so that a request it refuses does not count elsewhere.
+    zones: Box<[Limited]>,
+    /// Up to which share of the wait is added to what clients are told, so that they do not come back together.
+    jitter: f64,
+    log: Option<Log>,
+    log_key: bool,
+}
+
+/// One zone and the requests that it is for.
+struct Limited {
+    when: Option<MatcherSets>,
+    key: Template,
+    prefixes: Prefixes,
+    zone: Arc<SharedZone>,
+}
+
+/// How many bits of an address tell clients apart.
+#[derive(Clone, Copy)]
+struct Prefixes {
+    v4: u8,
+    v6: u8,
+}
+
+/// The name of the placeholder that tells the zone.
+const EXCEEDED: &str = "http.rate_limit.exceeded.name";
+
+impl Handler for RateLimit {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        for limited in &self.zones {
+            let is_meant = match &limited.when {
+                None => Ok(true),
+                Some(when) => values::matches(when, x),
+            };
+            match is_meant {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(fault) => return Step::Fail(fault),
+            }
+            let key = limited.key_of(x);
+            if let Some(wait) = limited.zone.take(&key) {
+                return self.refuse(x, limited, &key, wait);
+            }
+        }
+        Step::Next
+    }
+}
+
+impl RateLimit {
+    fn refuse(&self, x: &mut Exchange, limited: &Limited, key: &[u8], wait: Duration) -> Step {
+        let zone = &limited.zone;
+        if let Some(log) = &self.log {
+            let entry = log
+                .debug("http.handlers.rate_limit", "rate limit exceeded")
+                .text("zone", &*zone.name)
+                .duration("wait", wait);
+            let entry = match values::client_ip(x) {
+                Some(ip) => entry.shown("remote_ip", ip),
+                None => entry,
+            };
+            match self.log_key {
+                true => entry.text("key", key).send(),
+                false => entry.send(),
+            }
+        }
+        let spread =
+            wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
+        // A client that comes back a moment too early would only be refused again.
+        let seconds = (wait + spread).as_millis().div_ceil(1000);
+        let text = seconds.to_string();
+        x.res.fields.set(FieldId::RetryAfter, text.as_bytes());
+        let slot = x.context.mapped.slot(&Arc::from(EXCEEDED));
+        slot.extend_from_slice(zone.name.as_bytes());
+        let message = format!("the rate limit `{}` is exceeded", zone.name);
+        Step::Fail(Fault::new(Status::TOO_MANY_REQUESTS, message))
+    }
+}
+
+impl Limited {
+    fn build(
+        name: &str,
+        config: &RateZone,
+        zones: Option<&Zones>,
+        cx: &Builder<'_>,
+    ) -> Result<Limited, Refusal> {
+        let rate = rate(config).map_err(|refusal| Refusal {
+            message: format!("zone `{name}`: {}", refusal.message),
+            ..refusal
+        })?;
+        let sets = config.r#match.iter().map(build::matcher_set);
+        let sets = sets.collect::<Result<Vec<_>, _>>()?;
+        let prefix = |bits: i64, all: u8| match bits {
+            0 => Ok(all),
+            _ => u8::try_from(bits)
+                .ok()
+                .filter(|bits| *bits <= all)
+                .ok_or_else(|| {
+                    Refusal::new(format!("zone `{name}`: a prefix of {bits} bits"))
+                        .with_help(format!("such addresses have 1 to {all} bits"))
+                }),
+        };
+        Ok(Limited {
+            when: Some(sets)
+                .filter(|sets| !sets.is_empty())
+                .map(MatcherSets::new),
+            key: cx.template(&config.key)?,
+            prefixes: Prefixes {
+                v4: prefix(config.ipv4_prefix, 32)?,
+                v6: prefix(config.ipv6_prefix, 128)?,
+            },
+            zone: match zones {
+                Some(zones) => zones.zone(name, rate),
+                None => Arc::new(SharedZone::new(name, rate)),
+            },
+        })
+    }
+
+    fn key_of(&self, x: &Exchange) -> Vec<u8> {
+        let mut key = values::expanded(&self.key, x);
+        if self.prefixes.v4 < 32 || self.prefixes.v6 < 128 {
+            let text = std::str::from_utf8(&key).ok();
+            if let Some(ip) = text.and_then(|text| text.parse::<IpAddr>().ok()) {
+                key = self.prefixes.of(ip).to_string().into_bytes();
+            }
+        }
+        if key.len() > RATE_KEY_BYTES_MAX {
+            // Long keys that differ behind this are told apart by a hash that nobody can foresee.
+            let hash = self.zone.hasher.hash_one(&key);
+            key.truncate(RATE_KEY_BYTES_MAX);
+            key.extend_from_slice(&hash.to_be_bytes());
+        }
+        key
+    }
+}
+
+impl Prefixes {
+    fn of(self, ip: IpAddr) -> IpAddr {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.v4)).unwrap_or(0);
+                IpAddr::V4((u32::from(ip) & mask).into())
+            }
+            IpAddr::V6(ip) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.v6)).unwrap_or(0);
+                IpAddr::V6((u128::from(ip) & mask).into())
+            }
+        }
+    }
+}
+
+fn rate(config: &RateZone) -> Result<Rate, Refusal> {
+    let events = u32::try_from(config.max_events).map_err(|_| {
+        Refusal::new(format!("{} events", config.max_events))
+            .with_help("give a number of 1 or more")
+    })?;
+    let window = given(config.window).unwrap_or_default();
+    let made = match config.burst {
+        0 => Rate::sliding(events, window),
+        burst => match u32::try_from(burst) {
+            Ok(burst) => Rate::bucket(events, window, burst),
+            Err(_) => Err(RateError::NoBurst),
+        },
+    };
+    made.map_err(|error| match error {
+        RateError::NoEvents => Refusal::new("it needs a number of events")
+            .with_help("write `events` with a number of 1 or more; `respond 429` refuses all"),
+        RateError::Window => Refusal::new("it needs a window of time")
+            .with_help("write `window` with a length, such as `1m`; a century is the longest"),
+        RateError::NoBurst => Refusal::new(format!("a burst of {}", config.burst))
+            .with_help("give a number of 1 or more"),
+    })
+}
+
+/// The zones in use, by name and rate: zones outlive configurations, so that a reload is no way to begin anew. Zones of
+/// one name and rate in several places are one zone.
+#[derive(Debug, Default)]
+pub struct Zones(Mutex<HashMap<ZoneName, Weak<SharedZone>>>);
+
+/// What tells zones apart.
+type ZoneName = (Box<str>, Rate);
+
+impl Zones {
+    fn zone(&self, name: &str, rate: Rate) -> Arc<SharedZone> {
+        let mut known = self.0.lock().expect(NEVER_POISONED);
+        known.retain(|_, zone| zone.strong_count() > 0);
+        let found = known.entry((name.into(), rate)).or_default();
+        found.upgrade().unwrap_or_else(|| {
+            let made = Arc::new(SharedZone::new(name, rate));
+            *found = Arc::downgrade(&made);
+            made
+        })
+    }
+
+    /// Those in use, in the order of their names.
+    pub fn all(&self) -> Vec<Arc<SharedZone>> {
+        let known = self.0.lock().expect(NEVER_POISONED);
+        let mut zones: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
+        zones.sort_by(|a, b| a.name.cmp(&b.name));
+        zones
+    }
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds a zone";
+
+/// A zone that all workers share. Its keys are spread over parts with a lock each, by a hash that clients cannot foresee:
+/// two workers seldom wait for one another, and each key is counted exactly.
+#[derive(Debug)]
+pub struct SharedZone {
+    name: Box<str>,
+    hasher: RandomState,
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug)]
+struct Part {
+    zone: Mutex<Zone>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    asked: AtomicU64,
+    refused: AtomicU64,
+    forgotten: AtomicU64,
+}
+
+/// What a zone has counted since it came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTotals {
+    /// Requests that it was asked for.
+    pub asked: u64,
+    /// Those that were refused.
+    pub refused: u64,
+    /// Keys that had to make room although they still counted.
+    pub forgotten: u64,
+    /// Keys that it knows now.
+    pub keys: u64,
+}
+
+impl SharedZone {
+    fn new(name: &str, rate: Rate) -> SharedZone {
+        let part = |_| Part {
+            zone: Mutex::new(Zone::new(rate, RATE_ZONE_BYTES_MAX / RATE_SHARDS)),
+            counts: Counts::default(),
+        };
+        SharedZone {
+            name: name.into(),
+            hasher: RandomState::new(),
+            parts: (0..RATE_SHARDS).map(part).collect(),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counts a request; gives how long to wait if it comes too soon.
+    fn take(&self, key: &[u8]) -> Option<Duration> {
+        let number = self.hasher.hash_one(key) as usize % self.parts.len();
+        let Part { zone, counts } = &self.parts[number];
+        let mut zone: MutexGuard<'_, Zone> = zone.lock().expect(NEVER_POISONED);
+        // Read under the lock, so that the moments of a zone are in order.
+        let outcome = zone.take(key, clock::now());
+        drop(zone);
+        counts.asked.fetch_add(1, Ordering::Relaxed);
+        if outcome.refused.is_some() {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        if outcome.forgotten > 0 {
+            let forgotten = u64::from(outcome.forgotten);
+            counts.forgotten.fetch_add(forgotten, Ordering::Relaxed);
+        }
+        outcome.refused
+    }
+
+    /// What it has counted.
+    pub fn totals(&self) -> ZoneTotals {
+        let mut totals = ZoneTotals::default();
+        for Part { zone, counts } in &self.parts {
+            totals.refused += counts.refused.load(Ordering::Relaxed);
+            totals.asked += counts.asked.load(Ordering::Relaxed);
+            totals.forgotten += counts.forgotten.load(Ordering::Relaxed);
+            totals.keys += zone.lock().expect(NEVER_POISONED).len() as u64;
+        }
+        totals
+    }
+}
+
+/// Builds `rate_limit`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let unbuilt = [
+        (config.distributed.is_some(), "`distributed`"),
+        (config.storage.is_some(), "`storage`"),
+    ];
+    if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
+        return Err(Refusal::not_yet(
+            &format!("`rate_limit` with {what}"),
+            "remove it; each server then counts for itself",
+        ));
+    }
+    if !(0.0..=JITTER_MAX).contains(&config.jitter) {
+        return Err(Refusal::new(format!("a jitter of {}", config.jitter))
+            .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
+    }
+    let zones = cx.recorder.map(|recorder| recorder.zones());
+    let limited = config.rate_limits.iter();
+    let limited = limited.map(|(name, zone)| Limited::build(name, zone, zones, cx));
+    let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
+    let tightness = |name: &str| {
+        let rate = config.rate_limits.get(name).map(rate);
+        rate.and_then(Result::ok)
+            .map_or(0.0, |rate| rate.per_second())
+    };
+    limited.sort_by(|a, b| {
+        let (a, b) = (tightness(&a.zone.name), tightness(&b.zone.name));
+        a.total_cmp(&b)
+    });
+    Ok(Box::new(RateLimit {
+        zones: limited.into(),
+        jitter: config.jitter,
+        log: cx.log.cloned(),
+        log_key: config.log_key,
+    }))
+}
+
+/// Ten times the wait: whoever wants more wants another window.
+const JITTER_MAX: f64 = 10.0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! `circuit_breaker`: what counts as gone wrong, and from the model to `sluice-policy`, which decides.
+
+use std::time::Duration;
+
+use sluice_message::Status;
+use sluice_model::{Duration as Length, RawModule};
+use sluice_policy::breaker::{Breaker, BreakerPolicy, Went};
+
+use super::build::duration;
+use crate::build::Refusal;
+use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
+
+/// The breakers of a directive, of which each upstream has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Breaking {
+    policy: BreakerPolicy,
+    wrong: Wrong,
+}
+
+/// What counts as gone wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    /// No answer.
+    Errors,
+    /// No answer, or one with a status from 500 up.
+    Statuses,
+    /// No answer, or one that took longer.
+    Slower(Duration),
+}
+
+impl Breaking {
+    /// Reads the settings; the words are those that Caddy's module had before it left the stock build.
+    pub fn build(config: &RawModule) -> Result<Breaking, Refusal> {
+        const KNOWN: [&str; 6] = [
+            "type",
+            "factor",
+            "threshold",
+            "trip_duration",
+            "window",
+            "min_requests",
+        ];
+        if let Some(name) = config.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+            return Err(
+                Refusal::new(format!("unknown field `{name}` of `circuit_breaker`"))
+                    .with_help(format!("it has {}", KNOWN.join(", "))),
+            );
+        }
+        let text = |name: &str| config.get(name).and_then(|value| value.as_str());
+        if let Some(other) = text("type").filter(|kind| *kind != "internal") {
+            return Err(Refusal::new(format!("unknown circuit breaker `{other}`"))
+                .with_help("the only one is `internal`"));
+        }
+        let number = config.get("threshold").and_then(serde_json::Value::as_f64);
+        let share = || match number {
+            Some(share) if (0.0..1.0).contains(&share) => Ok(share),
+            _ => Err(
+                Refusal::new("`circuit_breaker` without a share of requests")
+                    .with_help("give a `threshold` from 0 to below 1, such as 0.5"),
+            ),
+        };
+        let (wrong, threshold) = match text("factor").unwrap_or("latency") {
+            "error_ratio" => (Wrong::Errors, share()?),
+            "status_ratio" => (Wrong::Statuses, share()?),
+            // The median is above a time if more than half of all are.
+            "latency" => match number {
+                Some(millis) if millis > 0.0 && millis < 1e9 => {
+                    (Wrong::Slower(Duration::from_secs_f64(millis / 1e3)), 0.5)
+                }
+                _ => {
+                    return Err(Refusal::new("`circuit_breaker` without a time")
+                        .with_help("give a `threshold` in milliseconds, such as 500"));
+                }
+            },
+            other => {
+                return Err(Refusal::new(format!("unknown factor `{other}`"))
+                    .with_help("the factors are `error_ratio`, `status_ratio` and `latency`"));
+            }
+        };
+        let policy = BreakerPolicy {
+            threshold,
+            window: length(config, "window")?.unwrap_or(BREAKER_WINDOW),
+            requests_min: requests_min(config)?,
+            trip_duration: length(config, "trip_duration")?.unwrap_or(BREAKER_TRIP),
+        };
+        Ok(Breaking { policy, wrong })
+    }
+
+    /// A breaker for one upstream.
+    pub fn breaker(&self) -> Breaker {
+        Breaker::new(self.policy)
+    }
+
+    /// Whether times are of interest.
+    pub fn is_timed(&self) -> bool {
+        matches!(self.wrong, Wrong::Slower(_))
+    }
+
+    /// How a request went that was answered so.
+    pub fn went(&self, status: Status, latency: Duration) -> Went {
+        let is_wrong = match self.wrong {
+            Wrong::Errors => false,
+            Wrong::Statuses => status.code() >= 500,
+            Wrong::Slower(limit) => latency > limit,
+        };
+        if is_wrong { Went::Wrong } else { Went::Well }
+    }
+}
+
+fn length(config: &RawModule, name: &str) -> Result<Option<Duration>, Refusal> {
+    let Some(value) = config.get(name) else {
+        return Ok(None);
+    };
+    let read = serde_json::from_value::<Length>(value.clone());
+    let read =
+        read.map_err(|error| Refusal::new(format!("`{name}` of `circuit_breaker`: {error}")))?;
+    Ok(duration(read))
+}
+
+fn requests_min(config: &RawModule) -> Result<u32, Refusal> {
+    let Some(value) = config.get("min_requests") else {
+        return Ok(BREAKER_REQUESTS_MIN);
+    };
+    let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+    count.filter(|count| *count > 0).ok_or_else(|| {
+        Refusal::new(format!("`min_requests` {value} of `circuit_breaker`"))
+            .with_help("give a number of 1 or more")
+    })
+}

@@ -1,0 +1,270 @@
+//! What keeps upstreams from being buried: circuit breakers, limits on requests in progress, and what placeholders and
+//! logs show of all this.
+
+use std::time::Instant;
+
+use super::*;
+
+/// Statuses of so many requests, each on a connection of its own.
+fn statuses(proxy: &Proxy, count: usize) -> Vec<u16> {
+    (0..count).map(|_| proxy.ask(GET).status()).collect()
+}
+
+#[test]
+fn an_upstream_that_mostly_fails_gets_nothing_for_a_while() {
+    let ill = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let seen = ill.clone();
+    let fake = Fake::new(move |mut peer| {
+        while peer.head().is_some() {
+            peer.send(match seen.load(Ordering::SeqCst) {
+                true => "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
+                false => HI,
+            });
+        }
+    });
+    let proxy = Proxy::with(
+        &[&fake],
+        json!({ "circuit_breaker": {
+            "type": "internal", "factor": "status_ratio", "threshold": 0.5,
+            "trip_duration": "600ms", "min_requests": 5,
+        } }),
+    );
+    assert_eq!(statuses(&proxy, 5), [500; 5]);
+    assert_eq!(statuses(&proxy, 10), [503; 10]);
+    assert_eq!(fake.seen().len(), 5, "nothing went there meanwhile");
+    ill.store(false, Ordering::SeqCst);
+    thread::sleep(Duration::from_millis(800));
+    assert_eq!(statuses(&proxy, 10), [200; 10]);
+}
+
+#[test]
+fn others_take_over_from_an_upstream_whose_circuit_is_open() {
+    let slow = Fake::new(|mut peer| {
+        while peer.head().is_some() {
+            thread::sleep(Duration::from_millis(60));
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
+        }
+    });
+    let quick = Fake::called("quick");
+    let proxy = Proxy::with(
+        &[&slow, &quick],
+        json!({
+            "load_balancing": { "selection_policy": { "policy": "first" } },
+            "circuit_breaker": { "factor": "latency", "threshold": 20, "min_requests": 3,
+                "trip_duration": "30s" },
+        }),
+    );
+    let bodies: Vec<_> = (0..6).map(|_| proxy.ask(GET).body).collect();
+    assert_eq!(
+        bodies,
+        [&b"slow"[..], b"slow", b"slow", b"quick", b"quick", b"quick"]
+    );
+}
+
+/// A server whose requests first pass `in_flight` with these settings, and an upstream that answers when it is told to.
+fn limited(mut settings: Value) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
+    let (go, wait) = std::sync::mpsc::channel();
+    let wait = Mutex::new(wait);
+    let fake = Fake::new(move |mut peer| {
+        while peer.head().is_some() {
+            let _ = wait.lock().unwrap().recv();
+            peer.send(HI);
+        }
+    });
+    settings["handler"] = json!("in_flight");
+    let proxy = Proxy::on_workers(
+        2,
+        json!({ "routes": [{ "handle": [
+            settings,
+            { "handler": "reverse_proxy", "upstreams": [{ "dial": fake.address.to_string() }] },
+        ] }] }),
+    );
+    (proxy, fake, go)
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(5);
+    while !what() {
+        assert!(Instant::now() < until, "it does not happen");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn no_more_requests_are_in_flight_than_allowed() {
+    let (proxy, fake, go) = limited(json!({ "max": 2, "queue": 1, "timeout": "5s" }));
+    let mut first: Vec<Client> = (0..2).map(|_| proxy.connect()).collect();
+    for client in &mut first {
+        client.send(GET);
+    }
+    wait_for(|| fake.seen().len() == 2);
+    let mut waiting = proxy.connect();
+    waiting.send(GET);
+    thread::sleep(Duration::from_millis(100));
+    let refused = proxy.ask(GET);
+    assert_eq!(
+        (refused.status(), refused.field("Retry-After").as_deref()),
+        (503, Some("5"))
+    );
+    assert_eq!(fake.seen().len(), 2, "one waits and one was refused");
+    for _ in 0..3 {
+        go.send(()).unwrap();
+    }
+    for client in first.iter_mut().chain([&mut waiting]) {
+        assert_eq!(client.answer().body, b"hi");
+    }
+    go.send(()).unwrap();
+    assert_eq!(proxy.ask(GET).status(), 200, "places are free again");
+}
+
+#[test]
+fn waiting_has_an_end_and_keys_have_places_of_their_own() {
+    let settings = json!({ "max": 1, "queue": 5, "timeout": "200ms",
+        "key": "{http.request.header.X-Key}" });
+    let (proxy, fake, go) = limited(settings);
+    let ask = |key: &str| {
+        let mut client = proxy.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: x\r\nX-Key: {key}\r\n\r\n"));
+        client
+    };
+    let mut one = ask("a");
+    wait_for(|| fake.seen().len() == 1);
+    let began = Instant::now();
+    assert_eq!(ask("a").answer().status(), 503);
+    assert!(
+        began.elapsed() >= Duration::from_millis(150),
+        "{:?}",
+        began.elapsed()
+    );
+    let mut other = ask("b");
+    wait_for(|| fake.seen().len() == 2);
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!((one.answer().status(), other.answer().status()), (200, 200));
+}
+
+#[test]
+fn a_client_that_goes_away_while_it_waits_frees_its_place() {
+    let (proxy, fake, go) = limited(json!({ "max": 1, "queue": 1, "timeout": "5s" }));
+    let mut first = proxy.connect();
+    first.send(GET);
+    wait_for(|| fake.seen().len() == 1);
+    let mut gone = proxy.connect();
+    gone.send(GET);
+    thread::sleep(Duration::from_millis(100));
+    drop(gone);
+    thread::sleep(Duration::from_millis(100));
+    let mut waiting = proxy.connect();
+    waiting.send(GET);
+    thread::sleep(Duration::from_millis(100));
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(
+        (first.answer().status(), waiting.answer().status()),
+        (200, 200)
+    );
+}
+
+#[test]
+fn times_and_load_are_shown_where_they_are_asked_for() {
+    let fake = Fake::new(|mut peer| {
+        while peer.head().is_some() {
+            thread::sleep(Duration::from_millis(30));
+            peer.send(HI);
+        }
+    });
+    let rp = "http.reverse_proxy";
+    let proxy = Proxy::with(
+        &[&fake],
+        json!({
+            "headers": { "response": { "set": {
+                "Latency": [format!("{{{rp}.upstream.latency}}")],
+                "Latency-Ms": [format!("{{{rp}.upstream.latency_ms}}")],
+                "Duration-Ms": [format!("{{{rp}.duration_ms}}")],
+                "Upstream-Duration-Ms": [format!("{{{rp}.upstream.duration_ms}}")],
+                "Load": [format!("{{{rp}.upstream.requests}} of {{{rp}.upstream.max_requests}}")],
+                "Fails": [format!("{{{rp}.upstream.fails}}")],
+            } } },
+        }),
+    );
+    let answer = proxy.ask(GET);
+    let millis = |name: &str| answer.field(name).unwrap().parse::<f64>().unwrap();
+    let latency = millis("Latency-Ms");
+    assert!((30.0..5_000.0).contains(&latency), "{latency}");
+    assert!(
+        answer.field("Latency").unwrap().ends_with("ms"),
+        "{}",
+        answer.head
+    );
+    assert!(millis("Upstream-Duration-Ms") >= latency);
+    assert!(millis("Duration-Ms") >= latency);
+    assert_eq!(answer.field("Load").as_deref(), Some("0 of 0"));
+    assert_eq!(answer.field("Fails").as_deref(), Some("0"));
+}
+
+#[test]
+fn tunnels_end_some_time_after_their_configuration_where_that_is_wanted() {
+    let fake = Fake::new(|mut peer| {
+        peer.head();
+        peer.send(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+        );
+        let mut socket = peer.socket.try_clone().unwrap();
+        let _ = std::io::copy(&mut peer.socket, &mut socket);
+    });
+    for (delay, ends) in [(json!("300ms"), true), (json!(0), false)] {
+        let mut proxy = Proxy::with(
+            &[&fake],
+            json!({ "stream_close_delay": delay, "stream_buffer_size": 512 }),
+        );
+        let mut client = proxy.connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+        assert_eq!(client.answer().status(), 101);
+        let piece = vec![b'x'; 10_000];
+        client.send(&piece);
+        let mut back = vec![0; piece.len()];
+        client.socket.read_exact(&mut back).unwrap();
+        assert_eq!(back, piece, "a small buffer takes it all in turn");
+        proxy.replace(&[&fake]);
+        client.send("still here");
+        client.socket.read_exact(&mut back[..10]).unwrap();
+        assert_eq!(&back[..10], b"still here");
+        client
+            .socket
+            .set_read_timeout(Some(Duration::from_millis(1_000)))
+            .unwrap();
+        let read = client.socket.read(&mut back);
+        match ends {
+            true => assert_eq!(read.unwrap(), 0, "its time is over"),
+            false => assert!(read.is_err(), "it goes on"),
+        }
+    }
+}
+
+/// Compression is asked for only by clients that take it, whatever `compression` says, and pieces go on at once.
+#[test]
+fn settings_of_buffers_and_compression_hold_without_any_work() {
+    let fake = Fake::new(|mut peer| {
+        while peer.head().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh");
+            thread::sleep(Duration::from_millis(300));
+            peer.send("i");
+        }
+    });
+    let proxy = Proxy::with(
+        &[&fake],
+        json!({ "flush_interval": "10s", "transport": { "protocol": "http", "compression": false } }),
+    );
+    let mut client = proxy.connect();
+    client.send(GET);
+    read_head(&mut client.socket).unwrap();
+    let began = Instant::now();
+    let mut body = [0; 1];
+    client.socket.read_exact(&mut body).unwrap();
+    assert!(
+        began.elapsed() < Duration::from_millis(250),
+        "it was held back"
+    );
+    client.socket.read_exact(&mut body).unwrap();
+    assert!(lines_named(&fake.last(), "Accept-Encoding").is_empty());
+}
