@@ -9,9 +9,7 @@ use std::sync::Arc;
 use pki_types::{CertificateDer, UnixTime};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs::{self, Ticketer, kx_group};
-use rustls::crypto::{
-    CryptoProvider, SupportedKxGroup, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
@@ -20,7 +18,7 @@ use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
     SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
-use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor};
+use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor, Signatures};
 
 use crate::challenges::{self, Challenges};
 use crate::on_demand::{Demand, OnDemand};
@@ -493,7 +491,7 @@ fn client_verifier(
         mandatory,
         chains,
         leafs,
-        provider,
+        signatures: Signatures::new(provider),
     }))
 }
 
@@ -503,7 +501,7 @@ struct ClientVerifier {
     mandatory: bool,
     chains: Option<Arc<dyn ClientCertVerifier>>,
     leafs: Vec<Vec<u8>>,
-    provider: Arc<CryptoProvider>,
+    signatures: Signatures,
 }
 
 impl ClientCertVerifier for ClientVerifier {
@@ -544,12 +542,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signatures.verify_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -558,17 +551,10 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signatures.verify_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.signatures.schemes()
     }
 }

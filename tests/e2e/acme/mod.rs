@@ -12,7 +12,8 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::exchange;
 use crate::harness::{Server, Setup};
-use crate::tls::{connect, get};
+use crate::tls::{Secure, connect, get};
+use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};
 
 /// How long an order may take, with all that may be asked again.
@@ -25,31 +26,52 @@ fn start(settings: &Settings, caddyfile: &str) -> Server {
         .start()
 }
 
-/// Waits until `name` has a certificate that `client` trusts, and asks for `/`.
-fn wait(server: &mut Server, client: &Arc<ClientConfig>, port: u16, name: &str) -> String {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Ok(mut wire) = connect(client, port, name) {
-            return get(&mut wire, name, "/").1;
-        }
-        assert!(
-            !server.has_ended(),
-            "the server has ended: {}",
-            server.stderr()
-        );
-        assert!(
-            Instant::now() < until,
-            "no certificate: {}",
-            server.stderr()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+/// Whoever visits sites and trusts one authority, and nothing else.
+struct Visitor {
+    client: Arc<ClientConfig>,
+    port: u16,
 }
 
-fn certificate(client: &Arc<ClientConfig>, port: u16, name: &str) -> Vec<u8> {
-    let mut wire = connect(client, port, name).expect("a trusted connection");
-    let certs = wire.stream().conn.peer_certificates();
-    certs.expect("a certificate")[0].to_vec()
+impl Visitor {
+    /// Of the sites whose certificates come from `pebble`.
+    fn new(pebble: &Pebble) -> Visitor {
+        Visitor {
+            client: pebble.client(),
+            port: pebble.settings().alpn,
+        }
+    }
+
+    fn connect(&self, name: &str) -> std::io::Result<Wire<Secure>> {
+        connect(&self.client, self.port, name)
+    }
+
+    /// Waits until `name` has a certificate that is trusted, and asks for `/`.
+    fn wait(&self, server: &mut Server, name: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(mut wire) = self.connect(name) {
+                return get(&mut wire, name, "/").1;
+            }
+            assert!(
+                !server.has_ended(),
+                "the server has ended: {}",
+                server.stderr()
+            );
+            assert!(
+                Instant::now() < until,
+                "no certificate: {}",
+                server.stderr()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The certificate that `name` shows.
+    fn certificate(&self, name: &str) -> Vec<u8> {
+        let mut wire = self.connect(name).expect("a trusted connection");
+        let certs = wire.stream().conn.peer_certificates();
+        certs.expect("a certificate")[0].to_vec()
+    }
 }
 
 #[test]
@@ -64,12 +86,9 @@ fn http_01_is_answered_before_redirects_and_logins() {
          b.example.test {\n\tbasic_auth {\n\t\tx $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n\t}\n}\n\
          http://b.example.test {\n\tabort\n}\n",
     );
-    let client = pebble.client();
-    assert_eq!(
-        wait(&mut server, &client, settings.alpn, "a.example.test"),
-        "a"
-    );
-    wait(&mut server, &client, settings.alpn, "b.example.test");
+    let visitor = Visitor::new(&pebble);
+    assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
+    visitor.wait(&mut server, "b.example.test");
     // Afterwards nothing is left to find, and the redirect is back.
     let answer = exchange(
         settings.http,
@@ -117,13 +136,10 @@ fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
         "{\n\t{options}\n\tauto_https disable_redirects\n\tcert_issuer acme {\n\t\tdisable_http_challenge\n\t}\n}\n\
          a.example.test {\n\trespond a\n}\n",
     );
-    let client = pebble.client();
-    assert_eq!(
-        wait(&mut server, &client, settings.alpn, "a.example.test"),
-        "a"
-    );
+    let visitor = Visitor::new(&pebble);
+    assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
     // One who only asks for the protocol of authorities gets nothing when no order is under way.
-    let mut probe = (*client).clone();
+    let mut probe = (*visitor.client).clone();
     probe.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     assert!(connect(&Arc::new(probe), settings.alpn, "a.example.test").is_err());
 }
@@ -141,11 +157,11 @@ fn challenges_are_answered_where_no_server_listens() {
                  a.example.test:{{port}} {{\n\trespond {disabled}\n}}\n"
             ),
         );
-        let port = server.port;
-        assert_eq!(
-            wait(&mut server, &pebble.client(), port, "a.example.test"),
-            disabled
-        );
+        let visitor = Visitor {
+            client: pebble.client(),
+            port: server.port,
+        };
+        assert_eq!(visitor.wait(&mut server, "a.example.test"), disabled);
     }
 }
 
@@ -170,10 +186,10 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
         .replace("{options}", &settings.options());
     server.write(&again);
     server.signal(Signal::Hangup);
-    let client = pebble.client();
-    wait(&mut server, &client, settings.alpn, "a.example.test");
+    let visitor = Visitor::new(&pebble);
+    visitor.wait(&mut server, "a.example.test");
     let until = Instant::now() + PATIENCE;
-    while wait(&mut server, &client, settings.alpn, "a.example.test") != "two" {
+    while visitor.wait(&mut server, "a.example.test") != "two" {
         assert!(
             Instant::now() < until,
             "the reload is lost: {}",
@@ -181,14 +197,11 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
         );
     }
     assert_eq!(pebble.orders(), 1, "{}", server.stderr());
-    let shown = certificate(&client, settings.alpn, "a.example.test");
+    let shown = visitor.certificate("a.example.test");
     drop(server);
     let mut server = start(settings, &site.replace("{answer}", "three"));
-    assert_eq!(
-        wait(&mut server, &client, settings.alpn, "a.example.test"),
-        "three"
-    );
-    assert_eq!(certificate(&client, settings.alpn, "a.example.test"), shown);
+    assert_eq!(visitor.wait(&mut server, "a.example.test"), "three");
+    assert_eq!(visitor.certificate("a.example.test"), shown);
     assert_eq!(pebble.orders(), 1);
 }
 
@@ -211,12 +224,7 @@ fn a_process_killed_while_it_orders_leaves_nothing_in_the_way() {
     }
     let mut server = start(settings, &site);
     assert_eq!(
-        wait(
-            &mut server,
-            &pebble.client(),
-            settings.alpn,
-            "a.example.test"
-        ),
+        Visitor::new(&pebble).wait(&mut server, "a.example.test"),
         "a"
     );
 }
@@ -237,16 +245,17 @@ fn a_dead_authority_holds_nothing_up_and_is_asked_again() {
         .join("data/sluice/pki/authorities/local/root.crt");
     let own = pki_types::pem::PemObject::from_pem_file(own).expect("a root");
     let own = crate::tls::trusting(own, &[&rustls::version::TLS13]);
-    assert_eq!(wait(&mut server, &own, settings.alpn, "localhost"), "home");
+    let visitor = Visitor {
+        client: own,
+        port: settings.alpn,
+    };
+    assert_eq!(visitor.wait(&mut server, "localhost"), "home");
     // Nobody is shown a certificate for another name meanwhile.
-    let error = connect(&own, settings.alpn, "a.example.test")
-        .err()
-        .expect("none");
+    let error = visitor.connect("a.example.test").err().expect("none");
     assert!(error.to_string().contains("alert"), "{error}");
     let pebble = settings.start();
-    let port = pebble.settings().alpn;
     assert_eq!(
-        wait(&mut server, &pebble.client(), port, "a.example.test"),
+        Visitor::new(&pebble).wait(&mut server, "a.example.test"),
         "a"
     );
 }
@@ -257,26 +266,25 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     let mut settings = Settings::new();
     settings.more = r#","profiles":{"short":{"description":"x","validityPeriod":60}}"#.to_owned();
     let pebble = settings.start();
-    let alpn = pebble.settings().alpn;
     let mut server = start(
         pebble.settings(),
         "{\n\t{options}\n\tcert_issuer acme {\n\t\tprofile short\n\t}\n}\na.example.test {\n\trespond a\n}\n",
     );
-    let client = pebble.client();
-    wait(&mut server, &client, alpn, "a.example.test");
-    let first = certificate(&client, alpn, "a.example.test");
+    let visitor = Visitor::new(&pebble);
+    visitor.wait(&mut server, "a.example.test");
+    let first = visitor.certificate("a.example.test");
     let until = Instant::now() + PATIENCE;
-    while certificate(&client, alpn, "a.example.test") == first {
+    while visitor.certificate("a.example.test") == first {
         assert!(Instant::now() < until, "no renewal: {}", server.stderr());
         std::thread::sleep(Duration::from_millis(200));
     }
-    let second = certificate(&client, alpn, "a.example.test");
+    let second = visitor.certificate("a.example.test");
     let settings = pebble.kill();
     server.wait_for_words_within("cannot be reached", PATIENCE);
-    assert_eq!(certificate(&client, alpn, "a.example.test"), second);
+    assert_eq!(visitor.certificate("a.example.test"), second);
     // It comes back with another root and has forgotten our account.
     let pebble = settings.start();
-    wait(&mut server, &pebble.client(), alpn, "a.example.test");
+    Visitor::new(&pebble).wait(&mut server, "a.example.test");
 }
 
 #[test]
@@ -300,12 +308,7 @@ fn an_account_is_bound_where_the_authority_wants_it() {
         ),
     );
     assert_eq!(
-        wait(
-            &mut server,
-            &pebble.client(),
-            settings.alpn,
-            "a.example.test"
-        ),
+        Visitor::new(&pebble).wait(&mut server, "a.example.test"),
         "a"
     );
 }
@@ -329,11 +332,11 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
         .stderr(Stdio::null())
         .spawn()
         .expect("Caddy is installed");
-    let client = pebble.client();
+    let visitor = Visitor::new(&pebble);
     let until = Instant::now() + PATIENCE;
     let shown = loop {
-        if connect(&client, settings.alpn, "a.example.test").is_ok() {
-            break certificate(&client, settings.alpn, "a.example.test");
+        if visitor.connect("a.example.test").is_ok() {
+            break visitor.certificate("a.example.test");
         }
         assert!(Instant::now() < until, "Caddy gets no certificate");
         std::thread::sleep(Duration::from_millis(50));
@@ -343,13 +346,10 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
     let orders = pebble.orders();
     let more = site.replace("a.example.test {", "a.example.test, b.example.test {");
     let mut server = Setup::new(&more).without_port().start();
-    assert_eq!(
-        wait(&mut server, &client, settings.alpn, "a.example.test"),
-        "hello"
-    );
-    assert_eq!(certificate(&client, settings.alpn, "a.example.test"), shown);
+    assert_eq!(visitor.wait(&mut server, "a.example.test"), "hello");
+    assert_eq!(visitor.certificate("a.example.test"), shown);
     // A further name is ordered with Caddy's account.
-    wait(&mut server, &client, settings.alpn, "b.example.test");
+    visitor.wait(&mut server, "b.example.test");
     assert_eq!(pebble.orders(), orders + 1);
     assert_eq!(pebble.accounts(), 1);
 }
@@ -362,7 +362,7 @@ fn who_is_asked() -> String {
         for client in listener.incoming() {
             let Ok(client) = client else { return };
             std::thread::spawn(move || {
-                let mut wire = crate::wire::Wire::with_patience(client);
+                let mut wire = Wire::with_patience(client);
                 let head = wire.head().unwrap_or_default();
                 let line = head.first().cloned().unwrap_or_default();
                 let status = if line.contains("?domain=yes.") || line.contains("?domain=slow.") {
@@ -394,14 +394,14 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
     );
     let mut server = start(settings, &site);
     server.wait_for_port(settings.alpn);
-    let client = pebble.client();
+    let visitor = Visitor::new(&pebble);
     for name in ["yes.example.test", "slow.example.test"] {
-        let mut wire = connect(&client, settings.alpn, name).expect("the first handshake waits");
+        let mut wire = visitor.connect(name).expect("the first handshake waits");
         assert_eq!(get(&mut wire, name, "/").1, format!("for {name}"));
     }
     let begun = Instant::now();
     for _ in 0..5 {
-        assert!(connect(&client, settings.alpn, "no.example.test").is_err());
+        assert!(visitor.connect("no.example.test").is_err());
     }
     assert!(
         begun.elapsed() < Duration::from_secs(5),
@@ -411,11 +411,11 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
     // Others are served while one waits, and a hundred at once cause one order.
     let waiting: Vec<_> = (0..30)
         .map(|_| {
-            let (client, port) = (client.clone(), settings.alpn);
+            let (client, port) = (visitor.client.clone(), visitor.port);
             std::thread::spawn(move || connect(&client, port, "yes.many.test").is_ok())
         })
         .collect();
-    assert!(connect(&client, settings.alpn, "yes.example.test").is_ok());
+    assert!(visitor.connect("yes.example.test").is_ok());
     assert!(waiting.into_iter().all(|one| one.join().expect("it ends")));
     assert_eq!(pebble.orders(), 3);
     // After a restart it comes from storage, without the authority.
@@ -430,7 +430,7 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
     drop(server);
     let mut server = setup.without_port().start();
     server.wait_for_port(settings.alpn);
-    let mut wire = connect(&client, settings.alpn, "yes.example.test").expect("from storage");
+    let mut wire = visitor.connect("yes.example.test").expect("from storage");
     assert_eq!(
         get(&mut wire, "yes.example.test", "/").1,
         "for yes.example.test"
@@ -458,9 +458,9 @@ fn a_wildcard_is_proven_by_records_that_a_command_sets() {
     let setup = Setup::new(&site.replace("{options}", &settings.options())).without_port();
     setup.folder().write("set", script);
     let mut server = setup.start();
-    let client = pebble.client();
+    let visitor = Visitor::new(&pebble);
     let name = "any.example.test";
-    assert_eq!(wait(&mut server, &client, settings.alpn, name), name);
+    assert_eq!(visitor.wait(&mut server, name), name);
     crate::harness::eventually(
         "the record's end",
         || server.folder.read("cleaned") == "_acme-challenge.example.test\n",

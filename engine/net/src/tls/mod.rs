@@ -7,7 +7,7 @@ mod stream;
 
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Preparation,
-    RustlsAcceptor, ServerTrust, certificates_from_pem, system_certificates,
+    RustlsAcceptor, ServerTrust, Signatures, certificates_from_pem, system_certificates,
 };
 pub use session::{Acceptor, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{self, kx_group};
-use rustls::crypto::{
-    CryptoProvider, SupportedKxGroup, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-use super::Live;
+use super::{Live, Signatures};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
 use crate::tls::session::Session;
 
@@ -202,7 +200,10 @@ fn verifier(
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
     match trust {
-        ServerTrust::Anyone => return Ok(Arc::new(BelieveAnyone { provider })),
+        ServerTrust::Anyone => {
+            let signatures = Signatures::new(provider);
+            return Ok(Arc::new(BelieveAnyone { signatures }));
+        }
         ServerTrust::Pool(certs) => {
             // As in the system's store, the odd one that cannot be parsed vouches for nobody.
             let count = certs.len();
@@ -232,7 +233,7 @@ fn verifier(
 /// Takes every certificate, but still demands that the server holds the key to it.
 #[derive(Debug)]
 struct BelieveAnyone {
-    provider: Arc<CryptoProvider>,
+    signatures: Signatures,
 }
 
 impl ServerCertVerifier for BelieveAnyone {
@@ -253,12 +254,7 @@ impl ServerCertVerifier for BelieveAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signatures.verify_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -267,17 +263,10 @@ impl ServerCertVerifier for BelieveAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signatures.verify_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.signatures.schemes()
     }
 }

@@ -3,6 +3,7 @@
 
 mod connector;
 mod server;
+mod signatures;
 
 use std::io::{self, IoSlice, Write};
 
@@ -14,6 +15,7 @@ pub use connector::{
     certificates_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
+pub use signatures::Signatures;
 
 use super::session::{Session, SessionError};
 use crate::limits::TLS_OUTPUT_BYTES_MAX;
