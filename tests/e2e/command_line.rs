@@ -64,7 +64,10 @@ fn validate_tells_all_mistakes_at_once() {
 #[test]
 fn what_cannot_run_yet_is_refused_by_name() {
     let folder = Folder::new();
-    folder.write("Caddyfile", ":1 {\n\tacme_server\n}\n");
+    folder.write(
+        "Caddyfile",
+        ":1 {\n\treverse_proxy localhost {\n\t\tverbose_logs\n\t}\n}\n",
+    );
     assert_eq!(
         run_to_end(&folder, &["adapt"]).status.code(),
         Some(0),
@@ -73,7 +76,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let output = run_to_end(&folder, &["validate"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("acme_server"),
+        text(&output.stderr).contains("verbose_logs"),
         "{}",
         text(&output.stderr)
     );

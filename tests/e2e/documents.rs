@@ -46,7 +46,6 @@ fn examples_of_the_guide_are_valid() {
 
 /// One line, or option in its directive, for each word that the registry calls refused.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("", "acme_server", "acme_server"),
     ("request_body", "read_timeout", "read_timeout 1s"),
     ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),

@@ -8,6 +8,7 @@ mod upstream;
 mod wire;
 
 mod acme;
+mod acme_server;
 mod admin;
 mod bad_input;
 mod command_line;

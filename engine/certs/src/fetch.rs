@@ -28,6 +28,18 @@ pub struct FetchOptions {
     pub timeout: Duration,
     /// Redirects that are followed.
     pub redirects: u32,
+    /// Whom it asks.
+    pub kind: FetchKind,
+}
+
+/// Whom a [`Fetcher`] asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FetchKind {
+    /// Somebody whose certificate has to be right; through the proxy that the environment names, if it names one.
+    #[default]
+    Service,
+    /// Somebody who has to prove something and may have no certificate yet: any is taken, and nobody stands between.
+    Probe,
 }
 
 impl Default for FetchOptions {
@@ -36,6 +48,7 @@ impl Default for FetchOptions {
             roots: None,
             timeout: REQUEST_TIMEOUT,
             redirects: 3,
+            kind: FetchKind::Service,
         }
     }
 }
@@ -45,6 +58,7 @@ impl Fetcher {
     pub fn new(options: &FetchOptions) -> Fetcher {
         let roots = match &options.roots {
             Some(roots) => roots.clone(),
+            None if options.kind == FetchKind::Probe => Vec::new(),
             // One that cannot be read is as good as absent: the connection tells what is not trusted.
             None => rustls_native_certs::load_native_certs().certs,
         };
@@ -54,18 +68,21 @@ impl Fetcher {
             .collect();
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::from(roots))
+            .disable_verification(options.kind == FetchKind::Probe)
             .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
             .build();
-        let config = Agent::config_builder()
+        let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .tls_config(tls)
             .timeout_global(Some(options.timeout))
             .max_redirects(options.redirects)
             .max_redirects_will_error(false)
-            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")))
-            .build();
+            .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")));
+        if options.kind == FetchKind::Probe {
+            config = config.proxy(None);
+        }
         Fetcher {
-            agent: config.new_agent(),
+            agent: config.build().new_agent(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! is left to `sluice-serve`.
 
 pub mod acme;
+pub mod acme_server;
 pub mod challenges;
 pub mod dns;
 pub mod failure;
@@ -27,13 +28,14 @@ pub mod trust;
 pub use pki_types::CertificateDer;
 
 pub use acme::{AcmeIssuer, AcmeOptions};
+pub use acme_server::{AcmeDesk, AcmeRules, AcmeServer};
 pub use challenges::Challenges;
 pub use dns::{DnsOptions, DnsProvider};
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
 pub use keys::KeyType;
-pub use local_ca::{CaFiles, LocalCa, LocalCaOptions};
+pub use local_ca::{CaFiles, Leaf, LocalCa, LocalCaOptions};
 pub use maintain::{Bell, Job, Maintainer, Outcome, Plan, Provision};
 pub use on_demand::{OnDemand, OnDemandPlans, OnDemandRule};
 pub use pair::Pair;

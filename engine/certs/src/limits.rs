@@ -139,3 +139,58 @@ pub const DNS_LOOK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a command that sets a record may take: most wait for their provider.
 pub const EXEC_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Accounts of ACME clients at one authority of ours: each is a small file, and anybody who can reach the server can
+/// make one.
+pub const ACME_ACCOUNTS_MAX: usize = 10_000;
+
+/// Orders that one authority remembers. Each is a file of a few KiB, kept until its certificate has ended.
+pub const ACME_ORDERS_MAX: usize = 20_000;
+
+/// How often orders that have ended are looked for: it reads them all.
+pub const ACME_SWEEP_PAUSE: Duration = Duration::from_secs(600);
+
+/// How long a client has to prove that its names are its own: as much as it needs to wait for DNS.
+pub const ACME_ORDER_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// Orders of an account that are listed; the oldest are left out.
+pub const ACME_ORDERS_LISTED_MAX: usize = 100;
+
+/// Names in one order, as at public authorities.
+pub const ACME_IDENTIFIERS_MAX: usize = 100;
+
+/// The shortest life of a certificate that a client may ask for, as in Caddy.
+pub const ACME_LIFETIME_MIN: Duration = Duration::from_secs(5 * 60);
+
+/// The longest, as in Caddy; the signer ends earlier in most cases.
+pub const ACME_LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Nonces given out and not used yet; beyond it the oldest are forgotten, and their holders ask again.
+pub const ACME_NONCES_MAX: usize = 10_000;
+
+/// The largest request of an ACME client: one with a hundred names is below 16 KiB.
+pub const ACME_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Requests of ACME clients that are answered at once, each on a thread. Further ones are told to come again.
+pub const ACME_ANSWERS_MAX: usize = 16;
+
+/// Proofs that are looked for at once, each on a thread that mostly waits.
+pub const ACME_LOOKS_MAX: usize = 32;
+
+/// How often a proof is looked for before it counts as missing.
+pub const ACME_LOOKS: u32 = 3;
+
+/// The pause between two looks for a proof.
+pub const ACME_LOOK_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long one look for a proof may take.
+pub const ACME_LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest proof that is read over HTTP; it is some hundred bytes.
+pub const ACME_PROOF_BYTES_MAX: usize = 4096;
+
+/// Addresses that a client names for itself.
+pub const ACME_CONTACTS_MAX: usize = 10;
+
+/// The longest of them; an address for mail has at most 254 bytes.
+pub const ACME_CONTACT_BYTES_MAX: usize = 264;

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use pki_types::CertificateDer;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
 };
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -45,6 +45,30 @@ pub struct LocalCaOptions {
     pub root: Option<CaFiles>,
     /// An intermediate to use instead of one made here.
     pub intermediate: Option<CaFiles>,
+}
+
+/// A certificate to be signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a> {
+    /// Whom it is for.
+    pub subjects: &'a [Subject],
+    /// Its serial number, at most 20 bytes and positive; one made from its key where `None`.
+    pub serial: Option<&'a [u8]>,
+    /// From when it is valid; from a little before now where `None`.
+    pub from: Option<SystemTime>,
+    /// How long it lives from then, or from now.
+    pub length: Duration,
+    /// Whether the root signs it rather than the intermediate.
+    pub by_root: bool,
+}
+
+/// A certificate just signed.
+#[derive(Clone, Debug)]
+pub struct Signed {
+    /// The chain without the root, as PEM.
+    pub chain: String,
+    /// From when to when it is valid.
+    pub lifetime: Lifetime,
 }
 
 /// The files of an authority that somebody else made.
@@ -159,6 +183,48 @@ impl LocalCa {
         *intermediate = signer.map(Arc::new);
     }
 
+    /// Signs a certificate for whoever holds `key`. It ends with its signer at the latest.
+    ///
+    /// # Errors
+    /// A name that cannot stand in a certificate, or a failure of the cryptography.
+    pub fn sign(
+        &self,
+        key: &impl PublicKeyData,
+        leaf: &Leaf<'_>,
+        now: SystemTime,
+    ) -> Result<Signed, CertsError> {
+        let intermediate = self.signing().filter(|_| !leaf.by_root);
+        let signer = intermediate.as_deref().unwrap_or(&self.root);
+        let lifetime = match leaf.from {
+            None => lifetime(now, leaf.length, Some(signer)),
+            Some(from) => Lifetime {
+                from: from.max(now - BACKDATE),
+                until: (from + leaf.length).min(signer.lifetime.until),
+            },
+        };
+        if lifetime.until <= lifetime.from {
+            let what = "its signer ends before it begins".to_owned();
+            return Err(CertsError::Signing(what));
+        }
+        let mut params = dated(lifetime);
+        params.distinguished_name = DistinguishedName::new();
+        params.serial_number = leaf.serial.map(SerialNumber::from_slice);
+        let names = leaf.subjects.iter().map(alternative_name);
+        params.subject_alt_names = names.collect::<Result<_, _>>()?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        params.use_authority_key_identifier_extension = true;
+        let made = params.signed_by(key, &signer.issuer).map_err(signing)?;
+        let mut chain = made.pem();
+        if let Some(intermediate) = &intermediate {
+            chain.push_str(&intermediate.pem);
+        }
+        Ok(Signed { chain, lifetime })
+    }
+
     /// The intermediate to use, if there is one that need not be renewed yet.
     fn load_intermediate(&self, now: SystemTime) -> Result<Option<Signer>, CertsError> {
         if self.options.sign_with_root {
@@ -201,28 +267,16 @@ impl Issuer for LocalCa {
     }
 
     fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
-        let subject = request.subject;
-        let intermediate = self.signing();
-        let signer = intermediate.as_deref().unwrap_or(&self.root);
-        let lifetime = lifetime(now, self.options.leaf_lifetime, Some(signer));
-        let mut params = dated(lifetime);
-        params.distinguished_name = DistinguishedName::new();
-        params.subject_alt_names = vec![alternative_name(subject)?];
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        params.use_authority_key_identifier_extension = true;
-        let leaf = params
-            .signed_by(request.key, &signer.issuer)
-            .map_err(signing)?;
-        let mut chain = leaf.pem();
-        if let Some(intermediate) = &intermediate {
-            chain.push_str(&intermediate.pem);
-        }
+        let leaf = Leaf {
+            subjects: std::slice::from_ref(request.subject),
+            serial: None,
+            from: None,
+            length: self.options.leaf_lifetime,
+            by_root: false,
+        };
+        let signed = self.sign(request.key, &leaf, now)?;
         Ok(Issued {
-            chain: chain.into_bytes(),
+            chain: signed.chain.into_bytes(),
             about: serde_json::Value::Null,
         })
     }

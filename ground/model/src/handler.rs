@@ -160,6 +160,10 @@ objects! {
         pub challenges: Vec<String>,
         /// Which names may be asked for.
         pub policy: Option<AcmePolicy>,
+        /// Where http-01 looks, 80 when 0. Ours: Caddy looks nowhere else.
+        pub validation_http_port: u16,
+        /// Where tls-alpn-01 looks, 443 when 0. Ours, too.
+        pub validation_tls_port: u16,
     }
 
     /// Which names may be asked for.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use sluice_model as model;
 use sluice_route::Template;
 
+use crate::https::Authorities;
 use crate::log::Log;
 use crate::metrics::SiteMetrics;
 use crate::pipeline::{List, Program};
@@ -86,6 +87,8 @@ pub struct Counting<'m> {
     pub recorder: &'m Arc<Recorder>,
     /// What is counted of each request, where the configuration asks for it.
     pub metrics: Option<SiteMetrics>,
+    /// Our own authorities, which outlive the configuration as well; nothing where it is only checked.
+    pub authorities: Option<&'m Authorities<'m>>,
 }
 
 /// Builds the routes of one server, collecting all refusals.
@@ -100,6 +103,8 @@ pub struct Builder<'m> {
     pub itself: SiteRef,
     /// What outlives the configuration; nothing if nothing is served.
     pub recorder: Option<&'m Arc<Recorder>>,
+    /// Our own authorities; nothing if nothing is served.
+    pub authorities: Option<&'m Authorities<'m>>,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
     /// What each of them was built from.
@@ -131,6 +136,7 @@ impl<'m> Builder<'m> {
             log: recorder.map(|recorder| recorder.log()),
             itself: SiteRef::default(),
             recorder,
+            authorities: counting.as_ref().and_then(|counting| counting.authorities),
             metrics: counting.and_then(|counting| counting.metrics),
             lists: Vec::new(),
             listed: Vec::new(),

@@ -14,7 +14,7 @@ use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers, clock};
 use crate::build::{Counting, Refusal};
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
-use crate::https::{self, Https, Purpose};
+use crate::https::{self, Authorities, Https, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
 use crate::metrics::{HttpMetrics, SiteMetrics};
@@ -243,6 +243,7 @@ fn build(
     let mut refusals = Vec::new();
     let plan = plan(config, options, &mut refusals);
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
+    let authorities = Authorities::new(https, &config);
     let http = config.apps.http.as_ref();
     let metrics = http.and_then(|http| HttpMetrics::build(http, options.workers));
     let metrics = metrics.map(Arc::new);
@@ -258,13 +259,11 @@ fn build(
             plan,
             challenges: &https.challenges(),
             metrics: SiteMetrics::of(metrics.as_ref(), name),
+            authorities: (purpose == Purpose::Serve).then_some(&authorities),
         };
         let site = build_site(server, &place, around);
         let tls = prepared.acceptor(name);
-        let speaks = match tls {
-            Some(_) => Speaks::Tls,
-            None => Speaks::Plain,
-        };
+        let speaks = tls.as_ref().map_or(Speaks::Plain, |_| Speaks::Tls);
         let entrance = entrance::build(server, speaks).unwrap_or_else(|refusal| {
             refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
             None
@@ -336,6 +335,8 @@ struct Around<'a> {
     plan: &'a Plan,
     challenges: &'a Arc<Challenges>,
     metrics: Option<SiteMetrics>,
+    /// Nothing where nothing is to be opened.
+    authorities: Option<&'a Authorities<'a>>,
 }
 
 fn build_site(
@@ -347,6 +348,7 @@ fn build_site(
     let counting = Counting {
         recorder: around.recorder,
         metrics: around.metrics,
+        authorities: around.authorities,
     };
     let (rules, _) = Rules::build(server, place, around.config_files, Some(counting))?;
     let access = server

@@ -74,7 +74,6 @@ const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
 pub const GAPS: &[Gap] = &[
-    refused("", "acme_server", LATER),
     idle(
         "",
         "push",

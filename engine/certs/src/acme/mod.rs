@@ -345,7 +345,7 @@ impl Issuer for AcmeIssuer {
 }
 
 /// Runs the library on this thread: it needs a clock that wakes it, and looking for DNS records needs sockets.
-fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -68,6 +68,7 @@ impl<'m> Builder<'m> {
 
     fn handler(&mut self, config: &'m Config) -> Built {
         match config {
+            Config::AcmeServer(config) => handlers::acme_server::build(config, self),
             Config::Authentication(config) => handlers::authentication::build(config, self),
             Config::Encode(config) => handlers::encode::build(config, self),
             Config::Error(config) => handlers::error::build(config, self),
@@ -87,7 +88,6 @@ impl<'m> Builder<'m> {
             Config::Templates(config) => handlers::templates::build(config, self),
             Config::Tracing(config) => handlers::tracing::build(config, self),
             Config::Vars(config) => handlers::vars::build(config, self),
-            Config::AcmeServer(_) => Err(not_yet("acme_server")),
             Config::CopyResponse(config) => handlers::copy_response::build(config, self),
             Config::CopyResponseHeaders(config) => {
                 Ok(handlers::copy_response::build_headers(config))
@@ -143,12 +143,5 @@ fn body_in_condition() -> Refusal {
     Refusal::not_yet(
         "`{http.request.body}` in a condition",
         "ask for header fields, the path or the query",
-    )
-}
-
-fn not_yet(name: &str) -> Refusal {
-    Refusal::not_yet(
-        &format!("handler `{name}`"),
-        "remove it for now; a later version will run it",
     )
 }

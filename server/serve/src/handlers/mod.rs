@@ -1,5 +1,6 @@
 //! Handlers: each directive that answers or changes a request has one file.
 
+pub mod acme_server;
 pub mod authentication;
 pub mod body_text;
 pub mod copy_response;

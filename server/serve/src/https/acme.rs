@@ -126,9 +126,11 @@ fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusa
     })
 }
 
-fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
-    let with_port = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
-    text.parse().or_else(|_| with_port()).map_err(|_| {
+/// The address of a DNS server, which Caddy also takes with its network: `udp/9.9.9.9:53`.
+pub(crate) fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
+    let bare = text.strip_prefix("udp/").unwrap_or(text);
+    let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+    bare.parse().or_else(|_| with_port()).map_err(|_| {
         Refusal::new(format!("`{text}` is no address of a DNS server"))
             .with_help("write an address such as `9.9.9.9` or `127.0.0.1:5353`")
     })

@@ -1,15 +1,17 @@
 //! Authorities of our own, as the configuration describes them. How they work is left to `sluice-certs`, which one
 //! signs for which name to `plans`.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::SystemTime;
 
-use sluice_certs::{CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage};
+use sluice_certs::{
+    AcmeDesk, AcmeServer, CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage,
+};
 use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
 
-use super::LOGGER;
+use super::{Https, LOGGER};
 use crate::build::Refusal;
 use crate::log::Log;
 use crate::settings::given;
@@ -79,7 +81,7 @@ pub(super) fn open(
     storage: &Storage,
     options: &LocalCaOptions,
     log: &Log,
-) -> Result<Arc<dyn Issuer>, CertsError> {
+) -> Result<Arc<LocalCa>, CertsError> {
     let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
     if let Some(made) = ca.root_made() {
         log.warn(
@@ -89,7 +91,52 @@ pub(super) fn open(
         .shown("what", made)
         .send();
     }
-    let ca: Arc<dyn Issuer> = Arc::new(ca);
-    maintainer.add_issuer(&ca);
+    let ca = Arc::new(ca);
+    let issuer: Arc<dyn Issuer> = ca.clone();
+    maintainer.add_issuer(&issuer);
     Ok(ca)
+}
+
+/// Our own authorities, for handlers of a configuration that is being built.
+pub struct Authorities<'a> {
+    https: &'a Https,
+    config: &'a Config,
+}
+
+impl<'a> Authorities<'a> {
+    /// As `config` describes them.
+    pub(crate) fn new(https: &'a Https, config: &'a Config) -> Authorities<'a> {
+        Authorities { https, config }
+    }
+
+    /// The authority `id` for ACME clients. What it remembers of them goes on over a reload.
+    ///
+    /// # Errors
+    /// An authority whose files cannot be read or made.
+    pub(crate) fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
+        let Https {
+            storage,
+            maintainer,
+            log,
+            desks,
+            ..
+        } = self.https;
+        let issuer = InternalIssuer {
+            ca: id.to_owned(),
+            ..InternalIssuer::default()
+        };
+        let ca = open(maintainer, storage, &options(self.config, &issuer)?, log)
+            .map_err(|error| super::authority_fails(&error))?;
+        let mut desks = desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = match desks.get(id).and_then(Weak::upgrade) {
+            Some(desk) => desk,
+            None => {
+                let desk = Arc::new(AcmeDesk::new(storage.clone(), id));
+                desks.retain(|_, desk| desk.strong_count() > 0);
+                desks.insert(id.to_owned(), Arc::downgrade(&desk));
+                desk
+            }
+        };
+        Ok(Arc::new(AcmeServer::new(ca, desk)))
+    }
 }

@@ -11,12 +11,12 @@ mod policies;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
-    Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
+    AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
     OnDemandRule, Provision, Storage, Subject, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
@@ -24,6 +24,8 @@ use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
 use crate::log::Log;
+pub(crate) use acme::resolver;
+pub use authorities::Authorities;
 pub(crate) use auto::expand;
 use plans::Scheme;
 
@@ -46,6 +48,8 @@ pub(crate) struct Https {
     /// What is being served; its ticket keys go on over a reload.
     current: HashMap<String, Arc<TlsPolicies>>,
     store: Option<Arc<CertStore>>,
+    /// What authorities remember of ACME clients, by the authority's id.
+    desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
 }
 
 /// Certificates and policies for one configuration, which serve nobody yet.
@@ -69,6 +73,7 @@ impl Https {
             log,
             current: HashMap::new(),
             store: None,
+            desks: Mutex::default(),
         }
     }
 

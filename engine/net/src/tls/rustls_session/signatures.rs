@@ -54,6 +54,32 @@ impl Signatures {
         )
     }
 
+    /// Checks one of either version against the bits of a public key, for certificates that say more than the library
+    /// reads.
+    ///
+    /// # Errors
+    /// A signature that is wrong, or a scheme that is not known.
+    pub fn verify_by_key(
+        &self,
+        message: &[u8],
+        key: &[u8],
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = self.0.signature_verification_algorithms.mapping.iter();
+        let mut fitting = known.filter(|(scheme, _)| *scheme == signed.scheme);
+        let is_right = fitting.any(|(_, algorithms)| {
+            let mut algorithms = algorithms.iter();
+            algorithms.any(|one| {
+                one.verify_signature(key, message, signed.signature())
+                    .is_ok()
+            })
+        });
+        match is_right {
+            true => Ok(HandshakeSignatureValid::assertion()),
+            false => Err(rustls::CertificateError::BadSignature.into()),
+        }
+    }
+
     /// The schemes that can be checked, best first.
     pub fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()

@@ -1,0 +1,66 @@
+//! Nonces (RFC 8555, section 6.5): each is taken once. They live in memory: after a restart clients get a fresh one and
+//! go on, as they do with any stale one.
+
+use std::collections::{HashSet, VecDeque};
+
+use aws_lc_rs::rand;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::limits::ACME_NONCES_MAX;
+
+/// The nonces that were given out and not used yet; beyond [`ACME_NONCES_MAX`] the oldest are forgotten.
+#[derive(Default)]
+pub(super) struct Nonces {
+    open: HashSet<[u8; 16]>,
+    /// In the order they were made; used ones are left until their turn.
+    order: VecDeque<[u8; 16]>,
+}
+
+impl Nonces {
+    /// A new one; `None` where the system gives no randomness.
+    pub(super) fn make(&mut self) -> Option<String> {
+        let nonce = random()?;
+        self.open.insert(nonce);
+        self.order.push_back(nonce);
+        if self.order.len() > ACME_NONCES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+        Some(URL_SAFE_NO_PAD.encode(nonce))
+    }
+
+    /// Uses one up; tells whether it was there.
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        let decoded = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        <[u8; 16]>::try_from(decoded).is_ok_and(|nonce| self.open.remove(&nonce))
+    }
+}
+
+/// 128 random bits.
+pub(super) fn random() -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    rand::fill(&mut bytes).ok().map(|()| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_taken_once_and_the_oldest_are_forgotten() {
+        let mut nonces = Nonces::default();
+        let first = nonces.make().unwrap();
+        let second = nonces.make().unwrap();
+        assert_ne!(first, second);
+        assert!(nonces.take(&second) && !nonces.take(&second));
+        assert!(!nonces.take("") && !nonces.take("AAAA") && !nonces.take("%"));
+        for _ in 0..ACME_NONCES_MAX {
+            nonces.make().unwrap();
+        }
+        assert!(!nonces.take(&first));
+        assert!(nonces.order.len() <= ACME_NONCES_MAX);
+        assert!(nonces.open.len() <= ACME_NONCES_MAX);
+    }
+}

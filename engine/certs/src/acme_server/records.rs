@@ -1,0 +1,394 @@
+//! What an authority remembers of its clients: accounts and orders, each a file in storage, so that a restart loses
+//! nothing. What they mean is left to `accounts` and `orders`.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::nonces::random;
+use super::problem::Problem;
+use crate::failure::CertsError;
+use crate::limits::{ACME_ACCOUNTS_MAX, ACME_ORDERS_MAX, ACME_SWEEP_PAUSE};
+use crate::storage::Storage;
+
+/// A client's account.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Account {
+    pub(super) id: String,
+    pub(super) key: Value,
+    pub(super) status: AccountStatus,
+    #[serde(default)]
+    pub(super) contact: Vec<String>,
+    /// The latest orders, newest last.
+    #[serde(default)]
+    pub(super) orders: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AccountStatus {
+    Valid,
+    Deactivated,
+}
+
+/// What a client wants a certificate for, and how far that is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Also the serial number of its certificate, so that a certificate leads to its order.
+    pub(super) id: String,
+    pub(super) account: String,
+    pub(super) status: OrderStatus,
+    /// Seconds since 1970.
+    pub(super) expires: u64,
+    pub(super) authorizations: Vec<Authorization>,
+    #[serde(default)]
+    pub(super) not_before: Option<u64>,
+    #[serde(default)]
+    pub(super) not_after: Option<u64>,
+    #[serde(default)]
+    pub(super) error: Option<Value>,
+    #[serde(default)]
+    pub(super) certificate: Option<Certificate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OrderStatus {
+    Pending,
+    Ready,
+    Valid,
+    Invalid,
+}
+
+/// The proof that one name is the client's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Authorization {
+    /// The name or address; of a wildcard the wildcard.
+    pub(super) subject: String,
+    pub(super) status: AuthorizationStatus,
+    pub(super) challenges: Vec<Challenge>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AuthorizationStatus {
+    Pending,
+    Valid,
+    Invalid,
+    Deactivated,
+    Expired,
+}
+
+/// One way to prove it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Challenge {
+    /// Its name in the protocol.
+    pub(super) kind: String,
+    pub(super) token: String,
+    pub(super) status: ChallengeStatus,
+    /// When it was proven, seconds since 1970.
+    #[serde(default)]
+    pub(super) validated: Option<u64>,
+    #[serde(default)]
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ChallengeStatus {
+    Pending,
+    Processing,
+    Valid,
+    Invalid,
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Certificate {
+    /// The chain, as PEM.
+    pub(super) chain: String,
+    /// Its last second, since 1970.
+    pub(super) until: u64,
+    /// When it was revoked and why (RFC 5280, section 5.3.1).
+    #[serde(default)]
+    pub(super) revoked: Option<(u64, u64)>,
+}
+
+impl Order {
+    /// Until when it is remembered.
+    fn ends(&self) -> u64 {
+        let certificate = self.certificate.as_ref();
+        certificate.map_or(0, |made| made.until).max(self.expires)
+    }
+}
+
+/// The files of one authority. Not to be used by two at once: who writes holds the authority's lock.
+pub(super) struct Records {
+    storage: Storage,
+    folder: String,
+    /// How many accounts and orders there are, once they were counted.
+    counted: Option<(usize, usize)>,
+    swept: Option<SystemTime>,
+}
+
+impl Records {
+    /// Those of the authority `id`.
+    pub(super) fn new(storage: Storage, id: &str) -> Records {
+        Records {
+            storage,
+            folder: format!("acme_server/{id}"),
+            counted: None,
+            swept: None,
+        }
+    }
+
+    pub(super) fn account(&self, id: &str) -> Result<Option<Account>, Problem> {
+        self.read("accounts", id)
+    }
+
+    /// The id of the account with this key.
+    pub(super) fn account_of(&self, thumbprint: &str) -> Result<Option<String>, Problem> {
+        self.read("keys", thumbprint)
+    }
+
+    /// Keeps a new account and finds it by its key from now on.
+    pub(super) fn add_account(
+        &mut self,
+        account: &Account,
+        thumbprint: &str,
+    ) -> Result<(), Problem> {
+        if self.count()?.0 >= ACME_ACCOUNTS_MAX {
+            return Err(Problem::full("accounts"));
+        }
+        // The account first: a key that leads nowhere would keep its holder out.
+        self.put_account(account)?;
+        self.write("keys", thumbprint, &account.id)?;
+        if let Some((accounts, _)) = &mut self.counted {
+            *accounts += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_account(&self, account: &Account) -> Result<(), Problem> {
+        self.write("accounts", &account.id, account)
+    }
+
+    /// Gives an account another key.
+    pub(super) fn change_key(
+        &self,
+        account: &Account,
+        old: &str,
+        new: &str,
+    ) -> Result<(), Problem> {
+        self.write("keys", new, &account.id)?;
+        self.put_account(account)?;
+        self.storage.remove(&self.name("keys", old))?;
+        Ok(())
+    }
+
+    pub(super) fn order(&self, id: &str) -> Result<Option<Order>, Problem> {
+        self.read("orders", id)
+    }
+
+    /// Keeps a new order, after letting go of those that have ended.
+    pub(super) fn add_order(&mut self, order: &Order, now: SystemTime) -> Result<(), Problem> {
+        self.sweep(now)?;
+        if self.count()?.1 >= ACME_ORDERS_MAX {
+            return Err(Problem::full("orders"));
+        }
+        self.put_order(order)?;
+        if let Some((_, orders)) = &mut self.counted {
+            *orders += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_order(&self, order: &Order) -> Result<(), Problem> {
+        self.write("orders", &order.id, order)
+    }
+
+    /// Removes orders that have ended and whose certificates have; looks rarely.
+    fn sweep(&mut self, now: SystemTime) -> Result<(), Problem> {
+        let since = self.swept.and_then(|swept| now.duration_since(swept).ok());
+        if since.is_some_and(|since| since < ACME_SWEEP_PAUSE) {
+            return Ok(());
+        }
+        self.swept = Some(now);
+        for id in self.ids("orders")? {
+            // One that cannot be read is of no use to anybody.
+            let has_ended = match self.order(&id) {
+                Ok(Some(order)) => order.ends() < seconds(now),
+                Ok(None) => false,
+                Err(_) => true,
+            };
+            if has_ended {
+                self.storage.remove(&self.name("orders", &id))?;
+            }
+        }
+        self.counted = None;
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(usize, usize), Problem> {
+        match self.counted {
+            Some(counted) => Ok(counted),
+            None => {
+                let counted = (self.ids("accounts")?.len(), self.ids("orders")?.len());
+                self.counted = Some(counted);
+                Ok(counted)
+            }
+        }
+    }
+
+    fn ids(&self, kind: &str) -> Result<Vec<String>, Problem> {
+        let folder = self.storage.path(&format!("{}/{kind}", self.folder));
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(CertsError::io("read", &folder, source).into()),
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names
+            .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
+            .collect())
+    }
+
+    fn name(&self, kind: &str, id: &str) -> String {
+        format!("{}/{kind}/{id}.json", self.folder)
+    }
+
+    fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Result<Option<T>, Problem> {
+        // Ids come from clients and become names of files.
+        if !is_id(id) {
+            return Ok(None);
+        }
+        let Some(bytes) = self.storage.read(&self.name(kind, id))? else {
+            return Ok(None);
+        };
+        match serde_json::from_slice(&bytes) {
+            Ok(read) => Ok(Some(read)),
+            Err(error) => Err(CertsError::Signing(error.to_string()).into()),
+        }
+    }
+
+    fn write<T: Serialize>(&self, kind: &str, id: &str, value: &T) -> Result<(), Problem> {
+        let bytes =
+            serde_json::to_vec(value).map_err(|error| CertsError::Signing(error.to_string()))?;
+        Ok(self.storage.write(&self.name(kind, id), &bytes)?)
+    }
+}
+
+/// Whether a text may be an id: base64url and no more.
+fn is_id(text: &str) -> bool {
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_letter)
+}
+
+/// A new id, which is a positive serial number as well (RFC 5280, section 4.1.2.2).
+pub(super) fn new_id() -> Result<String, Problem> {
+    let mut bytes =
+        random().ok_or_else(|| CertsError::Signing("the system gives no randomness".to_owned()))?;
+    bytes[0] = bytes[0] & 0x3f | 0x40;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The serial number that an order's certificate has.
+pub(super) fn serial_of(id: &str) -> Vec<u8> {
+    URL_SAFE_NO_PAD.decode(id).unwrap_or_default()
+}
+
+/// The id of the order whose certificate has this serial number.
+pub(super) fn id_of(serial: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(serial)
+}
+
+/// Seconds since 1970.
+pub(super) fn seconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// The moment so many seconds after the beginning of 1970.
+pub(super) fn moment(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::TempFolder;
+
+    fn order(expires: u64) -> Order {
+        Order {
+            id: new_id().unwrap(),
+            account: "a".to_owned(),
+            status: OrderStatus::Pending,
+            expires,
+            authorizations: Vec::new(),
+            not_before: None,
+            not_after: None,
+            error: None,
+            certificate: None,
+        }
+    }
+
+    #[test]
+    fn orders_are_found_again_and_swept_when_they_have_ended() {
+        let folder = TempFolder::new();
+        let storage = Storage::new(folder.path());
+        let mut records = Records::new(storage.clone(), "local");
+        let (early, late) = (order(100), order(100_000));
+        let mut kept = order(100);
+        kept.certificate = Some(Certificate {
+            chain: String::new(),
+            until: 200_000,
+            revoked: None,
+        });
+        for order in [&early, &late, &kept] {
+            records.add_order(order, moment(50)).unwrap();
+        }
+        let mut again = Records::new(storage, "local");
+        assert_eq!(again.count().unwrap().1, 3);
+        again.add_order(&order(100_000), moment(150)).unwrap();
+        assert!(again.order(&early.id).unwrap().is_none());
+        assert!(again.order(&late.id).unwrap().is_some());
+        assert!(again.order(&kept.id).unwrap().is_some());
+        assert_eq!(again.count().unwrap().1, 3);
+    }
+
+    #[test]
+    fn what_is_full_takes_no_more() {
+        let folder = TempFolder::new();
+        let mut records = Records::new(Storage::new(folder.path()), "local");
+        records.counted = Some((ACME_ACCOUNTS_MAX, ACME_ORDERS_MAX));
+        records.swept = Some(moment(50));
+        let error = records.add_order(&order(100), moment(50)).unwrap_err();
+        assert_eq!(error.kind, "rateLimited");
+        let account = Account {
+            id: "a".to_owned(),
+            key: Value::Null,
+            status: AccountStatus::Valid,
+            contact: Vec::new(),
+            orders: Vec::new(),
+        };
+        let error = records.add_account(&account, "t").unwrap_err();
+        assert_eq!(error.kind, "rateLimited");
+    }
+
+    #[test]
+    fn ids_of_clients_lead_out_of_no_folder() {
+        let folder = TempFolder::new();
+        let records = Records::new(Storage::new(folder.path()), "local");
+        std::fs::write(folder.path().join("x.json"), "\"a\"").unwrap();
+        for id in ["", "../../../x", "a/b", "a.b", "\0"] {
+            assert_eq!(records.account_of(id).unwrap(), None, "{id:?}");
+        }
+        let id = new_id().unwrap();
+        assert_eq!(id_of(&serial_of(&id)), id);
+        assert!(is_id(&id) && serial_of(&id)[0] < 0x80);
+    }
+}

@@ -1,0 +1,285 @@
+//! `acme_server`: certificates that one server has from another, without anybody else.
+
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Folder, Server, Setup, eventually, free_port, run_to_end, text};
+use crate::tls::{client, connect, get};
+use rustls::version::TLS13;
+
+/// How long an order may take: a proof is looked for up to three times.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The ports on which a client of the authority answers challenges, and its site.
+struct Ports {
+    http: u16,
+    https: u16,
+}
+
+impl Ports {
+    fn new() -> Ports {
+        Ports {
+            http: free_port(),
+            https: free_port(),
+        }
+    }
+}
+
+/// An authority on `localhost` with these lines in its directive, which looks for proofs at `ports`.
+fn authority(lines: &str, ports: &Ports) -> Server {
+    let setup = Setup::bare();
+    let site = format!(
+        "{{\n\tadmin off\n\thttp_port {}\n\thttps_port {{port}}\n\tauto_https disable_redirects\n}}\n\
+         localhost {{\n\ttls internal\n\troute {{\n\t\tacme_server {{\n{lines}\n\t\t}}\n\t\trespond next\n\t}}\n}}\n",
+        free_port()
+    );
+    let site = setup.fill(&site);
+    setup.folder().write("Caddyfile", site);
+    let adapted = run_to_end(setup.folder(), &["adapt"]);
+    let handler = "\"handler\":\"acme_server\"";
+    let config = text(&adapted.stdout).replace(
+        handler,
+        &format!(
+            "{handler},\"validation_http_port\":{},\"validation_tls_port\":{}",
+            ports.http, ports.https
+        ),
+    );
+    assert!(config.contains("validation_tls_port"), "{config}");
+    setup.folder().write("config.json", config);
+    setup.args(&["run", "--config", "config.json"]).start()
+}
+
+fn root(authority: &Server) -> PathBuf {
+    let folder = authority.folder.path();
+    folder.join("data/sluice/pki/authorities/local/root.crt")
+}
+
+/// The Caddyfile of a client of the authority; `lines` say more of its issuer.
+fn caddyfile(authority: &Server, ports: &Ports, name: &str, lines: &str) -> String {
+    format!(
+        "{{\n\tadmin off\n\thttp_port {}\n\thttps_port {}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
+         {name} {{\n\ttls {{\n\t\tissuer acme {{\n\t\t\tdir https://localhost:{}/acme/local/directory\n\
+         \t\t\ttrusted_roots {}\n{lines}\n\t\t}}\n\t}}\n\trespond \"hello {{host}}\"\n}}\n",
+        ports.http,
+        ports.https,
+        authority.port,
+        root(authority).display()
+    )
+}
+
+/// Waits until `name` has a certificate of the authority, and asks for `/`.
+fn wait(authority: &Server, port: u16, name: &str, tell: impl Fn() -> String) -> String {
+    let trusting = client(&authority.folder, &[&TLS13]);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(mut wire) = connect(&trusting, port, name) {
+            return get(&mut wire, name, "/").1;
+        }
+        assert!(
+            Instant::now() < until,
+            "no certificate: {}\nthe authority says: {}",
+            tell(),
+            authority.stderr()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn another_server_gets_its_certificate_by_http_and_by_handshake() {
+    for kind in ["http-01", "tls-alpn-01"] {
+        let ports = Ports::new();
+        let authority = authority(&format!("challenges {kind}\nlifetime 1h"), &ports);
+        let site = caddyfile(&authority, &ports, "localhost", "");
+        let server = Setup::new(&site).without_port().start();
+        let said = wait(&authority, ports.https, "localhost", || server.stderr());
+        assert_eq!(said, "hello localhost", "{kind}");
+        let folder = format!(
+            "data/sluice/certificates/localhost-{}-acme-local-directory/localhost/localhost.crt",
+            authority.port
+        );
+        let chain = server.folder.read(&folder);
+        assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 2, "{kind}");
+    }
+}
+
+#[test]
+fn an_address_gets_a_certificate_signed_by_the_root() {
+    let ports = Ports::new();
+    let authority = authority("sign_with_root\nallow {\nip_ranges 127.0.0.0/8\n}", &ports);
+    let site = caddyfile(&authority, &ports, "127.0.0.1", "");
+    let server = Setup::new(&site).without_port().start();
+    let said = wait(&authority, ports.https, "127.0.0.1", || server.stderr());
+    assert_eq!(said, "hello 127.0.0.1");
+    let folder = format!(
+        "data/sluice/certificates/localhost-{}-acme-local-directory/127.0.0.1/127.0.0.1.crt",
+        authority.port
+    );
+    let chain = server.folder.read(&folder);
+    assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 1);
+}
+
+#[test]
+fn a_name_that_is_denied_is_rejected() {
+    let ports = Ports::new();
+    let authority = authority("deny {\ndomains localhost\n}", &ports);
+    let site = caddyfile(&authority, &ports, "localhost", "");
+    let server = Setup::new(&site).without_port().start();
+    server.wait_for_words_within("rejectedIdentifier", PATIENCE);
+}
+
+#[test]
+fn other_paths_go_on_and_the_directory_is_for_its_authority_only() {
+    let authority = authority("", &Ports::new());
+    let trusting = client(&authority.folder, &[&TLS13]);
+    let ask = |path: &str| {
+        let mut wire = connect(&trusting, authority.port, "localhost").expect("it is trusted");
+        get(&mut wire, "localhost", path)
+    };
+    assert_eq!(ask("/").1, "next");
+    assert_eq!(ask("/acmes").1, "next");
+    let (head, body) = ask("/acme/local/directory");
+    assert!(head[0].contains("200"), "{head:?}");
+    assert!(
+        body.contains("\"newOrder\":\"https://localhost/acme/local/new-order\""),
+        "{body}"
+    );
+    let (head, _) = ask("/acme/local/new-nonce");
+    assert!(head[0].contains("204"), "{head:?}");
+    let has = |name: &str| {
+        head.iter()
+            .any(|line| line.to_ascii_lowercase().starts_with(name))
+    };
+    assert!(
+        has("replay-nonce:") && has("cache-control: no-store"),
+        "{head:?}"
+    );
+    for path in [
+        "/acme/other/directory",
+        "/acme/local/",
+        "/acme/local/new-order",
+    ] {
+        let (head, body) = ask(path);
+        assert!(head[0].contains(" 40"), "{path}: {head:?}");
+        assert!(
+            body.contains("urn:ietf:params:acme:error:malformed"),
+            "{path}: {body}"
+        );
+    }
+}
+
+/// A DNS server that answers every question for texts with the lines of `file`; gives its port.
+fn dns(file: PathBuf) -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let port = socket.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let mut buf = [0; 1500];
+        while let Ok((length, from)) = socket.recv_from(&mut buf) {
+            let asked = &buf[..length];
+            // The question ends behind the empty label and two numbers.
+            let Some(end) = asked[12..].iter().position(|b| *b == 0) else {
+                continue;
+            };
+            let question = &asked[12..12 + end + 5];
+            let texts = std::fs::read_to_string(&file).unwrap_or_default();
+            let texts: Vec<&str> = texts.lines().collect();
+            let mut answer = asked[..2].to_vec();
+            answer.extend([0x84, 0, 0, 1, 0, texts.len() as u8, 0, 0, 0, 0]);
+            answer.extend(question);
+            for text in texts {
+                let length = text.len() as u8;
+                answer.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 1, 0, length + 1, length]);
+                answer.extend(text.as_bytes());
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    port
+}
+
+#[test]
+fn a_wildcard_is_proven_by_a_record_that_its_resolvers_have() {
+    let folder = Folder::new();
+    let file = folder.path().join("texts");
+    let dns = dns(file.clone());
+    let ports = Ports::new();
+    let authority = authority(
+        &format!("resolvers 127.0.0.1:{dns}\nallow_wildcard_names\nchallenges dns-01"),
+        &ports,
+    );
+    let script = format!(
+        "#!/bin/sh\n[ $1 = cleanup ] || echo $3 > {}\n",
+        file.display()
+    );
+    let lines = format!("dns exec /bin/sh ./set\nresolvers 127.0.0.1:{dns}");
+    let site = caddyfile(&authority, &ports, "*.example.test", &lines);
+    let setup = Setup::new(&site).without_port();
+    setup.folder().write("set", script);
+    let server = setup.start();
+    let name = "any.example.test";
+    let said = wait(&authority, ports.https, name, || server.stderr());
+    assert_eq!(said, format!("hello {name}"));
+}
+
+#[test]
+fn a_restart_of_the_authority_keeps_accounts_and_orders() {
+    let ports = Ports::new();
+    let authority = authority("lifetime 1h", &ports);
+    let site = caddyfile(&authority, &ports, "localhost", "");
+    let server = Setup::new(&site).without_port().start();
+    wait(&authority, ports.https, "localhost", || server.stderr());
+    let count = |kind: &str| {
+        let folder = authority
+            .folder
+            .path()
+            .join("data/sluice/acme_server/local");
+        std::fs::read_dir(folder.join(kind)).map_or(0, Iterator::count)
+    };
+    assert_eq!((count("accounts"), count("orders")), (1, 1));
+    // What clients have there is read again: a reload makes the directive anew.
+    authority.signal(sluice_net::sys::process::Signal::Hangup);
+    authority.wait_for_words("configuration");
+    let other = Setup::new(&site.replace("respond \"hello", "respond \"again")).without_port();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(server.folder.path().join("data"))
+        .arg(other.folder().path())
+        .status();
+    assert!(copied.expect("cp is there").success());
+    let certificates = other.folder().path().join("data/sluice/certificates");
+    std::fs::remove_dir_all(certificates).expect("they are there");
+    drop(server);
+    let server = other.start();
+    let said = wait(&authority, ports.https, "localhost", || server.stderr());
+    assert_eq!(said, "again localhost");
+    assert_eq!((count("accounts"), count("orders")), (1, 2));
+}
+
+#[test]
+#[ignore = "needs Caddy: CADDY_BIN, or `cargo xtask acme`"]
+fn caddy_gets_its_certificate_from_us() {
+    for kind in ["http-01", "tls-alpn-01"] {
+        let ports = Ports::new();
+        let authority = authority(&format!("challenges {kind}"), &ports);
+        let folder = Folder::new();
+        let site = caddyfile(&authority, &ports, "localhost", "");
+        let file = folder.write("Caddyfile", site);
+        let log = std::fs::File::create(folder.path().join("log")).expect("writable");
+        let mut caddy = Command::new(std::env::var_os("CADDY_BIN").unwrap_or("caddy".into()))
+            .args(["run", "--adapter", "caddyfile", "--config"])
+            .arg(&file)
+            .env("HOME", folder.path())
+            .env("XDG_DATA_HOME", folder.path())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("Caddy is installed");
+        let trusting = client(&authority.folder, &[&TLS13]);
+        let is_there = || connect(&trusting, ports.https, "localhost").is_ok();
+        eventually("a certificate for Caddy", is_there, || folder.read("log"));
+        let _ = caddy.kill();
+        let _ = caddy.wait();
+    }
+}
