@@ -1,6 +1,5 @@
 //! `transport fastcgi` with applications that do what a test tells them, good or bad. The real PHP is left to `php`.
 
-use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,84 +7,15 @@ use std::time::{Duration, Instant};
 use rustls::version::TLS13;
 
 use crate::client::{Client, ask, exchange};
+use crate::doubles::fastcgi::{self, Asked, STDERR, STDOUT, end, read_request, record};
 use crate::harness::{Server, Setup, free_port};
 use crate::tls;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
-const STDOUT: u8 = 6;
-const STDERR: u8 = 7;
-
-fn record(kind: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![1, kind, 0, 1];
-    let length = u16::try_from(content.len()).expect("it fits into a record");
-    bytes.extend_from_slice(&length.to_be_bytes());
-    bytes.extend_from_slice(&[0, 0]);
-    bytes.extend_from_slice(content);
-    bytes
-}
-
-fn end(protocol_status: u8) -> Vec<u8> {
-    record(3, &[0, 0, 0, 0, protocol_status, 0, 0, 0])
-}
-
 /// A whole answer of this head and body.
 fn said(content: &str) -> Vec<u8> {
-    [record(STDOUT, content.as_bytes()), end(0)].concat()
-}
-
-/// What an application was asked.
-struct Asked {
-    params: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Asked {
-    fn param(&self, name: &str) -> Option<&str> {
-        let found = self.params.iter().find(|(found, _)| found == name);
-        found.map(|(_, value)| value.as_str())
-    }
-}
-
-/// Reads one request; nothing at the end of the connection.
-fn read_request<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
-    let (mut params, mut body) = (Vec::new(), Vec::new());
-    loop {
-        let head = wire.take(8);
-        let length = u16::from_be_bytes([*head.get(4)?, *head.get(5)?]);
-        let content = wire.take(u64::from(length));
-        wire.take(u64::from(head[6]));
-        match (head[1], length) {
-            (4, _) => params.extend_from_slice(&content),
-            (5, 0) => break,
-            (5, _) => body.extend_from_slice(&content),
-            _ => {}
-        }
-    }
-    Some(Asked {
-        params: pairs(&params),
-        body,
-    })
-}
-
-fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
-    fn length(bytes: &mut &[u8]) -> usize {
-        let (length, used) = match **bytes {
-            [short @ 0..0x80, ..] => (usize::from(short), 1),
-            [a, b, c, d, ..] => (u32::from_be_bytes([a & 0x7f, b, c, d]) as usize, 4),
-            _ => panic!("a length is cut off"),
-        };
-        *bytes = &bytes[used..];
-        length
-    }
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut found = Vec::new();
-    while !bytes.is_empty() {
-        let (name, value) = (length(&mut bytes), length(&mut bytes));
-        found.push((text(&bytes[..name]), text(&bytes[name..name + value])));
-        bytes = &bytes[name + value..];
-    }
-    found
+    fastcgi::said(content.as_bytes())
 }
 
 /// An application that gives the same answer to every request, on connections that it keeps.
@@ -241,7 +171,7 @@ fn no_field_can_pass_for_another_or_for_a_variable() {
     ] {
         assert_eq!(asked.param(name), value, "{name}");
     }
-    let mut names: Vec<&str> = asked.params.iter().map(|(name, _)| name.as_str()).collect();
+    let mut names: Vec<&[u8]> = asked.params.iter().map(|(name, _)| &name[..]).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();

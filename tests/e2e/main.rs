@@ -1,11 +1,14 @@
 //! End-to-end tests of the real binary: it is started as people start it and spoken to over raw sockets. One file for
-//! each topic; what they share is in `harness`, `client`, `wire` and `upstream`.
+//! each topic; what they share is in `harness`, `client`, `upstream` and `../doubles`.
 
 mod client;
+#[path = "../doubles/mod.rs"]
+mod doubles;
 mod harness;
 mod tracing;
 mod upstream;
-mod wire;
+
+use doubles::wire;
 
 mod acme;
 mod acme_server;

@@ -1,13 +1,14 @@
 //! Upstreams that do what a test tells them, good or bad.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::doubles::listen;
 use crate::wire::Wire;
 
 /// A listening upstream. Its threads end with the test process.
@@ -19,16 +20,11 @@ pub struct Upstream {
 impl Upstream {
     /// Gives each connection to `serve`, in a thread of its own.
     pub fn start(serve: impl Fn(Wire) + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let (serve, connections) = (Arc::new(serve), Arc::new(AtomicUsize::new(0)));
+        let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                counted.fetch_add(1, Ordering::Relaxed);
-                let serve = serve.clone();
-                thread::spawn(move || serve(Wire::with_patience(stream)));
-            }
+        let port = listen(move |wire| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            serve(wire);
         });
         Upstream { port, connections }
     }

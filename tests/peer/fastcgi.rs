@@ -2,84 +2,27 @@
 //! was given; and what both are asked. Kept connections are served too.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 
 use crate::cases::{Case, Difference, Seen};
+use crate::doubles::fastcgi::{read_request, said};
+use crate::doubles::listen;
+use crate::doubles::wire::Wire;
 
 /// Starts it on a free port; it ends with the test.
 pub fn start() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(socket));
-        }
-    });
-    port
+    listen(|mut wire| while serve(&mut wire).is_some() {})
 }
 
-fn serve(mut socket: TcpStream) -> Option<()> {
-    loop {
-        let (params, body) = read_request(&mut socket)?;
-        let content = answer(&params, &body);
-        let mut bytes = Vec::new();
-        for part in content.chunks(60_000) {
-            record(6, part, &mut bytes);
-        }
-        record(3, &[0; 8], &mut bytes);
-        socket.write_all(&bytes).ok()?;
-    }
-}
-
-fn record(kind: u8, content: &[u8], out: &mut Vec<u8>) {
-    let [high, low] = u16::try_from(content.len()).expect("it fits").to_be_bytes();
-    out.extend_from_slice(&[1, kind, 0, 1, high, low, 0, 0]);
-    out.extend_from_slice(content);
+fn serve(wire: &mut Wire) -> Option<()> {
+    let asked = read_request(wire)?;
+    let text = |part: &[u8]| part.escape_ascii().to_string();
+    let params = asked.params.iter();
+    let params = params.map(|(name, value)| (text(name), text(value)));
+    wire.try_send(said(&answer(&params.collect(), &asked.body)))
+        .ok()
 }
 
 type Variables = BTreeMap<String, String>;
-
-fn read_request(socket: &mut TcpStream) -> Option<(Variables, Vec<u8>)> {
-    let (mut params, mut body) = (Vec::new(), Vec::new());
-    loop {
-        let mut head = [0; 8];
-        socket.read_exact(&mut head).ok()?;
-        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
-        let mut content = vec![0; length + usize::from(head[6])];
-        socket.read_exact(&mut content).ok()?;
-        match (head[1], length) {
-            (4, _) => params.extend_from_slice(&content[..length]),
-            (5, 0) => return Some((variables(&params)?, body)),
-            (5, _) => body.extend_from_slice(&content[..length]),
-            _ => {}
-        }
-    }
-}
-
-fn variables(mut bytes: &[u8]) -> Option<Variables> {
-    fn length(bytes: &mut &[u8]) -> Option<usize> {
-        let first = *bytes.first()?;
-        if first < 0x80 {
-            *bytes = &bytes[1..];
-            return Some(usize::from(first));
-        }
-        let long = u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?) & 0x7fff_ffff;
-        *bytes = &bytes[4..];
-        usize::try_from(long).ok()
-    }
-    let mut found = Variables::new();
-    while !bytes.is_empty() {
-        let (name, value) = (length(&mut bytes)?, length(&mut bytes)?);
-        let text = |part: &[u8]| part.escape_ascii().to_string();
-        found.insert(
-            text(bytes.get(..name)?),
-            text(bytes.get(name..name + value)?),
-        );
-        bytes = &bytes[name + value..];
-    }
-    Some(found)
-}
 
 /// By path: heads as applications send them. The default one repeats the variables.
 fn answer(params: &Variables, body: &[u8]) -> Vec<u8> {

@@ -3,6 +3,8 @@
 
 mod adapt_random;
 mod cases;
+#[path = "../doubles/mod.rs"]
+mod doubles;
 mod fastcgi;
 mod http;
 mod logs;

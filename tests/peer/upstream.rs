@@ -1,70 +1,18 @@
 //! What stands behind both servers: it says in its answer what it was asked.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use crate::doubles::listen;
+use crate::doubles::wire::Wire;
 
 /// Starts it on a free port; it ends with the test.
 pub fn start() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(socket));
-        }
-    });
-    port
+    listen(|mut wire| while serve(&mut wire).is_some() {})
 }
 
-fn serve(socket: TcpStream) -> Option<()> {
-    let mut reader = BufReader::new(socket.try_clone().ok()?);
-    let mut socket = socket;
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            if line.trim_end().is_empty() {
-                break;
-            }
-            head.push(line.trim_end().to_owned());
-        }
-        let body = read_body(&head, &mut reader)?;
-        let path = head[0].split(' ').nth(1).unwrap_or("/").to_owned();
-        socket.write_all(&answer(&path, &head, &body)).ok()?;
-    }
-}
-
-fn read_body(head: &[String], reader: &mut impl BufRead) -> Option<Vec<u8>> {
-    let named = |name: &str| {
-        let line = head
-            .iter()
-            .find(|line| line.to_ascii_lowercase().starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    if named("transfer-encoding:").is_some() {
-        let mut body = Vec::new();
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok()?;
-            let size = usize::from_str_radix(line.trim(), 16).ok()?;
-            let mut chunk = vec![0; size + 2];
-            reader.read_exact(&mut chunk).ok()?;
-            body.extend_from_slice(&chunk[..size]);
-            if size == 0 {
-                return Some(body);
-            }
-        }
-    }
-    let mut body = vec![
-        0;
-        named("content-length:")
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0)
-    ];
-    reader.read_exact(&mut body).ok()?;
-    Some(body)
+fn serve(wire: &mut Wire) -> Option<()> {
+    let head = wire.head()?;
+    let body = wire.body(&head)?;
+    let path = head[0].split(' ').nth(1).unwrap_or("/");
+    wire.try_send(answer(path, &head, &body)).ok()
 }
 
 /// By path: what kinds of answers a proxy meets. The default one repeats the request, its fields sorted, because

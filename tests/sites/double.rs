@@ -2,26 +2,16 @@
 //! authentication service, WebSocket.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use crate::doubles::listen;
+use crate::doubles::wire::{Wire, field};
+
 /// Starts it on a free port; it ends with the test.
 pub fn start(name: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let Ok(writer) = stream.try_clone() else {
-                    return;
-                };
-                serve(name, BufReader::new(stream), writer);
-            });
-        }
-    });
-    port
+    listen(move |mut wire| while serve(name, &mut wire).is_some() {})
 }
 
 /// Starts one behind a socket of the file system.
@@ -30,69 +20,25 @@ pub fn start_unix(path: &Path) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                let Ok(writer) = stream.try_clone() else {
-                    return;
-                };
-                serve("socket", BufReader::new(stream), writer);
+                let mut wire = Wire::new(stream);
+                while serve("socket", &mut wire).is_some() {}
             });
         }
     });
 }
 
-fn serve(name: &str, mut reader: impl BufRead, mut writer: impl Write) -> Option<()> {
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            match line.trim_end() {
-                "" => break,
-                line => head.push(line.to_owned()),
-            }
-        }
-        let field = |name: &str| {
-            let line = head
-                .iter()
-                .find(|line| line.to_ascii_lowercase().starts_with(name))?;
-            Some(line[name.len()..].trim().to_owned())
-        };
-        let mut body = match field("content-length:") {
-            Some(length) => vec![0; length.parse().ok()?],
-            None => Vec::new(),
-        };
-        reader.read_exact(&mut body).ok()?;
-        if field("transfer-encoding:").is_some() {
-            body = chunks(&mut reader)?;
-        }
-        if field("upgrade:").is_some_and(|kind| kind.eq_ignore_ascii_case("websocket")) {
-            // The answer to the key of the standard's example (RFC 6455, section 1.3), and a frame of text.
-            writer
-                .write_all(
-                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\x81\x05hello",
-                )
-                .ok()?;
-            return None;
-        }
-        writer.write_all(&answer(name, &head, &body)).ok()?;
+fn serve<S: Read + Write>(name: &str, wire: &mut Wire<S>) -> Option<()> {
+    let head = wire.head()?;
+    let body = wire.body(&head)?;
+    if field(&head, "Upgrade").is_some_and(|kind| kind.eq_ignore_ascii_case("websocket")) {
+        // The answer to the key of the standard's example (RFC 6455, section 1.3), and a frame of text.
+        let _ = wire.try_send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\x81\x05hello",
+        );
+        return None;
     }
-}
-
-fn chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let size = usize::from_str_radix(line.trim(), 16).ok()?;
-        let mut chunk = vec![0; size + 2];
-        reader.read_exact(&mut chunk).ok()?;
-        if size == 0 {
-            return Some(body);
-        }
-        body.extend_from_slice(&chunk[..size]);
-    }
+    wire.try_send(answer(name, &head, &body)).ok()
 }
 
 fn answer(name: &str, head: &[String], body: &[u8]) -> Vec<u8> {

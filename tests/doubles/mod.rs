@@ -1,0 +1,25 @@
+//! What the end-to-end tests and the comparison with Caddy build the other side of a connection from: bytes over a
+//! stream, a listener on a free port, FastCGI. What is said over them is left to those.
+#![allow(dead_code, reason = "each of the two programs uses a part of it")]
+
+pub mod fastcgi;
+pub mod wire;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+
+use wire::Wire;
+
+/// Gives each connection to a free port to `serve`, in a thread of its own, until the test process ends.
+pub fn listen(serve: impl Fn(Wire) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(Wire::with_patience(stream)));
+        }
+    });
+    port
+}
