@@ -2,6 +2,7 @@
 //! is left to the connection that sends them.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -135,6 +136,38 @@ pub trait BodyStream {
 
     /// Goes back to the beginning, where [`BodyStream::is_rewindable`] says that it can.
     fn rewind(&mut self) {}
+}
+
+/// Reads the rest of `body`, at most `bytes_max` bytes; `None` if there are more. Nobody waits for a body that says
+/// beforehand that it is larger.
+///
+/// # Errors
+///
+/// What the body says where it is incomplete.
+pub async fn read_whole(
+    body: &mut dyn BodyStream,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, Failure> {
+    if body.len().is_some_and(|length| length > bytes_max as u64) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    loop {
+        let taken = poll_fn(|cx| {
+            body.poll_data(cx).map_ok(|data| {
+                bytes.extend_from_slice(data);
+                data.len()
+            })
+        })
+        .await?;
+        if taken == 0 {
+            return Ok(Some(bytes));
+        }
+        if bytes.len() > bytes_max {
+            return Ok(None);
+        }
+        body.consume(taken);
+    }
 }
 
 /// The body of a request. A handler takes it out of the exchange to read it; what it leaves unread the

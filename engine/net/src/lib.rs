@@ -23,7 +23,7 @@ pub mod upstream;
 pub mod worker;
 pub mod workers;
 
-pub use body::{Body, BodyStream, FileSlice, RequestBody};
+pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;

@@ -1,10 +1,8 @@
 //! The control interface as a service of `sluice-net`: reads bodies within their limit and sends answers. What to
 //! answer is left to `api`.
 
-use std::future::poll_fn;
-
 use sluice_message::{FieldId, Status};
-use sluice_net::{Answer, Body, Completion, Exchange, RequestBody, Service, Settings};
+use sluice_net::{Answer, Body, Completion, Exchange, RequestBody, Service, Settings, read_whole};
 use sluice_wire::h1;
 
 use crate::access::Access;
@@ -121,32 +119,15 @@ fn write(x: &mut Exchange<()>, reply: Reply) -> Body {
 }
 
 async fn read(body: &mut RequestBody) -> Result<Vec<u8>, Reply> {
-    let too_large = || {
-        let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-        Reply::error(Status::CONTENT_TOO_LARGE, why)
-    };
     let RequestBody::Stream(mut stream) = body.take() else {
         return Ok(Vec::new());
     };
-    if stream.len().is_some_and(|len| len > BODY_BYTES_MAX as u64) {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    loop {
-        let taken = poll_fn(|cx| {
-            stream.poll_data(cx).map_ok(|data| {
-                bytes.extend_from_slice(data);
-                data.len()
-            })
-        })
-        .await;
-        match taken {
-            Ok(0) => return Ok(bytes),
-            Ok(count) => stream.consume(count),
-            Err(failure) => return Err(Reply::error(Status::BAD_REQUEST, failure.to_string())),
+    match read_whole(&mut *stream, BODY_BYTES_MAX).await {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => {
+            let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+            Err(Reply::error(Status::CONTENT_TOO_LARGE, why))
         }
-        if bytes.len() > BODY_BYTES_MAX {
-            return Err(too_large());
-        }
+        Err(failure) => Err(Reply::error(Status::BAD_REQUEST, failure.to_string())),
     }
 }

@@ -24,18 +24,23 @@ use crate::failure::Fault;
 /// The values of placeholders at this point of an exchange.
 pub struct At<'a>(pub &'a Exchange);
 
+impl At<'_> {
+    /// What matchers and rewrites look at.
+    pub fn input(&self) -> Input<'_> {
+        Input {
+            head: &self.0.req,
+            conn: &self.0.conn,
+            client_ip: self.0.context.client_ip,
+            values: self,
+            scratch: &self.0.context.scratch,
+        }
+    }
+}
+
 /// Whether the request meets one of the sets of conditions. A condition may fail the request instead.
 pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
-    let values = At(x);
-    let input = Input {
-        head: &x.req,
-        conn: &x.conn,
-        client_ip: x.context.client_ip,
-        values: &values,
-        scratch: &x.context.scratch,
-    };
     matchers
-        .matches(&input)
+        .matches(&At(x).input())
         .map_err(|refusal| Fault::new(refusal.status, refusal.reason))
 }
 

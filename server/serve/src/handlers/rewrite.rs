@@ -2,8 +2,8 @@
 //! is left to `sluice-route`.
 
 use sluice_model::handler::{QueryOps as QueryConfig, Rewrite as Config};
+use sluice_route::Rewrite;
 use sluice_route::rewrite::{QueryOps, RewriteError};
-use sluice_route::{Input, Rewrite};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -17,15 +17,7 @@ struct Rewriter {
 
 impl Handler for Rewriter {
     fn serve(&self, x: &mut Exchange) -> Step {
-        let values = At(x);
-        let input = Input {
-            head: &x.req,
-            conn: &x.conn,
-            client_ip: x.context.client_ip,
-            values: &values,
-            scratch: &x.context.scratch,
-        };
-        let change = match self.ops.apply(&input) {
+        let change = match self.ops.apply(&At(x).input()) {
             Ok(change) => change,
             Err(refusal) => {
                 return Step::Fail(Fault::new(refusal.status, "the rewritten URI is refused"));

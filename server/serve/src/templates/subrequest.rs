@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use sluice_message::{ConnInfo, FieldId, FieldName, Method, Remote, RequestHead, Status};
-use sluice_net::{Body, Exchange as Of, RequestBody};
+use sluice_net::{Body, Exchange as Of, RequestBody, read_whole};
 use sluice_template::Text;
 
 use crate::context::{Context, Exchange};
@@ -146,23 +146,8 @@ pub async fn collect(x: &mut Exchange, body: Body) -> Result<Vec<u8>, Fault> {
                 .map_err(|_| Fault::new(Status::INTERNAL_SERVER_ERROR, "reading the file failed"))
         }
         Body::Stream(mut stream) => {
-            let mut bytes = Vec::new();
-            loop {
-                let taken = poll_fn(|cx| {
-                    stream.poll_data(cx).map_ok(|data| {
-                        bytes.extend_from_slice(data);
-                        data.len()
-                    })
-                })
-                .await?;
-                if taken == 0 {
-                    return Ok(bytes);
-                }
-                if bytes.len() > TEMPLATE_BYTES_MAX {
-                    return Err(too_large());
-                }
-                stream.consume(taken);
-            }
+            let read = read_whole(&mut *stream, TEMPLATE_BYTES_MAX).await?;
+            read.ok_or_else(too_large)
         }
         Body::Tunnel(_) | Body::Abort => Err(Fault::new(
             Status::INTERNAL_SERVER_ERROR,

@@ -3,9 +3,9 @@ use std::io::Read;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use sluice_message::{ConnInfo, Moment, Remote, RequestHead, ResponseHead};
+use sluice_message::{ConnInfo, Remote};
 use sluice_net::body::SharedSlice;
-use sluice_net::{BodyStream, Failure, FailureKind, FileSlice, RequestBody, Side, Worker};
+use sluice_net::{BodyStream, Failure, FailureKind, FileSlice, Side, Worker};
 
 use super::*;
 use crate::files::limits::ENCODERS_MAX;
@@ -23,25 +23,16 @@ fn filter(coding: Coding) -> EncodeFilter {
 }
 
 fn exchange(fields: &[(FieldId, &str)]) -> Exchange {
-    let mut res = ResponseHead::default();
-    fields
-        .iter()
-        .for_each(|(id, value)| res.fields.push(*id, value.as_bytes()));
-    Exchange {
-        req: RequestHead::default(),
-        body: RequestBody::None,
-        res,
-        inline: Vec::new(),
-        conn: Rc::new(ConnInfo {
-            remote: Remote::Unix,
-            local: None,
-            tls: None,
-        }),
-        worker: Rc::new(Worker::default()),
-        started: Moment::START,
-        close: false,
-        context: Default::default(),
+    let conn = ConnInfo {
+        remote: Remote::Unix,
+        local: None,
+        tls: None,
+    };
+    let mut x = Exchange::new(Rc::new(conn), Rc::new(Worker::default()));
+    for (id, value) in fields {
+        x.res.fields.push(*id, value.as_bytes());
     }
+    x
 }
 
 const TEXT: (FieldId, &str) = (FieldId::ContentType, "text/plain; charset=utf-8");

@@ -4,9 +4,9 @@ use std::sync::Arc as StdArc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use sluice_message::{ConnInfo, Moment, Remote, RequestHead, ResponseHead};
+use sluice_message::{ConnInfo, Remote};
 use sluice_model::handler::Account;
-use sluice_net::{RequestBody, Worker};
+use sluice_net::Worker;
 
 use super::*;
 
@@ -57,25 +57,16 @@ fn wait(handler: &Authentication, x: &mut Exchange) -> Step {
 }
 
 fn exchange(worker: &Rc<Worker>, authorization: Option<&str>) -> Exchange {
-    let mut req = RequestHead::default();
+    let conn = ConnInfo {
+        remote: Remote::Unix,
+        local: None,
+        tls: None,
+    };
+    let mut x = Exchange::new(Rc::new(conn), worker.clone());
     if let Some(value) = authorization {
-        req.fields.push(FieldId::Authorization, value.as_bytes());
+        x.req.fields.push(FieldId::Authorization, value.as_bytes());
     }
-    Exchange {
-        req,
-        body: RequestBody::None,
-        res: ResponseHead::default(),
-        inline: Vec::new(),
-        conn: Rc::new(ConnInfo {
-            remote: Remote::Unix,
-            local: None,
-            tls: None,
-        }),
-        worker: worker.clone(),
-        started: Moment::START,
-        close: false,
-        context: Default::default(),
-    }
+    x
 }
 
 fn basic(credentials: &str) -> String {

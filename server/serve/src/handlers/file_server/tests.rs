@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use sluice_message::{ConnInfo, FieldId, Method, Remote, RequestHead, ResponseHead, Status};
-use sluice_net::{Body, RequestBody, Worker};
+use sluice_message::{ConnInfo, FieldId, Method, Remote, Status};
+use sluice_net::{Body, Worker};
 
 use super::*;
 use crate::context::Exchange;
@@ -120,32 +120,21 @@ impl Got {
 }
 
 fn exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchange {
-    let mut req = RequestHead {
-        method,
-        target: target.into(),
-        ..RequestHead::default()
+    let conn = ConnInfo {
+        remote: Remote::Unix,
+        local: None,
+        tls: None,
     };
-    req.uri.set(target.as_bytes());
-    for (id, value) in fields {
-        req.fields.push(*id, value.as_bytes());
-    }
     let worker = Rc::new(Worker::default());
     worker.clock.tick();
-    Exchange {
-        req,
-        body: RequestBody::None,
-        res: ResponseHead::default(),
-        inline: Vec::new(),
-        conn: Rc::new(ConnInfo {
-            remote: Remote::Unix,
-            local: None,
-            tls: None,
-        }),
-        worker,
-        started: Moment::START,
-        close: false,
-        context: Default::default(),
+    let mut x = Exchange::new(Rc::new(conn), worker);
+    x.req.method = method;
+    x.req.target = target.into();
+    x.req.uri.set(target.as_bytes());
+    for (id, value) in fields {
+        x.req.fields.push(*id, value.as_bytes());
     }
+    x
 }
 
 fn ask(handler: &FileServer, method: Method, target: &str, fields: &[(FieldId, &str)]) -> Got {
