@@ -350,6 +350,8 @@ impl Process {
                     .send();
             }
         }
+        // What read and built the configuration is not needed to serve it.
+        sluice_net::sys::code::let_go();
     }
 
     /// The files of the configuration; of one that there is not yet, the file that it would be.

@@ -194,9 +194,10 @@ impl<S: Service> Workers<S> {
     }
 }
 
-/// Tasks run between two looks at the sockets. At ten microseconds each that is two milliseconds, and less often
-/// than tokio's own 61 while hundreds are ready anyway.
-const LOOK_INTERVAL: u32 = 251;
+/// Sockets found ready by one look at them, and tasks run between two looks. What the kernel and the look have touched of
+/// a connection is then still in the caches when its task runs; with a thousand at a time it is not: a proxied request
+/// of 9,500 connections cost 6 to 9 % more, and 200 connections show no difference.
+const LOOK_INTERVAL: u32 = 16;
 
 fn run_thread<S: Service>(
     (index, count): (usize, usize),
@@ -210,7 +211,7 @@ fn run_thread<S: Service>(
         // Fewer looks at the outside between polls: under load a look finds many sockets at once.
         .event_interval(LOOK_INTERVAL)
         .global_queue_interval(LOOK_INTERVAL)
-        .max_io_events_per_tick(1024)
+        .max_io_events_per_tick(LOOK_INTERVAL as usize)
         .build_local(LocalOptions::default())
         .expect("the process may open an epoll descriptor at its start");
     runtime.block_on(run(Worker::counting(index, count, counters), limit, inbox));

@@ -21,6 +21,7 @@ use crate::clock;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
 use crate::service::{Answer, Binding, Completion, Ending, Exchange, Service, Settings};
+use crate::sys::prefetch::Lines;
 use crate::tunnel;
 
 impl<S: Service> Connection<S> {
@@ -159,6 +160,7 @@ impl<S: Service> Connection<S> {
     /// Lets the service answer. A panic in it ends this request with 500 and this connection after it.
     async fn answer(&mut self, service: &S, x: &mut Exchange<S::Context>) -> Result<Body, Failure> {
         let mut outcome = None;
+        let exchange = Lines::of(x);
         loop {
             // Borrowed anew for each step: a step keeps the exchange until it is over.
             let y = &mut *x;
@@ -171,7 +173,14 @@ impl<S: Service> Connection<S> {
                 Some(Answer::Later(future)) => future,
                 None => break,
             };
-            outcome = poll_fn(|cx| self.poll_step(cx, future.as_mut())).await?;
+            outcome = poll_fn(|cx| {
+                // Among thousands of connections nothing of this one is left in the caches when it is woken. Asked for
+                // together, it comes while the kernel is asked for the bytes.
+                Lines::of(&*future).fetch();
+                exchange.fetch();
+                self.poll_step(cx, future.as_mut())
+            })
+            .await?;
             if outcome.is_none() {
                 break;
             }

@@ -2,9 +2,11 @@
 //! callers. This is the only place for `unsafe` and for `cfg(target_os)`.
 #![allow(unsafe_code)]
 
+pub mod code;
 pub mod files;
 pub mod limits;
 pub mod local_time;
 pub mod peek;
+pub mod prefetch;
 pub mod process;
 pub mod send;
