@@ -6,5 +6,6 @@ extern crate alloc;
 
 pub mod fastcgi;
 pub mod h1;
+pub mod h2;
 pub mod limits;
 pub mod proxy_protocol;

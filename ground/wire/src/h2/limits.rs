@@ -1,0 +1,98 @@
+//! How much of everything one HTTP/2 connection may ask for. Time limits are left to whoever owns the socket.
+
+/// Bounds of one HTTP/2 connection, for both ends. Bytes and items are both counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests at a time on one connection. RFC 9113, section 6.5.2 asks for at least 100; Caddy takes 250, nginx
+    /// 128. A reset request counts until whoever works on it has let go of it, so that opening and resetting in
+    /// turn starts no more work than waiting would (CVE-2023-44487).
+    pub streams_max: u16,
+    /// A decoded head: names, values and 32 bytes for each field (RFC 9113, section 6.5.2). As in HTTP/1.
+    pub header_list_bytes_max: u32,
+    /// Fields in one head or trailer section, each crumb of a cookie included, which browsers send apart. Without a
+    /// count a few bytes that point into the compression's table become thousands of fields (CVE-2026-49975).
+    pub fields_max: u16,
+    /// The decoded heads of all open requests of one connection. Without this bound 100 requests of some dozen bytes
+    /// each would hold 100 times the limit of one head; usual heads take 1 to 2 KiB. A request beyond it is
+    /// refused in a way that lets the client send it again.
+    pub open_heads_bytes_max: u32,
+    /// A request target. 8,000 bytes are what RFC 9110, section 4.1 asks for at least.
+    pub target_bytes_max: u16,
+    /// A method. The longest registered one, `UPDATEREDIRECTREF`, has 17 letters.
+    pub method_bytes_max: u16,
+    /// A field name. Longer ones are no names but attempts to fill tables.
+    pub name_bytes_max: u16,
+    /// A header block as it comes, before it is decoded. Encoding makes no head longer than this unless on purpose.
+    pub block_bytes_max: u32,
+    /// CONTINUATION frames in one header block. A block of 32 KiB needs two; endless ones are an attack
+    /// (CVE-2024-27316).
+    pub continuations_max: u16,
+    /// What a stream may send before anything was read. Streams that nobody reads hold no more than this.
+    pub stream_window: u32,
+    /// What a stream may have under way once it is read: its window grows up to this, so that uploads over long
+    /// lines are not slowed down. 256 KiB in 50 ms are 40 Mbit/s.
+    pub stream_window_max: u32,
+    /// What all streams of a connection may have under way together. This bounds the unread content that one
+    /// connection can make us hold.
+    pub connection_window: u32,
+    /// The dynamic table of the header compression, each way. 4,096 bytes is what every peer starts with
+    /// (RFC 7541, section 4.2).
+    pub table_bytes_max: u16,
+    /// Frames waiting to be sent. With more nothing is read and no content taken until the peer reads.
+    pub output_bytes_max: usize,
+    /// The budget for frames that bring no request forward, in points (see the costs in `glitch`). At three
+    /// quarters the connection is closed gracefully, at the end at once. It is refilled by requests that end well
+    /// and by time. 16,384 points are 1,024 resets.
+    pub glitch_points_max: u32,
+}
+
+impl Limits {
+    /// The limits that stand where nobody sets others.
+    pub const DEFAULT: Limits = Limits {
+        streams_max: 128,
+        header_list_bytes_max: 32 * 1024,
+        fields_max: 128,
+        open_heads_bytes_max: 512 * 1024,
+        target_bytes_max: 8 * 1024,
+        method_bytes_max: 32,
+        name_bytes_max: 256,
+        block_bytes_max: 32 * 1024,
+        continuations_max: 8,
+        stream_window: 64 * 1024,
+        stream_window_max: 256 * 1024,
+        connection_window: 1024 * 1024,
+        table_bytes_max: 4096,
+        output_bytes_max: 64 * 1024,
+        glitch_points_max: 16 * 1024,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::DEFAULT
+    }
+}
+
+/// The largest frame we take: the smallest bound that RFC 9113, section 4.2 allows. Larger ones would save 9 bytes
+/// in 16,384 and keep other streams waiting.
+pub(crate) const FRAME_BYTES_MAX: u32 = 16_384;
+
+/// The largest window (RFC 9113, section 6.9.1).
+pub(crate) const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+/// The window of a connection and of its streams before anything was said (RFC 9113, section 6.9.2).
+pub(crate) const WINDOW_INITIAL: u32 = 65_535;
+
+/// Streams that we reset of which we remember the numbers, since the peer may have sent for them what we see only
+/// later (RFC 9113, section 5.1). As many as can be open at a time by default.
+pub(crate) const RESET_REMEMBERED_MAX: usize = 128;
+
+/// Streams that the peer ended of which we remember the numbers, only to name its faults rightly: frames after the
+/// end have another code than numbers that go backwards.
+pub(crate) const ENDED_REMEMBERED_MAX: usize = 32;
+
+/// Priorities that came before their streams (RFC 9218, section 7.1); browsers send one ahead at most.
+pub(crate) const PRIORITIES_AHEAD_MAX: usize = 8;
+
+/// Fields whose sight the encoder remembers, to give a place in the table only to what comes again.
+pub(crate) const SIGHTINGS_MAX: usize = 32;
