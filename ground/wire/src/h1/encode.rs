@@ -206,7 +206,7 @@ fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
 
 /// The target of a request line. Rewrites can put any byte into it; those that may not stand there are
 /// percent-encoded.
-fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
+pub(crate) fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
     let uri = head.uri.as_bytes();
     let target = if head.method == Method::Connect {
         &head.authority[..]

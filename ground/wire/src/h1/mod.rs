@@ -8,7 +8,7 @@
 //! What is refused follows one rule: where two readers of the same bytes could see two different messages, the
 //! message is refused, even where RFC 9112 would let a lone server repair it.
 
-mod authority;
+pub(crate) mod authority;
 mod body;
 mod encode;
 mod field_line;
@@ -16,11 +16,13 @@ mod framing;
 mod head;
 mod request;
 mod response;
-mod scan;
+pub(crate) mod scan;
 mod target;
 
 pub use crate::limits::Limits;
+pub(crate) use body::may_trail;
 pub use body::{BodyDecoder, BodyError, BodyStep, MergedStep};
+pub(crate) use encode::push_target;
 pub use encode::{
     CHUNK_END, ConnectionHeader, LAST_CHUNK, encode_chunk_head, encode_interim,
     encode_last_chunk_with_trailers, encode_request_head, encode_response_head,

@@ -125,8 +125,6 @@ reasons! {
     SelfDependency PROTOCOL_ERROR "stream depends on itself",
     /// The budget for work that brings no request forward is used up.
     Glitches ENHANCE_YOUR_CALM "too many frames that do nothing",
-    /// The peer acknowledged settings that we never sent, or answered twice.
-    AckUnexpected PROTOCOL_ERROR "acknowledgement of nothing",
 }
 
 impl From<Reason> for Closed {

@@ -1,9 +1,15 @@
 //! The one way from decoded fields to a head and from a head to fields (RFC 9113, section 8): what the two
 //! directions of requests and responses share. Compression is left to `hpack`.
 
+use alloc::vec::Vec;
 use core::fmt;
 
-use sluice_message::Status;
+use sluice_message::name::{is_token_byte, is_value_byte};
+use sluice_message::{Field, FieldId, Fields, Status};
+
+use super::hpack::{Decoded, Encoder, Keep, NameKind};
+use super::limits::Limits;
+use crate::h1;
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])* $name:ident $status:expr, $text:literal;)*) => {
@@ -90,4 +96,197 @@ faults! {
     Status None, "status not allowed";
     /// Trailers that do not end the stream, or fields between them (section 8.1).
     TrailersOpen None, "trailers do not end the stream";
+}
+
+/// What a head or trailer section costs and holds so far, whatever its kind.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    /// As RFC 9113, section 6.5.2 counts: names, values and 32 bytes for each field.
+    pub bytes: u32,
+    count: u16,
+    /// Whether a field was seen, after which pseudo-fields must not come.
+    pub late: bool,
+    /// What Content-Length says.
+    pub length: Option<u64>,
+}
+
+impl Section {
+    /// Counts a field against the limits.
+    pub fn count(&mut self, field: &Decoded<'_>, limits: &Limits) -> Result<(), HeadFault> {
+        let size = field.name.len() + field.value.len() + 32;
+        self.bytes = self.bytes.saturating_add(size as u32);
+        self.count += 1;
+        if self.bytes > limits.header_list_bytes_max {
+            return Err(HeadFault::TooLarge);
+        }
+        if self.count > limits.fields_max {
+            return Err(HeadFault::TooMany);
+        }
+        if field.name.len() > usize::from(limits.name_bytes_max) {
+            return Err(HeadFault::NameTooLong);
+        }
+        Ok(())
+    }
+
+    /// The number of a field that is allowed in any message, and notes what frames it.
+    #[inline]
+    pub fn check(&mut self, field: &Decoded<'_>) -> Result<FieldId, HeadFault> {
+        let id = match field.kind {
+            NameKind::Field(id) => id,
+            NameKind::Empty => return Err(HeadFault::NameEmpty),
+            NameKind::Bad => return Err(HeadFault::NameByte),
+            NameKind::Pseudo(_) => return Err(HeadFault::PseudoUnknown),
+        };
+        self.late = true;
+        if !field.clean {
+            return Err(HeadFault::ValueByte);
+        }
+        match id {
+            _ if is_of_connection(id) => return Err(HeadFault::ConnectionField),
+            FieldId::Te if !field.value.eq_ignore_ascii_case(b"trailers") => {
+                return Err(HeadFault::Te);
+            }
+            FieldId::ContentLength => {
+                // As in HTTP/1 the same number twice is refused as well.
+                let length = h1::parse_length(field.value).ok_or(HeadFault::Length)?;
+                if self.length.replace(length).is_some() {
+                    return Err(HeadFault::Length);
+                }
+            }
+            _ => {}
+        }
+        Ok(id)
+    }
+}
+
+/// The fields that only HTTP/1 has (RFC 9113, section 8.2.2).
+pub(super) const fn is_of_connection(id: FieldId) -> bool {
+    matches!(
+        id,
+        FieldId::Connection
+            | FieldId::KeepAlive
+            | FieldId::ProxyConnection
+            | FieldId::TransferEncoding
+            | FieldId::Upgrade
+    )
+}
+
+/// Reads a trailer section. Fields that must not be trailers are left out (RFC 9110, section 6.5.1).
+pub(super) struct TrailerReader<'a> {
+    limits: &'a Limits,
+    section: Section,
+    fields: Fields,
+    fault: Option<HeadFault>,
+}
+
+impl<'a> TrailerReader<'a> {
+    pub fn new(limits: &'a Limits) -> Self {
+        TrailerReader {
+            limits,
+            section: Section::default(),
+            fields: Fields::new(),
+            fault: None,
+        }
+    }
+
+    /// Takes the next field; after a fault nothing is looked at any more.
+    pub fn take(&mut self, field: Decoded<'_>) {
+        if self.fault.is_none()
+            && let Err(fault) = self.try_take(field)
+        {
+            self.fault = Some(fault);
+        }
+    }
+
+    /// The fields, if all were right.
+    pub fn finish(self) -> Result<Fields, HeadFault> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            None => Ok(self.fields),
+        }
+    }
+
+    fn try_take(&mut self, field: Decoded<'_>) -> Result<(), HeadFault> {
+        self.section.count(&field, self.limits)?;
+        if matches!(field.kind, NameKind::Pseudo(_)) {
+            return Err(HeadFault::PseudoTrailer);
+        }
+        let id = self.section.check(&field)?;
+        if h1::may_trail(id, field.name) {
+            self.fields.push_raw(id, field.name, field.value);
+        }
+        Ok(())
+    }
+}
+
+/// Appends a field of a list. Fields about an HTTP/1 connection are left out, and so is one whose name is no token:
+/// it would be another field, or none, for whoever reads it. Control characters in a value become spaces and white
+/// space around it goes, as RFC 9113, section 8.2.1 demands.
+pub(super) fn push_field(
+    encoder: &mut Encoder,
+    field: Field<'_>,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    let named = field.id != FieldId::Other
+        || !field.name.is_empty() && field.name.iter().all(|byte| is_token_byte(*byte));
+    if !named || is_of_connection(field.id) {
+        return;
+    }
+    let keep = match field.id {
+        FieldId::Authorization
+        | FieldId::ProxyAuthorization
+        | FieldId::Cookie
+        | FieldId::SetCookie => Keep::Never,
+        _ => Keep::Allowed,
+    };
+    let value = clean(field.value, scratch);
+    encoder.field(field.id, field.name, value, keep, out);
+}
+
+/// The value as it may go on the wire; `scratch` is used where it has to change.
+pub(super) fn clean<'a>(value: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    let trim = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let valid = value
+        .iter()
+        .fold(true, |valid, byte| valid & is_value_byte(*byte));
+    let mut value = value;
+    if !valid {
+        let clean = |byte: &u8| if is_value_byte(*byte) { *byte } else { b' ' };
+        scratch.clear();
+        scratch.extend(value.iter().map(clean));
+        value = scratch;
+    }
+    while let [first, rest @ ..] = value
+        && trim(first)
+    {
+        value = rest;
+    }
+    while let [rest @ .., last] = value
+        && trim(last)
+    {
+        value = rest;
+    }
+    value
+}
+
+/// Appends Content-Length.
+pub(super) fn push_length(encoder: &mut Encoder, length: u64, out: &mut Vec<u8>) {
+    let mut digits = [b'0'; 20];
+    let (mut at, mut rest) = (digits.len(), length);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    encoder.field(
+        FieldId::ContentLength,
+        b"content-length",
+        &digits[at..],
+        Keep::Allowed,
+        out,
+    );
 }

@@ -27,7 +27,8 @@ pub struct Limits {
     /// CONTINUATION frames in one header block. A block of 32 KiB needs two; endless ones are an attack
     /// (CVE-2024-27316).
     pub continuations_max: u16,
-    /// What a stream may send before anything was read. Streams that nobody reads hold no more than this.
+    /// What a stream may send before anything was read; streams that nobody reads hold no more. Not below 65,535,
+    /// which clients may use before they hear of less (RFC 9113, section 6.9.2).
     pub stream_window: u32,
     /// What a stream may have under way once it is read: its window grows up to this, so that uploads over long
     /// lines are not slowed down. 256 KiB in 50 ms are 40 Mbit/s.
@@ -58,7 +59,7 @@ impl Limits {
         name_bytes_max: 256,
         block_bytes_max: 32 * 1024,
         continuations_max: 8,
-        stream_window: 64 * 1024,
+        stream_window: WINDOW_INITIAL,
         stream_window_max: 256 * 1024,
         connection_window: 1024 * 1024,
         table_bytes_max: 4096,

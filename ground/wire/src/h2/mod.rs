@@ -9,22 +9,25 @@
 //! As in `h1` a message is refused where two readers could see two different ones. What passes is a head that `h1`
 //! can write without changing what it means.
 
-mod client;
+mod closed;
+mod conn;
 mod error;
 mod event;
 mod fields;
-#[allow(dead_code)]
+mod flow;
 mod frame;
-#[allow(dead_code)]
+mod glitch;
+pub mod hpack;
 mod limits;
 mod priority;
+mod reader;
+mod request;
+mod response;
 mod server;
-#[allow(dead_code)]
 mod settings;
-#[allow(dead_code)]
 mod stream;
+mod take;
 
-pub use client::{Client, ClientEvent, ClientReceived, OpenRefused};
 pub use error::{Closed, ErrorCode, Reason};
 pub use event::{Connect, End, Event, Received, RequestFacts, Side, StreamGone};
 pub use fields::HeadFault;

@@ -1,28 +1,48 @@
-//! The server's end of a connection. What the client's end shares with it is in `conn`.
+//! The server's end of a connection: requests in, answers out. What the client's end shares with it is in `conn`.
 
 use alloc::vec::Vec;
 
 use sluice_message::{Fields, Moment, RequestHead, Status};
 
-use super::error::{Closed, ErrorCode};
-use super::event::{End, Received, StreamGone};
-use super::limits::Limits;
-use super::stream::StreamId;
+use super::closed::Past;
+use super::conn::{Conn, Ending, Step};
+use super::error::{Closed, ErrorCode, Reason};
+use super::event::{End, Event, Received, StreamGone};
+use super::fields::TrailerReader;
+use super::glitch::cost;
+use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL};
+use super::reader::Chunk;
+use super::request::RequestReader;
+use super::response::{encode_interim, encode_response, encode_trailers};
+use super::settings::{Role, Settings};
+use super::stream::{Inbound, Left, Outbound, StreamId};
 use crate::h1::BodyFraming;
 
 /// The server's end of one connection.
-pub struct Server {}
+#[derive(Debug)]
+pub struct Server {
+    conn: Conn,
+}
 
-#[allow(unused_variables)]
 impl Server {
     /// An end that waits for the preface. Our settings and the connection's window are in its output.
     /// `websockets` offers extended CONNECT (RFC 8441).
     pub fn new(limits: &Limits, websockets: bool) -> Server {
-        unimplemented!()
+        let ours = Settings {
+            table_bytes_max: u32::from(limits.table_bytes_max),
+            streams_max: u32::from(limits.streams_max),
+            stream_window: limits.stream_window.max(WINDOW_INITIAL),
+            frame_bytes_max: FRAME_BYTES_MAX,
+            header_list_bytes_max: limits.header_list_bytes_max,
+            extended_connect: websockets,
+        };
+        Server {
+            conn: Conn::new(limits, Role::Server, ours),
+        }
     }
 
     /// Takes bytes from the client, the preface first, cut as they come. Stops after one event, and where the output
-    /// is full. `head` is filled by [`super::Event::Head`] and left alone otherwise.
+    /// is full. `head` is filled by [`Event::Head`], empty after [`Event::Refused`] and else of no meaning.
     ///
     /// After an error nothing can be received or sent any more; the output, which ends with GOAWAY, is to be sent
     /// before the socket is closed.
@@ -31,22 +51,49 @@ impl Server {
         input: &'a [u8],
         head: &mut RequestHead,
     ) -> Result<Received<'a>, Closed> {
-        unimplemented!()
+        let mut rest = input;
+        let event = loop {
+            let Some(step) = self.conn.step(&mut rest)? else {
+                break None;
+            };
+            let event = match step {
+                Step::Block { stream, end, block } => {
+                    match self.take_block(stream, end, block, head) {
+                        Ok(event) => event,
+                        Err(reason) => return Err(self.conn.fail(reason)),
+                    }
+                }
+                Step::Data { id, data, end } => Some(Event::Data { id, data, end }),
+                Step::Reset { id, code, by } => Some(Event::Reset { id, code, by }),
+                Step::Window { id } => Some(Event::Window { id }),
+                Step::GoAway { code, .. } => Some(Event::GoAway { code }),
+                Step::Settings => None,
+            };
+            if event.is_some() {
+                break event;
+            }
+        };
+        Ok(Received {
+            consumed: input.len() - rest.len(),
+            event,
+        })
     }
 
     /// What waits to be sent. The owner writes it and removes what it wrote from the front. It may put the content
     /// of a frame behind [`Server::send_data_head`] here itself.
     pub fn output(&mut self) -> &mut Vec<u8> {
-        unimplemented!()
+        &mut self.conn.out
     }
 
-    /// Whether more than the limit waits to be sent: then `receive` takes nothing and `capacity` is 0.
+    /// Whether more than the limit waits to be sent: then `receive` takes nothing and `capacity` is 0. Heads and
+    /// trailers are taken all the same; who asks before sending them keeps the output bounded.
     pub fn is_output_full(&self) -> bool {
-        unimplemented!()
+        self.conn.is_full()
     }
 
     /// Sends the head of the answer, not 1xx. As in HTTP/1 Content-Length of the list is replaced by what `framing`
-    /// says (`None`, for answers without content by rule, keeps a described one), Date is added unless the list has one.
+    /// says (`None`, for answers without content by rule, keeps a described one), and Date is added unless the list
+    /// has one. Content that does not come to what `framing` says resets the stream.
     pub fn send_head(
         &mut self,
         id: StreamId,
@@ -56,7 +103,23 @@ impl Server {
         date: &[u8; 29],
         end: End,
     ) -> Result<(), StreamGone> {
-        unimplemented!()
+        debug_assert!(!status.is_informational(), "a final answer");
+        let stream = self.conn.streams.at(id).ok_or(StreamGone)?;
+        if stream.outbound() != Some(Outbound::AwaitHead) {
+            return Err(StreamGone);
+        }
+        stream.set_outbound(match end {
+            End::Later => Outbound::Body,
+            End::Here => Outbound::Ended,
+        });
+        if let BodyFraming::Length(length) = framing {
+            stream.send_left = Left::Bytes(length);
+        }
+        self.conn
+            .send_block(id.number(), end, |encoder, scratch, out| {
+                encode_response(encoder, status, fields, framing, date, scratch, out);
+            });
+        Ok(())
     }
 
     /// Sends an interim answer: 1xx other than 101, before the head.
@@ -66,100 +129,269 @@ impl Server {
         status: Status,
         fields: &Fields,
     ) -> Result<(), StreamGone> {
-        unimplemented!()
+        debug_assert!(status.is_informational() && status != Status::SWITCHING_PROTOCOLS);
+        let stream = self.conn.streams.at(id).ok_or(StreamGone)?;
+        if stream.outbound() != Some(Outbound::AwaitHead) {
+            return Err(StreamGone);
+        }
+        let number = id.number();
+        self.conn
+            .send_block(number, End::Later, |encoder, scratch, out| {
+                encode_interim(encoder, status, fields, scratch, out);
+            });
+        Ok(())
     }
 
-    /// Takes as much of `data` as windows and output allow and tells how much. The rest is to be given again, when
-    /// there was a [`super::Event::Window`] or the output was sent. `End::Here` counts once all of `data` is taken.
+    /// Takes as much of `data` as windows and output allow and tells how much. The rest is to be given again when
+    /// there was an [`Event::Window`] or the output was sent. `End::Here` counts once all of `data` is taken.
     pub fn send_data(&mut self, id: StreamId, data: &[u8], end: End) -> Result<usize, StreamGone> {
-        unimplemented!()
+        self.conn.send_data(id, data, end)
     }
 
     /// How many bytes one frame of content may have now; 0 where `send_data` would take none. Asking says that the
-    /// stream waits: with 0 for want of window an [`super::Event::Window`] will come.
+    /// stream waits: with 0 for want of window an [`Event::Window`] will come.
     pub fn capacity(&mut self, id: StreamId) -> usize {
-        unimplemented!()
+        self.conn.capacity(id)
     }
 
     /// Sends the head of a frame with `len` bytes of content, at most [`Server::capacity`]. The caller puts the
-    /// content right behind what is then in the output, before anything else is sent.
+    /// content right behind what is then in the output, before anything else is sent or received.
     pub fn send_data_head(&mut self, id: StreamId, len: usize, end: End) -> Result<(), StreamGone> {
-        unimplemented!()
+        self.conn.send_data_head(id, len, end)
     }
 
     /// Ends the answer with trailers. Fields that must not be trailers are left out.
     pub fn send_trailers(&mut self, id: StreamId, fields: &Fields) -> Result<(), StreamGone> {
-        unimplemented!()
+        let stream = self.conn.sending(id)?;
+        if !stream.send_left.may_end() {
+            self.conn.reset(id, ErrorCode::INTERNAL_ERROR);
+            return Err(StreamGone);
+        }
+        stream.set_outbound(Outbound::Ended);
+        let number = id.number();
+        self.conn
+            .send_block(number, End::Here, |encoder, scratch, out| {
+                encode_trailers(encoder, fields, scratch, out);
+            });
+        Ok(())
     }
 
     /// Content of that many bytes is not held any more: its window is given back. For a released stream this
     /// happened by itself.
     pub fn consumed(&mut self, id: StreamId, bytes: usize) {
-        unimplemented!()
+        self.conn.consumed(id, bytes);
     }
 
     /// Resets a stream: nothing more of it is told or sent. It still has to be released.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
-        unimplemented!()
+        self.conn.reset(id, code);
     }
 
     /// The owner has let go of the stream: its place is free. Exactly once for each `Head` and `Refused`, also after
-    /// a reset. An answer that has not ended is reset (INTERNAL_ERROR), a request that has not ended is not
-    /// wanted any more (NO_ERROR).
+    /// a reset. An answer that has not ended is reset (INTERNAL_ERROR, or PROTOCOL_ERROR for a malformed request),
+    /// and so is a request that has not ended after its answer (NO_ERROR).
     pub fn release(&mut self, id: StreamId) {
-        unimplemented!()
+        self.conn.release(id);
     }
 
-    /// Of the streams that have content to send, the one whose turn it is.
+    /// Of the streams that have content to send, the one whose turn it is (RFC 9218, section 10).
     pub fn next_to_send(&self, ready: impl IntoIterator<Item = StreamId>) -> Option<StreamId> {
-        unimplemented!()
+        self.conn.next_to_send(ready)
     }
 
-    /// Ends the connection gracefully: the client is told to open no more streams, those it has opened until it
-    /// heard that are served. Done when [`Server::is_done`].
+    /// Ends the connection gracefully: the client is told to open no more streams, those it opened until it heard
+    /// that are served. Whoever drains sets a deadline and calls [`Server::go_away`] then, since the client may
+    /// never answer.
     pub fn drain(&mut self) {
-        unimplemented!()
+        self.conn.drain();
     }
 
     /// Tells the client the end: streams after the last one known are not served. Open ones may still end.
     pub fn go_away(&mut self, code: ErrorCode) {
-        unimplemented!()
+        self.conn.go_away(code);
     }
 
-    /// Whether the connection was drained, or the client said goodbye, and nothing is left to do but to send the
-    /// output.
+    /// Whether the connection is over: it failed, or one side said goodbye and no stream is open. All that is left
+    /// is to send the output.
     pub fn is_done(&self) -> bool {
-        unimplemented!()
+        self.conn.is_done()
     }
 
     /// Streams not yet released.
     pub fn open_streams(&self) -> usize {
-        unimplemented!()
+        self.conn.streams.len()
     }
 
-    /// Sends a PING to learn whether the client is there; `receive` eats the answer, [`Server::pings_unanswered`] tells.
+    /// Sends a PING to learn whether the client is there. [`Server::pings_unanswered`] tells.
     pub fn ping(&mut self) {
-        unimplemented!()
+        self.conn.ping();
+    }
+
+    /// PINGs of [`Server::ping`] without an answer.
+    pub fn pings_unanswered(&self) -> u32 {
+        self.conn.pings_open
     }
 
     /// Refills the budget for frames that do nothing by the time since the last call. To be called now and then,
     /// as with each read from the socket.
     pub fn calm(&mut self, now: Moment) {
-        unimplemented!()
+        self.conn.calm(now);
     }
 
     /// Points of that budget that are used, for metrics and for shedding load.
     pub fn glitch_points(&self) -> u32 {
-        unimplemented!()
+        self.conn.budget.used()
+    }
+
+    /// What the client has set.
+    pub fn client_settings(&self) -> &Settings {
+        &self.conn.peer
     }
 
     /// Memory held, in bytes, for the accounting of idle connections.
     pub fn capacity_bytes(&self) -> usize {
-        unimplemented!()
+        self.conn.capacity_bytes()
     }
 
     /// Gives back the memory that an idle connection does not need.
     pub fn shrink(&mut self) {
-        unimplemented!()
+        self.conn.shrink();
+    }
+
+    /// A header block: a request, trailers, or something late that still has to be decoded.
+    fn take_block(
+        &mut self,
+        number: u32,
+        end: End,
+        block: Chunk<'_>,
+        head: &mut RequestHead,
+    ) -> Result<Option<Event<'static>>, Reason> {
+        // RFC 9113, section 5.1.1: streams of clients have odd numbers.
+        if number.is_multiple_of(2) {
+            return Err(Reason::StreamNumber);
+        }
+        if let Some(id) = self.conn.streams.find(number) {
+            return self.take_trailers(id, end, block);
+        }
+        if number <= self.conn.highest {
+            self.conn.decode(block, |_| {})?;
+            return match self.conn.closed.look(number) {
+                Past::Reset => self.conn.glitch(cost::LATE).map(|()| None),
+                Past::Ended => Err(Reason::StreamClosed),
+                Past::Unknown => Err(Reason::StreamNumber),
+            };
+        }
+        self.conn.highest = number;
+        if let Ending::Told { .. } = self.conn.ending {
+            // RFC 9113, section 6.8: the client knows that this one is not looked at.
+            self.conn.closed.add_reset(number);
+            return self.conn.decode(block, |_| {}).map(|()| None);
+        }
+        if self.conn.streams.len() >= usize::from(self.conn.limits.streams_max) {
+            self.conn.decode(block, |_| {})?;
+            return self.turn_away(number);
+        }
+        self.take_request(number, end, block, head)
+    }
+
+    /// Refuses a request that the client may send again (RFC 9113, section 8.7).
+    fn turn_away(&mut self, number: u32) -> Result<Option<Event<'static>>, Reason> {
+        self.conn.refuse(number, ErrorCode::REFUSED_STREAM);
+        self.conn.glitch(cost::REFUSED).map(|()| None)
+    }
+
+    fn take_request(
+        &mut self,
+        number: u32,
+        end: End,
+        block: Chunk<'_>,
+        head: &mut RequestHead,
+    ) -> Result<Option<Event<'static>>, Reason> {
+        let mut cookie = core::mem::take(&mut self.conn.scratch);
+        let limits = self.conn.limits.clone();
+        let mut reader = RequestReader::new(&limits, head, &mut cookie);
+        let decoded = self.conn.decode(block, |field| reader.take(field));
+        let bytes = reader.bytes();
+        let facts = reader.finish(end, self.conn.ours.extended_connect);
+        self.conn.scratch = cookie;
+        decoded?;
+        if self.conn.open_heads + bytes > limits.open_heads_bytes_max {
+            head.clear();
+            return self.turn_away(number);
+        }
+        let inbound = match end {
+            End::Later => Inbound::AwaitBody,
+            End::Here => Inbound::Ended,
+        };
+        let id = self.conn.open(number, inbound, Outbound::AwaitHead);
+        let ahead = self.take_ahead(number);
+        let Some(stream) = self.conn.streams.at(id) else {
+            return Ok(None);
+        };
+        let event = match facts {
+            Ok(mut facts) => {
+                // RFC 9218, section 7.1: what a frame says counts for more than the field.
+                facts.priority = ahead.unwrap_or(facts.priority);
+                stream.priority = facts.priority;
+                stream.head_bytes = bytes;
+                self.conn.open_heads += bytes;
+                if let BodyFraming::Length(length) = facts.body {
+                    stream.receive_left = Left::Bytes(length);
+                }
+                Event::Head { id, end, facts }
+            }
+            Err(fault) => {
+                if fault.status().is_none() {
+                    stream.unanswered = ErrorCode::PROTOCOL_ERROR;
+                }
+                self.conn.glitch(cost::REFUSED)?;
+                Event::Refused { id, fault, end }
+            }
+        };
+        Ok(Some(event))
+    }
+
+    /// The priority that came before its stream. Those of streams that were left out are forgotten with it.
+    fn take_ahead(&mut self, number: u32) -> Option<super::Priority> {
+        if self.conn.ahead.is_empty() {
+            return None;
+        }
+        let found = self
+            .conn
+            .ahead
+            .iter()
+            .find(|(ahead, _)| *ahead == number)
+            .map(|(_, priority)| *priority);
+        self.conn.ahead.retain(|(ahead, _)| *ahead > number);
+        found
+    }
+
+    /// A block on an open stream.
+    fn take_trailers(
+        &mut self,
+        id: StreamId,
+        end: End,
+        block: Chunk<'_>,
+    ) -> Result<Option<Event<'static>>, Reason> {
+        let limits = self.conn.limits.clone();
+        let mut reader = TrailerReader::new(&limits);
+        self.conn.decode(block, |field| reader.take(field))?;
+        let Some(stream) = self.conn.streams.at(id) else {
+            return Ok(None);
+        };
+        let code = match (stream.inbound(), reader.finish()) {
+            (None | Some(Inbound::Ended), _) => ErrorCode::STREAM_CLOSED,
+            // RFC 9113, section 8.1: trailers end the stream, and after as much content as was declared.
+            (_, Ok(fields)) if end.is_here() && stream.receive_left.may_end() => {
+                stream.set_inbound(Inbound::Ended);
+                return Ok(Some(Event::Trailers { id, fields }));
+            }
+            (_, Ok(_) | Err(_)) => ErrorCode::PROTOCOL_ERROR,
+        };
+        let step = self.conn.break_off(id, code)?;
+        Ok(match step {
+            Some(Step::Reset { id, code, by }) => Some(Event::Reset { id, code, by }),
+            _ => None,
+        })
     }
 }

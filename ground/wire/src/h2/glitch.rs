@@ -1,0 +1,148 @@
+//! The budget for frames that bring no request forward. Each is harmless, and clients in good faith send some;
+//! whoever sends only such makes us work for nothing (CVE-2019-9511 to 9518, CVE-2023-44487, CVE-2025-8671).
+//!
+//! Requests that end well and time give points back, so that a connection may live for days. When the budget is
+//! used up the connection ends; at three quarters it is drained, which a client in good faith survives unharmed.
+
+use sluice_message::Moment;
+
+/// What frames cost, in points.
+pub(super) mod cost {
+    /// The peer resets a stream before its answer is complete.
+    pub const RESET: u32 = 16;
+    /// The peer makes us reset a stream.
+    pub const RESET_FORCED: u32 = 32;
+    /// A request that cannot be served: malformed, beyond a limit, or one too many.
+    pub const REFUSED: u32 = 16;
+    /// DATA without content that does not end the stream.
+    pub const DATA_EMPTY: u32 = 8;
+    /// DATA whose content is shorter than the frame's head and padding, or for a stream that is over. Programs that
+    /// talk in single bytes exist, and so this costs little.
+    pub const DATA_TINY: u32 = 1;
+    /// SETTINGS.
+    pub const SETTINGS: u32 = 16;
+    /// PING. Some clients ask with each block of content to measure the line.
+    pub const PING: u32 = 4;
+    /// PRIORITY, PRIORITY_UPDATE and frames of unknown kinds.
+    pub const IGNORED: u32 = 4;
+    /// WINDOW_UPDATE beyond two for each stream and each DATA frame that we sent.
+    pub const WINDOW_UPDATE: u32 = 4;
+    /// A frame for a stream that is over.
+    pub const LATE: u32 = 2;
+}
+
+/// What a request that ended well gives back.
+const REQUEST_REFUND: u32 = 16;
+
+/// What each second gives back: 10 resets or 40 pings.
+const SECOND_REFUND: u64 = 160;
+
+/// WINDOW_UPDATE frames that can be saved up. A client that gives back each frame's window by itself sends them in
+/// bursts.
+const UPDATES_SAVED_MAX: u32 = 1024;
+
+/// The points used so far.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    used: u32,
+    max: u32,
+    updates: u32,
+    calmed: Moment,
+}
+
+/// What a budget says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Calm,
+    /// Three quarters are used.
+    Annoyed,
+    /// Nothing is left.
+    Exhausted,
+}
+
+impl Budget {
+    pub fn new(max: u32) -> Budget {
+        Budget {
+            used: 0,
+            max,
+            updates: 2,
+            calmed: Moment::START,
+        }
+    }
+
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub fn charge(&mut self, points: u32) -> Mood {
+        self.used = self.used.saturating_add(points);
+        if self.used >= self.max {
+            Mood::Exhausted
+        } else if self.used >= self.max - self.max / 4 {
+            Mood::Annoyed
+        } else {
+            Mood::Calm
+        }
+    }
+
+    /// A request ended well.
+    pub fn refund(&mut self) {
+        self.used = self.used.saturating_sub(REQUEST_REFUND);
+    }
+
+    /// A stream was opened or a DATA frame sent, which the peer may answer with two WINDOW_UPDATE frames: one for the
+    /// stream and one for the connection.
+    pub fn expect_updates(&mut self) {
+        self.updates = (self.updates + 2).min(UPDATES_SAVED_MAX);
+    }
+
+    /// Whether a WINDOW_UPDATE was to be expected.
+    pub fn take_update(&mut self) -> bool {
+        let expected = self.updates > 0;
+        self.updates = self.updates.saturating_sub(1);
+        expected
+    }
+
+    /// Gives back what time does. Fractions of a point are kept for the next call.
+    pub fn calm(&mut self, now: Moment) {
+        let points = now.since(self.calmed).as_millis() as u64 * SECOND_REFUND / 1000;
+        if points > 0 {
+            self.used = self
+                .used
+                .saturating_sub(u32::try_from(points).unwrap_or(u32::MAX));
+            self.calmed = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn points_are_used_and_come_back() {
+        let mut budget = Budget::new(100);
+        assert_eq!(budget.charge(74), Mood::Calm);
+        assert_eq!(budget.charge(1), Mood::Annoyed);
+        budget.refund();
+        assert_eq!(budget.used(), 59);
+        assert_eq!(budget.charge(41), Mood::Exhausted);
+        budget.calm(Moment::new(Duration::from_millis(3)));
+        assert_eq!(budget.used(), 100);
+        budget.calm(Moment::new(Duration::from_millis(250)));
+        assert_eq!(budget.used(), 60);
+        budget.calm(Moment::new(Duration::from_secs(1 << 40)));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn window_updates_are_paid_for_by_streams_and_content() {
+        let mut budget = Budget::new(100);
+        assert!(budget.take_update() && budget.take_update() && !budget.take_update());
+        budget.expect_updates();
+        assert!(budget.take_update() && budget.take_update() && !budget.take_update());
+        (0..10_000).for_each(|_| budget.expect_updates());
+        assert_eq!(budget.updates, UPDATES_SAVED_MAX);
+    }
+}

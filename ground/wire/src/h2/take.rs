@@ -1,0 +1,333 @@
+//! What frames do when they arrive (RFC 9113, sections 5 and 6). Header blocks are left to `server` and `client`.
+
+use super::closed::Past;
+use super::conn::{Conn, Ending, GOODBYE, Step};
+use super::error::{ErrorCode, Reason};
+use super::event::{End, Side};
+use super::frame::{FrameHead, FrameKind, encode_ping, flags};
+use super::glitch::cost;
+use super::limits::PRIORITIES_AHEAD_MAX;
+use super::priority::Priority;
+use super::reader::{Chunk, Frame};
+use super::settings::Role;
+use super::stream::{Inbound, Outbound, Phase, StreamId};
+
+impl Conn {
+    /// Does what a frame asks for; gives what the owner has to know.
+    pub fn take<'a>(&mut self, frame: Frame<'a>) -> Result<Option<Step<'a>>, Reason> {
+        match frame {
+            Frame::Data {
+                stream,
+                counted,
+                overhead,
+                data,
+                end,
+            } => {
+                self.receive_window
+                    .take(counted)
+                    .map_err(|_| Reason::WindowExceeded)?;
+                self.give_back(overhead);
+                self.charge_data(counted, overhead, data, end)?;
+                self.take_data(stream, (counted, overhead), data, End::here_if(end))
+            }
+            Frame::Block { stream, end, block } => {
+                let end = End::here_if(end);
+                Ok(Some(Step::Block { stream, end, block }))
+            }
+            Frame::Reset { stream, code } => self.take_reset(stream, code),
+            Frame::Settings(payload) => self.take_settings(payload),
+            Frame::SettingsAck => self.take_settings_ack().map(|()| None),
+            Frame::Ping(opaque) => {
+                encode_ping(flags::ACK, opaque, &mut self.out);
+                self.glitch(cost::PING).map(|()| None)
+            }
+            Frame::Pong(opaque) => {
+                self.take_pong(opaque);
+                Ok(None)
+            }
+            Frame::GoAway { last, code } => {
+                self.peer_leaves = true;
+                self.glitch(cost::IGNORED)?;
+                Ok(Some(Step::GoAway { last, code }))
+            }
+            Frame::WindowUpdate { stream, increment } => {
+                if !self.budget.take_update() {
+                    self.glitch(cost::WINDOW_UPDATE)?;
+                }
+                match stream {
+                    0 => self.widen(increment),
+                    _ => self.widen_stream(stream, increment),
+                }
+            }
+            Frame::PriorityUpdate { stream, value } => {
+                self.take_priority(stream, Priority::parse(value.bytes()));
+                self.reader.give_back(value);
+                self.glitch(cost::IGNORED).map(|()| None)
+            }
+            Frame::Ignored => self.glitch(cost::IGNORED).map(|()| None),
+            Frame::PriorityLength { stream } => match self.streams.find(stream) {
+                Some(id) => self.break_off(id, ErrorCode::FRAME_SIZE_ERROR),
+                None => Err(Reason::FrameLength),
+            },
+        }
+    }
+
+    /// Resets a stream because of what the peer sent on it.
+    pub fn break_off<'a>(
+        &mut self,
+        id: StreamId,
+        code: ErrorCode,
+    ) -> Result<Option<Step<'a>>, Reason> {
+        let live = self.streams.look(id).is_some_and(|stream| stream.is_live());
+        self.glitch(if live { cost::RESET_FORCED } else { cost::LATE })?;
+        if !live {
+            return Ok(None);
+        }
+        self.reset(id, code);
+        let by = Side::Us;
+        Ok(Some(Step::Reset { id, code, by }))
+    }
+
+    /// A frame for a stream that is not open any more; an error if it never was, or if the peer knows that it is
+    /// over.
+    pub fn late(&mut self, number: u32, points: u32) -> Result<(), Reason> {
+        if self.is_idle(number) {
+            return Err(Reason::StreamIdle);
+        }
+        match self.closed.look(number) {
+            Past::Reset => self.glitch(points),
+            Past::Ended | Past::Unknown => Err(Reason::StreamClosed),
+        }
+    }
+
+    /// Whether nobody opened a stream with this number yet.
+    pub fn is_idle(&self, number: u32) -> bool {
+        number.is_multiple_of(2) || number > self.highest
+    }
+
+    /// DATA frames that are mostly frame.
+    fn charge_data(
+        &mut self,
+        counted: u32,
+        overhead: u32,
+        data: &[u8],
+        end: bool,
+    ) -> Result<(), Reason> {
+        let content = counted - overhead;
+        if end {
+            Ok(())
+        } else if data.is_empty() {
+            self.glitch(cost::DATA_EMPTY)
+        } else if counted > 0 && content < overhead + super::FRAME_HEAD_LEN as u32 {
+            self.glitch(cost::DATA_TINY)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A piece of content, for whose whole frame the connection's window was taken; `frame` is what its first piece
+    /// takes of the stream's window, and how much of that is padding (section 6.1).
+    fn take_data<'a>(
+        &mut self,
+        number: u32,
+        frame: (u32, u32),
+        data: &'a [u8],
+        end: End,
+    ) -> Result<Option<Step<'a>>, Reason> {
+        let len = data.len() as u32;
+        let Some(id) = self.streams.find(number) else {
+            self.give_back(len);
+            return self.late(number, cost::DATA_TINY).map(|()| None);
+        };
+        let Some(stream) = self.streams.at(id) else {
+            return Ok(None);
+        };
+        let Phase::Live { inbound, .. } = stream.phase else {
+            self.give_back(len);
+            return self.glitch(cost::DATA_TINY).map(|()| None);
+        };
+        let (counted, overhead) = frame;
+        let fault = match inbound {
+            // Section 8.1: content comes after the head.
+            Inbound::AwaitHead => Some(ErrorCode::PROTOCOL_ERROR),
+            Inbound::Ended => Some(ErrorCode::STREAM_CLOSED),
+            Inbound::AwaitBody if stream.receive_window.take(counted).is_err() => {
+                Some(ErrorCode::FLOW_CONTROL_ERROR)
+            }
+            // Section 8.1.1: as much as was declared, no less and no more.
+            Inbound::AwaitBody
+                if !stream.receive_left.take(data.len())
+                    || end.is_here() && !stream.receive_left.may_end() =>
+            {
+                Some(ErrorCode::PROTOCOL_ERROR)
+            }
+            Inbound::AwaitBody => None,
+        };
+        if let Some(code) = fault {
+            self.give_back(len);
+            return self.break_off(id, code);
+        }
+        stream.unread += len;
+        if end.is_here() {
+            stream.set_inbound(Inbound::Ended);
+        } else if overhead > 0 {
+            self.give_back_padding(id, overhead);
+        }
+        let tells = !data.is_empty() || end.is_here();
+        Ok(tells.then_some(Step::Data { id, data, end }))
+    }
+
+    /// Padding is consumed by nobody.
+    fn give_back_padding(&mut self, id: StreamId, bytes: u32) {
+        if let Some(stream) = self.streams.at(id)
+            && let Some(increment) = stream.receive_window.consume(bytes)
+        {
+            let (kind, number) = (FrameKind::WINDOW_UPDATE, id.number());
+            super::frame::encode_word(kind, number, increment, &mut self.out);
+        }
+    }
+
+    /// RST_STREAM (section 6.4).
+    fn take_reset<'a>(&mut self, number: u32, code: ErrorCode) -> Result<Option<Step<'a>>, Reason> {
+        if self.is_idle(number) {
+            return Err(Reason::StreamIdle);
+        }
+        let id = self.streams.find(number);
+        let Some(id) = id.filter(|id| self.streams.look(*id).is_some_and(|s| s.is_live())) else {
+            return self.glitch(cost::LATE).map(|()| None);
+        };
+        let answered = match self.streams.at(id) {
+            Some(stream) => {
+                let answered = match self.us {
+                    Role::Server => stream.outbound() == Some(Outbound::Ended),
+                    Role::Client => stream.inbound() == Some(Inbound::Ended),
+                };
+                stream.phase = Phase::Gone;
+                answered
+            }
+            None => true,
+        };
+        self.closed.add_ended(number);
+        if !answered {
+            self.glitch(cost::RESET)?;
+        }
+        let by = Side::Peer;
+        Ok(Some(Step::Reset { id, code, by }))
+    }
+
+    /// SETTINGS (section 6.5).
+    fn take_settings<'a>(&mut self, payload: Chunk<'_>) -> Result<Option<Step<'a>>, Reason> {
+        let before = self.peer;
+        let role = match self.us {
+            Role::Server => Role::Client,
+            Role::Client => Role::Server,
+        };
+        let applied = self.peer.apply(payload.bytes(), role);
+        self.reader.give_back(payload);
+        applied?;
+        let by = i64::from(self.peer.stream_window) - i64::from(before.stream_window);
+        let mut waits = false;
+        if by != 0 {
+            for (_, stream) in self.streams.iter_mut() {
+                waits |= by > 0 && stream.waits;
+                stream
+                    .send_window
+                    .shift(by)
+                    .map_err(|_| Reason::SettingWindow)?;
+            }
+        }
+        if self.peer.table_bytes_max != before.table_bytes_max || !self.settled {
+            self.encoder.limit_table(self.peer.table_bytes_max);
+        }
+        let ack = FrameHead {
+            len: 0,
+            kind: FrameKind::SETTINGS,
+            flags: flags::ACK,
+            stream: 0,
+        };
+        ack.encode(&mut self.out);
+        if self.settled {
+            self.glitch(cost::SETTINGS)?;
+        }
+        self.settled = true;
+        Ok(match self.us {
+            Role::Client => Some(Step::Settings),
+            Role::Server => waits.then_some(Step::Window { id: None }),
+        })
+    }
+
+    fn take_settings_ack(&mut self) -> Result<(), Reason> {
+        if self.settings_open == 0 {
+            return self.glitch(cost::IGNORED);
+        }
+        self.settings_open -= 1;
+        self.decoder.limit_table(self.limits.table_bytes_max);
+        Ok(())
+    }
+
+    fn take_pong(&mut self, opaque: [u8; 8]) {
+        if opaque != GOODBYE {
+            self.pings_open = self.pings_open.saturating_sub(1);
+        } else if self.ending == Ending::Announced {
+            self.go_away(ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// WINDOW_UPDATE for the connection (section 6.9).
+    fn widen<'a>(&mut self, increment: u32) -> Result<Option<Step<'a>>, Reason> {
+        if increment == 0 {
+            return Err(Reason::WindowIncrement);
+        }
+        self.send_window
+            .shift(i64::from(increment))
+            .map_err(|_| Reason::WindowOverflow)?;
+        let tells = core::mem::take(&mut self.waits);
+        Ok(tells.then_some(Step::Window { id: None }))
+    }
+
+    /// WINDOW_UPDATE for a stream (section 6.9).
+    fn widen_stream<'a>(
+        &mut self,
+        number: u32,
+        increment: u32,
+    ) -> Result<Option<Step<'a>>, Reason> {
+        let Some(id) = self.streams.find(number) else {
+            if self.is_idle(number) {
+                return Err(Reason::StreamIdle);
+            }
+            // It may have crossed our last frame, and does no harm.
+            return self.glitch(cost::LATE).map(|()| None);
+        };
+        let open = self.send_window.available() > 0;
+        let Some(stream) = self.streams.at(id).filter(|stream| stream.is_live()) else {
+            return self.glitch(cost::LATE).map(|()| None);
+        };
+        if increment == 0 {
+            return self.break_off(id, ErrorCode::PROTOCOL_ERROR);
+        }
+        if stream.send_window.shift(i64::from(increment)).is_err() {
+            return self.break_off(id, ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        let tells = stream.waits && stream.send_window.available() > 0;
+        if tells {
+            stream.waits = false;
+            // With the connection's window closed as well, the stream waits for that now.
+            self.waits |= !open;
+        }
+        Ok((tells && open).then_some(Step::Window { id: Some(id) }))
+    }
+
+    /// PRIORITY_UPDATE (RFC 9218, section 7.1).
+    fn take_priority(&mut self, number: u32, priority: Priority) {
+        if let Some(id) = self.streams.find(number) {
+            if let Some(stream) = self.streams.at(id) {
+                stream.priority = priority;
+            }
+        } else if self.is_idle(number) {
+            self.ahead.retain(|(ahead, _)| *ahead != number);
+            if self.ahead.len() < PRIORITIES_AHEAD_MAX {
+                self.ahead.push((number, priority));
+            }
+        }
+    }
+}
