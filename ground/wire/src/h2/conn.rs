@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use sluice_message::Moment;
+use sluice_message::{Fields, Moment};
 
 use super::closed::ClosedStreams;
 use super::error::{Closed, ErrorCode, Reason};
@@ -17,6 +17,7 @@ use super::hpack::{Decoded, Decoder, Encoder};
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
 use super::priority::{Priority, URGENCIES};
 use super::reader::{Chunk, Reader};
+use super::response::encode_trailers;
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, Phase, Stream, StreamId, Streams};
 
@@ -82,6 +83,10 @@ pub(super) enum Step<'a> {
         id: StreamId,
         data: &'a [u8],
         end: End,
+    },
+    Trailers {
+        id: StreamId,
+        fields: Fields,
     },
     Reset {
         id: StreamId,
@@ -372,6 +377,20 @@ impl Conn {
         room.min(connection)
             .min(window)
             .min(FRAME_BYTES_MAX as usize)
+    }
+
+    /// Ends our side of a stream with trailers.
+    pub fn send_trailers(&mut self, id: StreamId, fields: &Fields) -> Result<(), StreamGone> {
+        let stream = self.sending(id)?;
+        if !stream.send_left.may_end() {
+            self.reset(id, ErrorCode::INTERNAL_ERROR);
+            return Err(StreamGone);
+        }
+        stream.set_outbound(Outbound::Ended);
+        self.send_block(id.number(), End::Here, |encoder, scratch, out| {
+            encode_trailers(encoder, fields, scratch, out);
+        });
+        Ok(())
     }
 
     /// Takes as much of `data` as may be sent.

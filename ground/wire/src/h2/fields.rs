@@ -94,8 +94,6 @@ faults! {
     ProtocolUnknown Some(Status::NOT_IMPLEMENTED), "unknown protocol in extended connect";
     /// The status is not three digits from 100 on, or 101 (section 8.6).
     Status None, "status not allowed";
-    /// Trailers that do not end the stream, or fields between them (section 8.1).
-    TrailersOpen None, "trailers do not end the stream";
 }
 
 /// What a head or trailer section costs and holds so far, whatever its kind.

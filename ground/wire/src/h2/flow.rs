@@ -58,11 +58,6 @@ impl ReceiveWindow {
         }
     }
 
-    /// What arrived and is not consumed.
-    pub fn held(&self) -> u32 {
-        self.held
-    }
-
     /// So many bytes arrived. `Err` if they were not allowed.
     pub fn take(&mut self, bytes: u32) -> Result<(), Overflow> {
         self.open = self.open.checked_sub(bytes).ok_or(Overflow)?;
@@ -134,7 +129,7 @@ mod tests {
         assert_eq!(window.consume(49), None);
         assert_eq!(window.consume(1), Some(50));
         assert_eq!(window.take(51), Err(Overflow));
-        assert_eq!(window.held(), 50);
+        assert_eq!(window.held, 50);
     }
 
     #[test]

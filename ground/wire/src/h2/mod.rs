@@ -9,6 +9,7 @@
 //! As in `h1` a message is refused where two readers could see two different ones. What passes is a head that `h1`
 //! can write without changing what it means.
 
+mod client;
 mod closed;
 mod conn;
 mod error;
@@ -28,6 +29,7 @@ mod settings;
 mod stream;
 mod take;
 
+pub use client::{Client, ClientEvent, ClientReceived, OpenRefused};
 pub use error::{Closed, ErrorCode, Reason};
 pub use event::{Connect, End, Event, Received, RequestFacts, Side, StreamGone};
 pub use fields::HeadFault;

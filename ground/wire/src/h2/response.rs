@@ -11,13 +11,6 @@ use super::hpack::{Decoded, Encoder, Keep, NameKind, Pseudo};
 use super::limits::Limits;
 use crate::h1::{BodyFraming, may_trail};
 
-/// What the head of a response says about what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerFacts {
-    /// How long the content is: `None`, `Length`, or `Chunked` where the end of the stream will tell.
-    pub body: BodyFraming,
-}
-
 /// Appends the block of a final response, as `h1::encode_response_head` writes it: `framing` says what
 /// Content-Length has, `None` keeps a described one, and Date is added unless the list has one.
 pub(super) fn encode_response(
@@ -120,11 +113,12 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    /// What the head, the answer to a request with `method`, says together. With a fault the head is empty.
-    pub fn finish(mut self, method: Asked, end: End) -> Result<AnswerFacts, HeadFault> {
+    /// How long the content is of an answer to such a request: `None`, `Length`, or `Chunked` where the end of the
+    /// stream will tell. With a fault the head is empty.
+    pub fn finish(mut self, asked: Asked, end: End) -> Result<BodyFraming, HeadFault> {
         let facts = match self.fault {
             Some(fault) => Err(fault),
-            None => self.conclude(method, end),
+            None => self.conclude(asked, end),
         };
         if facts.is_err() {
             self.head.clear();
@@ -151,7 +145,7 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    fn conclude(&mut self, asked: Asked, end: End) -> Result<AnswerFacts, HeadFault> {
+    fn conclude(&mut self, asked: Asked, end: End) -> Result<BodyFraming, HeadFault> {
         let status = self.status.ok_or(HeadFault::PseudoMissing)?;
         // RFC 9113, section 8.6: there is nothing to switch to; section 8.1: an interim answer is not the last.
         if status == Status::SWITCHING_PROTOCOLS || status.is_informational() && end.is_here() {
@@ -170,7 +164,7 @@ impl<'a> ResponseReader<'a> {
             (End::Later, Some(length)) => BodyFraming::Length(length),
             (End::Later, None) => BodyFraming::Chunked,
         };
-        Ok(AnswerFacts { body })
+        Ok(body)
     }
 }
 

@@ -8,12 +8,11 @@ use super::closed::Past;
 use super::conn::{Conn, Ending, Step};
 use super::error::{Closed, ErrorCode, Reason};
 use super::event::{End, Event, Received, StreamGone};
-use super::fields::TrailerReader;
 use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL};
 use super::reader::Chunk;
 use super::request::RequestReader;
-use super::response::{encode_interim, encode_response, encode_trailers};
+use super::response::{encode_interim, encode_response};
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, StreamId};
 use crate::h1::BodyFraming;
@@ -63,11 +62,7 @@ impl Server {
                         Err(reason) => return Err(self.conn.fail(reason)),
                     }
                 }
-                Step::Data { id, data, end } => Some(Event::Data { id, data, end }),
-                Step::Reset { id, code, by } => Some(Event::Reset { id, code, by }),
-                Step::Window { id } => Some(Event::Window { id }),
-                Step::GoAway { code, .. } => Some(Event::GoAway { code }),
-                Step::Settings => None,
+                step => told(step),
             };
             if event.is_some() {
                 break event;
@@ -162,18 +157,7 @@ impl Server {
 
     /// Ends the answer with trailers. Fields that must not be trailers are left out.
     pub fn send_trailers(&mut self, id: StreamId, fields: &Fields) -> Result<(), StreamGone> {
-        let stream = self.conn.sending(id)?;
-        if !stream.send_left.may_end() {
-            self.conn.reset(id, ErrorCode::INTERNAL_ERROR);
-            return Err(StreamGone);
-        }
-        stream.set_outbound(Outbound::Ended);
-        let number = id.number();
-        self.conn
-            .send_block(number, End::Here, |encoder, scratch, out| {
-                encode_trailers(encoder, fields, scratch, out);
-            });
-        Ok(())
+        self.conn.send_trailers(id, fields)
     }
 
     /// Content of that many bytes is not held any more: its window is given back. For a released stream this
@@ -271,7 +255,7 @@ impl Server {
             return Err(Reason::StreamNumber);
         }
         if let Some(id) = self.conn.streams.find(number) {
-            return self.take_trailers(id, end, block);
+            return Ok(self.conn.take_trailers(id, end, block)?.and_then(told));
         }
         if number <= self.conn.highest {
             self.conn.decode(block, |_| {})?;
@@ -365,33 +349,16 @@ impl Server {
         self.conn.ahead.retain(|(ahead, _)| *ahead > number);
         found
     }
+}
 
-    /// A block on an open stream.
-    fn take_trailers(
-        &mut self,
-        id: StreamId,
-        end: End,
-        block: Chunk<'_>,
-    ) -> Result<Option<Event<'static>>, Reason> {
-        let limits = self.conn.limits.clone();
-        let mut reader = TrailerReader::new(&limits);
-        self.conn.decode(block, |field| reader.take(field))?;
-        let Some(stream) = self.conn.streams.at(id) else {
-            return Ok(None);
-        };
-        let code = match (stream.inbound(), reader.finish()) {
-            (None | Some(Inbound::Ended), _) => ErrorCode::STREAM_CLOSED,
-            // RFC 9113, section 8.1: trailers end the stream, and after as much content as was declared.
-            (_, Ok(fields)) if end.is_here() && stream.receive_left.may_end() => {
-                stream.set_inbound(Inbound::Ended);
-                return Ok(Some(Event::Trailers { id, fields }));
-            }
-            (_, Ok(_) | Err(_)) => ErrorCode::PROTOCOL_ERROR,
-        };
-        let step = self.conn.break_off(id, code)?;
-        Ok(match step {
-            Some(Step::Reset { id, code, by }) => Some(Event::Reset { id, code, by }),
-            _ => None,
-        })
+/// What the owner is told of a step that needs nothing done.
+fn told(step: Step<'_>) -> Option<Event<'_>> {
+    match step {
+        Step::Data { id, data, end } => Some(Event::Data { id, data, end }),
+        Step::Trailers { id, fields } => Some(Event::Trailers { id, fields }),
+        Step::Reset { id, code, by } => Some(Event::Reset { id, code, by }),
+        Step::Window { id } => Some(Event::Window { id }),
+        Step::GoAway { code, .. } => Some(Event::GoAway { code }),
+        Step::Block { .. } | Step::Settings => None,
     }
 }

@@ -4,6 +4,7 @@ use super::closed::Past;
 use super::conn::{Conn, Ending, GOODBYE, Step};
 use super::error::{ErrorCode, Reason};
 use super::event::{End, Side};
+use super::fields::TrailerReader;
 use super::frame::{FrameHead, FrameKind, encode_ping, flags};
 use super::glitch::cost;
 use super::limits::PRIORITIES_AHEAD_MAX;
@@ -86,6 +87,31 @@ impl Conn {
         self.reset(id, code);
         let by = Side::Us;
         Ok(Some(Step::Reset { id, code, by }))
+    }
+
+    /// A header block where only trailers can be (section 8.1).
+    pub fn take_trailers<'a>(
+        &mut self,
+        id: StreamId,
+        end: End,
+        block: Chunk<'_>,
+    ) -> Result<Option<Step<'a>>, Reason> {
+        let limits = self.limits.clone();
+        let mut reader = TrailerReader::new(&limits);
+        self.decode(block, |field| reader.take(field))?;
+        let Some(stream) = self.streams.at(id) else {
+            return Ok(None);
+        };
+        let code = match (stream.inbound(), reader.finish()) {
+            (None | Some(Inbound::Ended), _) => ErrorCode::STREAM_CLOSED,
+            // They end the stream, and after as much content as was declared.
+            (_, Ok(fields)) if end.is_here() && stream.receive_left.may_end() => {
+                stream.set_inbound(Inbound::Ended);
+                return Ok(Some(Step::Trailers { id, fields }));
+            }
+            (_, Ok(_) | Err(_)) => ErrorCode::PROTOCOL_ERROR,
+        };
+        self.break_off(id, code)
     }
 
     /// A frame for a stream that is not open any more; an error if it never was, or if the peer knows that it is
