@@ -2,6 +2,7 @@
 
 mod feed;
 mod feed_fastcgi;
+mod feed_h2;
 mod feed_proxy;
 
 use std::fs;
@@ -45,4 +46,19 @@ fn fastcgi_answers() {
 #[test]
 fn beginnings_of_connections() {
     replay("proxy_protocol", feed_proxy::check_beginning);
+}
+
+#[test]
+fn http2_from_clients() {
+    replay("h2_server", feed_h2::check_server);
+}
+
+#[test]
+fn http2_from_servers() {
+    replay("h2_client", feed_h2::check_client);
+}
+
+#[test]
+fn header_blocks() {
+    replay("hpack", feed_h2::check_hpack);
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::PREFACE;
 use super::error::{ErrorCode, Reason};
+use super::event::End;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, FrameKind, flags, number};
 use super::limits::{FRAME_BYTES_MAX, Limits};
 use super::settings::Role;
@@ -33,17 +34,15 @@ pub(super) enum Frame<'a> {
     /// A piece of a DATA frame.
     Data {
         stream: u32,
-        /// What the whole frame takes of windows; 0 but for its first piece.
-        counted: u32,
-        /// How much of that is padding.
-        overhead: u32,
+        /// With its first piece, what the whole frame is: so nothing depends on how it was cut.
+        whole: Option<Whole>,
         data: &'a [u8],
-        end: bool,
+        end: End,
     },
     /// A header block with all its continuations.
     Block {
         stream: u32,
-        end: bool,
+        end: End,
         block: Chunk<'a>,
     },
     Reset {
@@ -72,6 +71,16 @@ pub(super) enum Frame<'a> {
     PriorityLength {
         stream: u32,
     },
+}
+
+/// A DATA frame as its head tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    /// What it takes of windows.
+    pub counted: u32,
+    /// How much of that is no content.
+    pub overhead: u32,
+    pub end: End,
 }
 
 /// Cuts what the peer sends into frames.
@@ -103,9 +112,8 @@ enum State {
         stream: u32,
         left: u32,
         padding: u32,
-        end: bool,
-        counted: u32,
-        overhead: u32,
+        end: End,
+        whole: Option<Whole>,
     },
     /// So many bytes of no interest.
     Skip(u32),
@@ -121,7 +129,7 @@ enum First {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     stream: u32,
-    end: bool,
+    end: End,
     continuations: u16,
     /// Its bytes at the front of `kept`.
     len: usize,
@@ -348,7 +356,8 @@ impl Reader {
         payload: Chunk<'a>,
     ) -> Result<Option<Frame<'a>>, Reason> {
         let (from, to) = headers_fragment(head, payload.bytes())?;
-        let (stream, end) = (head.stream, head.has(flags::END_STREAM));
+        let stream = head.stream;
+        let end = End::here_if(head.has(flags::END_STREAM));
         let block = match payload {
             Chunk::Given(bytes) => Chunk::Given(&bytes[from..to]),
             Chunk::Kept(mut bytes) => {
@@ -406,8 +415,7 @@ impl Reader {
             left,
             padding,
             end,
-            counted,
-            overhead,
+            whole,
         } = self.state
         else {
             return None;
@@ -426,16 +434,14 @@ impl Reader {
                 left,
                 padding,
                 end,
-                counted: 0,
-                overhead: 0,
+                whole: None,
             }
         };
         Some(Frame::Data {
             stream,
-            counted,
-            overhead,
+            whole,
             data: piece,
-            end: end && left == 0,
+            end: End::here_if(end.is_here() && left == 0),
         })
     }
 }
@@ -445,13 +451,18 @@ impl Reader {
 fn data(head: FrameHead, length_bytes: u32, padding: u32) -> Result<State, Reason> {
     let overhead = length_bytes + padding;
     let left = head.len.checked_sub(overhead).ok_or(Reason::Padding)?;
+    let end = End::here_if(head.has(flags::END_STREAM));
+    let whole = Whole {
+        counted: head.len,
+        overhead,
+        end,
+    };
     Ok(State::Data {
         stream: head.stream,
         left,
         padding,
-        end: head.has(flags::END_STREAM),
-        counted: head.len,
-        overhead,
+        end,
+        whole: Some(whole),
     })
 }
 

@@ -9,9 +9,9 @@ use super::frame::{FrameHead, FrameKind, encode_ping, flags};
 use super::glitch::cost;
 use super::limits::PRIORITIES_AHEAD_MAX;
 use super::priority::Priority;
-use super::reader::{Chunk, Frame};
+use super::reader::{Chunk, Frame, Whole};
 use super::settings::Role;
-use super::stream::{Inbound, Outbound, Phase, StreamId};
+use super::stream::{Inbound, Outbound, Phase, Stream, StreamId};
 
 impl Conn {
     /// Does what a frame asks for; gives what the owner has to know.
@@ -19,22 +19,20 @@ impl Conn {
         match frame {
             Frame::Data {
                 stream,
-                counted,
-                overhead,
+                whole,
                 data,
                 end,
             } => {
-                self.receive_window
-                    .take(counted)
-                    .map_err(|_| Reason::WindowExceeded)?;
-                self.give_back(overhead);
-                self.charge_data(counted, overhead, data, end)?;
-                self.take_data(stream, (counted, overhead), data, End::here_if(end))
+                if let Some(whole) = whole {
+                    self.receive_window
+                        .take(whole.counted)
+                        .map_err(|_| Reason::WindowExceeded)?;
+                    self.give_back(whole.overhead);
+                    self.charge_data(whole)?;
+                }
+                self.take_data(stream, whole, data, end)
             }
-            Frame::Block { stream, end, block } => {
-                let end = End::here_if(end);
-                Ok(Some(Step::Block { stream, end, block }))
-            }
+            Frame::Block { stream, end, block } => Ok(Some(Step::Block { stream, end, block })),
             Frame::Reset { stream, code } => self.take_reset(stream, code),
             Frame::Settings(payload) => self.take_settings(payload),
             Frame::SettingsAck => self.take_settings_ack().map(|()| None),
@@ -132,72 +130,48 @@ impl Conn {
     }
 
     /// DATA frames that are mostly frame.
-    fn charge_data(
-        &mut self,
-        counted: u32,
-        overhead: u32,
-        data: &[u8],
-        end: bool,
-    ) -> Result<(), Reason> {
-        let content = counted - overhead;
-        if end {
+    fn charge_data(&mut self, whole: Whole) -> Result<(), Reason> {
+        let content = whole.counted - whole.overhead;
+        if whole.end.is_here() {
             Ok(())
-        } else if data.is_empty() {
+        } else if content == 0 {
             self.glitch(cost::DATA_EMPTY)
-        } else if counted > 0 && content < overhead + super::FRAME_HEAD_LEN as u32 {
+        } else if content < whole.overhead + super::FRAME_HEAD_LEN as u32 {
             self.glitch(cost::DATA_TINY)
         } else {
             Ok(())
         }
     }
 
-    /// A piece of content, for whose whole frame the connection's window was taken; `frame` is what its first piece
-    /// takes of the stream's window, and how much of that is padding (section 6.1).
+    /// A piece of content, for whose whole frame the connection's window was taken (section 6.1).
     fn take_data<'a>(
         &mut self,
         number: u32,
-        frame: (u32, u32),
+        whole: Option<Whole>,
         data: &'a [u8],
         end: End,
     ) -> Result<Option<Step<'a>>, Reason> {
         let len = data.len() as u32;
+        let points = whole.map_or(0, |_| cost::DATA_TINY);
         let Some(id) = self.streams.find(number) else {
             self.give_back(len);
-            return self.late(number, cost::DATA_TINY).map(|()| None);
+            return self.late(number, points).map(|()| None);
         };
-        let Some(stream) = self.streams.at(id) else {
-            return Ok(None);
-        };
-        let Phase::Live { inbound, .. } = stream.phase else {
+        let Some(stream) = self.streams.at(id).filter(|stream| stream.is_live()) else {
             self.give_back(len);
-            return self.glitch(cost::DATA_TINY).map(|()| None);
+            return self.glitch(points).map(|()| None);
         };
-        let (counted, overhead) = frame;
-        let fault = match inbound {
-            // Section 8.1: content comes after the head.
-            Inbound::AwaitHead => Some(ErrorCode::PROTOCOL_ERROR),
-            Inbound::Ended => Some(ErrorCode::STREAM_CLOSED),
-            Inbound::AwaitBody if stream.receive_window.take(counted).is_err() => {
-                Some(ErrorCode::FLOW_CONTROL_ERROR)
-            }
-            // Section 8.1.1: as much as was declared, no less and no more.
-            Inbound::AwaitBody
-                if !stream.receive_left.take(data.len())
-                    || end.is_here() && !stream.receive_left.may_end() =>
-            {
-                Some(ErrorCode::PROTOCOL_ERROR)
-            }
-            Inbound::AwaitBody => None,
-        };
-        if let Some(code) = fault {
+        if let Some(whole) = whole
+            && let Err(code) = check_data(stream, whole)
+        {
             self.give_back(len);
             return self.break_off(id, code);
         }
         stream.unread += len;
         if end.is_here() {
             stream.set_inbound(Inbound::Ended);
-        } else if overhead > 0 {
-            self.give_back_padding(id, overhead);
+        } else if let Some(whole) = whole {
+            self.give_back_padding(id, whole.overhead);
         }
         let tells = !data.is_empty() || end.is_here();
         Ok(tells.then_some(Step::Data { id, data, end }))
@@ -205,7 +179,8 @@ impl Conn {
 
     /// Padding is consumed by nobody.
     fn give_back_padding(&mut self, id: StreamId, bytes: u32) {
-        if let Some(stream) = self.streams.at(id)
+        if bytes > 0
+            && let Some(stream) = self.streams.at(id)
             && let Some(increment) = stream.receive_window.consume(bytes)
         {
             let (kind, number) = (FrameKind::WINDOW_UPDATE, id.number());
@@ -356,4 +331,25 @@ impl Conn {
             }
         }
     }
+}
+
+/// Whether a frame of content may come on its stream; if so it is counted.
+fn check_data(stream: &mut Stream, whole: Whole) -> Result<(), ErrorCode> {
+    match stream.inbound() {
+        // Section 8.1: content comes after the head.
+        Some(Inbound::AwaitHead) => return Err(ErrorCode::PROTOCOL_ERROR),
+        None | Some(Inbound::Ended) => return Err(ErrorCode::STREAM_CLOSED),
+        Some(Inbound::AwaitBody) => {}
+    }
+    stream
+        .receive_window
+        .take(whole.counted)
+        .map_err(|_| ErrorCode::FLOW_CONTROL_ERROR)?;
+    // Section 8.1.1: as much as was declared, no less and no more.
+    let content = (whole.counted - whole.overhead) as usize;
+    let fits = stream.receive_left.take(content);
+    if !fits || whole.end.is_here() && !stream.receive_left.may_end() {
+        return Err(ErrorCode::PROTOCOL_ERROR);
+    }
+    Ok(())
 }
