@@ -155,6 +155,31 @@ fn the_preface_and_settings_come_first() {
     }
 }
 
+/// What a time limit of heads has to watch.
+#[test]
+fn beginnings_and_slow_heads_are_known() {
+    let mut session = Session::bare(&Limits::DEFAULT);
+    session.send(&PREFACE[..20]);
+    assert!(!session.server.has_begun());
+    session.send(&PREFACE[20..]);
+    session.send(&settings(&[]));
+    assert!(session.server.has_begun() && !session.server.is_in_head());
+    let whole = block(&GET);
+    let frames = [
+        frame(FrameKind::HEADERS, 0, 1, &whole[..9]),
+        frame(FrameKind::CONTINUATION, END_HEADERS, 1, &whole[9..]),
+        data(1, 0, b"abc"),
+    ]
+    .concat();
+    let head_len = frames.len() - 12;
+    for (at, byte) in frames.iter().enumerate() {
+        session.send(&[*byte]);
+        // Within the head of a frame as well, but not within content.
+        let within = at + 1 < head_len || (head_len..head_len + 8).contains(&at);
+        assert_eq!(session.server.is_in_head(), within, "{at}");
+    }
+}
+
 /// Sections 4.1 and 5.5.
 #[test]
 fn unknown_kinds_and_flags_are_ignored() {

@@ -233,6 +233,17 @@ impl Client {
         Ok(id)
     }
 
+    /// Whether the server has begun: its settings are here.
+    pub fn has_begun(&self) -> bool {
+        self.conn.reader.has_begun()
+    }
+
+    /// Whether a head, or a frame other than content, has begun and not ended: what arrives slowly then is for a
+    /// time limit of heads to end.
+    pub fn is_in_head(&self) -> bool {
+        self.conn.reader.is_within()
+    }
+
     /// What waits to be sent; see [`super::Server::output`].
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.conn.out

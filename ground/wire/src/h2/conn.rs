@@ -190,8 +190,9 @@ impl Conn {
         }
     }
 
+    /// Whether no frame of content has room any more.
     pub fn is_full(&self) -> bool {
-        self.out.len() >= self.limits.output_bytes_max
+        self.out.len() + FRAME_HEAD_LEN >= self.limits.output_bytes_max
     }
 
     /// Charges the peer for a frame that brings nothing forward.

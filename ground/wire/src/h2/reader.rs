@@ -153,6 +153,18 @@ impl Reader {
         }
     }
 
+    /// Whether the preface and the frame that has to be the first were there.
+    pub fn has_begun(&self) -> bool {
+        self.first == First::Seen
+    }
+
+    /// Whether something that is taken as a whole has begun and not ended: a frame's head, a frame other than DATA,
+    /// or a header block.
+    pub fn is_within(&self) -> bool {
+        let waits = matches!(self.state, State::Payload(_) | State::DataPadding(_));
+        waits || self.head_len > 0 || self.block.is_some()
+    }
+
     /// Takes a chunk's memory back.
     pub fn give_back(&mut self, chunk: Chunk<'_>) {
         if let Chunk::Kept(mut bytes) = chunk {

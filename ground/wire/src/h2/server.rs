@@ -74,14 +74,26 @@ impl Server {
         })
     }
 
+    /// Whether the client has begun: its preface and its settings are here.
+    pub fn has_begun(&self) -> bool {
+        self.conn.reader.has_begun()
+    }
+
+    /// Whether a head, or a frame other than content, has begun and not ended: what arrives slowly then is for a
+    /// time limit of heads to end.
+    pub fn is_in_head(&self) -> bool {
+        self.conn.reader.is_within()
+    }
+
     /// What waits to be sent. The owner writes it and removes what it wrote from the front. It may put the content
     /// of a frame behind [`Server::send_data_head`] here itself.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.conn.out
     }
 
-    /// Whether more than the limit waits to be sent: then `receive` takes nothing and `capacity` is 0. Heads and
-    /// trailers are taken all the same; who asks before sending them keeps the output bounded.
+    /// Whether as much as the limit waits to be sent: then `receive` takes nothing and `capacity` is 0, which else is
+    /// 0 for want of window only. Heads and trailers are taken all the same; who asks before sending them keeps
+    /// the output bounded.
     pub fn is_output_full(&self) -> bool {
         self.conn.is_full()
     }
