@@ -79,6 +79,7 @@ pages! {
     "unknown-matcher"
     "unknown-module"
     "unknown-option"
+    "unreadable-file"
     "unset-variable"
     "unspecified-site-address"
     "unsupported-directive"

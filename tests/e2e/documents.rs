@@ -46,8 +46,6 @@ fn examples_of_the_guide_are_valid() {
 
 /// One line, or option in its directive, for each word that the registry calls refused.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("request_body", "read_timeout", "read_timeout 1s"),
-    ("request_body", "write_timeout", "write_timeout 1s"),
     ("reverse_proxy", "verbose_logs", "verbose_logs"),
     (
         "tls",
@@ -135,9 +133,7 @@ fn every_refused_word_is_tried() {
         let tried = REFUSED
             .iter()
             .any(|(place, name, _)| (gap.place, gap.name) == (*place, *name));
-        let spared = gap.place == "trust_pool" && WITH_OTHERS.contains(&gap.name)
-            // The words for the core of a log are no option of a site's log.
-            || (gap.place, gap.name) == ("log", "core");
+        let spared = gap.place == "trust_pool" && WITH_OTHERS.contains(&gap.name);
         if !tried && !spared {
             untried.push(gap);
         }

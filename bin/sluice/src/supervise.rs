@@ -93,12 +93,21 @@ fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result
     let ending = Arc::new(AtomicBool::new(false));
     // Before the server, which may take long to start: a second signal ends that too.
     listen_for_signals(signals, sender.clone(), ending.clone(), log.clone())?;
+    let Loaded {
+        config,
+        report,
+        written,
+        files,
+        read_at,
+    } = loaded;
+    // It was told, and holds the texts: this function lasts as long as the server.
+    drop(report);
     let read = Read {
-        files: loaded.files,
-        at: loaded.read_at,
-        written: loaded.written,
+        files,
+        at: read_at,
+        written,
     };
-    let server = Server::start(loaded.config, &read.files, options)
+    let server = Server::start(config, &read.files, options)
         .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
     let mut process = Process::begin(server, log, read, job.origin, &sender)?;
     if job.watch || matches!(process.origin, Origin::Nothing) {

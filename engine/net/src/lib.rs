@@ -29,5 +29,6 @@ pub use listener::ListenAddr;
 pub use probes::Probes;
 pub use service::{Answer, Completion, Ending, Exchange, Service, Settings};
 pub use stream::Stream;
+pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, Worker};
 pub use workers::{BindError, Listen, Workers};

@@ -49,6 +49,11 @@ pub trait Service: Send + Sync + 'static {
     /// Called exactly once for each request, when its answer has ended in whatever way.
     fn record(&self, x: &mut Exchange<Self::Context>, completion: &Completion);
 
+    /// When the answer has to be sent, beside what [`Settings::write_idle_timeout`] says; `None` for no such time.
+    fn write_until(&self, _x: &Exchange<Self::Context>) -> Option<Moment> {
+        None
+    }
+
     /// The limits of connections that this service answers.
     fn settings(&self) -> &Settings;
 }

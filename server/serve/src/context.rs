@@ -66,6 +66,8 @@ pub struct Aside {
     pub in_flight: Vec<InFlight>,
     /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.
     pub intercepted: Vec<Held>,
+    /// When the answer has to be sent, where a handler set a time.
+    pub write_until: Option<Moment>,
     /// What `{http.intercept.*}` shows: the head of the latest answer that was taken.
     pub head: Option<ResponseHead>,
 }

@@ -304,6 +304,10 @@ impl Program {
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
         });
+        // RFC 9110, section 15.5.9: the rest of a request that came too late is not waited for.
+        x.close |= fault.failure.as_ref().is_some_and(|failure| {
+            failure.side == Side::Client && failure.kind == FailureKind::Timeout
+        });
         x.context.log.error = Some(fault.message.to_string());
         x.res.status = fault.status;
         let handled_before = x.context.error.is_some();

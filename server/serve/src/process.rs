@@ -240,7 +240,7 @@ fn build(
     options: &Options,
     purpose: Purpose,
 ) -> Result<Built, Vec<Refusal>> {
-    let mut refusals = Vec::new();
+    let mut refusals = unbuilt(config);
     let plan = plan(config, options, &mut refusals);
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let authorities = Authorities::new(https, &config);
@@ -301,6 +301,21 @@ fn build(
         }),
         Ok(_) | Err(()) => Err(refusals),
     }
+}
+
+/// Refuses apps that would do something and do not: Caddy has modules for them in plugins only.
+fn unbuilt(config: &Config) -> Vec<Refusal> {
+    let events = config.apps.events.as_ref();
+    let subscribed = events.is_some_and(|events| !events.subscriptions.is_empty());
+    let filesystems = config.apps.filesystems.as_ref();
+    let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
+    let unbuilt = [
+        (subscribed, "apps.events", "a handler of events"),
+        (mounted, "apps.caddy.filesystems", "another file system"),
+    ];
+    let used = unbuilt.into_iter().filter(|(used, ..)| *used);
+    used.map(|(_, place, what)| at(place, Refusal::not_yet(what, "remove it")))
+        .collect()
 }
 
 /// Who is told what by logs; `Err` where that was refused.

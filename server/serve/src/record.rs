@@ -200,6 +200,7 @@ impl Recorder {
                     level,
                     logger: &logger,
                     message: "request failed",
+                    caller: std::panic::Location::caller(),
                 };
                 write_error(x, completion, status, &route, &head, access);
             }

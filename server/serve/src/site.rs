@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
-use sluice_message::{FieldId, FixedField, Status};
+use sluice_message::{FieldId, FixedField, Moment, Status};
 use sluice_model::Server;
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 use sluice_wire::h1;
@@ -225,6 +225,10 @@ impl Service for Site {
         let metrics = self.rules.program.metrics.as_ref();
         self.recorder
             .end(x, completion, self.access.as_ref(), metrics);
+    }
+
+    fn write_until(&self, x: &Exchange) -> Option<Moment> {
+        x.context.aside.as_ref()?.write_until
     }
 
     fn settings(&self) -> &Settings {

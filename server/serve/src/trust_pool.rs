@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 use sluice_certs::Storage;
-use sluice_model::RawModule;
+use sluice_model::{RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, system_certificates};
 
 use crate::build::Refusal;
@@ -27,6 +27,8 @@ fn nested(
     depth: usize,
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let provider = pool.get("provider").and_then(Value::as_str);
+    let own = own_storage(pool)?;
+    let storage = own.as_ref().or(storage);
     let stored = |names: Vec<String>, path: &dyn Fn(&str) -> String| match storage {
         None => Err(Refusal::not_yet(
             &format!(
@@ -65,6 +67,24 @@ fn nested(
             &format!("trust pool `{other}`"),
             "use `file`, `inline`, `system`, `storage`, `pki_root` or `pki_intermediate`",
         )),
+    }
+}
+
+/// The storage that a pool names for itself.
+fn own_storage(pool: &RawModule) -> Result<Option<Storage>, Refusal> {
+    let Some(module) = pool.get("storage") else {
+        return Ok(None);
+    };
+    match serde_json::from_value(module.clone()) {
+        Ok(Module::FileSystem(storage)) if !storage.root.is_empty() => {
+            Ok(Some(Storage::new(Path::new(&storage.root))))
+        }
+        Ok(Module::FileSystem(_)) => Ok(None),
+        Ok(other @ Module::Other(_)) => Err(Refusal::not_yet(
+            &format!("storage `{}` of a trust pool", other.module()),
+            "use `file_system`",
+        )),
+        Err(error) => Err(Refusal::new(format!("storage of a trust pool: {error}"))),
     }
 }
 
@@ -154,13 +174,20 @@ fn all<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use serde_json::json;
 
     const PEM: &str = include_str!("../tests/authority.pem");
 
     fn count(pool: Value) -> Result<usize, String> {
-        let folder = std::env::temp_dir().join(format!("sluice-pools-{}", std::process::id()));
+        // Each call has a folder of its own: tests run beside each other, and a file that is written anew is empty
+        // for a moment.
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluice-pools-{}-{call}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let authority = folder.join("pki/authorities/local");
         std::fs::create_dir_all(&authority).unwrap();
         for name in ["root.crt", "intermediate.crt", "leaf.pem"] {
@@ -172,6 +199,7 @@ mod tests {
             true => leafs(&pool),
             false => certificates(&pool, Some(&Storage::new(&folder))),
         };
+        std::fs::remove_dir_all(&folder).unwrap();
         found
             .map(|found| found.len())
             .map_err(|refusal| refusal.to_string())
@@ -186,8 +214,13 @@ mod tests {
             json!({ "provider": "storage", "pem_keys": ["pki/authorities/local/leaf.pem"] });
         let der = BASE64.encode(&certificates_from_pem(PEM.as_bytes()).unwrap()[0]);
         let inline = json!({ "provider": "inline", "trusted_ca_certs": [der] });
+        let elsewhere = json!({
+            "provider": "storage",
+            "pem_keys": ["authorities/local/leaf.pem"],
+            "storage": { "module": "file_system", "root": "FOLDER/pki" }
+        });
         let below = json!({ "provider": "pki_intermediate", "authority": ["local"] });
-        for pool in [&file, &root, &stored, &inline, &below] {
+        for pool in [&file, &root, &stored, &inline, &below, &elsewhere] {
             assert_eq!(count(pool.clone()), Ok(1), "{pool}");
         }
         let combined = json!({ "provider": "combined", "sources": [file, root, inline] });
@@ -201,6 +234,7 @@ mod tests {
             json!({ "provider": "pki_root", "authority": ["other"] }),
             json!({ "provider": "inline", "trusted_ca_certs": ["%"] }),
             json!({ "provider": "http", "endpoints": ["http://localhost:1"] }),
+            json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "magic" } }),
             json!({ "provider": "magic" }),
             json!({ "verifier": "branch" }),
             json!({ "verifier": "leaf", "leaf_certs_loaders": [{ "loader": "magic" }] }),

@@ -8,7 +8,7 @@ use sluice_model::Duration;
 
 use super::Lowering;
 use super::size::parse_size;
-use crate::registry::{self, Verdict};
+use crate::registry::{self, Refused, Verdict};
 use crate::tree::{Directive, Token};
 
 impl Lowering<'_> {
@@ -253,11 +253,10 @@ impl Lowering<'_> {
             true => format!("global option `{name}`"),
             false => format!("option `{name}` of `{}`", self.place),
         };
-        if let Some(Verdict::Unsupported(instead)) = registry::option(self.place, name) {
+        let refused = registry::option(self.place, name).and_then(Verdict::refused);
+        if let Some(Refused { why, instead }) = refused {
             let title = format!("{what} is not supported");
-            let diagnostic = line
-                .name
-                .error("unsupported-option", title, "known, but not built");
+            let diagnostic = line.name.error("unsupported-option", title, why);
             return self.refuse(diagnostic.help(instead));
         }
         let names = registry::option_names(self.place);

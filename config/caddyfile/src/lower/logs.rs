@@ -60,13 +60,29 @@ impl Lowering<'_> {
                 }
                 log.level.clone_from(&word.text);
             }
+            "core" => log.core = Some(self.log_core(line)?),
             "sampling" => {
+                self.between(line, &line.args, 0, 0)?;
                 self.place = "sampling";
                 log.sampling = Some(self.log_sampling(line)?);
             }
             _ => return self.unknown_option(line),
         }
         Some(())
+    }
+
+    /// The one core that there is; it takes every entry and does nothing with it.
+    fn log_core(&mut self, line: &Directive) -> Option<RawModule> {
+        self.no_block(line)?;
+        let [name] = self.exact::<1>(line, &line.args)?;
+        if name.text != "mock" {
+            return self.unknown_module(name, "log core", &["mock"]);
+        }
+        Some(
+            [("module".to_string(), "mock".into())]
+                .into_iter()
+                .collect(),
+        )
     }
 
     fn log_sampling(&mut self, line: &Directive) -> Option<LogSampling> {

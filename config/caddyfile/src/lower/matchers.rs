@@ -132,13 +132,14 @@ impl Lowering<'_> {
 
     fn unknown_matcher<T>(&mut self, line: &Directive) -> Option<T> {
         let word = &line.name.text;
-        if let Some(registry::Verdict::Unsupported(instead)) = registry::option("matcher", word) {
+        let verdict = registry::option("matcher", word);
+        if let Some(refused) = verdict.and_then(registry::Verdict::refused) {
             let diagnostic = line.name.error(
                 "unsupported-matcher",
                 format!("matcher `{word}` is not supported"),
-                "known, but not built",
+                refused.why,
             );
-            return self.refuse(diagnostic.help(instead));
+            return self.refuse(diagnostic.help(refused.instead));
         }
         let names = registry::option_names("matcher");
         let guess = sluice_diag::closest(word, names.iter().copied());

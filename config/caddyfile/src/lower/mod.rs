@@ -70,12 +70,12 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
         v1::warn_of_dialect(word, &mut report);
         return v1::adapt_tree(&file, report, loader);
     }
-    lower(&file, report)
+    lower(&file, report, loader)
 }
 
 /// Lowers a parsed file. There is no model when the report holds an error.
-pub(crate) fn lower(file: &File, mut report: Report) -> Adapted {
-    let mut lowering = Lowering::new(&mut report);
+pub(crate) fn lower(file: &File, mut report: Report, loader: &dyn Loader) -> Adapted {
+    let mut lowering = Lowering::new(&mut report, loader);
     let config = lowering.file(file);
     let origins = std::mem::take(&mut lowering.origins);
     let expressions = std::mem::take(&mut lowering.expressions);
@@ -94,6 +94,8 @@ pub(crate) fn lower(file: &File, mut report: Report) -> Adapted {
 /// The state of one lowering: what was reported, what is in force, and what is numbered.
 struct Lowering<'r> {
     report: &'r mut Report,
+    /// Reads the few files that become a part of the model.
+    loader: &'r dyn Loader,
     options: GlobalOptions,
     order: DirectiveOrder,
     /// Named matchers in force, innermost block last.
@@ -119,9 +121,10 @@ struct Lowering<'r> {
 }
 
 impl<'r> Lowering<'r> {
-    fn new(report: &'r mut Report) -> Self {
+    fn new(report: &'r mut Report, loader: &'r dyn Loader) -> Self {
         Self {
             report,
+            loader,
             options: GlobalOptions::default(),
             order: DirectiveOrder::default(),
             scopes: Scopes::default(),

@@ -32,7 +32,9 @@ fn warn_lines(place: &'static str, lines: &[Directive], report: &mut Report) {
             Running::Idle(holds) => report.push(warning(&line.name, &title(place, name), holds)),
             // The server says so when it is asked to run.
             Running::Refused(_) => {}
-            Running::Whole | Running::Partly(_) => warn_inside(place, line, report),
+            Running::Whole | Running::Always(_) | Running::Partly(_) => {
+                warn_inside(place, line, report);
+            }
         }
     }
 }

@@ -420,6 +420,9 @@ impl Lowering<'_> {
                 let Some(pool) = inner_line(line) else {
                     return self.missing(line, "a source of authorities");
                 };
+                if auth.ca.is_some() {
+                    return self.duplicate(line);
+                }
                 auth.ca = Some(self.trust_pool(&pool)?);
             }
             "verifier" => {
@@ -430,8 +433,18 @@ impl Lowering<'_> {
             }
             "trusted_ca_cert" => {
                 let certificate = self.single_text(line)?;
-                trust_inline(auth.ca.get_or_insert_with(RawModule::new), certificate);
+                self.trust_inline(line, auth, vec![certificate])?;
                 self.deprecated(line, "write `trust_pool inline { trust_der … }`");
+            }
+            "trusted_ca_cert_file" => {
+                let certificates = self.certificates_in_file(line)?;
+                self.trust_inline(line, auth, certificates)?;
+                self.deprecated(line, "write `trust_pool file <pem_file>`");
+            }
+            "trusted_leaf_cert_file" => {
+                let certificates = self.certificates_in_file(line)?;
+                auth.trusted_leaf_certs.extend(certificates);
+                self.deprecated(line, "write `verifier leaf file <pem_file>`");
             }
             "trusted_leaf_cert" => {
                 auth.trusted_leaf_certs.push(self.single_text(line)?);
@@ -440,6 +453,46 @@ impl Lowering<'_> {
             _ => return self.unknown_option(line),
         }
         Some(())
+    }
+
+    /// Adds authorities to those that are written out in the configuration.
+    fn trust_inline(
+        &mut self,
+        line: &Directive,
+        auth: &mut ClientAuthentication,
+        certificates: Vec<String>,
+    ) -> Option<()> {
+        let pool = auth.ca.get_or_insert_with(RawModule::new);
+        let provider = pool.entry("provider").or_insert_with(|| "inline".into());
+        // A pool that was named is not added to: it is not known to be written out.
+        if provider != "inline" {
+            return self.duplicate(line);
+        }
+        let list = pool
+            .entry("trusted_ca_certs")
+            .or_insert_with(|| Vec::<String>::new().into());
+        if let serde_json::Value::Array(list) = list {
+            list.extend(certificates.into_iter().map(Into::into));
+        }
+        Some(())
+    }
+
+    /// The certificates in the file that a line names, as the text between their marks (RFC 7468).
+    fn certificates_in_file(&mut self, line: &Directive) -> Option<Vec<String>> {
+        let word = self.single(line)?;
+        let refuse = |why: String| {
+            let title = format!("`{}` gives no certificate", word.text);
+            word.error("unreadable-file", title, why)
+        };
+        let bytes = match self.loader.read(&word.text) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.refuse(refuse(error.to_string())),
+        };
+        let certificates = certificates_in(&String::from_utf8_lossy(&bytes));
+        match certificates.as_slice() {
+            [] => self.refuse(refuse("no whole `CERTIFICATE` stands in it".into())),
+            [..] => Some(certificates),
+        }
     }
 
     fn deprecated(&mut self, line: &Directive, help: &str) {
@@ -459,16 +512,17 @@ impl Lowering<'_> {
             Some(inline) => std::slice::from_ref(inline),
             None => line.lines(),
         };
-        for option in lines {
+        self.each(lines, |this, option| {
             let key = match option.name.text.as_str() {
                 "file" => "files",
                 "folder" => "folders",
                 "pem" => "certificates",
-                _ => return self.unknown_option(option),
+                _ => return this.unknown_option(option),
             };
-            let values = self.texts(option)?;
+            let values = this.texts(option)?;
             loaders.push(serde_json::json!({"loader": option.name.text, key: values}));
-        }
+            Some(())
+        })?;
         self.place = place;
         let mut module = RawModule::new();
         module.insert("verifier".into(), "leaf".into());
@@ -477,15 +531,22 @@ impl Lowering<'_> {
     }
 }
 
-/// Adds an authority to those that are written out in the configuration.
-fn trust_inline(pool: &mut RawModule, certificate: String) {
-    pool.insert("provider".into(), "inline".into());
-    let list = pool
-        .entry("trusted_ca_certs")
-        .or_insert_with(|| Vec::<String>::new().into());
-    if let serde_json::Value::Array(list) = list {
-        list.push(certificate.into());
+/// The certificates of PEM text, each as base64 on one line. What cannot be one is left out.
+fn certificates_in(text: &str) -> Vec<String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+    let mut found = Vec::new();
+    for behind in text.split(BEGIN).skip(1) {
+        let Some((inside, _)) = behind.split_once(END) else {
+            continue;
+        };
+        let joined: String = inside.split_whitespace().collect();
+        if !joined.is_empty() && joined.chars().all(base64) {
+            found.push(joined);
+        }
     }
+    found
 }
 
 /// The directories of the usual authorities; empty stands for Let's Encrypt. ZeroSSL wants an

@@ -71,6 +71,7 @@ impl Lowering<'_> {
             disable_ocsp_stapling: options.ocsp_stapling_off,
             disable_storage_check: options.storage_check_off,
             disable_storage_clean: options.storage_clean_off,
+            dns: options.dns.clone(),
             resolvers: options.resolvers.clone(),
             ..TlsApp::default()
         };

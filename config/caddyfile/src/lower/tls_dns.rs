@@ -15,6 +15,8 @@ impl Lowering<'_> {
             .dns
             .get_or_insert_default();
         match line.name.text.as_str() {
+            // The provider of the global option is taken where none is named.
+            "dns" if line.args.is_empty() && self.options.dns.is_some() => self.no_block(line)?,
             "dns" => dns.provider = Some(self.dns_provider(line)?),
             "propagation_delay" => dns.propagation_delay = self.single_duration(line)?,
             "propagation_timeout" if self.single(line)?.text == "-1" => {

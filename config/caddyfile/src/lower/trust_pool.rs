@@ -1,7 +1,7 @@
 //! Sources of certificate authorities, for client certificates and for upstreams.
 
 use serde_json::Value;
-use sluice_model::RawModule;
+use sluice_model::{RawModule, Storage};
 
 use super::Lowering;
 use super::matchers::inner_line;
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         let pool = match line.name.text.as_str() {
             "file" => self.listed_pool(line, "pem_file", "pem_files"),
             "pki_root" | "pki_intermediate" => self.listed_pool(line, "authority", "authority"),
-            "storage" => self.listed_pool(line, "keys", "pem_keys"),
+            "storage" => self.storage_pool(line),
             "http" => self.http_pool(line),
             "combined" => self.combined_pool(line),
             "inline" => {
@@ -56,6 +56,31 @@ impl Lowering<'_> {
         }
         let mut pool = RawModule::new();
         pool.insert(key.into(), values.into());
+        Some(pool)
+    }
+
+    /// Certificates in a storage: the one of the whole server, or one of its own.
+    fn storage_pool(&mut self, line: &Directive) -> Option<RawModule> {
+        let mut keys: Vec<String> = super::args::texts(&line.args);
+        let mut storage: Option<Storage> = None;
+        self.each(line.lines(), |this, option| {
+            match option.name.text.as_str() {
+                "keys" => keys.extend(this.texts(option)?),
+                "storage" if storage.is_some() => return this.duplicate(option),
+                "storage" => storage = Some(this.storage(option)?),
+                _ => return this.unknown_option(option),
+            }
+            Some(())
+        })?;
+        if keys.is_empty() {
+            return self.missing(line, "at least one `keys`");
+        }
+        let mut pool = RawModule::new();
+        pool.insert("pem_keys".into(), keys.into());
+        if let Some(storage) = storage {
+            let storage = serde_json::to_value(storage).expect("all keys of the model are text");
+            pool.insert("storage".into(), storage);
+        }
         Some(pool)
     }
 

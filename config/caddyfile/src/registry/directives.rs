@@ -147,7 +147,7 @@ pub const DIRECTIVES: &[Directive] = &[
     Directive {
         name: "python",
         usage: "python { module_wsgi|module_asgi|module_esgi <application> … }",
-        verdict: Verdict::Unsupported(
+        verdict: Verdict::Plugin(
             "run the application by itself and pass requests on with `reverse_proxy`",
         ),
     },
@@ -209,9 +209,7 @@ pub const DIRECTIVES: &[Directive] = &[
     Directive {
         name: "timeouts",
         usage: "timeouts { … }",
-        verdict: Verdict::Unsupported(
-            "no released Caddy has it; use the global option `servers { timeouts { … } }`",
-        ),
+        verdict: Verdict::Unreleased("use the global option `servers { timeouts { … } }`"),
     },
     Directive {
         name: "tls",

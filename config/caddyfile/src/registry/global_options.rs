@@ -1,8 +1,8 @@
 //! Every global option there is, and the options inside it, with their syntax and what becomes of
 //! them.
 
-use super::OptionEntry;
-use super::options::{lowered, unsupported};
+use super::options::{lowered, refused, unsupported};
+use super::{OptionEntry, Verdict};
 
 /// The global options, and the options inside them.
 pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
@@ -33,31 +33,34 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
         "default_bind <hosts...> [{ … }]",
     ),
     lowered("global options", "default_sni", "default_sni <name>"),
-    unsupported(
+    lowered(
         "global options",
         "dns",
-        "dns <provider> …",
-        "no DNS provider is built in; remove the line",
+        "dns exec <command...> | cloudflare <token>",
     ),
     unsupported(
         "global options",
         "ech",
         "ech <public_names...> [{ … }]",
-        "Encrypted Client Hello needs a DNS provider to publish its keys, and none is built in; remove the line",
+        "the TLS library that is built in cannot answer Encrypted Client Hello; remove the line",
     ),
     lowered("global options", "email", "email <yours>"),
-    unsupported(
+    refused(
         "global options",
         "events",
         "events { … }",
-        "no event handlers are built in; remove the block",
+        Verdict::Plugin(
+            "event handlers are plugins, and none is built in; remove what is in the block",
+        ),
     ),
     lowered("global options", "fallback_sni", "fallback_sni <name>"),
-    unsupported(
+    refused(
         "global options",
         "filesystem",
         "filesystem <name> <module> [{ … }]",
-        "only the local disk is built in; remove the line",
+        Verdict::Plugin(
+            "file systems are plugins, and none is built in: only the local disk is; remove the line",
+        ),
     ),
     lowered("global options", "grace_period", "grace_period <duration>"),
     lowered("global options", "http_port", "http_port <port>"),
@@ -129,17 +132,21 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     lowered("acme_eab", "mac_key", "mac_key <mac_key>"),
     lowered("on_demand_tls", "ask", "ask <endpoint>"),
     lowered("on_demand_tls", "permission", "permission <module>"),
-    unsupported(
+    refused(
         "on_demand_tls",
         "interval",
         "interval <duration>",
-        "limits are the business of the endpoint named by `ask`; remove the line",
+        Verdict::Unreleased(
+            "limits are the business of the endpoint named by `ask`; remove the line",
+        ),
     ),
-    unsupported(
+    refused(
         "on_demand_tls",
         "burst",
         "burst <n>",
-        "limits are the business of the endpoint named by `ask`; remove the line",
+        Verdict::Unreleased(
+            "limits are the business of the endpoint named by `ask`; remove the line",
+        ),
     ),
     lowered("pki", "ca", "ca [<id>] [{ … }]"),
     lowered("ca", "name", "name <name>"),
@@ -163,11 +170,13 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     lowered("key pair", "key", "key <path>"),
     lowered("servers", "name", "name <name>"),
     lowered("servers", "listener_wrappers", "listener_wrappers { … }"),
-    unsupported(
+    refused(
         "servers",
         "packet_conn_wrappers",
         "packet_conn_wrappers { … }",
-        "no wrappers for packet sockets are built in; remove the block",
+        Verdict::Plugin(
+            "wrappers for packet sockets are plugins, and none is built in; remove what is in the block",
+        ),
     ),
     lowered("servers", "timeouts", "timeouts { … }"),
     lowered(
@@ -201,11 +210,11 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
         "strict_sni_host",
         "strict_sni_host [on|insecure_off]",
     ),
-    unsupported(
+    refused(
         "servers",
         "expected_underscore_headers",
         "expected_underscore_headers <headers...>",
-        "no released Caddy has it; remove the line",
+        Verdict::Unreleased("remove the line"),
     ),
     lowered("timeouts", "read_body", "read_body <duration>"),
     lowered("timeouts", "read_header", "read_header <duration>"),

@@ -22,6 +22,37 @@ pub enum Verdict {
     Renamed(&'static str),
     /// It is refused by name; says what to do instead.
     Unsupported(&'static str),
+    /// As `Unsupported`; no released Caddy takes it either.
+    Unreleased(&'static str),
+    /// As `Unsupported`; Caddy as it is released refuses it, too, for it needs a plugin.
+    Plugin(&'static str),
+}
+
+/// What is told of a word that is known and refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why, in a few words.
+    pub why: &'static str,
+    /// What to do instead.
+    pub instead: &'static str,
+}
+
+impl Verdict {
+    /// What to tell of a word that is refused; `None` if it is not.
+    pub fn refused(self) -> Option<Refused> {
+        let (why, instead) = match self {
+            Verdict::Lowered | Verdict::Renamed(_) => return None,
+            Verdict::Unsupported(instead) => ("known, but not built", instead),
+            Verdict::Unreleased(instead) => ("in no released Caddy", instead),
+            Verdict::Plugin(instead) => ("needs a plugin in Caddy, too", instead),
+        };
+        Some(Refused { why, instead })
+    }
+
+    /// Whether Caddy as it is released knows the word. Only what it knows is counted.
+    pub fn is_counted(self) -> bool {
+        !matches!(self, Verdict::Unreleased(_) | Verdict::Plugin(_))
+    }
 }
 
 /// A directive.

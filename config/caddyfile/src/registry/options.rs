@@ -30,6 +30,20 @@ pub(super) const fn unsupported(
     }
 }
 
+pub(super) const fn refused(
+    place: &'static str,
+    name: &'static str,
+    usage: &'static str,
+    verdict: Verdict,
+) -> OptionEntry {
+    OptionEntry {
+        place,
+        name,
+        usage,
+        verdict,
+    }
+}
+
 /// The options of directives, matchers and other options.
 pub const OPTIONS: &[OptionEntry] = &[
     lowered("respond", "body", "body <text>"),
@@ -493,11 +507,13 @@ pub const OPTIONS: &[OptionEntry] = &[
     lowered("templates", "mime", "mime <types...>"),
     lowered("templates", "between", "between <open_delim> <close_delim>"),
     lowered("templates", "root", "root <path>"),
-    unsupported(
+    refused(
         "templates",
         "extensions",
         "extensions { … }",
-        "templates have no extension modules here; remove the block",
+        Verdict::Plugin(
+            "extension modules are plugins, and none is built in; remove what is in the block",
+        ),
     ),
     lowered("tls", "protocols", "protocols <min> [<max>]"),
     lowered("tls", "ciphers", "ciphers <cipher_suites...>"),
@@ -545,11 +561,11 @@ pub const OPTIONS: &[OptionEntry] = &[
         "renewal_window_ratio",
         "renewal_window_ratio <ratio>",
     ),
-    unsupported(
+    refused(
         "tls",
         "force_automate",
         "force_automate",
-        "write it on the line itself: `tls force_automate`",
+        Verdict::Unreleased("write it on the line itself: `tls force_automate`"),
     ),
     lowered(
         "client_auth",
@@ -568,27 +584,20 @@ pub const OPTIONS: &[OptionEntry] = &[
         "trusted_leaf_cert",
         "trusted_leaf_cert <base64_der>",
     ),
-    unsupported(
+    lowered(
         "client_auth",
         "trusted_ca_cert_file",
         "trusted_ca_cert_file <pem_file>",
-        "write `trust_pool file <pem_file>`",
     ),
-    unsupported(
+    lowered(
         "client_auth",
         "trusted_leaf_cert_file",
         "trusted_leaf_cert_file <pem_file>",
-        "write `verifier leaf file <pem_file>`",
     ),
     lowered("trust_pool", "trust_der", "trust_der <base64_der>"),
     lowered("trust_pool", "pem_file", "pem_file <pem_file>..."),
     lowered("trust_pool", "authority", "authority <ca_name>..."),
-    unsupported(
-        "trust_pool",
-        "storage",
-        "storage <storage_module>",
-        "keys come from the storage of the whole server; remove the line",
-    ),
+    lowered("trust_pool", "storage", "storage <storage_module>"),
     lowered("trust_pool", "keys", "keys <storage_keys>..."),
     lowered("trust_pool", "endpoints", "endpoints <endpoints...>"),
     lowered("trust_pool", "tls", "tls <tls_config>"),
@@ -751,10 +760,10 @@ pub const OPTIONS: &[OptionEntry] = &[
         "vars_regexp",
         "vars_regexp [<name>] <variable> <regexp>",
     ),
-    unsupported(
+    refused(
         "matcher",
         "url_pattern",
         "url_pattern <pattern>",
-        "no released Caddy has it; use `path` or `path_regexp`",
+        Verdict::Unreleased("use `path` or `path_regexp`"),
     ),
 ];

@@ -1,7 +1,7 @@
 //! What the server makes of the words that are lowered: which of them it refuses to run, does in part, or leaves
 //! without effect. Words that are not listed here do what they say.
 //!
-//! The server itself refuses by name (`server/serve/src/build`); `tests/e2e/registry.rs` compares both.
+//! The server itself refuses by name (`server/serve/src/build`); `tests/e2e/documents.rs` compares both.
 
 /// What the server makes of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Running {
     Refused(&'static str),
     /// It changes nothing; tells what holds in its place.
     Idle(&'static str),
+    /// What it asks for is so whether it is written or not; tells why.
+    Always(&'static str),
 }
 
 /// A word that does not do all that it says.
@@ -58,6 +60,14 @@ const fn idle(place: &'static str, name: &'static str, holds: &'static str) -> G
     }
 }
 
+const fn always(place: &'static str, name: &'static str, why: &'static str) -> Gap {
+    Gap {
+        place,
+        name,
+        running: Running::Always(why),
+    }
+}
+
 const fn partly(place: &'static str, name: &'static str, which: &'static str) -> Gap {
     Gap {
         place,
@@ -80,27 +90,10 @@ pub const GAPS: &[Gap] = &[
         "no browser takes pushed answers any more; a `Link` field with `rel=preload` tells them what to ask for",
     ),
     idle("bind", "protocols", HTTP1),
-    refused(
-        "log",
-        "core",
-        "Caddy's only core, `mock`, is a testing aid; write to a file or to standard error",
-    ),
-    idle("format", "caller_key", "callers are not logged"),
-    idle("format", "stacktrace_key", "stack traces are not logged"),
     idle(
         "metrics option",
         "otlp",
         "a collector can read the page of `metrics`",
-    ),
-    refused(
-        "request_body",
-        "read_timeout",
-        "use the global option `servers { timeouts … }`",
-    ),
-    refused(
-        "request_body",
-        "write_timeout",
-        "use the global option `servers { timeouts … }`",
     ),
     idle(
         "rate_limit",
@@ -130,7 +123,7 @@ pub const GAPS: &[Gap] = &[
     idle(
         "dynamic",
         "dial_fallback_delay",
-        "all DNS servers are asked in turn",
+        "DNS servers are named by their addresses: none has a second one to fall back to",
     ),
     partly(
         "transport http",
@@ -181,15 +174,15 @@ pub const GAPS: &[Gap] = &[
         "renew_interval",
         "certificates are looked at when the next one is due",
     ),
-    idle(
+    always(
         "global options",
         "skip_install_trust",
         "only `sluice trust` changes the trust store",
     ),
-    idle(
+    always(
         "global options",
         "storage_check",
-        "certificates are read and written as needed",
+        "the storage is not tried out beforehand",
     ),
     idle(
         "global options",
@@ -201,8 +194,8 @@ pub const GAPS: &[Gap] = &[
         "maintenance_interval",
         "certificates are looked at when the next one is due",
     ),
-    idle("servers", "0rtt", "early data is never accepted"),
-    idle(
+    always("servers", "0rtt", "early data is never accepted"),
+    always(
         "servers",
         "enable_full_duplex",
         "an answer may begin while its request still arrives",

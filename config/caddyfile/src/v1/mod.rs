@@ -90,7 +90,7 @@ pub(crate) fn adapt_tree(file: &File, mut report: Report, loader: &dyn Loader) -
         };
     }
     let translated = pages(file, &mut report, loader, Purpose::Run).into_tree();
-    lower(&translated, report)
+    lower(&translated, report, loader)
 }
 
 /// Warns that a file is in the old language, at the word that shows it.

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::Status;
+use sluice_message::{Moment, Status};
 use sluice_wire::h1::{
     self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFraming,
 };
 
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
-use super::send::{Ended, Sending};
+use super::send::{Ended, Patience, Sending};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, linger, take_exchange};
 use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;
@@ -76,7 +76,8 @@ impl<S: Service> Connection<S> {
             Awaited::Head(framing) => {
                 self.begin(&mut x, framing, settings);
                 let answered = self.answer(&binding.service, &mut x).await;
-                let mut sending = self.begin_sending(&mut x, answered, settings);
+                let until = binding.service.write_until(&x);
+                let mut sending = self.begin_sending(&mut x, answered, settings, until);
                 let ended = poll_fn(|cx| sending.poll(cx, &x)).await;
                 drop(sending);
                 match self.end(&binding.service, &mut x, ended) {
@@ -236,6 +237,7 @@ impl<S: Service> Connection<S> {
         x: &mut Exchange<S::Context>,
         answered: Result<Body, Failure>,
         settings: &Settings,
+        until: Option<Moment>,
     ) -> Sending<'_> {
         let body = match answered {
             Err(failure) => return Sending::Nothing(Some(Ending::Failed(failure))),
@@ -245,7 +247,11 @@ impl<S: Service> Connection<S> {
         if !self.is_body_finished() && !self.body_can_end(x) {
             x.close = true;
         }
-        Sending::new(&self.link, settings.write_idle_timeout, x, body)
+        let patience = Patience {
+            idle: settings.write_idle_timeout,
+            until,
+        };
+        Sending::new(&self.link, patience, x, body)
     }
 
     fn is_body_finished(&self) -> bool {
@@ -310,7 +316,7 @@ impl<S: Service> Connection<S> {
         };
         x.close = true;
         self.link.body_bytes.set(0);
-        let mut sending = self.begin_sending(x, Ok(body), settings);
+        let mut sending = self.begin_sending(x, Ok(body), settings, None);
         let ended = poll_fn(|cx| sending.poll(cx, x)).await;
         self.end(&binding.service, x, ended)
     }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{Method, Version};
+use sluice_message::{Method, Moment, Version};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
 
 use super::{Link, Next, client_failure};
@@ -37,6 +37,15 @@ pub(super) enum Sending<'a> {
     Nothing(Option<Ending>),
 }
 
+/// How long a client may take for an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// For taking anything at all.
+    pub(super) idle: Duration,
+    /// For all of it, where there is such a time.
+    pub(super) until: Option<Moment>,
+}
+
 /// What sending came to, and how much content was handed to the kernel.
 type Sent = (Result<(), Failure>, u64);
 
@@ -52,11 +61,11 @@ impl<'a> Sending<'a> {
     /// Encodes the head, and puts a short content behind it. `x.close` may be set by what the framing demands.
     pub(super) fn new<C>(
         link: &'a Link,
-        idle_timeout: Duration,
+        patience: Patience,
         x: &mut Exchange<C>,
         body: Body,
     ) -> Sending<'a> {
-        let mut sender = Sender::new(link, idle_timeout);
+        let mut sender = Sender::new(link, patience);
         if let Body::Tunnel(peer) = body {
             sender.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
             return sender.bytes(x, Source::None, Some(peer));
@@ -143,19 +152,19 @@ impl Source {
 /// Gets the bytes of one answer into its connection.
 pub(super) struct Sender<'a> {
     link: &'a Link,
-    idle_timeout: Duration,
+    patience: Patience,
     /// Encoded and not yet sent.
     out: Vec<u8>,
     content_sent: u64,
 }
 
 impl<'a> Sender<'a> {
-    fn new(link: &'a Link, idle_timeout: Duration) -> Self {
+    fn new(link: &'a Link, patience: Patience) -> Self {
         let mut out = link.worker.buffers.small();
         link.ahead.move_to(&mut out);
         Sender {
             link,
-            idle_timeout,
+            patience,
             out,
             content_sent: 0,
         }
@@ -232,6 +241,9 @@ impl<'a> Sender<'a> {
         parts: &[&[u8]],
         done: &mut usize,
     ) -> Poll<Result<(), Failure>> {
+        if self.is_late() {
+            return Poll::Ready(Err(late()));
+        }
         let total = self.out.len() + parts.iter().map(|part| part.len()).sum::<usize>();
         while *done < total {
             let mut stream = self.link.stream.borrow_mut();
@@ -263,15 +275,22 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The client takes nothing at the moment: it has `idle_timeout` to take something.
+    /// The client takes nothing at the moment: it has a while to take something.
     fn poll_stalled(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let clock = &self.link.worker.clock;
         if !self.link.timer.is_set() {
-            self.link
-                .timer
-                .set(&self.link.worker.clock, self.idle_timeout);
+            let Patience { idle, until } = self.patience;
+            let left = until.map_or(idle, |until| until.since(clock.coarse()).min(idle));
+            self.link.timer.set(clock, left);
         }
         ready!(self.link.timer.poll_expired(cx));
-        Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Timeout)))
+        Poll::Ready(Err(late()))
+    }
+
+    /// Whether the time for the whole answer is over.
+    fn is_late(&self) -> bool {
+        let now = || self.link.worker.clock.coarse();
+        self.patience.until.is_some_and(|until| until <= now())
     }
 
     async fn send_file(&mut self, file: &FileSlice) -> Result<(), Failure> {
@@ -301,6 +320,9 @@ impl<'a> Sender<'a> {
         let (mut head_done, mut done) = (0, 0);
         poll_fn(|cx| {
             while head_done < self.out.len() || done < file.len {
+                if self.is_late() {
+                    return Poll::Ready(Err(late()));
+                }
                 let stream = self.link.stream.borrow_mut();
                 let Stream::Tcp(socket) = &*stream else {
                     unreachable!("checked by send_file")
@@ -542,6 +564,10 @@ fn remaining<'s>(
         count += 1;
     }
     count
+}
+
+fn late() -> Failure {
+    Failure::new(Side::Client, FailureKind::Timeout)
 }
 
 fn closed() -> Failure {

@@ -1,20 +1,26 @@
-//! `request_body`: a limit on what a client may send, or a text in place of it.
+//! `request_body`: limits on what a client may send and on how long it may take, or a text in place of it.
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use sluice_message::{Fields, Status};
 use sluice_model::handler::RequestBody as Config;
-use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side};
+use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side, Timer};
 use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::settings::given;
 use crate::values;
 
 struct Limit {
     max: Option<u64>,
+    /// From here on, for reading the whole body.
+    read_timeout: Option<Duration>,
+    /// From here on, for sending the whole answer.
+    write_timeout: Option<Duration>,
     set: Option<Template>,
 }
 
@@ -33,6 +39,17 @@ impl Handler for Limit {
                 };
                 x.body = RequestBody::Stream(Box::new(limited));
             }
+        }
+        if let Some(timeout) = self.read_timeout
+            && let RequestBody::Stream(inner) = x.body.take()
+        {
+            let timer = x.worker.timers.timer();
+            timer.set(&x.worker.clock, timeout);
+            x.body = RequestBody::Stream(Box::new(Timely { inner, timer }));
+        }
+        if let Some(timeout) = self.write_timeout {
+            let until = x.worker.clock.coarse() + timeout;
+            x.context.aside.get_or_insert_default().write_until = Some(until);
         }
         if let Some(set) = &self.set {
             let bytes = values::expanded(set, x);
@@ -74,6 +91,36 @@ impl BodyStream for Limited {
     }
 }
 
+/// A body that fails when its time is over, whatever still comes of it: as the deadline that Caddy sets for reading.
+struct Timely {
+    inner: Box<dyn BodyStream>,
+    timer: Timer,
+}
+
+impl BodyStream for Timely {
+    fn len(&self) -> Option<u64> {
+        self.inner.len()
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if !self.inner.is_empty() && self.timer.poll_expired(cx).is_ready() {
+            let failure = Failure::new(Side::Client, FailureKind::Timeout);
+            return Poll::Ready(Err(
+                failure.because("request body took longer than read_timeout")
+            ));
+        }
+        self.inner.poll_data(cx)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.inner.consume(count);
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.inner.trailers()
+    }
+}
+
 /// A body made here.
 struct Fixed {
     bytes: Vec<u8>,
@@ -96,17 +143,16 @@ impl BodyStream for Fixed {
 
 /// Builds `request_body`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    if config.read_timeout.0 != 0 || config.write_timeout.0 != 0 {
-        return Err(Refusal::not_yet(
-            "`request_body` with timeouts",
-            "set the timeouts of the whole server in the global option `servers`",
-        ));
-    }
     let max = u64::try_from(config.max_size).ok().filter(|max| *max > 0);
     let set = if config.set.is_empty() {
         None
     } else {
         Some(cx.template(&config.set)?)
     };
-    Ok(Box::new(Limit { max, set }))
+    Ok(Box::new(Limit {
+        max,
+        read_timeout: given(config.read_timeout),
+        write_timeout: given(config.write_timeout),
+        set,
+    }))
 }

@@ -80,7 +80,9 @@ pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, 
 }
 
 fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusal> {
-    let Some(provider) = &dns.provider else {
+    let tls = config.apps.tls.as_ref();
+    let usual = || tls.and_then(|tls| tls.dns.as_ref());
+    let Some(provider) = dns.provider.as_ref().or_else(usual) else {
         return Err(Refusal::new("the DNS challenge has no provider")
             .with_help("name one: `dns exec <command>` or `dns cloudflare <token>`"));
     };
@@ -105,7 +107,6 @@ fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusa
             ));
         }
     };
-    let tls = config.apps.tls.as_ref();
     let resolvers = match dns.resolvers.as_slice() {
         [] => tls.map_or(&[][..], |tls| &tls.resolvers),
         own => own,

@@ -188,6 +188,7 @@ impl AccessLog {
             level,
             logger: &logger.name,
             message: "handled request",
+            caller: std::panic::Location::caller(),
         };
         logger
             .route

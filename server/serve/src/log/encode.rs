@@ -1,5 +1,6 @@
 //! The shape of a log line: JSON, or columns for people. Which fields a line has is left to the callers.
 
+use std::panic::Location;
 use std::time::{Duration, SystemTime};
 
 use sluice_message::decimal::push_integer;
@@ -8,6 +9,7 @@ use sluice_message::span;
 use super::Level;
 use super::json::{JsonWriter, push_seconds, push_string};
 use super::layers::Layers;
+use super::place::{Places, short};
 use super::time_text::TimeFormat;
 use super::zone::Zone;
 
@@ -32,6 +34,8 @@ pub struct Encoder {
     pub prefix: Prefix,
     /// What becomes of the fields first.
     pub layers: Layers,
+    /// What is shown of where an entry was made.
+    pub places: Places,
 }
 
 /// What a line begins with.
@@ -90,6 +94,10 @@ pub struct Keys {
     pub time: Box<str>,
     /// The logger; `logger`.
     pub name: Box<str>,
+    /// The place in the source, where a log shows it; `caller`.
+    pub caller: Box<str>,
+    /// The functions that led there, where a log shows them; `stacktrace`.
+    pub stack: Box<str>,
 }
 
 impl Default for Keys {
@@ -99,6 +107,8 @@ impl Default for Keys {
             level: "level".into(),
             time: "ts".into(),
             name: "logger".into(),
+            caller: "caller".into(),
+            stack: "stacktrace".into(),
         }
     }
 }
@@ -141,6 +151,7 @@ impl Encoder {
             zone: Zone::Utc,
             prefix: Prefix::None,
             layers: Layers::default(),
+            places: Places::default(),
         }
     }
 
@@ -197,11 +208,19 @@ impl Encoder {
             json.key(self.keys.name.as_bytes());
             json.text(head.logger.as_bytes());
         }
+        if self.shows_caller() {
+            json.key(self.keys.caller.as_bytes());
+            json.text(short(head.caller).as_bytes());
+        }
         if !self.keys.message.is_empty() {
             json.key(self.keys.message.as_bytes());
             json.text(head.message.as_bytes());
         }
         self.members(&mut json, fields);
+        if let Some(stack) = self.stack(head) {
+            json.key(self.keys.stack.as_bytes());
+            json.text(stack.as_bytes());
+        }
         json.end_object();
     }
 
@@ -225,6 +244,10 @@ impl Encoder {
             push_column(out, head.logger);
             out.push(b'\t');
         }
+        if self.shows_caller() {
+            push_column(out, &short(head.caller));
+            out.push(b'\t');
+        }
         if !self.keys.message.is_empty() {
             push_column(out, head.message);
         }
@@ -237,6 +260,19 @@ impl Encoder {
         if out.len() == before + b"\t{}".len() {
             out.truncate(before);
         }
+        if let Some(stack) = self.stack(head) {
+            out.push(b'\n');
+            out.extend_from_slice(stack.trim_end().as_bytes());
+        }
+    }
+
+    fn shows_caller(&self) -> bool {
+        self.places.caller && !self.keys.caller.is_empty()
+    }
+
+    fn stack(&self, head: &Head<'_>) -> Option<String> {
+        let stack = self.places.stack(head.level);
+        stack.filter(|_| !self.keys.stack.is_empty())
     }
 
     /// Writes the members that only this entry has.
@@ -318,6 +354,8 @@ pub struct Head<'a> {
     pub logger: &'a str,
     /// What happened, constant text.
     pub message: &'a str,
+    /// Where in the source it is told.
+    pub caller: &'static Location<'static>,
 }
 
 /// The members of one line that only its entry has.
@@ -380,6 +418,7 @@ mod tests {
             level: Level::Warn,
             logger: "admin",
             message: "stopped",
+            caller: Location::caller(),
         };
         let time = UNIX_EPOCH + Duration::new(1_795_295_096, 910_145_800);
         encoder.line(&mut out, time, &head, |fields| {
@@ -411,6 +450,7 @@ mod tests {
             level: Level::Info,
             logger: "",
             message: "no\nfields",
+            caller: Location::caller(),
         };
         Encoder::console(LevelFormat::Upper).line(&mut out, UNIX_EPOCH, &head, |_| ());
         assert_eq!(out, b"1970/01/01 00:00:00.000\tINFO\t\"no\\nfields\"\n");
@@ -438,6 +478,7 @@ mod tests {
                 level: "".into(),
                 time: "".into(),
                 name: "".into(),
+                ..Keys::default()
             };
             let text = line(&Encoder { keys, ..encoder });
             assert!(text.starts_with(['{', '\t']), "{text}");
@@ -446,6 +487,29 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_place_of_an_entry_is_shown_where_a_log_asks_for_it() {
+        let mut encoder = Encoder::json();
+        encoder.places = Places {
+            caller: true,
+            stack_from: Some(Level::Warn),
+        };
+        encoder.keys.caller = "from".into();
+        encoder.keys.stack = "by".into();
+        let text = line(&encoder);
+        let places = r#""logger":"admin","from":"serve/log/encode.rs:"#;
+        assert!(text.contains(places), "{text}");
+        assert!(text.contains(r#""took":0.0015,"by":""#), "{text}");
+        encoder.form = Form::Console;
+        let text = line(&encoder);
+        assert!(text.contains("admin\tserve/log/encode.rs:"), "{text}");
+        assert!(text.lines().count() > 3, "{text}");
+        encoder.keys.caller = "".into();
+        encoder.keys.stack = "".into();
+        let text = line(&encoder);
+        assert!(!text.contains("encode.rs"), "{text}");
     }
 
     #[test]

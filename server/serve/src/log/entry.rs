@@ -2,6 +2,7 @@
 //! to `access`.
 
 use std::io::{self, IsTerminal};
+use std::panic::Location;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -66,6 +67,7 @@ impl Log {
 
     /// Begins an entry of `logger` (dotted names as in `http.log.error`; may be empty). The message is constant
     /// text; what varies goes into fields.
+    #[track_caller]
     pub fn entry<'a>(&'a self, level: Level, logger: &'a str, message: &'a str) -> Entry<'a> {
         Entry {
             log: self,
@@ -73,27 +75,32 @@ impl Log {
                 level,
                 logger,
                 message,
+                caller: Location::caller(),
             },
             values: Vec::new(),
         }
     }
 
     /// Begins a debug entry.
+    #[track_caller]
     pub fn debug<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Debug, logger, message)
     }
 
     /// Begins an entry about normal work.
+    #[track_caller]
     pub fn info<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Info, logger, message)
     }
 
     /// Begins an entry that somebody should look at.
+    #[track_caller]
     pub fn warn<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Warn, logger, message)
     }
 
     /// Begins an entry about something that did not work.
+    #[track_caller]
     pub fn error<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Error, logger, message)
     }

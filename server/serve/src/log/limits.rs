@@ -56,6 +56,12 @@ pub const LOG_REDIAL_MAX: Duration = Duration::from_secs(30);
 /// How often the thread of such a program looks whether any log still writes to it.
 pub const LOG_UNUSED_CHECK: Duration = Duration::from_secs(5);
 
+/// Bytes of a stack trace in an entry: a hundred functions or so, of which the innermost matter.
+pub const LOG_STACK_BYTES_MAX: usize = 16 << 10;
+
+/// The pause between two notices about lines that an output lost: it loses thousands a second while it does.
+pub const LOG_LOSS_PAUSE: Duration = Duration::from_secs(1);
+
 /// Kinds of messages that sampling tells apart for each level: as many as a server has, so that two seldom share a
 /// count, and little memory.
 pub const SAMPLING_KINDS: usize = 256;

@@ -15,6 +15,7 @@ mod net;
 mod node;
 mod options;
 mod output;
+mod place;
 mod plan;
 mod sampling;
 mod time_text;
@@ -29,6 +30,7 @@ pub use options::{
     Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,
 };
 pub use output::{Output, Outputs, Pushed};
+pub use place::Places;
 pub use plan::{Plan, Route};
 pub use time_text::TimeFormat;
 pub use zone::Zone;

@@ -13,8 +13,8 @@ use super::Level;
 use super::encode::{Encoder, Head};
 use super::file::{RollingFile, Rotation};
 use super::limits::{
-    LOG_GATHER, LOG_NOTICE_PAUSE, LOG_PEERS_MAX, LOG_QUEUE_BYTES_MAX, LOG_QUEUES_BYTES_MAX,
-    LOG_SPARE_BYTES_MAX, LOG_STALL_MAX, LOG_UNUSED_CHECK,
+    LOG_GATHER, LOG_LOSS_PAUSE, LOG_NOTICE_PAUSE, LOG_PEERS_MAX, LOG_QUEUE_BYTES_MAX,
+    LOG_QUEUES_BYTES_MAX, LOG_SPARE_BYTES_MAX, LOG_STALL_MAX, LOG_UNUSED_CHECK,
 };
 use super::net::Peer;
 use super::options::{NetOptions, OutputOptions};
@@ -265,6 +265,7 @@ fn add(
         place,
         spare: Vec::new(),
         failing: None,
+        loss: Loss::default(),
     };
     lock(&writer.arrived).push(slot);
     output
@@ -339,6 +340,33 @@ struct Slot {
     spare: Vec<u8>,
     /// When the failure of its last write was told.
     failing: Option<Instant>,
+    loss: Loss,
+}
+
+/// Lines that an output lost, and what was told of them.
+#[derive(Debug, Default)]
+struct Loss {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Loss {
+    /// When the lines that were lost are to be told; `None` if there are none.
+    fn due(&self) -> Option<Instant> {
+        let next = self
+            .told
+            .map_or_else(Instant::now, |told| told + LOG_LOSS_PAUSE);
+        (self.untold > 0).then_some(next)
+    }
+
+    /// How many lines to tell of now; `None` if that has to wait.
+    fn take(&mut self, why: Wake) -> Option<u64> {
+        let now = Instant::now();
+        self.due()
+            .filter(|due| *due <= now || why == Wake::Finish)?;
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
 }
 
 #[derive(Debug)]
@@ -383,10 +411,13 @@ impl Scribe {
         };
         let unused = || Instant::now() + LOG_UNUSED_CHECK;
         let unused = (self.life == Life::Outputs).then(unused);
-        self.slots.iter().filter_map(behind).chain(unused).min()
+        let losses = self.slots.iter().filter_map(|slot| slot.loss.due());
+        let behind = self.slots.iter().filter_map(behind);
+        behind.chain(losses).chain(unused).min()
     }
 
     fn write(&mut self, at: usize, why: Wake) {
+        self.tell_loss(at, why);
         let slot = &mut self.slots[at];
         // While a peer is away lines wait in the queue, which is bounded. At the end it is tried a last time.
         let behind = match &slot.target {
@@ -399,18 +430,17 @@ impl Scribe {
             }
             Target::Stderr | Target::Stdout | Target::File(_) => false,
         };
-        let (bytes, lost) = {
+        let bytes = {
             let mut queue = lock(&slot.output.queue);
-            if queue.bytes.is_empty() && queue.lost == 0 && !behind {
+            if queue.bytes.is_empty() && !behind {
                 return;
             }
             let spare = std::mem::take(&mut slot.spare);
-            let bytes = if behind {
+            if behind {
                 spare
             } else {
                 std::mem::replace(&mut queue.bytes, spare)
-            };
-            (bytes, std::mem::take(&mut queue.lost))
+            }
         };
         let written = match &mut slot.target {
             Target::Stderr => write_patiently(&mut io::stderr(), &bytes),
@@ -426,19 +456,22 @@ impl Scribe {
         slot.spare.clear();
         slot.spare.shrink_to(LOG_SPARE_BYTES_MAX);
         let place = slot.place.clone();
-        if lost > 0 {
-            self.tell(
-                "lines were dropped because the output is too slow",
-                &place,
-                lost,
-                None,
-            );
-        }
         match written {
             Err(error) => self.tell_failure(at, &place, &error),
             // What came meanwhile is still in the queue.
             Ok(()) if behind => self.write(at, why),
             Ok(()) => {}
+        }
+    }
+
+    /// Tells of lines that were dropped, at once and then at most once in a while: a full queue loses thousands.
+    fn tell_loss(&mut self, at: usize, why: Wake) {
+        let slot = &mut self.slots[at];
+        slot.loss.untold += std::mem::take(&mut lock(&slot.output.queue).lost);
+        if let Some(lost) = slot.loss.take(why) {
+            let place = slot.place.clone();
+            let message = "lines were dropped because the output is too slow";
+            self.tell(message, &place, lost, None);
         }
     }
 
@@ -490,6 +523,7 @@ fn tell(
         level: Level::Warn,
         logger: "log",
         message,
+        caller: std::panic::Location::caller(),
     };
     notices.line(&mut out, SystemTime::now(), &head, |fields| {
         let name = match place {
@@ -591,6 +625,24 @@ mod tests {
         assert_eq!(output.lost_count(), 1);
         assert_eq!(output.push(b"small\n"), Pushed::Queued);
         outputs.finish(Duration::from_secs(10));
+    }
+
+    /// What is told of lost lines is bounded itself: their number is told at once, then gathered.
+    #[test]
+    fn lost_lines_are_told_once_in_a_while_and_none_twice() {
+        let mut loss = Loss::default();
+        assert_eq!(loss.take(Wake::Lines), None);
+        assert_eq!(loss.due(), None);
+        loss.untold = 3;
+        assert_eq!(loss.take(Wake::Lines), Some(3));
+        assert_eq!(loss.take(Wake::Lines), None);
+        for _ in 0..5 {
+            loss.untold += 1;
+            assert_eq!(loss.take(Wake::Lines), None);
+        }
+        assert!(loss.due().is_some_and(|due| due > Instant::now()));
+        assert_eq!(loss.take(Wake::Finish), Some(5));
+        assert_eq!(loss.take(Wake::Finish), None);
     }
 
     #[test]

@@ -53,7 +53,10 @@ impl Lowering<'_> {
         }
         self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "defer" if option.args.is_empty() => ops.deferred = true,
+                "defer" => {
+                    this.flag(option)?;
+                    ops.deferred = true;
+                }
                 "match" => ops.require = Some(this.response_matcher(option)?),
                 _ => {
                     this.no_block(option)?;

@@ -9,7 +9,6 @@ use sluice_model::matcher::ResponseMatcher;
 
 use super::Outcomes;
 use crate::lower::Lowering;
-use crate::lower::args::texts;
 use crate::lower::routes::Sorting;
 use crate::tree::{Directive, Token};
 
@@ -134,10 +133,9 @@ impl Lowering<'_> {
             this.exact::<0>(line, args)?;
             let mut copy = CopyResponseHeaders::default();
             this.each(line.lines(), |this, option| {
-                this.no_block(option)?;
                 match option.name.text.as_str() {
-                    "include" => copy.include.extend(texts(&option.args)),
-                    "exclude" => copy.exclude.extend(texts(&option.args)),
+                    "include" => copy.include.extend(this.texts(option)?),
+                    "exclude" => copy.exclude.extend(this.texts(option)?),
                     _ => return this.unknown_option(option),
                 }
                 Some(())

@@ -41,14 +41,10 @@ impl Lowering<'_> {
         let Some(entry) = registry::directive(name) else {
             return self.unknown_directive(line);
         };
-        if let Verdict::Unsupported(instead) = entry.verdict {
+        if let Some(refused) = entry.verdict.refused() {
             let title = format!("directive `{name}` is not supported");
-            let label = "known, but not built";
-            return self.refuse(
-                line.name
-                    .error("unsupported-directive", title, label)
-                    .help(instead),
-            );
+            let diagnostic = line.name.error("unsupported-directive", title, refused.why);
+            return self.refuse(diagnostic.help(refused.instead));
         }
         if let Verdict::Renamed(new) = entry.verdict {
             let title = format!("directive `{name}` has a new name");

@@ -184,6 +184,7 @@ impl Lowering<'_> {
     /// A matcher set written behind an option: a block, a line, or a quoted expression.
     fn inline_matcher(&mut self, line: &Directive) -> Option<sluice_model::MatcherSet> {
         match line.args.as_slice() {
+            [] if line.lines().is_empty() => self.missing(line, "a matcher"),
             [] => self.matcher_lines(line.lines(), ""),
             [only] if only.quote != Quote::None => {
                 let expression = self.quoted_expression(only, "");
@@ -321,6 +322,7 @@ impl Lowering<'_> {
                 active.follow_redirects = true;
             }
             "health_headers" => {
+                self.between(line, &line.args, 0, 0)?;
                 self.each(line.lines(), |this, field| {
                     this.no_block(field)?;
                     let name = field.name.text.clone();

@@ -68,6 +68,7 @@ impl Lowering<'_> {
                 match option.name.text.as_str() {
                     "span" => tracing.span = this.single_text(option)?,
                     "span_attributes" => {
+                        this.between(option, &option.args, 0, 0)?;
                         this.each(option.lines(), |this, attribute| {
                             let value = this.single_text(attribute)?;
                             tracing
@@ -96,6 +97,8 @@ impl Lowering<'_> {
                         this.no_block(option)?;
                         templates.delimiters = texts(this.exact::<2>(option, &option.args)?);
                     }
+                    // As in Caddy, a block that names no module is none.
+                    "extensions" if option.args.is_empty() && option.lines().is_empty() => {}
                     _ => return this.unknown_option(option),
                 }
                 Some(())
@@ -117,6 +120,7 @@ impl Lowering<'_> {
             this.each(line.lines(), |this, option| {
                 match option.name.text.as_str() {
                     "headers" => {
+                        this.between(option, &option.args, 0, 0)?;
                         let ops = push.headers.get_or_insert_with(HeaderOps::default);
                         this.each(option.lines(), |this, change| {
                             this.request_change(change, &change.name, &change.args, ops)?;

@@ -63,6 +63,10 @@ pub(super) struct GlobalOptions {
     pub(super) certificate_tags: BTreeMap<String, String>,
     pub(super) events: Option<EventsApp>,
     pub(super) filesystems: Option<RawModule>,
+    /// What sets DNS records wherever no other provider is named.
+    pub(super) dns: Option<RawModule>,
+    /// Where `acme_dns` leaves the provider to `dns`.
+    bare_acme_dns: Option<Token>,
 }
 
 impl Lowering<'_> {
@@ -74,6 +78,12 @@ impl Lowering<'_> {
             self.global_option(line);
         }
         self.place = "";
+        if let (Some(word), None) = (&self.options.bare_acme_dns, &self.options.dns) {
+            let title = "`acme_dns` names no DNS provider";
+            let diagnostic = word.error("missing-argument", title, "nothing follows");
+            let help = "name one here, or for everything with the global option `dns`";
+            self.report.push(diagnostic.help(help));
+        }
         if self.options.local_certs && !self.options.issuers.is_empty() {
             let both = lines.iter().find(|line| line.name.text == "local_certs");
             if let Some(line) = both {
@@ -88,7 +98,10 @@ impl Lowering<'_> {
 
     fn global_option(&mut self, line: &Directive) -> Option<()> {
         match line.name.text.as_str() {
-            "debug" => self.options.debug = true,
+            "debug" => {
+                self.flag(line)?;
+                self.options.debug = true;
+            }
             "http_port" => {
                 let word = self.single(line)?;
                 self.options.http_port = Some(self.port(word)?);
@@ -128,6 +141,10 @@ impl Lowering<'_> {
             "log" => self.global_log(line)?,
             "pki" => self.pki_option(line)?,
             "servers" => self.servers_option(line)?,
+            // As in Caddy, a block that names no handler is an app that does nothing.
+            "events" if line.args.is_empty() && line.lines().is_empty() => {
+                self.options.events = Some(EventsApp::default());
+            }
             _ => self.certificate_option(line)?,
         }
         Some(())
@@ -166,10 +183,18 @@ impl Lowering<'_> {
                 self.options.acme.trusted_roots_pem_files = vec![root];
             }
             "acme_dns" => {
-                let provider = self.dns_provider(line)?;
+                // Without a provider it is that of `dns`, which may stand further below.
+                let provider = match line.args.is_empty() && line.lines().is_empty() {
+                    true => None,
+                    false => Some(self.dns_provider(line)?),
+                };
+                if provider.is_none() {
+                    self.options.bare_acme_dns = Some(line.name.clone());
+                }
                 let challenges = self.options.acme.challenges.get_or_insert_default();
-                challenges.dns.get_or_insert_default().provider = Some(provider);
+                challenges.dns.get_or_insert_default().provider = provider;
             }
+            "dns" => self.options.dns = Some(self.dns_provider(line)?),
             "acme_eab" => self.options.acme.external_account = Some(self.external_account(line)?),
             "preferred_chains" => {
                 self.options.acme.preferred_chains = Some(self.preferred_chains(line)?);
@@ -286,7 +311,8 @@ impl Lowering<'_> {
         Some(())
     }
 
-    fn storage(&mut self, line: &Directive) -> Option<Storage> {
+    /// A storage, from a line whose first argument names its module.
+    pub(in crate::lower) fn storage(&mut self, line: &Directive) -> Option<Storage> {
         let Some((module, args)) = line.args.split_first() else {
             return self.missing(line, "a storage module");
         };

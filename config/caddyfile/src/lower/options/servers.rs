@@ -83,12 +83,15 @@ impl Lowering<'_> {
                 }
             }
             "listener_wrappers" => {
+                self.between(line, &line.args, 0, 0)?;
                 self.each(line.lines(), |this, wrapper| {
                     let wrapper = this.listener_wrapper(wrapper)?;
                     options.listener_wrappers.push(wrapper);
                     Some(())
                 })?;
             }
+            // As in Caddy, a block that names no module is none.
+            "packet_conn_wrappers" if line.args.is_empty() && line.lines().is_empty() => {}
             "timeouts" => self.timeouts(line, options)?,
             "keepalive_interval" => options.keepalive_interval = self.single_duration(line)?,
             "keepalive_idle" => options.keepalive_idle = self.single_duration(line)?,
@@ -155,6 +158,7 @@ impl Lowering<'_> {
     }
 
     fn timeouts(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
+        self.between(line, &line.args, 0, 0)?;
         self.place = "timeouts";
         self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {

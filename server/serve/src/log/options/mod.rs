@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use sluice_model::RawModule;
 use sluice_model::logging::{Log, LogSampling, LogWriter, Logging};
 
 use super::Level;
@@ -141,19 +142,12 @@ impl LogOptions {
                 ),
             )
         })?;
-        if log.core.is_some() {
-            let problem =
-                "Caddy's only core, `mock`, is a testing aid; write to a file or to standard error";
-            return Err(at.wrong("core", problem.into()));
-        }
-        if log.with_caller || !log.with_stacktrace.is_empty() {
-            return Err(at.unsupported("with_caller", "entries carry no place in the source"));
-        }
+        check_core(log.core.as_ref(), &at)?;
         check_names(log, &at)?;
         Ok(LogOptions {
             name: name.into(),
             output: output(log.writer.as_ref(), &at)?,
-            shape: Shape::build(log.encoder.as_ref(), &at)?,
+            shape: Shape::build(log, &at)?,
             level,
             include: log.include.clone(),
             exclude: log.exclude.clone(),
@@ -176,6 +170,18 @@ impl Place {
     pub(super) fn unsupported(&self, field: &str, instead: &str) -> PlanError {
         let last = field.rsplit('.').next().unwrap_or(field);
         self.wrong(field, format!("`{last}` is not supported yet; {instead}"))
+    }
+}
+
+/// Entries are also given to a core. The one there is, `mock`, drops them, as Caddy's does: it is for tests.
+fn check_core(core: Option<&RawModule>, at: &Place) -> Result<(), PlanError> {
+    let name = core.map(|core| core.get("module").and_then(Value::as_str));
+    match name {
+        None | Some(Some("mock")) => Ok(()),
+        Some(name) => {
+            let problem = format!("`{}` is no core; there is `mock`", name.unwrap_or_default());
+            Err(at.wrong("core", problem))
+        }
     }
 }
 

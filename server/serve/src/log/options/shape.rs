@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 use sluice_model::RawModule;
-use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, LogEncoder};
+use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, Log, LogEncoder};
 
 use super::super::encode::{DurationFormat, Encoder, LevelFormat, Prefix};
 use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
 use super::super::node::Node;
+use super::super::place::Places;
 use super::super::time_text::TimeFormat;
 use super::super::zone::Zone;
-use super::{Place, PlanError};
+use super::{Level, Place, PlanError};
 use crate::process_values;
 
 /// The shape of the lines of one log.
@@ -20,6 +21,7 @@ pub struct Shape {
     base: Option<Encoder>,
     prefix: Prefix,
     layers: Layers,
+    places: Places,
 }
 
 impl Shape {
@@ -28,13 +30,17 @@ impl Shape {
         Encoder {
             prefix: self.prefix,
             layers: self.layers.clone(),
+            places: self.places,
             ..self.base.clone().unwrap_or_else(usual)
         }
     }
 
-    pub(super) fn build(encoder: Option<&LogEncoder>, at: &Place) -> Result<Shape, PlanError> {
-        let mut shape = Shape::default();
-        let mut next = encoder;
+    pub(super) fn build(log: &Log, at: &Place) -> Result<Shape, PlanError> {
+        let mut shape = Shape {
+            places: places(log, at)?,
+            ..Shape::default()
+        };
+        let mut next = log.encoder.as_ref();
         // Encoders are wrapped in each other, the outermost first.
         while let Some(encoder) = next {
             next = match encoder {
@@ -64,6 +70,24 @@ impl Shape {
         }
         Ok(shape)
     }
+}
+
+/// What a log shows of where its entries are made. A Caddyfile cannot ask for it, only name its keys.
+fn places(log: &Log, at: &Place) -> Result<Places, PlanError> {
+    if log.with_caller_skip != 0 {
+        return Err(at.unsupported("with_caller_skip", "the place shown is that of the entry"));
+    }
+    let stack_from = match log.with_stacktrace.as_str() {
+        "" => None,
+        name => Some(Level::from_name(name).ok_or_else(|| {
+            let problem = format!("unknown level `{name}`; use DEBUG, INFO, WARN or ERROR");
+            at.wrong("with_stacktrace", problem)
+        })?),
+    };
+    Ok(Places {
+        caller: log.with_caller,
+        stack_from,
+    })
 }
 
 fn unknown(module: &RawModule, at: &Place) -> PlanError {
@@ -104,6 +128,8 @@ fn with_settings(
         (&mut keys.level, &line.level_key),
         (&mut keys.time, &line.time_key),
         (&mut keys.name, &line.name_key),
+        (&mut keys.caller, &line.caller_key),
+        (&mut keys.stack, &line.stacktrace_key),
     ] {
         if let Some(text) = set {
             *key = text.as_str().into();

@@ -38,6 +38,7 @@ fn line_of(encoder: &str) -> String {
     let head = super::super::encode::Head {
         level: Level::Info,
         logger: "a",
+        caller: std::panic::Location::caller(),
         message: "b",
     };
     let mut out = Vec::new();
@@ -184,7 +185,9 @@ fn what_cannot_be_done_is_refused_by_name_and_all_at_once() {
             r#"{"writer":{"output":"file","filename":"/{http.request.host}"}}"#,
             "a placeholder without a value",
         ),
-        (r#"{"core":{"module":"mock"}}"#, "`mock`, is a testing aid"),
+        (r#"{"core":{"module":"tee"}}"#, "`tee` is no core"),
+        (r#"{"with_stacktrace":"LOUD"}"#, "unknown level `LOUD`"),
+        (r#"{"with_caller_skip":1}"#, "`with_caller_skip`"),
         (
             r#"{"include":["admin"],"exclude":["admin"]}"#,
             "`admin` is both included and excluded",
