@@ -361,9 +361,11 @@ impl Loss {
 
     /// How many lines to tell of now; `None` if that has to wait.
     fn take(&mut self, why: Wake) -> Option<u64> {
+        let due = self.due()?;
         let now = Instant::now();
-        self.due()
-            .filter(|due| *due <= now || why == Wake::Finish)?;
+        if due > now && why != Wake::Finish {
+            return None;
+        }
         self.told = Some(now);
         Some(std::mem::take(&mut self.untold))
     }
