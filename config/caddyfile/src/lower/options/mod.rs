@@ -182,18 +182,7 @@ impl Lowering<'_> {
                 let root = self.single_text(line)?;
                 self.options.acme.trusted_roots_pem_files = vec![root];
             }
-            "acme_dns" => {
-                // Without a provider it is that of `dns`, which may stand further below.
-                let provider = match line.args.is_empty() && line.lines().is_empty() {
-                    true => None,
-                    false => Some(self.dns_provider(line)?),
-                };
-                if provider.is_none() {
-                    self.options.bare_acme_dns = Some(line.name.clone());
-                }
-                let challenges = self.options.acme.challenges.get_or_insert_default();
-                challenges.dns.get_or_insert_default().provider = provider;
-            }
+            "acme_dns" => self.acme_dns(line)?,
             "dns" => self.options.dns = Some(self.dns_provider(line)?),
             "acme_eab" => self.options.acme.external_account = Some(self.external_account(line)?),
             "preferred_chains" => {
@@ -224,6 +213,19 @@ impl Lowering<'_> {
             "tls_resolvers" => self.options.resolvers = self.texts(line)?,
             _ => return self.unknown_global(line),
         }
+        Some(())
+    }
+
+    /// `acme_dns [<provider>]`: without one it is that of `dns`, which may stand further below.
+    fn acme_dns(&mut self, line: &Directive) -> Option<()> {
+        let provider = if line.args.is_empty() && line.lines().is_empty() {
+            self.options.bare_acme_dns = Some(line.name.clone());
+            None
+        } else {
+            Some(self.dns_provider(line)?)
+        };
+        let challenges = self.options.acme.challenges.get_or_insert_default();
+        challenges.dns.get_or_insert_default().provider = provider;
         Some(())
     }
 
