@@ -20,7 +20,7 @@ pub fn print(count: usize) -> bool {
              \t@api path /api/*\n\
              \thandle @api {{\n\t\treverse_proxy localhost:{upstream}\n\t}}\n\
              \thandle {{\n\t\tfile_server\n\t}}\n\
-             \trespond /health ok\n\
+             \thandle /health {{\n\t\trespond ok\n\t}}\n\
              }}\n"
         ));
     }
