@@ -141,6 +141,9 @@ impl Records {
         }
         let patience = self.patience.get_or_insert_with(|| {
             let timer = worker.timers.timer();
+            // The coarse time may be as old as the patience is long: hundreds of connections at once would all seem
+            // to wait.
+            worker.clock.tick();
             timer.set(&worker.clock, PATIENCE);
             timer
         });

@@ -7,7 +7,7 @@ use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
 
 use super::*;
 use crate::failure::{FailureKind, Retry};
-use crate::upstream::limits::KEPT_BRIEFLY;
+use crate::upstream::limits::{KEPT_BRIEFLY, PATIENCE};
 
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
@@ -104,6 +104,35 @@ fn an_answer_is_read_out_of_its_records() {
     assert_eq!(got.head.status.code(), 404);
     assert_eq!(got.head.fields.find_first(b"a"), Some(&b"b"[..]));
     assert_eq!(got.body, b"none");
+}
+
+/// With the clock of before the wait, an application that answers at once looked as if it were crowded.
+#[test]
+fn patience_begins_when_the_wait_does() {
+    let fake = sending(Vec::new());
+    let (worker, endpoint) = (Worker::new(0, 1), fake.endpoint_with(options()));
+    let before = worker.clock.coarse();
+    thread::sleep(Duration::from_millis(20));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::TcpStream::connect(fake.address).await.unwrap();
+        let link = Link::new(crate::stream::Stream::Tcp(socket), endpoint.clone());
+        let mut records = super::super::fastcgi::Records::new(Default::default());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        records.wait(&mut cx, &worker, &link);
+        worker.timers.sweep(before + PATIENCE);
+        records.wait(&mut cx, &worker, &link);
+        assert!(
+            !endpoint.is_crowded(before),
+            "it has not waited for so long"
+        );
+        worker.timers.sweep(worker.clock.coarse() + PATIENCE);
+        records.wait(&mut cx, &worker, &link);
+        assert!(endpoint.is_crowded(worker.clock.coarse()), "now it has");
+    });
 }
 
 #[test]
