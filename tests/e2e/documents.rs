@@ -46,7 +46,6 @@ fn examples_of_the_guide_are_valid() {
 
 /// One line, or option in its directive, for each word that the registry calls refused.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("reverse_proxy", "verbose_logs", "verbose_logs"),
     (
         "tls",
         "insecure_secrets_log",

@@ -23,6 +23,7 @@ mod expressions;
 mod fastcgi;
 mod files;
 mod intercept;
+mod limits;
 mod logs;
 mod metrics;
 mod php;

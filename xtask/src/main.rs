@@ -1,6 +1,7 @@
 //! Checks and chores of this repository: `cargo xtask check` is what CI runs. What a rule means is left to
 //! CONTRIBUTING.md.
 
+mod attacks;
 mod check;
 mod sites;
 mod tidy;

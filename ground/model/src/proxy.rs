@@ -47,6 +47,8 @@ objects! {
         pub handle_response: Vec<ResponseHandler>,
         /// Logs the headers of both sides.
         pub verbose_logs: bool,
+        /// Identical requests that are under way at one time ask the upstream once. Our own word.
+        pub coalesce: bool,
     }
 
     /// One upstream.

@@ -1,5 +1,6 @@
 //! Tests of reading and writing whole configurations.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 
@@ -98,6 +99,16 @@ fn nesting_is_bounded() {
         Config::from_json(&deep),
         Err(ConfigError::Syntax { .. })
     ));
+}
+
+#[test]
+fn numbers_beyond_all_bounds_are_refused() {
+    for number in ["1e999999", "-1e999999", "99999999999999999999", "1e19"] {
+        let text = format!(r#"{{"apps":{{"http":{{"http_port":{number}}}}}}}"#);
+        assert!(Config::from_json(&text).is_err(), "{number}");
+        let text = format!(r#"{{"apps":{{"http":{{"grace_period":{number}}}}}}}"#);
+        assert!(Config::from_json(&text).is_err(), "{number}");
+    }
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct Aside {
     pub body_text: Option<Box<[u8]>>,
     /// The answer of an upstream, for `copy_response`.
     pub of_upstream: Option<Held>,
+    /// The head of the upstream's answer, which others may share.
+    pub shared_head: Option<ResponseHead>,
     /// Its places behind `in_flight`.
     pub in_flight: Vec<InFlight>,
     /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.

@@ -88,6 +88,16 @@ pub const BREAKER_REQUESTS_MIN: u32 = 20;
 /// How long a circuit breaker stays open; the number of Caddy's old module.
 pub const BREAKER_TRIP: Duration = Duration::from_secs(5);
 
+/// Bytes of an answer that several requests share (`coalesce`): it is collected first, so it should be short. Pages and
+/// answers of programs fit.
+pub const COALESCE_BYTES_MAX: usize = 256 * 1024;
+
+/// Kinds of requests under way that others may join; clients may invent as many as they like.
+pub const COALESCE_KEYS_MAX: usize = 4096;
+
+/// Requests that wait for one answer; further ones ask for themselves.
+pub const COALESCE_FOLLOWERS_MAX: usize = 1024;
+
 /// Routes of one list that an explanation tells one by one as passed by; the rest is counted. A dozen fits on a screen,
 /// and a file may have ten thousand sites.
 pub const PASSED_TOLD_MAX: usize = 12;

@@ -315,6 +315,7 @@ pub const OPTIONS: &[OptionEntry] = &[
     lowered("reverse_proxy", "method", "method <method>"),
     lowered("reverse_proxy", "rewrite", "rewrite <to>"),
     lowered("reverse_proxy", "verbose_logs", "verbose_logs"),
+    lowered("reverse_proxy", "coalesce", "coalesce"),
     lowered(
         "reverse_proxy",
         "circuit_breaker",

@@ -98,6 +98,10 @@ impl Lowering<'_> {
                 let uri = self.single_text(line)?;
                 proxy.rewrite.get_or_insert_with(Rewrite::default).uri = uri;
             }
+            "coalesce" => {
+                self.flag(line)?;
+                proxy.coalesce = true;
+            }
             "circuit_breaker" if proxy.circuit_breaker.is_some() => return self.duplicate(line),
             "circuit_breaker" => proxy.circuit_breaker = Some(self.circuit_breaker(line)?),
             "verbose_logs" if proxy.verbose_logs => return self.duplicate(line),

@@ -32,10 +32,16 @@ fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTru
 }
 
 fn over_tls(fake: &Fake, trust: ServerTrust) -> Arc<Endpoint> {
-    let options = ConnectorOptions {
-        trust,
-        ..ConnectorOptions::default()
-    };
+    over_tls_with(
+        fake,
+        ConnectorOptions {
+            trust,
+            ..ConnectorOptions::default()
+        },
+    )
+}
+
+fn over_tls_with(fake: &Fake, options: ConnectorOptions) -> Arc<Endpoint> {
     let tls = Some(Arc::new(Connector::new(options).unwrap()));
     let timeouts = Timeouts {
         dial: Duration::from_millis(500),
@@ -136,5 +142,30 @@ fn a_body_until_the_end_needs_a_proper_end() {
             .err()
             .unwrap();
         assert_eq!(failure.kind, FailureKind::Closed);
+    });
+}
+
+#[test]
+fn the_groups_that_are_named_are_those_of_the_handshake() {
+    let (fake, trust) = secured(|mut socket| {
+        read_head(&mut socket);
+        let group = socket.conn.negotiated_key_exchange_group();
+        let name = format!("{:?}", group.expect("hands were shaken").name()).to_lowercase();
+        let length = name.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}");
+        socket.write_all(answer.as_bytes()).unwrap();
+        socket.flush().unwrap();
+    });
+    on_worker(|worker| async move {
+        for curve in ["x25519", "secp256r1", "secp384r1", "x25519mlkem768"] {
+            let options = ConnectorOptions {
+                trust: trust.clone(),
+                curves: vec![curve.to_owned()],
+                ..ConnectorOptions::default()
+            };
+            let endpoint = over_tls_with(&fake, options);
+            let got = fetch(&worker, &endpoint).await.unwrap();
+            assert_eq!(got.body, curve.as_bytes());
+        }
     });
 }

@@ -40,6 +40,12 @@ impl ReverseProxy {
         if let (Some(names), BodyFraming::Chunked) = (trailer, framing.body) {
             head.fields.push(FieldId::Trailer, &names);
         }
+        if let Some(aside) = &mut x.context.aside
+            && let Some(shared) = &mut aside.shared_head
+        {
+            // Each request that gets this answer has it changed for itself.
+            shared.clone_from(&head);
+        }
         self.change_down(x, &mut head);
         // The answer is the upstream's, and so is the name of its server; ours goes to Via.
         x.res.fields.remove(FieldId::Server);
@@ -92,7 +98,7 @@ impl ReverseProxy {
     }
 
     /// Applies `header_down`, which sees and changes the upstream's fields only.
-    fn change_down(&self, x: &mut Exchange, head: &mut ResponseHead) {
+    pub(super) fn change_down(&self, x: &mut Exchange, head: &mut ResponseHead) {
         let Some(down) = &self.header_down else {
             return;
         };

@@ -14,6 +14,7 @@ use sluice_route::matcher::IpRanges;
 use super::active::{ActiveChecks, Checks};
 use super::breaking::Breaking;
 use super::buffering::Buffering;
+use super::coalescing::Coalescing;
 use super::dynamic::{self, Dynamic};
 use super::intercept::Interception;
 use super::making::{Maker, cookie_key};
@@ -80,6 +81,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         facts,
         verbose: verbose(config, cx),
         streams: streams(config)?,
+        coalescing: coalescing(config)?,
         buffering: Buffering {
             request_bytes: buffered("request_buffers", config.request_buffers)?,
             answer_bytes: buffered("response_buffers", config.response_buffers)?,
@@ -91,6 +93,14 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
 fn verbose(config: &Config, cx: &Builder<'_>) -> Option<Verbose> {
     let log = cx.log.filter(|_| config.verbose_logs)?;
     Some(Verbose::new(log.clone()))
+}
+
+fn coalescing(config: &Config) -> Result<Option<Coalescing>, Refusal> {
+    if config.coalesce && !config.handle_response.is_empty() {
+        return Err(Refusal::new("`coalesce` together with `handle_response`")
+            .with_help("answers that other routes handle are not shared; remove one of the two"));
+    }
+    Ok(config.coalesce.then(Coalescing::default))
 }
 
 fn streams(config: &Config) -> Result<Streams, Refusal> {

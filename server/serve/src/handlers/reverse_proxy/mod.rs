@@ -7,6 +7,7 @@ mod answer;
 mod breaking;
 pub(crate) mod buffering;
 mod build;
+mod coalescing;
 mod dialling;
 mod dynamic;
 mod facts;
@@ -44,6 +45,7 @@ use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::Buffering;
+use coalescing::Coalescing;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
 use intercept::Interception;
@@ -76,6 +78,8 @@ struct ReverseProxy {
     /// Where each step is told, where that is wanted.
     verbose: Option<Verbose>,
     streams: Streams,
+    /// Identical requests under way, where they share their answers.
+    coalescing: Option<Coalescing>,
 }
 
 /// Whether placeholders of the configuration show [`crate::context::ProxyFacts`].
@@ -115,7 +119,10 @@ impl Handler for ReverseProxy {
     }
 
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(self.run(x))
+        match &self.coalescing {
+            None => Box::pin(self.run(x)),
+            Some(coalescing) => Box::pin(self.coalesced(coalescing, x)),
+        }
     }
 
     fn account(&self, x: &mut Exchange) -> Account {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Version};
+use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Version};
 use sluice_net::RequestBody;
 use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
@@ -50,6 +50,15 @@ impl ReverseProxy {
     ) -> Result<Prepared, Fault> {
         let mut before = self.rewrite(x)?;
         let method = x.req.method.clone();
+        if method == Method::Connect {
+            // It names another server than the one that it is sent to; an upstream that is a proxy itself would do what
+            // a stranger asks for (RFC 9110, section 9.3.6).
+            if let Some((method, target)) = before {
+                (x.req.method, x.req.uri) = (method, target);
+            }
+            let why = "CONNECT is not passed on to upstreams";
+            return Err(Fault::new(Status::METHOD_NOT_ALLOWED, why));
+        }
         let framing = framing(&method, body);
         let mut spare = x.worker.upstreams.spare_head();
         spare.fields.clear();

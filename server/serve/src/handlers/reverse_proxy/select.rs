@@ -4,6 +4,7 @@
 use std::borrow::Borrow;
 use std::time::Duration;
 
+use aws_lc_rs::constant_time;
 use sluice_message::{FieldId, Moment, Status};
 use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
 use sluice_net::clock;
@@ -422,7 +423,10 @@ impl Cookie {
         let value = route_values::cookie(&x.req.fields, self.name.as_bytes())?;
         upstreams.iter().position(|upstream| {
             let known = upstream.borrow().cookie.as_deref();
-            known.is_some_and(|known| known.as_bytes() == value)
+            // How long the comparison takes must not tell how much of a guess was right.
+            known.is_some_and(|known| {
+                constant_time::verify_slices_are_equal(known.as_bytes(), value).is_ok()
+            })
         })
     }
 

@@ -24,6 +24,8 @@ pub enum Mood {
     /// Says over UDP that the answer is too long for it.
     TooLong,
     Silent,
+    /// Sends what is no answer, another thing each time.
+    Babbles,
 }
 
 pub struct Dns {
@@ -59,13 +61,14 @@ impl Dns {
         thread::spawn(move || {
             let mut question = [0; 2048];
             while let Ok((count, from)) = udp.recv_from(&mut question) {
-                asked.fetch_add(1, Ordering::SeqCst);
+                let number = asked.fetch_add(1, Ordering::SeqCst);
                 let state = state.lock().unwrap();
                 let question = &question[..count];
                 let answer = match state.mood {
                     Mood::Silent => continue,
                     Mood::TooLong => cut(question),
                     Mood::Answers => state.answer(question),
+                    Mood::Babbles => babble(question, number),
                 };
                 udp.send_to(&answer, from).unwrap();
             }
@@ -131,6 +134,34 @@ fn head(question: &[u8], flags: u16, answers: u16) -> Vec<u8> {
 /// An answer with the bit that says it was cut.
 fn cut(question: &[u8]) -> Vec<u8> {
     head(question, 0x8380, 0)
+}
+
+/// What is no answer to `question`: cut, looped, with counts that lie, of somebody else, or nothing but bytes.
+fn babble(question: &[u8], number: usize) -> Vec<u8> {
+    let mut whole = head(question, 0x8180, 1);
+    match number % 7 {
+        0 => Vec::new(),
+        1 => question[..7].to_vec(),
+        2 => {
+            // A name that is a pointer to itself.
+            let here = u16::try_from(whole.len()).unwrap() | 0xc000;
+            whole.extend_from_slice(&here.to_be_bytes());
+            whole.extend_from_slice(&[0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+            whole
+        }
+        3 => head(question, 0x8180, 0xffff),
+        4 => {
+            // A record longer than the message.
+            whole.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0xff, 0xff, 127]);
+            whole
+        }
+        5 => {
+            // The number of another question.
+            whole[0] ^= 0x55;
+            whole
+        }
+        _ => (0..=255).cycle().take(4_000).collect(),
+    }
 }
 
 impl State {

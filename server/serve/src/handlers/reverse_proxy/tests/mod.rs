@@ -1,5 +1,6 @@
 //! The directive between raw sockets: a client and fake upstreams on free loopback ports.
 
+mod attacks;
 mod choosing;
 mod dns;
 mod dynamic;

@@ -268,3 +268,126 @@ fn settings_of_buffers_and_compression_hold_without_any_work() {
     client.socket.read_exact(&mut body).unwrap();
     assert!(lines_named(&fake.last(), "Accept-Encoding").is_empty());
 }
+
+/// A proxy on two workers that coalesces, before an upstream that gives its answer when it is told to.
+fn coalescing(answer: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
+    let (go, wait) = std::sync::mpsc::channel();
+    let wait = Mutex::new(wait);
+    let fake = Fake::new(move |mut peer| {
+        while peer.head().is_some() {
+            let _ = wait.lock().unwrap().recv();
+            peer.send(answer);
+        }
+    });
+    let proxy = Proxy::on_workers(
+        2,
+        json!({ "routes": [{ "handle": [{
+            "handler": "reverse_proxy", "coalesce": true,
+            "upstreams": [{ "dial": fake.address.to_string() }],
+            "headers": { "response": { "set": { "X-For": ["{http.request.header.X-Who}"] } } },
+        }] }] }),
+    );
+    (proxy, fake, go)
+}
+
+/// Sends requests with these fields at once, lets the upstream give `answers` answers, and gives what each got.
+fn all_at_once(
+    (proxy, fake, go): &(Proxy, Fake, std::sync::mpsc::Sender<()>),
+    fields: &[&str],
+    answers: usize,
+) -> Vec<Answer> {
+    let before = fake.seen().len();
+    let mut clients: Vec<Client> = fields
+        .iter()
+        .map(|fields| {
+            let mut client = proxy.connect();
+            client.send(format!("GET /x HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+            thread::sleep(Duration::from_millis(30));
+            client
+        })
+        .collect();
+    (0..answers).for_each(|_| go.send(()).unwrap());
+    let got = clients.iter_mut().map(Client::answer).collect();
+    assert_eq!(fake.seen().len() - before, answers);
+    got
+}
+
+const SHARED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nVary: Accept\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\nshared";
+
+#[test]
+fn identical_requests_under_way_ask_once() {
+    let setup = coalescing(SHARED);
+    let who = [
+        "X-Who: a\r\n",
+        "X-Who: b\r\n",
+        "X-Who: c\r\n",
+        "",
+        "",
+        "",
+        "",
+        "",
+    ];
+    let got = all_at_once(&setup, &who, 1);
+    assert!(
+        got.iter()
+            .all(|answer| answer.body == b"shared" && answer.field("X-Hop").is_none())
+    );
+    assert!(
+        got.iter()
+            .all(|answer| answer.fields("Via") == ["1.1 sluice"])
+    );
+    let names: Vec<_> = got[..3]
+        .iter()
+        .map(|answer| answer.field("X-For").unwrap())
+        .collect();
+    assert_eq!(names, ["a", "b", "c"], "each is changed for itself");
+    // Nothing is kept.
+    all_at_once(&setup, &[""], 1);
+}
+
+#[test]
+fn requests_and_answers_for_one_client_are_not_shared() {
+    let setup = coalescing(SHARED);
+    for own in [
+        "Cookie: a=b\r\n",
+        "Authorization: Basic eDp5\r\n",
+        "Range: bytes=0-1\r\n",
+        "If-None-Match: \"x\"\r\n",
+        "Cache-Control: no-cache\r\n",
+        "Pragma: no-cache\r\n",
+    ] {
+        all_at_once(&setup, &[own, own], 2);
+    }
+    // What the answer depends on differs.
+    all_at_once(
+        &setup,
+        &["Accept: a\r\n", "Accept: b\r\n", "Accept: a\r\n"],
+        2,
+    );
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=1, private\r\n\r\nhi",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVary: *\r\n\r\nhi",
+        "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\nhi",
+    ] {
+        let got = all_at_once(&coalescing(answer), &["", "", ""], 3);
+        assert!(got.iter().all(|one| one.body == b"hi"), "{answer}");
+    }
+}
+
+#[test]
+fn a_first_request_that_is_given_up_leaves_nobody_waiting() {
+    let setup = coalescing(SHARED);
+    let (proxy, fake, go) = &setup;
+    let mut first = proxy.connect();
+    first.send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    wait_for(|| fake.seen().len() == 1);
+    let mut second = proxy.connect();
+    second.send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    thread::sleep(Duration::from_millis(100));
+    drop(first);
+    wait_for(|| fake.seen().len() == 2);
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(second.answer().body, b"shared");
+}

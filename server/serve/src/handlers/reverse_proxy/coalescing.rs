@@ -1,0 +1,275 @@
+//! `coalesce`: of identical requests that are under way at one time only the first asks the upstream, and the others get
+//! its answer. Nothing is kept: this is no cache. What may be shared is what a shared cache could keep for a moment (RFC
+//! 9111, section 3); everything else goes its own way.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use sluice_message::{FieldId, Fields, Method, ResponseHead, Scheme};
+use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
+
+use super::ReverseProxy;
+use super::buffering::{Measured, measure};
+use super::request::via;
+use crate::context::Exchange;
+use crate::handler::Step;
+use crate::limits::{COALESCE_BYTES_MAX, COALESCE_FOLLOWERS_MAX, COALESCE_KEYS_MAX};
+
+/// The requests under way, by what they ask for. All workers share them.
+#[derive(Default)]
+pub struct Coalescing(Mutex<HashMap<Box<[u8]>, Arc<Flight>>>);
+
+/// A request under way that others may wait for.
+struct Flight(Mutex<State>);
+
+enum State {
+    /// Those who wait are woken in the end.
+    UnderWay(Vec<Waker>),
+    /// Its answer, if it may be shared.
+    Landed(Option<Arc<Shared>>),
+}
+
+/// An answer for several requests.
+struct Shared {
+    /// As the upstream gave it, without what concerned its connection.
+    head: ResponseHead,
+    body: Vec<u8>,
+    /// The fields of the request that the answer depends on, where it says so.
+    asked: Option<Fields>,
+}
+
+enum Joined<'a> {
+    /// Others may wait for this one.
+    First(Lead<'a>),
+    /// The answer of another one.
+    Answer(Arc<Shared>),
+    /// It has nothing in common with others.
+    Alone,
+}
+
+/// The first of its kind; whoever waits is told in the end, whatever comes.
+struct Lead<'a> {
+    coalescing: &'a Coalescing,
+    key: Box<[u8]>,
+    flight: Arc<Flight>,
+}
+
+const NEVER_POISONED: &str = "nothing panics while it holds a request under way";
+
+impl ReverseProxy {
+    /// As [`ReverseProxy::run`], together with identical requests.
+    pub(super) async fn coalesced(&self, coalescing: &Coalescing, x: &mut Exchange) -> Step {
+        let lead = match coalescing.join(x).await {
+            Joined::Alone => return self.run(x).await,
+            Joined::Answer(shared) => return self.pass_shared(x, &shared),
+            Joined::First(lead) => lead,
+        };
+        x.context.aside.get_or_insert_default().shared_head = Some(ResponseHead::default());
+        let step = self.run(x).await;
+        let aside = x.context.aside.as_mut();
+        let head = aside.and_then(|aside| aside.shared_head.take());
+        let Some(head) = head.filter(is_for_all) else {
+            return step;
+        };
+        let asked = head.fields.has(FieldId::Vary).then(|| x.req.fields.clone());
+        let (step, body) = match step {
+            Step::Done(Body::Empty) => (Step::Done(Body::Empty), Vec::new()),
+            Step::Done(Body::Inline) => (Step::Done(Body::Inline), x.inline.clone()),
+            Step::Done(Body::Stream(stream)) if is_short(&*stream) => {
+                match measure(stream, COALESCE_BYTES_MAX + 1).await {
+                    Ok(Measured::Whole(mut whole)) => match copy(&mut *whole).await {
+                        Some(body) => (Step::Done(Body::Stream(whole)), body),
+                        None => return Step::Done(Body::Stream(whole)),
+                    },
+                    Ok(Measured::TooLong) => {
+                        let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+                        let failure = failure.because("the answer is longer than it told");
+                        return Step::Fail(failure.into());
+                    }
+                    Err(failure) => return Step::Fail(failure.into()),
+                }
+            }
+            step => return step,
+        };
+        lead.land(Some(Shared { head, body, asked }));
+        step
+    }
+
+    fn pass_shared(&self, x: &mut Exchange, shared: &Shared) -> Step {
+        let mut head = shared.head.clone();
+        x.res.status = head.status;
+        x.context.upstream.status = Some(head.status);
+        self.change_down(x, &mut head);
+        x.res.fields.remove(FieldId::Server);
+        x.res.fields.append(&head.fields);
+        x.res.fields.push_fixed(via(head.version));
+        x.inline.clear();
+        x.inline.extend_from_slice(&shared.body);
+        Step::Done(match shared.body.is_empty() {
+            true => Body::Empty,
+            false => Body::Inline,
+        })
+    }
+}
+
+fn is_short(stream: &dyn BodyStream) -> bool {
+    stream
+        .len()
+        .is_some_and(|len| len <= COALESCE_BYTES_MAX as u64)
+}
+
+/// A copy of a body that is here as a whole.
+async fn copy(body: &mut dyn BodyStream) -> Option<Vec<u8>> {
+    let shown = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::to_vec)).await;
+    shown
+        .ok()
+        .filter(|bytes| Some(bytes.len() as u64) == body.len())
+}
+
+impl Coalescing {
+    async fn join(&self, x: &Exchange) -> Joined<'_> {
+        if !is_common(x) {
+            return Joined::Alone;
+        }
+        let key = key(x);
+        let flight = {
+            let mut flights = self.0.lock().expect(NEVER_POISONED);
+            match flights.get(&key) {
+                Some(flight) => flight.clone(),
+                None if flights.len() >= COALESCE_KEYS_MAX => return Joined::Alone,
+                None => {
+                    let flight = Arc::new(Flight(Mutex::new(State::UnderWay(Vec::new()))));
+                    flights.insert(key.clone(), flight.clone());
+                    return Joined::First(Lead {
+                        coalescing: self,
+                        key,
+                        flight,
+                    });
+                }
+            }
+        };
+        let mut place = None;
+        let landed = poll_fn(|cx| flight.poll(cx, &mut place)).await;
+        match landed.filter(|shared| shared.suits(x)) {
+            Some(shared) => Joined::Answer(shared),
+            None => Joined::Alone,
+        }
+    }
+}
+
+impl Flight {
+    /// Ready with the answer, or with none if it may not be shared or too many wait for it.
+    fn poll(&self, cx: &mut Context<'_>, place: &mut Option<usize>) -> Poll<Option<Arc<Shared>>> {
+        let mut state = self.0.lock().expect(NEVER_POISONED);
+        match (&mut *state, *place) {
+            (State::Landed(shared), _) => Poll::Ready(shared.clone()),
+            (State::UnderWay(wakers), Some(at)) => {
+                wakers[at].clone_from(cx.waker());
+                Poll::Pending
+            }
+            (State::UnderWay(wakers), None) if wakers.len() < COALESCE_FOLLOWERS_MAX => {
+                *place = Some(wakers.len());
+                wakers.push(cx.waker().clone());
+                Poll::Pending
+            }
+            (State::UnderWay(_), None) => Poll::Ready(None),
+        }
+    }
+}
+
+impl Lead<'_> {
+    fn land(&self, shared: Option<Shared>) {
+        // Who comes from now on asks anew.
+        let mut flights = self.coalescing.0.lock().expect(NEVER_POISONED);
+        flights.remove(&self.key);
+        drop(flights);
+        let landed = State::Landed(shared.map(Arc::new));
+        let before = std::mem::replace(&mut *self.flight.0.lock().expect(NEVER_POISONED), landed);
+        if let State::UnderWay(wakers) = before {
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let is_under_way = matches!(
+            *self.flight.0.lock().expect(NEVER_POISONED),
+            State::UnderWay(_)
+        );
+        if is_under_way {
+            self.land(None);
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the answer is one to the request of `x`, too: the fields that it depends on have to agree.
+    fn suits(&self, x: &Exchange) -> bool {
+        let Some(asked) = &self.asked else {
+            return true;
+        };
+        let mut names = self
+            .head
+            .fields
+            .all(FieldId::Vary)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .map(<[u8]>::trim_ascii)
+            .filter(|name| !name.is_empty());
+        names.all(|name| asked.find(name).eq(x.req.fields.find(name)))
+    }
+}
+
+/// Whether a request is one that others may send, too: it asks for a whole thing as it is, and nobody in particular.
+fn is_common(x: &Exchange) -> bool {
+    const OWN: [FieldId; 12] = [
+        FieldId::Authorization,
+        FieldId::CacheControl,
+        FieldId::Cookie,
+        FieldId::Expect,
+        FieldId::IfMatch,
+        FieldId::IfModifiedSince,
+        FieldId::IfNoneMatch,
+        FieldId::IfRange,
+        FieldId::IfUnmodifiedSince,
+        FieldId::Pragma,
+        FieldId::Range,
+        FieldId::Upgrade,
+    ];
+    x.req.method == Method::Get
+        && x.body.is_none()
+        && !x.req.fields.ids().any(|id| OWN.contains(&id))
+}
+
+/// What tells requests apart.
+fn key(x: &Exchange) -> Box<[u8]> {
+    let scheme: &[u8] = match x.conn.scheme() {
+        Scheme::Http => b"http",
+        Scheme::Https => b"https",
+    };
+    [scheme, b"\0", &x.req.authority, b"\0", x.req.uri.as_bytes()]
+        .concat()
+        .into()
+}
+
+/// Whether an answer is for whoever asks.
+fn is_for_all(head: &ResponseHead) -> bool {
+    let fields = &head.fields;
+    let is_lasting = matches!(
+        head.status.code(),
+        200 | 203 | 204 | 300 | 301 | 308 | 404 | 410
+    );
+    let is_private = fields
+        .all(FieldId::CacheControl)
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(|item| item.trim_ascii().to_ascii_lowercase())
+        .any(|item| {
+            [&b"private"[..], b"no-store", b"no-cache"]
+                .iter()
+                .any(|word| item.starts_with(word))
+        });
+    let varies_by_all = fields.all(FieldId::Vary).any(|value| value.contains(&b'*'));
+    is_lasting && !is_private && !varies_by_all && !fields.has(FieldId::SetCookie)
+}

@@ -1,0 +1,335 @@
+//! `rate_limit`, `in_flight` and what else stands between clients and upstreams, in the running server.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_net::sys::process::Signal;
+
+use crate::client::{Client, exchange};
+use crate::harness::{Server, Setup, eventually, free_port};
+use crate::upstream::{Upstream, answer};
+use crate::wire::field;
+
+const LIMITED: &str = "{\n\tadmin off\n\tmetrics\n}\n:{port} {\n\thandle /metrics {\n\t\tmetrics\n\t}\n\trate_limit /api/* {\n\
+    \t\tzone all {\n\t\t\tkey {header.X-Key}\n\t\t\tevents 50\n\t\t\twindow 1h\n\t\t}\n\
+    \t\tzone logins {\n\t\t\tmatch {\n\t\t\t\tpath /api/login\n\t\t\t}\n\t\t\tevents 1\n\t\t\twindow 1h\n\t\t}\n\t}\n\
+    \thandle_errors 429 {\n\t\trespond \"too much for {http.rate_limit.exceeded.name}\" 429\n\t}\n\trespond ok\n}\n";
+
+fn get(path: &str, key: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Key: {key}\r\nConnection: close\r\n\r\n")
+}
+
+#[test]
+fn requests_beyond_the_rate_are_refused_by_all_workers_together() {
+    let server = Server::start(LIMITED);
+    let port = server.port;
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(move || {
+                let ask = |_: &i32| exchange(port, get("/api/x", "me")).status == 200;
+                (0..25).filter(ask).count()
+            })
+        })
+        .collect();
+    let passed: usize = clients
+        .into_iter()
+        .map(|client| client.join().expect("it ends"))
+        .sum();
+    assert_eq!(passed, 50);
+    let refused = exchange(port, get("/api/x", "me"));
+    assert_eq!(
+        (refused.status, refused.text().as_str()),
+        (429, "too much for all")
+    );
+    let wait: u64 = refused
+        .field("Retry-After")
+        .expect("it is told")
+        .parse()
+        .expect("seconds");
+    assert!((3_500..=3_600).contains(&wait), "{wait}");
+    assert_eq!(exchange(port, get("/api/x", "another")).status, 200);
+    assert_eq!(server.ask("/elsewhere").status, 200);
+    // The tightest zone is asked first, and what it refuses does not count in the others.
+    assert_eq!(exchange(port, get("/api/login", "a")).status, 200);
+    assert_eq!(
+        exchange(port, get("/api/login", "b")).text(),
+        "too much for logins"
+    );
+    let page = server.ask("/metrics").text();
+    for line in [
+        "caddy_rate_limit_requests_total{zone=\"all\"} 203",
+        "caddy_rate_limit_declined_requests_total{zone=\"all\"} 151",
+        "caddy_rate_limit_declined_requests_total{zone=\"logins\"} 1",
+        "caddy_rate_limit_keys_total{zone=\"all\"} 3",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+    // A reload is no way to begin anew.
+    server.write(&LIMITED.replace("respond ok", "respond new"));
+    server.signal(Signal::Hangup);
+    eventually(
+        "the new configuration",
+        || server.ask("/").text() == "new",
+        || server.stderr(),
+    );
+    assert_eq!(exchange(port, get("/api/x", "me")).status, 429);
+}
+
+#[test]
+fn fields_of_an_authentication_service_never_come_from_the_client() {
+    let guard = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let behind = Upstream::echo();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\tforward_auth localhost:{} {{\n\t\turi /check\n\t\tcopy_headers Remote-User \
+         Remote-Groups>Groups\n\t}}\n\treverse_proxy localhost:{}\n}}\n",
+        guard.port, behind.port
+    ));
+    let said = exchange(
+        server.port,
+        "GET / HTTP/1.1\r\nHost: a\r\nRemote-User: root\r\nremote-user: root\r\nGroups: wheel\r\n\
+         Connection: close\r\n\r\n",
+    )
+    .text()
+    .to_ascii_lowercase();
+    assert!(
+        !said.contains("remote-user") && !said.contains("groups"),
+        "{said}"
+    );
+}
+
+/// What reached the origin behind the upstreams: how often each POST, by its name.
+type Journal = Arc<Mutex<HashMap<String, u32>>>;
+
+/// The origin behind all upstreams, which writes down what it is asked.
+fn origin(journal: &Journal) -> Upstream {
+    let journal = journal.clone();
+    Upstream::start(move |mut wire| {
+        while let Some(head) = wire.head() {
+            if wire.body(&head).is_none() {
+                return;
+            }
+            if let Some(name) = field(&head, "X-Name") {
+                let mut journal = journal.lock().expect("nobody panics with it");
+                *journal.entry(name.to_owned()).or_default() += 1;
+            }
+            if wire
+                .try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .is_err()
+            {
+                return;
+            }
+        }
+    })
+}
+
+/// An upstream that is a process of its own.
+fn process(port: u16, origin: u16) -> Server {
+    let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\treverse_proxy 127.0.0.1:{origin}\n}}\n");
+    let mut server = Setup::new(&text)
+        .env("SLUICE_WORKERS", "1")
+        .without_port()
+        .start();
+    server.wait_for_port(port);
+    server
+}
+
+/// Asks without pause until it is told to stop; counts answers and the statuses that are none of 200.
+struct Load {
+    answers: AtomicUsize,
+    failed: Mutex<Vec<String>>,
+    stop: AtomicBool,
+}
+
+impl Load {
+    fn run(&self, port: u16, request: impl Fn(usize) -> String) {
+        let mut client = Client::connect(port);
+        let mut number = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            number += 1;
+            client.send(request(number));
+            let answer = client.try_answer();
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            let failure = match answer {
+                Ok(answer) if answer.status == 200 => continue,
+                Ok(answer) => answer.status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            self.failed
+                .lock()
+                .expect("nobody panics with it")
+                .push(failure);
+            client = Client::connect(port);
+        }
+    }
+
+    fn new() -> Arc<Load> {
+        Arc::new(Load {
+            answers: AtomicUsize::new(0),
+            failed: Mutex::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Three upstreams under constant load, one of which is killed again and again: no GET fails, and no POST arrives twice.
+#[test]
+fn killed_upstreams_fail_no_get_and_repeat_no_post() {
+    const KILLS: usize = 20;
+    let journal = Journal::default();
+    let origin = origin(&journal);
+    let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
+    let mut upstreams: Vec<Server> = ports
+        .iter()
+        .map(|port| process(*port, origin.port))
+        .collect();
+    let to: String = ports
+        .iter()
+        .map(|port| format!(" 127.0.0.1:{port}"))
+        .collect();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy{to} {{\n\t\tlb_policy round_robin\n\t\tlb_retries 5\n\
+         \t\tfail_duration 200ms\n\t}}\n}}\n"
+    ));
+    let (gets, posts) = (Load::new(), Load::new());
+    let port = server.port;
+    let mut clients = Vec::new();
+    for client in 0..3 {
+        let (gets, posts) = (gets.clone(), posts.clone());
+        clients.push(thread::spawn(move || {
+            gets.run(port, |_| "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned());
+        }));
+        clients.push(thread::spawn(move || {
+            posts.run(port, |number| {
+                format!("POST / HTTP/1.1\r\nHost: a\r\nX-Name: {client}-{number}\r\nContent-Length: 2\r\n\r\nab")
+            });
+        }));
+    }
+    for kill in 0..KILLS {
+        thread::sleep(Duration::from_millis(120));
+        let at = kill % 3;
+        // Dropping it sends SIGKILL.
+        drop(upstreams.remove(at));
+        thread::sleep(Duration::from_millis(60));
+        upstreams.insert(at, process(ports[at], origin.port));
+    }
+    thread::sleep(Duration::from_millis(200));
+    for load in [&gets, &posts] {
+        load.stop.store(true, Ordering::Relaxed);
+    }
+    for client in clients {
+        client.join().expect("it ends");
+    }
+    let failed = gets.failed.lock().expect("nobody panics with it");
+    let answers = gets.answers.load(Ordering::Relaxed);
+    println!(
+        "{answers} GETs, {} failed; {} POSTs, {} failed",
+        failed.len(),
+        posts.answers.load(Ordering::Relaxed),
+        posts.failed.lock().expect("nobody panics with it").len()
+    );
+    assert!(answers > 1_000, "there was load: {answers}");
+    assert!(failed.is_empty(), "{failed:?}");
+    let journal = journal.lock().expect("nobody panics with it");
+    let twice: Vec<_> = journal.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(
+        journal.len() > 500 && twice.is_empty(),
+        "{} POSTs, {twice:?}",
+        journal.len()
+    );
+}
+
+/// An upstream that sends a byte a second holds up nobody but its own client.
+#[test]
+fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
+    let slow = Upstream::start(|mut wire| {
+        let _ = wire.head();
+        for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" {
+            if wire.try_send([*byte]).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_secs(1));
+        }
+    });
+    let quick = Upstream::start(|mut wire| {
+        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+    });
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy /slow localhost:{} {{\n\t\ttransport http {{\n\
+         \t\t\tresponse_header_timeout 2s\n\t\t}}\n\t}}\n\treverse_proxy localhost:{}\n}}\n",
+        slow.port, quick.port
+    ));
+    let port = server.port;
+    let began = Instant::now();
+    let clients: Vec<_> = (0..20)
+        .map(|_| thread::spawn(move || crate::client::ask(port, "/slow").status))
+        .collect();
+    for _ in 0..200 {
+        assert_eq!(server.ask("/").status, 200);
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    for client in clients {
+        assert_eq!(client.join().expect("it ends"), 504);
+    }
+}
+
+/// As many clients as one process of this machine can hold listen for events at once, each gets each event, and idle
+/// streams cost little memory. Slow: `cargo test -p sluice --test e2e -- --ignored event_streams`.
+#[test]
+#[ignore = "takes twenty thousand open files and a minute"]
+fn thousands_of_event_streams_get_every_event() {
+    let count: usize = std::env::var("STREAMS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(9_800);
+    let streams: Arc<Mutex<Vec<crate::wire::Wire>>> = Arc::default();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let kept = streams.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut wire = crate::wire::Wire::with_patience(stream);
+            let _ = wire.head();
+            let _ = wire.try_send(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+            );
+            kept.lock().expect("nobody panics with it").push(wire);
+        }
+    });
+    let text = format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy localhost:{port}\n}}\n");
+    let server = Server::start(&text);
+    let before = server.status("VmRSS");
+    let mut clients = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut client = crate::wire::Wire::connect(server.port);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.reader = std::io::BufReader::with_capacity(512, client.reader.into_inner());
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert!(client.head().expect("an answer")[0].starts_with("HTTP/1.1 200"));
+    }
+    let grown = server.status("VmRSS") - before;
+    println!(
+        "{count} streams: {} bytes each",
+        grown * 1024 / count as u64
+    );
+    for event in 0..3 {
+        let began = Instant::now();
+        for wire in streams.lock().expect("nobody panics with it").iter_mut() {
+            wire.send(format!("9\r\ndata: {event}\n\n\r\n"));
+        }
+        for client in &mut clients {
+            let expected = format!("data: {event}\n\n");
+            assert_eq!(client.chunk().as_deref(), Some(expected.as_bytes()));
+        }
+        println!("event {event} reached all in {:?}", began.elapsed());
+    }
+    assert!(grown * 1024 / (count as u64) < 24 * 1024, "{grown} KiB");
+}

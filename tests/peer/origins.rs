@@ -1,0 +1,338 @@
+//! Real servers behind sluice: what they answer to us they answer through us. Those that are not installed are passed over
+//! by name; php-fpm is asked in `tests/e2e/php.rs`, where it has a site of its own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::peers;
+
+/// A server to stand behind us.
+struct Origin {
+    name: &'static str,
+    /// What has to run for it to be there.
+    probe: &'static [&'static str],
+    /// Writes what it needs into a folder and gives the command; it listens on the port.
+    start: fn(&Path, u16) -> Command,
+}
+
+const ORIGINS: [Origin; 6] = [
+    Origin {
+        name: "nginx",
+        probe: &["nginx", "-v"],
+        start: nginx,
+    },
+    Origin {
+        name: "lighttpd",
+        probe: &["lighttpd", "-v"],
+        start: lighttpd,
+    },
+    Origin {
+        name: "Go net/http",
+        probe: &["go", "version"],
+        start: go,
+    },
+    Origin {
+        name: "Node",
+        probe: &["node", "--version"],
+        start: node,
+    },
+    Origin {
+        name: "gunicorn",
+        probe: &["gunicorn", "--version"],
+        start: gunicorn,
+    },
+    Origin {
+        name: "uvicorn",
+        probe: &["uvicorn", "--version"],
+        start: uvicorn,
+    },
+];
+
+fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, content).expect("the folder is writable");
+    path
+}
+
+fn nginx(dir: &Path, port: u16) -> Command {
+    let root = dir.join("www");
+    let text = format!(
+        "daemon off;\nuser root;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log;\nevents {{}}\nhttp {{\n\
+         access_log off;\nclient_body_temp_path {dir}/body;\nproxy_temp_path {dir}/p;\nfastcgi_temp_path {dir}/f;\n\
+         uwsgi_temp_path {dir}/u;\nscgi_temp_path {dir}/s;\nserver {{\nlisten 127.0.0.1:{port};\nroot {root};\n\
+         location /moved {{ return 302 /there; }}\n}}\n}}\n",
+        dir = dir.display(),
+        root = root.display()
+    );
+    let mut command = Command::new("nginx");
+    command
+        .arg("-p")
+        .arg(dir)
+        .arg("-c")
+        .arg(write(dir, "nginx.conf", text));
+    command
+}
+
+fn lighttpd(dir: &Path, port: u16) -> Command {
+    let text = format!(
+        "server.document-root = \"{}/www\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n",
+        dir.display()
+    );
+    let mut command = Command::new("lighttpd");
+    command
+        .arg("-D")
+        .arg("-f")
+        .arg(write(dir, "lighttpd.conf", text));
+    command
+}
+
+/// Each application repeats method, path and body; `/stream` comes in pieces.
+fn go(dir: &Path, port: u16) -> Command {
+    let text = format!(
+        "package main\nimport (\n\"fmt\"\n\"io\"\n\"net/http\"\n)\nfunc main() {{\n\
+         http.HandleFunc(\"/\", func(w http.ResponseWriter, r *http.Request) {{\n\
+         if r.URL.Path == \"/stream\" {{\nfor i := 0; i < 50; i++ {{\nfmt.Fprintf(w, \"piece %d\\n\", i)\n\
+         w.(http.Flusher).Flush()\n}}\nreturn\n}}\nbody, _ := io.ReadAll(r.Body)\n\
+         fmt.Fprintf(w, \"%s %s %d %s\", r.Method, r.URL.Path, len(body), body)\n}})\n\
+         http.ListenAndServe(\"127.0.0.1:{port}\", nil)\n}}\n"
+    );
+    let source = write(dir, "main.go", text);
+    let program = dir.join("origin");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status()
+        .expect("go starts");
+    assert!(built.success(), "the program is good");
+    Command::new(program)
+}
+
+fn node(dir: &Path, port: u16) -> Command {
+    let text = format!(
+        "require('http').createServer((q, s) => {{\nif (q.url === '/stream') {{\n\
+         for (let i = 0; i < 50; i++) s.write('piece ' + i + '\\n');\nreturn s.end();\n}}\nconst parts = [];\n\
+         q.on('data', d => parts.push(d));\nq.on('end', () => {{\nconst b = Buffer.concat(parts);\n\
+         s.end(q.method + ' ' + q.url + ' ' + b.length + ' ' + b);\n}});\n}}).listen({port}, '127.0.0.1');\n"
+    );
+    let mut command = Command::new("node");
+    command.arg(write(dir, "origin.js", text));
+    command
+}
+
+fn gunicorn(dir: &Path, port: u16) -> Command {
+    let text = "def app(env, start):\n    path = env['PATH_INFO']\n    if path == '/stream':\n\
+                \x20       start('200 OK', [('Content-Type', 'text/plain')])\n\
+                \x20       return (b'piece %d\\n' % i for i in range(50))\n    body = env['wsgi.input'].read()\n\
+                \x20   text = ('%s %s %d ' % (env['REQUEST_METHOD'], path, len(body))).encode() + body\n\
+                \x20   start('200 OK', [('Content-Length', str(len(text))), ('Content-Type', 'text/plain')])\n\
+                \x20   return [text]\n";
+    write(dir, "wsgi_origin.py", text);
+    let mut command = Command::new("gunicorn");
+    command
+        .current_dir(dir)
+        .args(["-b", &format!("127.0.0.1:{port}"), "wsgi_origin:app"]);
+    command
+}
+
+fn uvicorn(dir: &Path, port: u16) -> Command {
+    let text = "async def app(scope, receive, send):\n    if scope['type'] != 'http':\n        return\n    body = b''\n\
+                \x20   more = True\n    while more:\n        message = await receive()\n\
+                \x20       body += message.get('body', b'')\n        more = message.get('more_body', False)\n\
+                \x20   head = {'type': 'http.response.start', 'status': 200, 'headers': [(b'content-type', b'text/plain')]}\n\
+                \x20   await send(head)\n    if scope['path'] == '/stream':\n        for i in range(50):\n\
+                \x20           await send({'type': 'http.response.body', 'body': b'piece %d\\n' % i, 'more_body': True})\n\
+                \x20       return await send({'type': 'http.response.body'})\n\
+                \x20   text = ('%s %s %d ' % (scope['method'], scope['path'], len(body))).encode() + body\n\
+                \x20   await send({'type': 'http.response.body', 'body': text})\n";
+    write(dir, "asgi_origin.py", text);
+    let mut command = Command::new("uvicorn");
+    command
+        .current_dir(dir)
+        .args(["--port", &port.to_string(), "--log-level", "warning"]);
+    command.arg("asgi_origin:app");
+    command
+}
+
+fn requests() -> Vec<String> {
+    let get =
+        |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: origin.test\r\n{more}\r\n");
+    let large = "x".repeat(300_000);
+    vec![
+        get("/small.txt", ""),
+        get("/large.bin", ""),
+        get("/large.bin", "Range: bytes=10-19\r\n"),
+        get("/missing", ""),
+        get("/moved", ""),
+        get("/stream", ""),
+        get("/with%20space?a=1&b=2", ""),
+        "HEAD /large.bin HTTP/1.1\r\nHost: origin.test\r\n\r\n".to_owned(),
+        "POST /echo HTTP/1.1\r\nHost: origin.test\r\nContent-Length: 5\r\n\r\nhello".to_owned(),
+        "POST /echo HTTP/1.1\r\nHost: origin.test\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "POST /echo HTTP/1.1\r\nHost: origin.test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"
+            .to_owned(),
+        format!("PUT /echo HTTP/1.1\r\nHost: origin.test\r\nContent-Length: 300000\r\n\r\n{large}"),
+        "DELETE /echo HTTP/1.1\r\nHost: origin.test\r\n\r\n".to_owned(),
+    ]
+}
+
+/// A running process, ended at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn spawn(command: &mut Command, port: u16) -> Running {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let running = Running(child.expect("it starts"));
+    let until = Instant::now() + Duration::from_secs(30);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "nobody listens on {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running
+}
+
+/// Status, the fields that are about the content, and the content.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    status: String,
+    content: Vec<String>,
+    body: Vec<u8>,
+}
+
+/// Asks on a connection that is used again for every request.
+struct Asker {
+    socket: TcpStream,
+}
+
+impl Asker {
+    fn new(port: u16) -> Asker {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("it can be set");
+        Asker { socket }
+    }
+
+    fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            self.socket.read_exact(&mut byte).expect("an answer");
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
+    fn ask(&mut self, request: &str) -> Said {
+        self.socket
+            .write_all(request.as_bytes())
+            .expect("it is taken");
+        let mut status = self.line();
+        while status.contains(" 100 ") {
+            self.line();
+            status = self.line();
+        }
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            fields.push(line);
+        }
+        let named = |name: &str| fields.iter().find_map(|line| line.strip_prefix(name));
+        let mut body = Vec::new();
+        let code = status[9..12].to_owned();
+        if !request.starts_with("HEAD") && code != "304" && code != "204" {
+            if named("transfer-encoding:").is_some() {
+                loop {
+                    let size = usize::from_str_radix(&self.line(), 16).expect("a size");
+                    let mut chunk = vec![0; size + 2];
+                    self.socket.read_exact(&mut chunk).expect("a chunk");
+                    body.extend_from_slice(&chunk[..size]);
+                    if size == 0 {
+                        break;
+                    }
+                }
+            } else {
+                let length = named("content-length:").expect("a length").trim();
+                body.resize(length.parse().expect("a number"), 0);
+                self.socket.read_exact(&mut body).expect("the content");
+            }
+        }
+        let closes = named("connection:").is_some_and(|value| value.contains("close"));
+        let about = |line: &&String| line.starts_with("content-") || line.starts_with("location:");
+        let mut content: Vec<String> = fields.iter().filter(about).cloned().collect();
+        content.sort();
+        if closes {
+            let port = self.socket.peer_addr().expect("it was connected").port();
+            *self = Asker::new(port);
+        }
+        Said {
+            status: code,
+            content,
+            body,
+        }
+    }
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn real_servers_answer_through_us_as_they_answer_to_us() {
+    let mut asked = 0;
+    for origin in ORIGINS {
+        let (program, args) = origin.probe.split_first().expect("a program");
+        let probe = Command::new(program)
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if !probe.status().is_ok_and(|status| status.success()) {
+            println!("{}: skipped, it is not installed", origin.name);
+            continue;
+        }
+        let name = format!("sluice-origin-{}-{}", std::process::id(), asked);
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(dir.join("www")).expect("the folder is writable");
+        write(&dir, "www/small.txt", "small");
+        write(&dir, "www/large.bin", "0123456789".repeat(30_000));
+        write(&dir, "www/stream", "a file of that name");
+        write(&dir, "www/with space", "spaced");
+        let (port, ours) = (free_port(), free_port());
+        let _origin = spawn(&mut (origin.start)(&dir, port), port);
+        let text =
+            format!("{{\n\tadmin off\n}}\n:{ours} {{\n\treverse_proxy 127.0.0.1:{port}\n}}\n");
+        let mut sluice = Command::new(peers::sluice());
+        sluice.env("XDG_DATA_HOME", &dir).arg("run").arg("--config");
+        let _sluice = spawn(sluice.arg(write(&dir, "Caddyfile", text)), ours);
+        let (mut direct, mut through) = (Asker::new(port), Asker::new(ours));
+        for round in 0..20 {
+            for request in requests() {
+                let shown = request.lines().next().unwrap_or_default();
+                let (expected, found) = (direct.ask(&request), through.ask(&request));
+                assert_eq!(found, expected, "{}, round {round}: {shown}", origin.name);
+                asked += 1;
+            }
+        }
+        println!("{}: {} requests", origin.name, 20 * requests().len());
+        drop((_sluice, _origin));
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    assert!(asked > 0, "at least one of them is installed");
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
