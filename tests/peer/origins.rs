@@ -294,10 +294,8 @@ fn real_servers_answer_through_us_as_they_answer_to_us() {
     let mut asked = 0;
     for origin in ORIGINS {
         let (program, args) = origin.probe.split_first().expect("a program");
-        let probe = Command::new(program)
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let mut probe = Command::new(program);
+        probe.args(args).stdout(Stdio::null()).stderr(Stdio::null());
         if !probe.status().is_ok_and(|status| status.success()) {
             println!("{}: skipped, it is not installed", origin.name);
             continue;

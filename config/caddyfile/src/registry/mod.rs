@@ -80,7 +80,13 @@ pub struct OptionEntry {
 }
 
 /// Directives and places that Caddy itself does not have: ours, and those of plugins that people know.
-pub const OWN: &[&str] = &["circuit_breaker", "coalesce", "in_flight", "rate_limit", "zone"];
+pub const OWN: &[&str] = &[
+    "circuit_breaker",
+    "coalesce",
+    "in_flight",
+    "rate_limit",
+    "zone",
+];
 
 /// Finds a directive.
 pub fn directive(name: &str) -> Option<&'static Directive> {
