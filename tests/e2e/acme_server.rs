@@ -122,6 +122,34 @@ fn an_address_gets_a_certificate_signed_by_the_root() {
 }
 
 #[test]
+fn a_lifetime_that_is_asked_for_is_given() {
+    let ports = Ports::new();
+    let authority = authority("lifetime 1h", &ports);
+    let site = caddyfile(&authority, &ports, "localhost", "lifetime 2h");
+    let server = Setup::new(&site).without_port().start();
+    wait(&authority, ports.https, "localhost", || server.stderr());
+    let trusting = client(&authority.folder, &[&TLS13]);
+    let mut wire = connect(&trusting, ports.https, "localhost").expect("it is trusted");
+    let shown = wire
+        .stream()
+        .conn
+        .peer_certificates()
+        .expect("a certificate")[0]
+        .to_vec();
+    let (_, cert) = x509_parser::parse_x509_certificate(&shown).expect("it can be read");
+    let left = cert
+        .validity()
+        .time_to_expiration()
+        .expect("it has not ended");
+    assert!((6900..=7200).contains(&left.whole_seconds()), "{left}");
+    // One that is too short is refused by name.
+    drop(server);
+    let site = caddyfile(&authority, &ports, "localhost", "lifetime 1m");
+    let server = Setup::new(&site).without_port().start();
+    server.wait_for_words_within("a certificate lives between", PATIENCE);
+}
+
+#[test]
 fn a_name_that_is_denied_is_rejected() {
     let ports = Ports::new();
     let authority = authority("deny {\ndomains localhost\n}", &ports);
@@ -255,6 +283,32 @@ fn a_restart_of_the_authority_keeps_accounts_and_orders() {
     let said = wait(&authority, ports.https, "localhost", || server.stderr());
     assert_eq!(said, "again localhost");
     assert_eq!((count("accounts"), count("orders")), (1, 2));
+}
+
+#[test]
+fn two_processes_with_one_storage_order_once() {
+    let ports = Ports::new();
+    let authority = authority("challenges http-01", &ports);
+    let shared = Folder::new();
+    let storage = format!("\tstorage file_system {}\n", shared.path().display());
+    let start = |https: u16| {
+        let own = Ports {
+            http: ports.http,
+            https,
+        };
+        let site = caddyfile(&authority, &own, "localhost", "");
+        let site = site.replacen("\tadmin off\n", &format!("\tadmin off\n{storage}"), 1);
+        Setup::new(&site).without_port().start()
+    };
+    let other = free_port();
+    let (first, second) = (start(ports.https), start(other));
+    wait(&authority, ports.https, "localhost", || first.stderr());
+    wait(&authority, other, "localhost", || second.stderr());
+    let orders = authority
+        .folder
+        .path()
+        .join("data/sluice/acme_server/local/orders");
+    assert_eq!(std::fs::read_dir(orders).expect("it is there").count(), 1);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let folder = Folder::new();
     folder.write(
         "Caddyfile",
-        ":1 {\n\treverse_proxy localhost {\n\t\tverbose_logs\n\t}\n}\n",
+        "a.test {\n\ttls {\n\t\tget_certificate http http://localhost:1\n\t}\n}\n",
     );
     assert_eq!(
         run_to_end(&folder, &["adapt"]).status.code(),
@@ -76,7 +76,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let output = run_to_end(&folder, &["validate"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("verbose_logs"),
+        text(&output.stderr).contains("certificates"),
         "{}",
         text(&output.stderr)
     );

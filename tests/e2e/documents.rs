@@ -66,9 +66,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "get_certificate",
         "get_certificate http http://localhost:1",
     ),
-    ("issuer acme", "lifetime", "lifetime 24h"),
     ("issuer zerossl", "*", "validity_days 90"),
-    ("global options", "cert_lifetime", "cert_lifetime 24h"),
 ];
 
 /// A site in which an option stands in its place.

@@ -26,6 +26,7 @@ mod intercept;
 mod limits;
 mod logs;
 mod metrics;
+mod ocsp;
 mod php;
 mod process;
 mod proxy;

@@ -264,6 +264,23 @@ pub enum Notice {
         /// Where it is from.
         origin: String,
     },
+    /// No OCSP answer can be shown with a certificate.
+    NotStapled {
+        /// Its file.
+        origin: String,
+        /// Why.
+        why: String,
+    },
+    /// The authority has revoked a certificate that is in use.
+    Revoked {
+        /// Its file.
+        origin: String,
+    },
+    /// A certificate that ended long ago was removed from storage, with its key.
+    Removed {
+        /// The file that held it.
+        path: PathBuf,
+    },
     /// Files of a certificate have changed, and the new one is shown.
     FileRead {
         /// Where it is from.
@@ -329,10 +346,13 @@ impl Notice {
             Notice::NotIssued { .. }
             | Notice::NotStored { .. }
             | Notice::FileUnusable { .. }
+            | Notice::Revoked { .. }
             | Notice::Expired { .. } => true,
             Notice::NotYetValid { .. }
             | Notice::NoNames { .. }
             | Notice::FileRead { .. }
+            | Notice::Removed { .. }
+            | Notice::NotStapled { .. }
             | Notice::Replaced { .. }
             | Notice::Issued { .. }
             | Notice::Passed { .. }
@@ -351,6 +371,19 @@ impl fmt::Display for Notice {
                 write!(f, "the certificate in `{origin}` is not valid yet")
             }
             Notice::NoNames { origin } => write!(f, "the certificate in `{origin}` names no host"),
+            Notice::NotStapled { origin, why } => {
+                write!(f, "no OCSP answer for the certificate in `{origin}`: {why}")
+            }
+            Notice::Revoked { origin } => {
+                write!(
+                    f,
+                    "the certificate in `{origin}` was revoked by its authority"
+                )
+            }
+            Notice::Removed { path } => {
+                let path = path.display();
+                write!(f, "`{path}` ended long ago and was removed from storage")
+            }
             Notice::FileRead { origin } => {
                 write!(f, "the certificate in `{origin}` has changed and is shown")
             }

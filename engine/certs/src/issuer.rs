@@ -56,6 +56,9 @@ pub struct Request<'a> {
     pub replaces: Option<&'a Pair>,
     /// Attempts that failed before this one.
     pub failures: u32,
+    /// Whether clients are to take it only with a fresh OCSP answer (RFC 7633); our own authority has none to give and
+    /// leaves that out.
+    pub must_staple: bool,
 }
 
 /// A certificate just made.

@@ -5,6 +5,7 @@
 pub mod acme;
 pub mod acme_server;
 pub mod challenges;
+mod clean;
 pub mod dns;
 pub mod failure;
 pub mod fetch;
@@ -16,6 +17,7 @@ pub mod limits;
 pub mod local_ca;
 pub mod locks;
 pub mod maintain;
+pub mod ocsp;
 pub mod on_demand;
 pub mod pair;
 pub mod policy;
@@ -23,6 +25,7 @@ pub mod renewal;
 pub mod storage;
 pub mod store;
 pub mod subject;
+mod tickets;
 pub mod trust;
 
 pub use pki_types::CertificateDer;
@@ -30,13 +33,14 @@ pub use pki_types::CertificateDer;
 pub use acme::{AcmeIssuer, AcmeOptions};
 pub use acme_server::{AcmeDesk, AcmeRules, AcmeServer};
 pub use challenges::Challenges;
-pub use dns::{DnsOptions, DnsProvider};
+pub use dns::{DnsOptions, DnsProvider, DnsService};
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
 pub use keys::KeyType;
 pub use local_ca::{CaFiles, Leaf, LocalCa, LocalCaOptions};
-pub use maintain::{Bell, Job, Maintainer, Outcome, Plan, Provision};
+pub use maintain::{Bell, Job, Maintainer, Outcome, Plan, Provision, Rhythm};
+pub use ocsp::Stapling;
 pub use on_demand::{OnDemand, OnDemandPlans, OnDemandRule};
 pub use pair::Pair;
 pub use policy::{ClientAuth, ClientAuthMode, Policy, PolicyError, TlsPolicies};
@@ -44,6 +48,7 @@ pub use renewal::Lifetime;
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::Subject;
+pub use tickets::Tickets;
 
 #[cfg(test)]
 mod tests;

@@ -144,6 +144,9 @@ pub const EXEC_TIMEOUT: Duration = Duration::from_secs(120);
 /// make one.
 pub const ACME_ACCOUNTS_MAX: usize = 10_000;
 
+/// How long an account stays without any order where there are too many: a client that renews in time has always one.
+pub const ACME_ACCOUNT_IDLE: Duration = Duration::from_secs(24 * 3600);
+
 /// Orders that one authority remembers. Each is a file of a few KiB, kept until its certificate has ended.
 pub const ACME_ORDERS_MAX: usize = 20_000;
 
@@ -194,3 +197,30 @@ pub const ACME_CONTACTS_MAX: usize = 10;
 
 /// The longest of them; an address for mail has at most 254 bytes.
 pub const ACME_CONTACT_BYTES_MAX: usize = 264;
+
+/// How long a certificate that has ended is kept, as in Caddy: its name may come back.
+pub const CLEAN_GRACE: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// How often the storage is cleaned where the configuration does not say, as in Caddy.
+pub const CLEAN_PAUSE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a name server may take for one step of a dynamic update; it writes to its disk before it answers.
+pub const DNS_UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How far the clocks of a name server and of ours may differ, in seconds, as RFC 8945, section 10, recommends.
+pub const TSIG_FUDGE_SECONDS: u16 = 300;
+
+/// How often answers of OCSP responders are looked at where the configuration does not say, as in Caddy.
+pub const OCSP_PAUSE: Duration = Duration::from_secs(3600);
+
+/// The shortest pause between two questions about one certificate, whatever a responder says.
+pub const OCSP_PAUSE_MIN: Duration = Duration::from_secs(60);
+
+/// How long a responder may take: nobody waits for it.
+pub const OCSP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How far the clock of a responder may be ahead of ours.
+pub const OCSP_CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+/// The shortest pause between two changes of the keys of session tickets: more often nothing would be resumed.
+pub const TICKET_ROTATION_MIN: Duration = Duration::from_secs(60);

@@ -553,6 +553,7 @@ mod tests {
             key: &key,
             replaces: None,
             failures: 0,
+            must_staple: false,
         };
         let chain = ca.issue(&request, now).unwrap().chain;
         chain_from_pem(&chain, &PathBuf::new()).unwrap()

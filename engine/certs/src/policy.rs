@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pki_types::{CertificateDer, UnixTime};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::aws_lc_rs::{self, Ticketer, kx_group};
+use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
@@ -24,6 +24,7 @@ use crate::challenges::{self, Challenges};
 use crate::on_demand::{Demand, OnDemand};
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
+use crate::tickets::{self, Tickets};
 
 /// How handshakes for some names are answered. Names of versions, ciphers and curves are those of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Policy {
     pub client_auth: Option<ClientAuth>,
     /// Refuses every handshake.
     pub refuse: bool,
+    /// How sessions are resumed.
+    pub tickets: Tickets,
 }
 
 /// Which client certificates are asked for.
@@ -193,7 +196,7 @@ impl TlsPolicies {
             let tickets = earlier.filter(|earlier| earlier.policy == policy);
             let tickets = match tickets {
                 Some(earlier) => earlier.ours.ticketer.clone(),
-                None => Ticketer::new().map_err(|e| PolicyError::Tickets(e.to_string()))?,
+                None => tickets::ticketer(policy.tickets)?,
             };
             built.push(Built::new(policy, store, tickets)?);
         }
@@ -317,6 +320,9 @@ impl Built {
             .map(|name| name.clone().into_bytes())
             .collect();
         config.ticketer = tickets;
+        if policy.tickets == Tickets::Off {
+            config.send_tls13_tickets = 0;
+        }
         // Tickets hold the sessions; a table here would be one more lock between the workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let theirs = Arc::new(config.clone());

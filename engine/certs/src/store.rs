@@ -33,6 +33,8 @@ struct Index {
 #[derive(Clone)]
 struct Entry {
     pair: Arc<Pair>,
+    /// What is shown in its place: the same with what its authority says of it.
+    stapled: Option<Arc<CertifiedKey>>,
     is_managed: bool,
 }
 
@@ -52,6 +54,7 @@ impl CertStore {
         for pair in manual {
             index.add(Entry {
                 pair,
+                stapled: None,
                 is_managed: false,
             });
         }
@@ -65,6 +68,7 @@ impl CertStore {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         index.add(Entry {
             pair,
+            stapled: None,
             is_managed: true,
         });
     }
@@ -98,6 +102,7 @@ impl CertStore {
         for mut entry in entries {
             if Arc::ptr_eq(&entry.pair, old) {
                 entry.pair = new.clone();
+                entry.stapled = None;
             }
             index.add(entry);
         }
@@ -116,6 +121,50 @@ impl CertStore {
             }
         }
         index.first.retain(is_other);
+    }
+
+    /// All certificates.
+    pub(crate) fn pairs(&self) -> Vec<Arc<Pair>> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        index.first.iter().map(|entry| entry.pair.clone()).collect()
+    }
+
+    /// Shows `answer` of its authority with a certificate from now on, or none.
+    pub(crate) fn staple(&self, pair: &Arc<Pair>, answer: Option<&[u8]>) {
+        let is_it = |entry: &&Entry| Arc::ptr_eq(&entry.pair, pair);
+        let shown = |entry: &Entry| entry.stapled.as_ref().and_then(|one| one.ocsp.clone());
+        {
+            let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+            let found = index.first.iter().find(is_it);
+            if found.is_none_or(|entry| shown(entry).as_deref() == answer) {
+                return;
+            }
+        }
+        let stapled = answer.map(|answer| {
+            let CertifiedKey { cert, key, .. } = &*pair.certified;
+            Arc::new(CertifiedKey {
+                cert: cert.clone(),
+                key: key.clone(),
+                ocsp: Some(answer.to_vec()),
+            })
+        });
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let Index {
+            by_subject, first, ..
+        } = &mut *index;
+        let of_subjects = pair.subjects.iter();
+        for subject in of_subjects {
+            for entry in by_subject.get_mut(subject).into_iter().flatten() {
+                if Arc::ptr_eq(&entry.pair, pair) {
+                    entry.stapled = stapled.clone();
+                }
+            }
+        }
+        for entry in first.iter_mut() {
+            if Arc::ptr_eq(&entry.pair, pair) {
+                entry.stapled = stapled.clone();
+            }
+        }
     }
 
     /// The number of certificates.
@@ -218,7 +267,13 @@ fn best(
     usable()
         .find(is_valid)
         .or_else(|| usable().next())
-        .map(|entry| entry.pair.certified.clone())
+        .map(|entry| {
+            entry
+                .stapled
+                .as_ref()
+                .unwrap_or(&entry.pair.certified)
+                .clone()
+        })
 }
 
 /// `*.example.com` for `www.example.com`: a wildcard stands for exactly one label (RFC 9525, section 6.3).

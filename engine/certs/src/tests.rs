@@ -63,6 +63,7 @@ impl TestCa {
             key: &key,
             replaces: None,
             failures: 0,
+            must_staple: false,
         };
         StoredPair {
             certificate: self.ca.issue(&request, SystemTime::now()).unwrap().chain,
@@ -372,6 +373,25 @@ fn a_ticket_of_one_policy_does_not_get_past_the_client_auth_of_another() {
     };
     let after = TlsPolicies::build(vec![name(Some(auth))], &store, Some(&before)).unwrap();
     assert!(shake(&client, "open.test", &*Arc::new(after).acceptor(), None).is_err());
+}
+
+#[test]
+fn without_tickets_nothing_is_resumed() {
+    let test = TestCa::new();
+    let store = CertStore::new([test.pair("a.test")]);
+    for version in ["tls1.2", "tls1.3"] {
+        let policy = Policy {
+            version_max: version.to_owned(),
+            tickets: crate::Tickets::Off,
+            ..Default::default()
+        };
+        let acceptor = acceptor(vec![policy], &store);
+        let client = test.client();
+        for _ in 0..2 {
+            let info = shake(&client, "a.test", &*acceptor, None).unwrap().1.info();
+            assert!(!info.resumed && info.version == version);
+        }
+    }
 }
 
 #[test]

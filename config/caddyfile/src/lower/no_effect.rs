@@ -115,7 +115,6 @@ mod tests {
         ("tls", "a.example {\ntls {\n$\n}\n}"),
         (GLOBAL, "{\n$\n}"),
         ("metrics option", "{\nmetrics {\n$\n}\n}"),
-        ("ca", "{\npki {\nca {\n$\n}\n}\n}"),
         ("servers", "{\nservers {\n$\n}\n}"),
     ];
 

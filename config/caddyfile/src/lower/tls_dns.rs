@@ -6,6 +6,72 @@ use sluice_model::tls::AcmeIssuer;
 use super::Lowering;
 use crate::tree::{Directive, Token};
 
+/// A DNS service: its name and its settings, those that may be left out behind a question mark. The first is what may
+/// stand behind the name on its line, as in the modules of the same names for Caddy.
+struct Service {
+    name: &'static str,
+    settings: &'static [&'static str],
+}
+
+impl Service {
+    fn help(&self) -> String {
+        let bare = self
+            .settings
+            .iter()
+            .map(|setting| setting.trim_end_matches('?'));
+        let names: Vec<&str> = bare.collect();
+        format!("its settings stand in a block: {}", names.join(", "))
+    }
+}
+
+const fn service(name: &'static str, settings: &'static [&'static str]) -> Service {
+    Service { name, settings }
+}
+
+/// The services that are built in; `sluice-certs` knows how each is spoken to.
+const SERVICES: &[Service] = &[
+    service("cloudflare", &["api_token"]),
+    service("digitalocean", &["auth_token"]),
+    service("hetzner", &["api_token"]),
+    service("desec", &["token"]),
+    service("gandi", &["bearer_token"]),
+    service("porkbun", &["api_key", "api_secret_key"]),
+    service(
+        "route53",
+        &[
+            "access_key_id",
+            "secret_access_key",
+            "session_token?",
+            "hosted_zone_id?",
+            "region?",
+        ],
+    ),
+    service(
+        "ovh",
+        &[
+            "application_key",
+            "application_secret",
+            "consumer_key",
+            "endpoint?",
+        ],
+    ),
+    service(
+        "googleclouddns",
+        &["gcp_project", "gcp_application_default"],
+    ),
+    service(
+        "azure",
+        &[
+            "tenant_id",
+            "client_id",
+            "client_secret",
+            "subscription_id",
+            "resource_group_name",
+        ],
+    ),
+    service("rfc2136", &["server", "key_name", "key", "key_alg?"]),
+];
+
 impl Lowering<'_> {
     /// Reads one line of the DNS challenge.
     pub(super) fn dns_challenge(&mut self, line: &Directive, acme: &mut AcmeIssuer) -> Option<()> {
@@ -46,41 +112,65 @@ impl Lowering<'_> {
                 let words: Vec<String> = args.iter().map(|word| word.text.clone()).collect();
                 module.insert("command".into(), words.into());
             }
-            "cloudflare" => {
-                let token = self.cloudflare_token(line, args)?;
-                module.insert("api_token".into(), token.into());
-            }
-            _ => {
-                let title = format!("DNS provider `{}` is not built in", name.text);
-                let label = "neither `cloudflare` nor `exec`";
-                return self.refuse(name.error("unsupported-option", title, label).help(
-                    "set the records with a program: `exec <command>`; or leave the HTTP or \
-                     TLS-ALPN challenge on",
-                ));
+            other => {
+                let Some(known) = SERVICES.iter().find(|known| known.name == other) else {
+                    return self.unknown_service(name);
+                };
+                self.service_settings(line, known, args, &mut module)?;
             }
         }
         Some(module)
     }
 
-    fn cloudflare_token(&mut self, line: &Directive, args: &[Token]) -> Option<String> {
-        let mut token = match args {
-            [] => String::new(),
-            [token] => token.text.clone(),
-            [_, extra, ..] => {
-                let title = format!("unexpected argument `{}` for `cloudflare`", extra.text);
-                return self.refuse(extra.error("unexpected-argument", title, "one too many"));
+    fn unknown_service<T>(&mut self, name: &Token) -> Option<T> {
+        let names: Vec<&str> = SERVICES.iter().map(|known| known.name).collect();
+        let title = format!("DNS provider `{}` is not built in", name.text);
+        let label = "neither `exec` nor a service that is known";
+        let help = format!(
+            "set the records with a program: `exec <command>`; there are {}",
+            names.join(", ")
+        );
+        self.refuse(name.error("unsupported-option", title, label).help(help))
+    }
+
+    /// Reads the settings of a service: one behind its name where it needs no more, all others in a block.
+    fn service_settings(
+        &mut self,
+        line: &Directive,
+        known: &Service,
+        args: &[Token],
+        module: &mut RawModule,
+    ) -> Option<()> {
+        let bare = |setting: &'static str| setting.trim_end_matches('?');
+        match args {
+            [] => {}
+            [only] if known.settings.len() == 1 => {
+                module.insert(bare(known.settings[0]).into(), only.text.as_str().into());
             }
-        };
+            [extra, ..] => {
+                let title = format!("unexpected argument `{}` for `{}`", extra.text, known.name);
+                let diagnostic = extra.error("unexpected-argument", title, "one too many");
+                return self.refuse(diagnostic.help(known.help()));
+            }
+        }
         self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "api_token" => token = this.single_text(option)?,
-                _ => return this.unknown_option(option),
+            let name = option.name.text.as_str();
+            if !known.settings.iter().any(|setting| bare(setting) == name) {
+                let title = format!("unknown setting `{name}` of `{}`", known.name);
+                let diagnostic = option
+                    .name
+                    .error("unknown-option", title, "not a setting here");
+                return this.refuse(diagnostic.help(known.help()));
             }
+            let value = this.single_text(option)?;
+            module.insert(name.into(), value.into());
             Some(())
         })?;
-        if token.is_empty() {
-            return self.missing(line, "a token");
+        let is_missing =
+            |setting: &&&str| !setting.ends_with('?') && !module.contains_key(**setting);
+        if let Some(missing) = known.settings.iter().find(is_missing) {
+            return self.missing(line, &format!("`{missing}`"));
         }
-        Some(token)
+        Some(())
     }
 }

@@ -11,7 +11,7 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     lowered(
         "global options",
         "acme_dns",
-        "acme_dns exec <command...> | cloudflare <token>",
+        "acme_dns exec <command...> | <service> [<token>] [{ … }]",
     ),
     lowered("global options", "acme_eab", "acme_eab { … }"),
     lowered("global options", "admin", "admin off|<addr> [{ … }]"),

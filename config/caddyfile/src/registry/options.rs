@@ -528,7 +528,11 @@ pub const OPTIONS: &[OptionEntry] = &[
         "key_type",
         "key_type ed25519|p256|p384|rsa2048|rsa4096",
     ),
-    lowered("tls", "dns", "dns exec <command...> | cloudflare <token>"),
+    lowered(
+        "tls",
+        "dns",
+        "dns exec <command...> | <service> [<token>] [{ … }]",
+    ),
     lowered(
         "tls",
         "propagation_timeout",
@@ -644,7 +648,7 @@ pub const OPTIONS: &[OptionEntry] = &[
     lowered(
         "issuer acme",
         "dns",
-        "dns exec <command...> | cloudflare <token>",
+        "dns exec <command...> | <service> [<token>] [{ … }]",
     ),
     lowered(
         "issuer acme",

@@ -77,7 +77,6 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
 }
 
 const LATER: &str = "remove it; a later version will run it";
-const NO_LIFETIME: &str = "remove it; the authority decides, or a `profile`";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const HTTP1: &str = "HTTP/1.1 is what is spoken";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
@@ -151,28 +150,11 @@ pub const GAPS: &[Gap] = &[
     refused("trust_pool", "handshake_timeout", FILE_POOL),
     refused("trust_pool", "server_name", FILE_POOL),
     refused("trust_pool", "renegotiation", FILE_POOL),
-    refused("issuer acme", "lifetime", NO_LIFETIME),
     refused("issuer zerossl", "*", ZEROSSL),
     partly(
         "global options",
         "cert_issuer",
         "`acme` and `internal`; `zerossl` is refused",
-    ),
-    refused("global options", "cert_lifetime", NO_LIFETIME),
-    idle(
-        "global options",
-        "ocsp_interval",
-        "certificates are not stapled",
-    ),
-    idle(
-        "global options",
-        "ocsp_stapling",
-        "certificates are not stapled",
-    ),
-    idle(
-        "global options",
-        "renew_interval",
-        "certificates are looked at when the next one is due",
     ),
     always(
         "global options",
@@ -183,16 +165,6 @@ pub const GAPS: &[Gap] = &[
         "global options",
         "storage_check",
         "the storage is not tried out beforehand",
-    ),
-    idle(
-        "global options",
-        "storage_clean_interval",
-        "nothing is cleaned away",
-    ),
-    idle(
-        "ca",
-        "maintenance_interval",
-        "certificates are looked at when the next one is due",
     ),
     always("servers", "0rtt", "early data is never accepted"),
     always(

@@ -139,6 +139,11 @@ impl AcmeIssuer {
             .write(&format!("{name}.json"), format!("{about:#}").as_bytes())
     }
 
+    /// Where the key of the account at `authority` is in storage.
+    pub(super) fn account_key_name(&self, authority: &Authority) -> String {
+        format!("{}.key", self.place(authority).name)
+    }
+
     fn place(&self, authority: &Authority) -> Stored {
         let email = match self.options.email.to_ascii_lowercase() {
             email if email.is_empty() => "default".to_owned(),

@@ -5,6 +5,7 @@ mod account;
 mod chains;
 mod order;
 mod transport;
+mod until;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +53,8 @@ pub struct AcmeOptions {
     pub eab: Option<ExternalAccount>,
     /// The profile of certificates; empty for the authority's own.
     pub profile: String,
+    /// How long a certificate shall live; the authority's own choice where `None`. Few authorities take a wish.
+    pub lifetime: Option<Duration>,
     /// How long one order may take.
     pub timeout: Duration,
     /// How http-01 is answered; `None` not at all.
@@ -86,6 +89,7 @@ impl Default for AcmeOptions {
             account_key: String::new(),
             eab: None,
             profile: String::new(),
+            lifetime: None,
             timeout: ORDER_TIMEOUT,
             http_port: Some(80),
             alpn_port: Some(443),

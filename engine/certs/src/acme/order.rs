@@ -6,8 +6,9 @@ use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error,
     Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, DistinguishedName};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
@@ -17,6 +18,10 @@ use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Request};
 use crate::local_ca::alternative_name;
 use crate::subject::Subject;
+
+/// `id-pe-tlsfeature` (RFC 7633, section 6), and the list of the one feature `status_request`.
+const TLS_FEATURE: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 1, 24];
+const STATUS_REQUEST: &[u8] = &[0x30, 3, 2, 1, 5];
 
 /// The first pause between two looks at an order; each further one is longer by half.
 const POLL_PAUSE: Duration = Duration::from_millis(500);
@@ -41,7 +46,14 @@ impl AcmeIssuer {
             (Some(ip), _) => Identifier::Ip(ip),
             (None, name) => Identifier::Dns(name.unwrap_or_default().to_owned()),
         }];
-        let mut order = self.begin(&account, &identifiers, request).await?;
+        let mut order = match self.options.lifetime {
+            Some(lifetime) => {
+                let until = OffsetDateTime::now_utc() + lifetime;
+                self.begin_until(authority, &account, transport, &identifiers, until)
+                    .await?
+            }
+            None => self.begin(&account, &identifiers, request).await?,
+        };
         let looks = RetryPolicy::new()
             .initial_delay(POLL_PAUSE)
             .backoff(1.5)
@@ -209,6 +221,10 @@ fn csr(request: &Request<'_>) -> Result<Vec<u8>, Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![alternative_name(request.subject)?];
+        if request.must_staple {
+            let feature = CustomExtension::from_oid_content(TLS_FEATURE, STATUS_REQUEST.to_vec());
+            params.custom_extensions.push(feature);
+        }
         Ok(params.serialize_request(request.key)?.der().to_vec())
     };
     made().map_err(Error::Other)
@@ -217,4 +233,33 @@ fn csr(request: &Request<'_>) -> Result<Vec<u8>, Error> {
 /// What Caddy remembers of a certificate.
 fn about(authority: &Authority, account: &Account, url: Option<String>) -> Value {
     json!({"url": url, "ca": authority.directory, "account": account.id()})
+}
+
+#[cfg(test)]
+mod tests {
+    use x509_parser::certification_request::X509CertificationRequest;
+    use x509_parser::prelude::FromDer;
+
+    use super::*;
+
+    #[test]
+    fn a_request_asks_for_the_feature_where_it_is_wanted() {
+        let key = crate::KeyType::default().generate().unwrap();
+        let subject = Subject::parse("a.test").unwrap();
+        for must_staple in [false, true] {
+            let request = Request {
+                subject: &subject,
+                key: &key,
+                replaces: None,
+                failures: 0,
+                must_staple,
+            };
+            let made = csr(&request).unwrap();
+            X509CertificationRequest::from_der(&made).unwrap();
+            // The identifier of the feature, and the list behind it as an OCTET STRING.
+            let feature = [0x2b, 6, 1, 5, 5, 7, 1, 24, 4, 5, 0x30, 3, 2, 1, 5];
+            let is_there = made.windows(feature.len()).any(|window| window == feature);
+            assert_eq!(is_there, must_staple);
+        }
+    }
 }

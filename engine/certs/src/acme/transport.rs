@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use time::format_description::well_known::Rfc2822;
-use ureq::http::{HeaderMap, Request, header};
+use ureq::http::{HeaderMap, Request, Response, header};
 
 use crate::fetch::Fetcher;
 
@@ -48,24 +48,33 @@ impl Transport {
     }
 
     fn send(&self, request: Request<Vec<u8>>) -> Result<BytesResponse, Error> {
+        let (answer, body) = self.exchange(request)?;
+        let (parts, ()) = answer.into_parts();
+        Ok(BytesResponse {
+            parts,
+            body: Box::new(Bytes::from(body)),
+        })
+    }
+
+    /// Makes one request and notes what its answer tells.
+    pub(super) fn exchange(
+        &self,
+        request: Request<Vec<u8>>,
+    ) -> Result<(Response<()>, Vec<u8>), Error> {
         self.notes().unreachable = true;
         let answer = self
             .fetcher
             .send(request)
             .map_err(|what| Error::Other(what.into()))?;
         let (parts, body) = answer.into_parts();
-        let body = Bytes::from(body);
         let mut notes = self.notes();
         notes.retry_at = retry_at(&parts.headers, SystemTime::now());
         notes.unreachable = parts.status.is_server_error();
-        notes.body = body.clone();
+        notes.body = Bytes::from(body.clone());
         if is_chain(&parts.headers) {
             notes.alternates = alternates(&parts.headers);
         }
-        Ok(BytesResponse {
-            parts,
-            body: Box::new(body),
-        })
+        Ok((Response::from_parts(parts, ()), body))
     }
 }
 

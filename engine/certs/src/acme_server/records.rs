@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::nonces::random;
 use super::problem::Problem;
 use crate::failure::CertsError;
-use crate::limits::{ACME_ACCOUNTS_MAX, ACME_ORDERS_MAX, ACME_SWEEP_PAUSE};
+use crate::limits::{ACME_ACCOUNT_IDLE, ACME_ACCOUNTS_MAX, ACME_ORDERS_MAX, ACME_SWEEP_PAUSE};
 use crate::storage::Storage;
 
 /// A client's account.
@@ -132,6 +132,7 @@ pub(super) struct Records {
     folder: String,
     /// How many accounts and orders there are, once they were counted.
     counted: Option<(usize, usize)>,
+    accounts_max: usize,
     swept: Option<SystemTime>,
 }
 
@@ -142,6 +143,7 @@ impl Records {
             storage,
             folder: format!("acme_server/{id}"),
             counted: None,
+            accounts_max: ACME_ACCOUNTS_MAX,
             swept: None,
         }
     }
@@ -161,7 +163,10 @@ impl Records {
         account: &Account,
         thumbprint: &str,
     ) -> Result<(), Problem> {
-        if self.count()?.0 >= ACME_ACCOUNTS_MAX {
+        if self.count()?.0 >= self.accounts_max {
+            self.drop_idle_accounts()?;
+        }
+        if self.count()?.0 >= self.accounts_max {
             return Err(Problem::full("accounts"));
         }
         // The account first: a key that leads nowhere would keep its holder out.
@@ -170,6 +175,33 @@ impl Records {
         if let Some((accounts, _)) = &mut self.counted {
             *accounts += 1;
         }
+        Ok(())
+    }
+
+    /// Lets go of accounts that have had no order for a while: their holders make new ones, and nobody who fills the
+    /// table keeps others out for long.
+    fn drop_idle_accounts(&mut self) -> Result<(), Problem> {
+        for id in self.ids("accounts")? {
+            let name = self.name("accounts", &id);
+            let written = std::fs::metadata(self.storage.path(&name)).and_then(|m| m.modified());
+            let age = written.ok().and_then(|at| at.elapsed().ok());
+            if age.is_none_or(|age| age < ACME_ACCOUNT_IDLE) {
+                continue;
+            }
+            let account = self.account(&id)?;
+            let is_there = |order: &String| self.storage.path(&self.name("orders", order)).exists();
+            if account.is_some_and(|account| account.orders.iter().any(is_there)) {
+                continue;
+            }
+            self.storage.remove(&name)?;
+        }
+        for thumbprint in self.ids("keys")? {
+            let account = self.account_of(&thumbprint)?.unwrap_or_default();
+            if !self.storage.path(&self.name("accounts", &account)).exists() {
+                self.storage.remove(&self.name("keys", &thumbprint))?;
+            }
+        }
+        self.counted = None;
         Ok(())
     }
 
@@ -368,15 +400,42 @@ mod tests {
         records.swept = Some(moment(50));
         let error = records.add_order(&order(100), moment(50)).unwrap_err();
         assert_eq!(error.kind, "rateLimited");
-        let account = Account {
-            id: "a".to_owned(),
+        let idle = Duration::from_secs(2) + ACME_ACCOUNT_IDLE;
+        let account = |id: &str, orders: &[String]| Account {
+            id: id.to_owned(),
             key: Value::Null,
             status: AccountStatus::Valid,
             contact: Vec::new(),
-            orders: Vec::new(),
+            orders: orders.to_vec(),
         };
-        let error = records.add_account(&account, "t").unwrap_err();
-        assert_eq!(error.kind, "rateLimited");
+        let kept = order(100);
+        records.put_order(&kept).unwrap();
+        records.counted = Some((0, 0));
+        for (id, orders, age) in [
+            ("idle", &[][..], idle),
+            ("fresh", &[][..], Duration::ZERO),
+            ("busy", &[kept.id.clone()][..], idle),
+        ] {
+            records
+                .add_account(&account(id, orders), &format!("key-{id}"))
+                .unwrap();
+            let path = records.storage.path(&records.name("accounts", id));
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        records.accounts_max = 3;
+        records
+            .add_account(&account("new", &[]), "key-new")
+            .unwrap();
+        let error = records.add_account(&account("more", &[]), "key-more");
+        assert_eq!(error.unwrap_err().kind, "rateLimited");
+        let has = |id: &str| records.account(id).unwrap().is_some();
+        assert!(!has("idle") && has("fresh") && has("busy") && has("new"));
+        assert_eq!(records.account_of("key-idle").unwrap(), None);
+        assert_eq!(
+            records.account_of("key-busy").unwrap().as_deref(),
+            Some("busy")
+        );
     }
 
     #[test]

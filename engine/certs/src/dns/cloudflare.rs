@@ -7,8 +7,6 @@ use ureq::http::{Method, Request};
 
 use crate::fetch::Fetcher;
 
-const ENDPOINT: &str = "https://api.cloudflare.com/client/v4";
-
 /// The interface with a token.
 pub(super) struct Api<'a> {
     fetcher: &'a Fetcher,
@@ -21,11 +19,7 @@ impl<'a> Api<'a> {
         Api {
             fetcher,
             token,
-            endpoint: if endpoint.is_empty() {
-                ENDPOINT
-            } else {
-                endpoint
-            },
+            endpoint,
         }
     }
 

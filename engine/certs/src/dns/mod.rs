@@ -1,13 +1,25 @@
 //! Records in DNS by which dns-01 (RFC 8555, section 8.4) proves that a name is ours: setting them, waiting until others
 //! see them, and removing them. Each way to set one has a file; orders are left to `acme`.
 
+mod azure;
 mod cloudflare;
 mod exec;
+#[cfg(test)]
+mod fake;
+mod google;
+mod ovh;
+mod rest;
+mod rfc2136;
+mod route53;
+mod service;
+mod simple;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sluice_net::upstream::Resolver;
+
+pub use service::Service as DnsService;
 
 use crate::failure::CertsError;
 use crate::fetch::Fetcher;
@@ -32,31 +44,12 @@ pub struct DnsOptions {
 }
 
 /// Who sets records.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsProvider {
     /// A command, called with `present` or `cleanup`, the name and the text.
     Exec(Vec<String>),
-    /// Cloudflare's interface.
-    Cloudflare {
-        /// The token that may edit the zone.
-        token: String,
-        /// Where the interface is; Cloudflare's own when empty.
-        endpoint: String,
-    },
-}
-
-impl std::fmt::Debug for DnsProvider {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            DnsProvider::Exec(command) => f.debug_tuple("Exec").field(command).finish(),
-            // The token is nobody's business, but another one makes another provider.
-            DnsProvider::Cloudflare { token, endpoint } => f
-                .debug_struct("Cloudflare")
-                .field("token", &crate::renewal::seed_of(token))
-                .field("endpoint", endpoint)
-                .finish(),
-        }
-    }
+    /// A service that is known by name.
+    Service(DnsService),
 }
 
 /// A record that is there until it is dropped.
@@ -143,18 +136,14 @@ impl DnsProvider {
             DnsProvider::Exec(command) => {
                 exec::run(command, &["present", name, text]).map(|()| String::new())
             }
-            DnsProvider::Cloudflare { token, endpoint } => {
-                cloudflare::Api::new(fetcher, token, endpoint).set(name, text, ttl)
-            }
+            DnsProvider::Service(service) => service.set(fetcher, name, text, ttl),
         }
     }
 
     fn clear(&self, fetcher: &Fetcher, name: &str, text: &str, handle: &str) -> Result<(), String> {
         match self {
             DnsProvider::Exec(command) => exec::run(command, &["cleanup", name, text]),
-            DnsProvider::Cloudflare { token, endpoint } => {
-                cloudflare::Api::new(fetcher, token, endpoint).clear(handle)
-            }
+            DnsProvider::Service(service) => service.clear(fetcher, name, text, handle),
         }
     }
 }
@@ -191,14 +180,5 @@ mod tests {
         assert_eq!(name(&options, "*.a.test"), "_acme-challenge.a.test");
         options.override_domain = "proof.test".to_owned();
         assert_eq!(name(&options, "*.a.test"), "proof.test");
-    }
-
-    #[test]
-    fn a_token_is_never_shown() {
-        let provider = DnsProvider::Cloudflare {
-            token: "secret".to_owned(),
-            endpoint: String::new(),
-        };
-        assert!(!format!("{provider:?}").contains("secret"));
     }
 }

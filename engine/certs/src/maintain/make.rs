@@ -90,6 +90,7 @@ impl Maintainer {
                 managed.advice = None;
                 managed.ask_at = plan.is_remote().then_some(now);
                 managed.show();
+                self.staples.look_soon();
                 Ok(())
             }
             Err(error) => {
@@ -202,6 +203,7 @@ impl Maintainer {
                 key: &key,
                 replaces: old.filter(|old| self.is_of(&**issuer, subject, old)),
                 failures,
+                must_staple: plan.must_staple,
             };
             let now = if issuer.is_remote() { later(now) } else { now };
             match issuer.issue(&request, now) {

@@ -4,6 +4,7 @@
 
 mod make;
 mod plan;
+mod staple;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -16,13 +17,14 @@ use crate::challenges::Challenges;
 use crate::failure::{CertsError, Notice};
 use crate::files::WatchedFiles;
 use crate::issuer::Issuer;
-use crate::limits::{ADVICE_PAUSE, MAINTENANCE_PAUSE_MAX, NOTICES_MAX, ORDERS_MAX};
+use crate::limits::{ADVICE_PAUSE, CLEAN_PAUSE, MAINTENANCE_PAUSE_MAX, NOTICES_MAX, ORDERS_MAX};
 use crate::pair::Pair;
 use crate::renewal::seed_of;
 use crate::storage::Storage;
 use crate::store::CertStore;
 use crate::subject::Subject;
 use plan::{Attempts, Key, Managed, ManagedTable};
+use staple::Staples;
 
 /// Keeps certificates alive over reloads. One for a process.
 pub struct Maintainer {
@@ -33,6 +35,8 @@ pub struct Maintainer {
     state: Mutex<State>,
     /// Files of the configuration that is served.
     files: Mutex<Option<Arc<WatchedFiles>>>,
+    rhythm: Mutex<Rhythm>,
+    staples: Staples,
     bell: Arc<Bell>,
 }
 
@@ -44,6 +48,24 @@ struct State {
     /// Jobs that threads of their own are doing.
     under_way: BTreeSet<Job>,
     notices: VecDeque<Notice>,
+}
+
+/// How often things are looked at that nothing tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// The longest pause between two looks at what is due. What is known to be due is done when it is, besides.
+    pub look: Duration,
+    /// The pause between two cleanings of the storage; `None` never cleans.
+    pub clean: Option<Duration>,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Rhythm {
+            look: MAINTENANCE_PAUSE_MAX,
+            clean: Some(CLEAN_PAUSE),
+        }
+    }
 }
 
 /// Wakes the thread of the maintenance up.
@@ -125,11 +147,13 @@ impl Maintainer {
     /// Maintains certificates in `storage`.
     pub fn new(storage: Storage) -> Self {
         Maintainer {
+            staples: Staples::new(storage.clone()),
             storage,
             challenges: Arc::default(),
             issuers: RwLock::default(),
             state: Mutex::default(),
             files: Mutex::default(),
+            rhythm: Mutex::default(),
             bell: Arc::default(),
         }
     }
@@ -137,6 +161,29 @@ impl Maintainer {
     /// Looks at these files from now on, in place of others.
     pub fn watch(&self, files: WatchedFiles) {
         *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(files));
+    }
+
+    /// Works in this rhythm from now on.
+    pub fn set_rhythm(&self, rhythm: Rhythm) {
+        *self.rhythm.lock().unwrap_or_else(PoisonError::into_inner) = rhythm;
+    }
+
+    fn rhythm(&self) -> Rhythm {
+        *self.rhythm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes certificates that ended long ago from storage, where that is due.
+    ///
+    /// # Errors
+    /// A storage that cannot be read or written.
+    pub fn clean(&self, now: SystemTime) -> Result<(), CertsError> {
+        let Some(pause) = self.rhythm().clean else {
+            return Ok(());
+        };
+        for path in self.storage.clean(now, pause)? {
+            self.notice(Notice::Removed { path });
+        }
+        Ok(())
     }
 
     /// Shows what has changed in the files that are watched.
@@ -250,7 +297,7 @@ impl Maintainer {
 
     /// When to look again, at the latest.
     pub fn wake_at(&self, now: SystemTime) -> SystemTime {
-        let latest = now + MAINTENANCE_PAUSE_MAX;
+        let latest = now + self.rhythm().look;
         self.moments()
             .into_iter()
             .map(|(_, at)| at)

@@ -25,6 +25,8 @@ pub struct Plan {
     pub keeps_keys: bool,
     /// The share of a lifetime that is left when a renewal starts; the issuer's where `None`.
     pub renewal_share: Option<f64>,
+    /// Asks for certificates that no client takes without a fresh OCSP answer (RFC 7633).
+    pub must_staple: bool,
 }
 
 impl Plan {
@@ -36,6 +38,7 @@ impl Plan {
             key_type: KeyType::default(),
             keeps_keys: false,
             renewal_share: None,
+            must_staple: false,
         }
     }
 

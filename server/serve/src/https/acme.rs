@@ -1,6 +1,7 @@
 //! Authorities that speak ACME, as the configuration describes them. Which one is asked for which name is left to
 //! `plans`, asking them to `sluice-certs`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -8,9 +9,9 @@ use sluice_certs::acme::{
     ChainChoice, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, ZEROSSL,
 };
 use sluice_certs::limits::DNS_LOOK_TIMEOUT;
-use sluice_certs::{AcmeOptions, CertificateDer, DnsOptions, DnsProvider};
-use sluice_model::Config;
+use sluice_certs::{AcmeOptions, CertificateDer, DnsOptions, DnsProvider, DnsService};
 use sluice_model::tls::{AcmeIssuer as AcmeModel, Challenges, DnsChallenge, PortChallenge};
+use sluice_model::{Config, RawModule};
 use sluice_net::tls::certificates_from_pem;
 
 use crate::build::Refusal;
@@ -29,7 +30,7 @@ pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, 
         challenges,
         trusted_roots_pem_files,
         preferred_chains,
-        certificate_lifetime: _,
+        certificate_lifetime,
         network_proxy: _,
     } = acme;
     let challenges = challenges.clone().unwrap_or_default();
@@ -58,6 +59,7 @@ pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, 
             mac_key: environment(&account.mac_key),
         }),
         profile: profile.clone(),
+        lifetime: given(*certificate_lifetime),
         timeout: given(*acme_timeout).unwrap_or(AcmeOptions::default().timeout),
         http_port: port(&challenges.http, http.map_or(0, |http| http.http_port), 80),
         alpn_port: port(
@@ -86,27 +88,7 @@ fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusa
         return Err(Refusal::new("the DNS challenge has no provider")
             .with_help("name one: `dns exec <command>` or `dns cloudflare <token>`"));
     };
-    let text = |key: &str| {
-        let value = provider.get(key).and_then(|value| value.as_str());
-        environment(value.unwrap_or_default())
-    };
-    let provider = match text("name").as_str() {
-        "exec" => {
-            let words = provider.get("command").and_then(|value| value.as_array());
-            let words = words.into_iter().flatten().filter_map(|word| word.as_str());
-            DnsProvider::Exec(words.map(environment).collect())
-        }
-        "cloudflare" => DnsProvider::Cloudflare {
-            token: text("api_token"),
-            endpoint: String::new(),
-        },
-        other => {
-            return Err(Refusal::not_yet(
-                &format!("DNS provider `{other}`"),
-                "use `dns exec <command>` with a program that sets the record",
-            ));
-        }
-    };
+    let provider = provider_of(provider)?;
     let resolvers = match dns.resolvers.as_slice() {
         [] => tls.map_or(&[][..], |tls| &tls.resolvers),
         own => own,
@@ -125,6 +107,35 @@ fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusa
             .collect::<Result<_, _>>()?,
         override_domain: dns.override_domain.clone(),
     })
+}
+
+/// Who sets the records of the DNS challenge: a command, or a service that is known by name.
+fn provider_of(model: &RawModule) -> Result<DnsProvider, Refusal> {
+    let name = model.get("name").and_then(|name| name.as_str());
+    let name = name.unwrap_or_default();
+    if name == "exec" {
+        let words = model.get("command").and_then(|value| value.as_array());
+        let words = words.into_iter().flatten().filter_map(|word| word.as_str());
+        return Ok(DnsProvider::Exec(words.map(environment).collect()));
+    }
+    if !DnsService::names().any(|known| known == name) {
+        return Err(Refusal::not_yet(
+            &format!("DNS provider `{name}`"),
+            "use `dns exec <command>` with a program that sets the record",
+        ));
+    }
+    let mut values = BTreeMap::new();
+    for (key, value) in model.iter().filter(|(key, _)| key.as_str() != "name") {
+        let Some(text) = value.as_str() else {
+            return Err(Refusal::new(format!(
+                "`{key}` of DNS provider `{name}` is no text"
+            )));
+        };
+        values.insert(key.clone(), environment(text));
+    }
+    DnsService::parse(name, values)
+        .map(DnsProvider::Service)
+        .map_err(Refusal::new)
 }
 
 /// The address of a DNS server, which Caddy also takes with its network: `udp/9.9.9.9:53`.
@@ -183,10 +194,6 @@ fn roots(files: &[String]) -> Result<Option<Vec<CertificateDer<'static>>>, Refus
 /// Refuses what an issuer can be told and nobody does yet.
 fn check(acme: &AcmeModel, challenges: &Challenges) -> Result<(), Refusal> {
     let later = [
-        (
-            given(acme.certificate_lifetime).is_some(),
-            "asking an authority for another lifetime",
-        ),
         (acme.network_proxy.is_some(), "a proxy towards an authority"),
         (
             challenges.distributed == Some(false),

@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Storage, Subject, TlsPolicies, WatchedFiles,
+    OnDemandRule, Provision, Rhythm, Stapling, Storage, Subject, Tickets, TlsPolicies,
+    WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_net::tls::Acceptor;
@@ -60,6 +61,8 @@ pub(crate) struct Prepared {
     files: WatchedFiles,
     /// What is kept alive, and ordered, once it serves.
     provisions: Vec<Provision>,
+    rhythm: Rhythm,
+    stapling: Option<Stapling>,
 }
 
 impl Https {
@@ -128,6 +131,13 @@ impl Https {
             }
         };
         let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
+        let tickets = policies::tickets(config).unwrap_or_else(|refusal| {
+            refusals.push(Refusal {
+                place: "apps.tls.session_tickets".to_owned(),
+                ..refusal
+            });
+            Tickets::Usual
+        });
         let mut policies = HashMap::new();
         for (name, server) in auto.config.servers() {
             if server.tls_connection_policies.is_empty() {
@@ -136,7 +146,8 @@ impl Https {
             let place = format!("apps.http.servers.{name}.tls_connection_policies");
             let previous = self.current.get(name).map(|policies| &**policies);
             let configs = &server.tls_connection_policies;
-            match policies::build(configs, &place, &store, &self.storage, previous) {
+            let storage = &self.storage;
+            match policies::build(configs, &place, &store, storage, tickets, previous) {
                 Ok(built) => {
                     let built = built.with_challenges(self.challenges());
                     let built = built.with_on_demand(on_demand.clone());
@@ -150,12 +161,17 @@ impl Https {
             files: WatchedFiles::new(loaded.files, &store),
             store,
             provisions,
+            rhythm: plans::rhythm(config),
+            stapling: plans::stapling(config),
         };
         (auto.config, prepared)
     }
 
     /// Serves what was prepared from now on.
     pub(crate) fn commit(&mut self, prepared: Prepared) {
+        self.maintainer.set_rhythm(prepared.rhythm);
+        let stapling = prepared.stapling;
+        self.maintainer.set_stapling(stapling, &prepared.store);
         self.current = prepared.policies;
         self.store = Some(prepared.store);
         self.maintainer.watch(prepared.files);
@@ -262,8 +278,12 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
     const LOOK: Duration = Duration::from_secs(5);
     /// What cannot be done now is not tried faster than this.
     const BREATH: Duration = Duration::from_millis(100);
+    /// How often it is asked whether the storage has to be cleaned.
+    const CLEAN_LOOK: Duration = Duration::from_secs(60);
     let mut next = SystemTime::now();
     let mut look = next + FILES_PAUSE;
+    // Starting up comes first.
+    let mut clean = next + CLEAN_LOOK;
     while let Some(maintainer) = maintainer.upgrade() {
         let now = SystemTime::now();
         if now >= next {
@@ -279,9 +299,17 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
             }
             next = maintainer.wake_at(now);
         }
+        maintainer.staple(now);
         if now >= look {
             maintainer.refresh_files();
             look = now + FILES_PAUSE;
+        }
+        if now >= clean {
+            if let Err(error) = maintainer.clean(now) {
+                let entry = log.warn(LOGGER, "storage could not be cleaned");
+                entry.shown("error", error).send();
+            }
+            clean = now + CLEAN_LOOK;
         }
         tell(&maintainer, log);
         drop(maintainer);

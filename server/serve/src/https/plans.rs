@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use sluice_certs::limits::OCSP_PAUSE;
 use sluice_certs::on_demand::covers;
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
-    AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Storage,
+    AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Rhythm,
+    Stapling, Storage,
 };
 use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
@@ -14,6 +17,7 @@ use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 use super::{acme, authorities, auto};
 use crate::build::Refusal;
 use crate::log::Log;
+use crate::settings::given;
 
 /// How the certificates of some names are made.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(super) struct Scheme {
     key_type: KeyType,
     keeps_keys: bool,
     renewal_share: Option<f64>,
+    must_staple: bool,
 }
 
 /// One issuer, before anything is opened.
@@ -34,6 +39,7 @@ enum IssuerOptions {
 
 /// The names of each way to make certificates. A policy that cannot be is refused, whether or not a name needs it.
 pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<Scheme>, Refusal> {
+    check_app(config)?;
     for policy in policies(config) {
         check(policy)?;
         for issuer in &policy.issuers {
@@ -73,6 +79,7 @@ pub(super) fn plan(
         key_type: scheme.key_type,
         keeps_keys: scheme.keeps_keys,
         renewal_share: scheme.renewal_share,
+        must_staple: scheme.must_staple,
     }))
 }
 
@@ -85,8 +92,10 @@ impl Scheme {
             key_type,
             keeps_keys,
             renewal_share,
+            must_staple,
         } = self;
-        let settings = format!("{issuers:?} {key_type:?} {keeps_keys} {renewal_share:?}");
+        let settings =
+            format!("{issuers:?} {key_type:?} {keeps_keys} {renewal_share:?} {must_staple}");
         format!("{:016x}", seed_of(&settings))
     }
 }
@@ -135,6 +144,55 @@ fn scheme_of(config: &Config, policy: &AutomationPolicy, kind: Kind) -> Result<S
         key_type,
         keeps_keys: policy.reuse_private_keys,
         renewal_share: Some(policy.renewal_window_ratio).filter(|share| *share > 0.0),
+        must_staple: policy.must_staple,
+    })
+}
+
+/// How often certificates and their storage are looked at.
+pub(super) fn rhythm(config: &Config) -> Rhythm {
+    let tls = config.apps.tls.as_ref();
+    let automation = tls.and_then(|tls| tls.automation.as_ref());
+    let usual = Rhythm::default();
+    let look = automation.and_then(|automation| given(automation.renew_interval));
+    let clean = automation.and_then(|automation| given(automation.storage_clean_interval));
+    // Authorities of our own are looked at together with certificates: the shortest of all holds.
+    let pki = config.apps.pki.iter();
+    let authorities = pki.flat_map(|pki| pki.certificate_authorities.values());
+    let of_authorities = authorities.filter_map(|one| given(one.maintenance_interval));
+    let look = of_authorities.chain(look).min();
+    Rhythm {
+        look: look.unwrap_or(usual.look).max(LOOK_MIN),
+        clean: match tls {
+            Some(tls) if tls.disable_storage_clean => None,
+            Some(_) | None => clean.or(usual.clean),
+        },
+    }
+}
+
+/// Looking more often finds nothing new.
+const LOOK_MIN: Duration = Duration::from_secs(1);
+
+/// What is stapled; nothing where that is switched off.
+pub(super) fn stapling(config: &Config) -> Option<Stapling> {
+    let tls = config.apps.tls.as_ref();
+    if tls.is_some_and(|tls| tls.disable_ocsp_stapling) {
+        return None;
+    }
+    let automation = tls.and_then(|tls| tls.automation.as_ref());
+    let interval = automation.and_then(|automation| given(automation.ocsp_interval));
+    let config = config.clone();
+    // As in Caddy, an empty address in place of another asks nobody.
+    let responder = move |name: &str, url: &str| match policy(&config, name) {
+        Some(policy) if policy.disable_ocsp_stapling => None,
+        Some(policy) => match policy.ocsp_overrides.get(url) {
+            Some(other) => Some(other.clone()).filter(|other| !other.is_empty()),
+            None => Some(url.to_owned()),
+        },
+        None => Some(url.to_owned()),
+    };
+    Some(Stapling {
+        interval: interval.unwrap_or(OCSP_PAUSE).max(LOOK_MIN),
+        responder: Arc::new(responder),
     })
 }
 
@@ -235,17 +293,30 @@ fn policies(config: &Config) -> impl Iterator<Item = &AutomationPolicy> {
     automation.flat_map(|automation| &automation.policies)
 }
 
+/// Refuses what the app can say and nobody does yet.
+fn check_app(config: &Config) -> Result<(), Refusal> {
+    let Some(tls) = &config.apps.tls else {
+        return Ok(());
+    };
+    let later = [
+        (tls.cache.is_some(), "the size of the cache of certificates"),
+        (
+            tls.encrypted_client_hello.is_some(),
+            "Encrypted Client Hello",
+        ),
+    ];
+    match later.iter().find(|(used, _)| *used) {
+        Some((_, what)) => Err(Refusal::not_yet(what, "remove it")),
+        None => Ok(()),
+    }
+}
+
 /// Refuses what policies can say and nobody does yet.
 fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
     let later = [
-        (policy.must_staple, "`must_staple`"),
         (
             policy.storage.is_some(),
             "a storage for the certificates of one policy",
-        ),
-        (
-            !policy.ocsp_overrides.is_empty(),
-            "replacing OCSP servers: answers are not stapled, and this",
         ),
         (
             !policy.get_certificate.is_empty(),
@@ -358,17 +429,58 @@ mod tests {
     }
 
     #[test]
+    fn certificates_are_looked_at_as_often_as_the_configuration_says() {
+        let read = |text: &str| {
+            let text = format!(r#"{{"apps":{{"tls":{text}}}}}"#);
+            rhythm(&Config::from_json(&text).unwrap())
+        };
+        assert_eq!(read("{}"), Rhythm::default());
+        let set = read(r#"{"automation":{"renew_interval":"1m","storage_clean_interval":"2h"}}"#);
+        assert_eq!(set.look, Duration::from_secs(60));
+        assert_eq!(set.clean, Some(Duration::from_secs(7200)));
+        assert_eq!(read(r#"{"disable_storage_clean":true}"#).clean, None);
+    }
+
+    #[test]
+    fn staples_follow_the_policies() {
+        let read = |text: &str| {
+            let text = format!(r#"{{"apps":{{"tls":{text}}}}}"#);
+            stapling(&Config::from_json(&text).unwrap())
+        };
+        let ask = |how: &Stapling, name: &str| (how.responder)(name, "http://x/");
+        let usual = read("{}").unwrap();
+        assert_eq!(usual.interval, OCSP_PAUSE);
+        assert_eq!(ask(&usual, "a.test").as_deref(), Some("http://x/"));
+        assert!(read(r#"{"disable_ocsp_stapling":true}"#).is_none());
+        let set = read(
+            r#"{"automation":{"ocsp_interval":"5m","policies":[
+            {"subjects":["off.test"],"disable_ocsp_stapling":true},
+            {"subjects":["none.test"],"ocsp_overrides":{"http://x/":""}},
+            {"ocsp_overrides":{"http://x/":"http://y/"}}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(set.interval, Duration::from_secs(300));
+        assert_eq!(ask(&set, "off.test"), None);
+        assert_eq!(ask(&set, "none.test"), None);
+        assert_eq!(ask(&set, "a.test").as_deref(), Some("http://y/"));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_name() {
         for (settings, named) in [
             (r#""module":"acme","ca":"acme.test""#, "acme.test"),
-            (
-                r#""module":"acme","certificate_lifetime":"24h""#,
-                "lifetime",
-            ),
             (r#""module":"acme","challenges":{"dns":{}}"#, "provider"),
             (
+                r#""module":"acme","challenges":{"dns":{"provider":{"name":"vultr"}}}"#,
+                "vultr",
+            ),
+            (
                 r#""module":"acme","challenges":{"dns":{"provider":{"name":"route53"}}}"#,
-                "route53",
+                "access_key_id",
+            ),
+            (
+                r#""module":"acme","challenges":{"dns":{"provider":{"name":"desec","token":1}}}"#,
+                "`token`",
             ),
             (
                 r#""module":"acme","challenges":{"dns":{"provider":{"name":"exec"},"resolvers":["x"]}}"#,
@@ -382,6 +494,5 @@ mod tests {
             assert!(said.contains(named), "{named}: {said}");
         }
         assert!(options(r#"[{"key_type":"p521"}]"#, "a.test").is_err());
-        assert!(options(r#"[{"must_staple":true}]"#, "a.test").is_err());
     }
 }

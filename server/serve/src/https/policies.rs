@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use sluice_certs::{
-    CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Storage, Subject, TlsPolicies,
+    CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Storage, Subject, Tickets, TlsPolicies,
 };
-use sluice_model::tls::{CertificateSelection, ClientAuthentication, ConnectionPolicy};
+use sluice_model::Config;
+use sluice_model::tls::{
+    CertificateSelection, ClientAuthentication, ConnectionPolicy, SessionTickets,
+};
 
 use crate::build::Refusal;
+use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
 
 /// Builds the policies of one server, found at `place`.
@@ -16,6 +20,7 @@ pub(super) fn build(
     place: &str,
     store: &Arc<CertStore>,
     storage: &Storage,
+    tickets: Tickets,
     previous: Option<&TlsPolicies>,
 ) -> Result<TlsPolicies, Refusal> {
     let mut policies = Vec::with_capacity(configs.len());
@@ -24,7 +29,7 @@ pub(super) fn build(
             place: format!("{place}[{index}]"),
             ..refusal
         })?;
-        policies.push(built);
+        policies.push(Policy { tickets, ..built });
     }
     TlsPolicies::build(policies, store, previous).map_err(|error| Refusal {
         place: place.to_owned(),
@@ -97,6 +102,45 @@ fn policy(config: &ConnectionPolicy, storage: &Storage) -> Result<Policy, Refusa
             Some(selection) => selection.any_tag.clone(),
             None => Vec::new(),
         },
+        tickets: Tickets::default(),
+    })
+}
+
+/// How sessions are resumed, for all servers.
+pub(super) fn tickets(config: &Config) -> Result<Tickets, Refusal> {
+    let tls = config.apps.tls.as_ref();
+    let Some(settings) = tls.and_then(|tls| tls.session_tickets.as_ref()) else {
+        return Ok(Tickets::Usual);
+    };
+    let SessionTickets {
+        key_source,
+        rotation_interval,
+        max_keys,
+        disable_rotation,
+        disabled,
+    } = settings;
+    let source = key_source
+        .as_ref()
+        .and_then(|source| source.get("provider"));
+    let source = source.map_or("standard", |name| name.as_str().unwrap_or_default());
+    let later = [
+        (
+            source != "standard",
+            "ticket keys from elsewhere (`key_source`)",
+        ),
+        (*max_keys != 0, "`max_keys` of session tickets"),
+        (
+            *disable_rotation,
+            "keeping the keys of session tickets for ever",
+        ),
+    ];
+    if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
+        return Err(Refusal::not_yet(what, "remove it"));
+    }
+    Ok(match given(*rotation_interval) {
+        _ if *disabled => Tickets::Off,
+        Some(pause) => Tickets::Every(pause),
+        None => Tickets::Usual,
     })
 }
 
@@ -133,4 +177,39 @@ fn client_auth(config: &ClientAuthentication, storage: &Storage) -> Result<Clien
         authorities,
         leafs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn tickets_are_as_the_configuration_says_or_refused_by_name() {
+        let read = |text: &str| {
+            let text = format!(r#"{{"apps":{{"tls":{{"session_tickets":{text}}}}}}}"#);
+            let config = Config::from_json(&text).expect("a model");
+            tickets(&config).map_err(|refusal| refusal.to_string())
+        };
+        assert_eq!(read("{}"), Ok(Tickets::Usual));
+        assert_eq!(
+            read(r#"{"key_source":{"provider":"standard"}}"#),
+            Ok(Tickets::Usual)
+        );
+        assert_eq!(read(r#"{"disabled":true}"#), Ok(Tickets::Off));
+        let hour = Duration::from_secs(3600);
+        assert_eq!(
+            read(r#"{"rotation_interval":"1h"}"#),
+            Ok(Tickets::Every(hour))
+        );
+        for (bad, named) in [
+            (r#"{"key_source":{"provider":"distributed"}}"#, "key_source"),
+            (r#"{"max_keys":9}"#, "max_keys"),
+            (r#"{"disable_rotation":true}"#, "for ever"),
+        ] {
+            let said = read(bad).expect_err(bad);
+            assert!(said.contains(named), "{said}");
+        }
+    }
 }

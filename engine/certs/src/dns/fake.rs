@@ -1,0 +1,70 @@
+//! Services for tests: what one is asked is kept, and what it answers is made by a function.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+/// A request as a test sees it.
+#[derive(Clone, Debug)]
+pub(in crate::dns) struct Asked {
+    /// Method and target: `GET /zones`.
+    pub(in crate::dns) line: String,
+    /// The fields in lower case, a line each.
+    pub(in crate::dns) fields: String,
+    pub(in crate::dns) body: String,
+}
+
+pub(in crate::dns) struct Fake {
+    pub(in crate::dns) base: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Fake {
+    /// Answers with a status and a body.
+    pub(in crate::dns) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let kept = asked.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut reader = BufReader::new(client.unwrap());
+                let (mut head, mut length) = (String::new(), 0);
+                while reader.read_line(&mut head).unwrap() > 2 {
+                    let line = head.lines().last().unwrap().to_ascii_lowercase();
+                    if let Some(text) = line.strip_prefix("content-length:") {
+                        length = text.trim().parse().unwrap();
+                    }
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let (line, fields) = head.split_once("\r\n").unwrap();
+                let request = Asked {
+                    line: line.trim_end_matches(" HTTP/1.1").to_owned(),
+                    fields: fields.to_owned(),
+                    body: String::from_utf8(body).unwrap(),
+                };
+                let (status, text) = answer(&request);
+                kept.lock().unwrap().push(request);
+                let length = text.len();
+                let _ = write!(
+                    reader.get_mut(),
+                    "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+                );
+            }
+        });
+        Fake { base, asked }
+    }
+
+    /// What it was asked so far.
+    pub(in crate::dns) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The lines of it, with the bodies behind.
+    pub(in crate::dns) fn lines(&self) -> Vec<String> {
+        let asked = self.asked();
+        let lines = asked.iter().map(|one| format!("{} {}", one.line, one.body));
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+}

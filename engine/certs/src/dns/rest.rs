@@ -1,0 +1,160 @@
+//! What the interfaces of DNS services have in common: zones that are looked for from the longest name on, requests with
+//! JSON, refusals in words. Each service has a file of its own.
+
+use serde_json::Value;
+use ureq::http::{Method, Request};
+
+use crate::fetch::Fetcher;
+
+/// Makes requests to one interface.
+pub(super) struct Rest<'a> {
+    pub(super) fetcher: &'a Fetcher,
+    /// Who is asked, for messages.
+    pub(super) service: &'static str,
+    /// The beginning of all addresses.
+    pub(super) base: &'a str,
+    /// Fields of all requests, such as the one with the token.
+    pub(super) fields: Vec<(&'static str, String)>,
+}
+
+/// An answer of 2xx, or that there is no such thing.
+pub(super) enum Found {
+    There(Value),
+    Nothing,
+}
+
+impl Found {
+    /// What is there, `null` for nothing.
+    pub(super) fn value(self) -> Value {
+        match self {
+            Found::There(value) => value,
+            Found::Nothing => Value::Null,
+        }
+    }
+}
+
+impl Rest<'_> {
+    /// Asks for `path`; everything but 2xx and 404 is an error.
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Found, String> {
+        let text = body.map(|body| body.to_string().into_bytes());
+        let (status, read) = self.send(method, path, &self.fields, text)?;
+        match status {
+            404 => Ok(Found::Nothing),
+            200..=299 => Ok(Found::There(read)),
+            _ => Err(self.refused(status, &read)),
+        }
+    }
+
+    /// As [`Rest::ask`], where there has to be something.
+    pub(super) fn demand(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
+        match self.ask(method, path, body)? {
+            Found::There(value) => Ok(value),
+            Found::Nothing => Err(format!("{} knows nothing at `{path}`", self.service)),
+        }
+    }
+
+    /// The status of an answer, and its body as far as it is JSON.
+    pub(super) fn send(
+        &self,
+        method: Method,
+        path: &str,
+        fields: &[(&'static str, String)],
+        body: Option<Vec<u8>>,
+    ) -> Result<(u16, Value), String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header("Accept", "application/json");
+        if body.is_some() {
+            request = request.header("Content-Type", "application/json");
+        }
+        for (name, value) in fields {
+            request = request.header(*name, value);
+        }
+        let request = request.body(body.unwrap_or_default());
+        let answer = self
+            .fetcher
+            .send(request.map_err(|error| error.to_string())?)?;
+        let read = serde_json::from_slice(answer.body()).unwrap_or_default();
+        Ok((answer.status().as_u16(), read))
+    }
+
+    pub(super) fn refused(&self, status: u16, read: &Value) -> String {
+        // Where the services say what is wrong.
+        let places = [
+            &read["message"],
+            &read["error"]["message"],
+            &read["error_description"],
+            &read["detail"],
+            &read["errors"][0]["message"],
+        ];
+        let said = places
+            .iter()
+            .find_map(|place| place.as_str())
+            .unwrap_or_default();
+        format!("{} refuses with status {status}: {said}", self.service)
+    }
+}
+
+/// The zones that may hold `name`, the longest first.
+pub(super) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
+    fn parent(text: &str) -> Option<&str> {
+        text.split_once('.').map(|(_, rest)| rest)
+    }
+    std::iter::successors(parent(name), |text| parent(text))
+}
+
+/// `name` within `zone`; empty for the zone itself.
+pub(super) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
+    let bare = name.strip_suffix(zone).unwrap_or(name);
+    bare.strip_suffix('.').unwrap_or(bare)
+}
+
+/// No zone was found.
+pub(super) fn no_zone(service: &str, name: &str) -> String {
+    format!("{service} has no zone for `{name}` that is open to these credentials")
+}
+
+/// Seconds of a record's life, at least `min`, which also stands where nothing is said.
+pub(super) fn seconds(ttl: std::time::Duration, min: u64) -> u64 {
+    ttl.as_secs().max(min)
+}
+
+/// A text as zone files have it.
+pub(super) fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+/// The texts of a list of strings.
+pub(super) fn texts(list: &Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_looked_for_from_the_longest_name_on() {
+        let zones: Vec<&str> = zones_of("_acme-challenge.a.example.test").collect();
+        assert_eq!(zones, ["a.example.test", "example.test", "test"]);
+        assert_eq!(zones_of("test").count(), 0);
+        assert_eq!(
+            relative("_acme-challenge.a.example.test", "example.test"),
+            "_acme-challenge.a"
+        );
+        assert_eq!(relative("example.test", "example.test"), "");
+    }
+}

@@ -1,0 +1,96 @@
+//! The little of DER (X.690) that OCSP needs: elements are read one after the other and written into one another.
+
+/// An element: its tag, its content, and both together as they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Element<'a> {
+    pub(super) tag: u8,
+    pub(super) content: &'a [u8],
+    pub(super) whole: &'a [u8],
+}
+
+pub(super) const SEQUENCE: u8 = 0x30;
+pub(super) const INTEGER: u8 = 0x02;
+pub(super) const BIT_STRING: u8 = 0x03;
+pub(super) const OCTET_STRING: u8 = 0x04;
+pub(super) const NULL: u8 = 0x05;
+pub(super) const OID: u8 = 0x06;
+pub(super) const ENUMERATED: u8 = 0x0a;
+pub(super) const GENERALIZED_TIME: u8 = 0x18;
+
+/// Reads elements one after the other.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next element; `None` at the end, and where it is damaged.
+    pub(super) fn next(&mut self) -> Option<Element<'a>> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (length, rest) = match first {
+            0..=0x7f => (usize::from(first), rest),
+            // More than four bytes would be more than anybody sends; 0x80 is not DER.
+            0x81..=0x84 => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                let length = bytes
+                    .iter()
+                    .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+                (length, rest)
+            }
+            _ => return None,
+        };
+        let (content, after) = rest.split_at_checked(length)?;
+        let whole = &self.0[..self.0.len() - after.len()];
+        self.0 = after;
+        Some(Element {
+            tag,
+            content,
+            whole,
+        })
+    }
+
+    /// The next element, if it has this tag; it is left where it is else.
+    pub(super) fn take(&mut self, tag: u8) -> Option<Element<'a>> {
+        let mut ahead = Reader(self.0);
+        let found = ahead.next().filter(|found| found.tag == tag)?;
+        self.0 = ahead.0;
+        Some(found)
+    }
+}
+
+/// An element with this content.
+pub(super) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let mut out = vec![tag];
+    match content.len() {
+        length @ 0..=0x7f => out.push(length as u8),
+        length => {
+            let bytes = length.to_be_bytes();
+            let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(0);
+            out.push(0x80 | (bytes.len() - first) as u8);
+            out.extend(&bytes[first..]);
+        }
+    }
+    out.extend(content);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_ends_early_is_not() {
+        for length in [0, 1, 127, 128, 255, 256, 70_000] {
+            let content = vec![7; length];
+            let bytes = element(OCTET_STRING, &[&content]);
+            let mut reader = Reader(&bytes);
+            assert!(reader.take(SEQUENCE).is_none());
+            let found = reader.next().unwrap();
+            assert_eq!((found.tag, found.content.len()), (OCTET_STRING, length));
+            assert_eq!(found.whole, bytes);
+            assert!(reader.next().is_none());
+            assert!(Reader(&bytes[..bytes.len() - 1]).next().is_none());
+        }
+        assert!(Reader(&[4, 0x80, 0, 0]).next().is_none());
+        assert!(Reader(&[4, 0x85, 0, 0, 0, 0, 0]).next().is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! Stapling, with OpenSSL as the responder and as the client: neither knows our code.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::{Folder, Setup, eventually, free_port};
+
+/// A responder for the certificate in its folder.
+struct Responder {
+    folder: Folder,
+    child: Child,
+}
+
+impl Responder {
+    fn new() -> Responder {
+        let (folder, port) = (Folder::new(), free_port());
+        let script = format!(
+            "set -e\n\
+             new='req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n\
+             openssl $new -x509 -keyout ca.key -out ca.pem -subj /CN=ca -days 2\n\
+             openssl $new -keyout leaf.key -out leaf.csr -subj /CN=localhost\n\
+             echo subjectAltName=DNS:localhost > extensions\n\
+             echo 'authorityInfoAccess=OCSP;URI:http://127.0.0.1:{port}/' >> extensions\n\
+             openssl x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -set_serial 0x1234 -days 2 \
+             -extfile extensions -out leaf.pem\n\
+             cat leaf.pem ca.pem > chain.pem\n\
+             printf 'V\\t350101000000Z\\t\\t1234\\tunknown\\t/CN=localhost\\n' > index.txt\n"
+        );
+        folder.write("make", script);
+        let made = Command::new("sh")
+            .arg("make")
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        assert!(made.expect("OpenSSL is installed").success());
+        let child = Command::new("openssl")
+            .args([
+                "ocsp",
+                "-port",
+                &port.to_string(),
+                "-index",
+                "index.txt",
+                "-ndays",
+                "1",
+            ])
+            .args(["-CA", "ca.pem", "-rkey", "ca.key", "-rsigner", "ca.pem"])
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("OpenSSL is installed");
+        Responder { folder, child }
+    }
+
+    fn caddyfile(&self, options: &str) -> String {
+        let path = self.folder.path().display();
+        format!(
+            "{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {path}/storage\n{options}}}\n\
+             localhost:{{port}} {{\n\ttls {path}/chain.pem {path}/leaf.key\n\trespond hello\n}}\n"
+        )
+    }
+
+    /// What a client is told of the certificate on `port`.
+    fn told(&self, port: u16) -> String {
+        let output = Command::new("openssl")
+            .args([
+                "s_client",
+                "-connect",
+                &format!("127.0.0.1:{port}"),
+                "-status",
+            ])
+            .args(["-servername", "localhost", "-CAfile", "ca.pem"])
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("OpenSSL is installed");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[test]
+fn what_the_responder_says_is_stapled_and_outlives_it() {
+    let mut responder = Responder::new();
+    let server = Setup::new(&responder.caddyfile("")).start();
+    let is_good = |port| responder.told(port).contains("Cert Status: good");
+    eventually(
+        "a staple",
+        || is_good(server.port),
+        || format!("{}\n{}", responder.told(server.port), server.stderr()),
+    );
+    drop(server);
+    responder.end();
+    let server = Setup::new(&responder.caddyfile("")).start();
+    let is_good = |port| responder.told(port).contains("Cert Status: good");
+    eventually(
+        "a staple from storage",
+        || is_good(server.port),
+        || server.stderr(),
+    );
+}
+
+#[test]
+fn nothing_is_stapled_where_that_is_switched_off() {
+    let responder = Responder::new();
+    let server = Setup::new(&responder.caddyfile("\tocsp_stapling off\n")).start();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let told = responder.told(server.port);
+    assert!(told.contains("OCSP response: no response sent"), "{told}");
+}
