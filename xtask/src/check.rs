@@ -125,6 +125,40 @@ pub fn acme(root: &Path) -> bool {
     )
 }
 
+/// The public suite of HTTP/2: its last release, and the same everywhere.
+const H2SPEC: &str = "v2.2.1";
+
+/// Runs the public suite of HTTP/2 against the real server; it is installed below `target` first.
+pub fn h2spec(root: &Path) -> bool {
+    let folder = root.join("target/h2spec").join(H2SPEC);
+    let program = folder.join("h2spec");
+    if !program.is_file() {
+        let module = format!("github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC}");
+        let status = Command::new("go")
+            .args(["install", &module])
+            .env("GOBIN", &folder)
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("`go install {module}` failed; it needs Go and the module proxy");
+            return false;
+        }
+    }
+    cargo(
+        root,
+        &[
+            "test",
+            "-p",
+            "sluice",
+            "--test",
+            "e2e",
+            "h2spec",
+            "--",
+            "--include-ignored",
+        ],
+        Some(("SLUICE_H2SPEC", &program.display().to_string())),
+    )
+}
+
 /// Runs each fuzz target for `seconds`, starting from its seeds.
 pub fn fuzz(root: &Path, seconds: u32) -> bool {
     let folder = root.join("fuzz");

@@ -16,6 +16,7 @@ usage: cargo xtask <command>
   tidy           the house rules that a program can check
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
+  h2spec         the public suite of HTTP/2, which Go installs
   sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::print(&root),
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
+        ["h2spec"] => check::h2spec(&root),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),
             Err(_) => return usage(),

@@ -27,7 +27,7 @@ pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;
-pub use service::{Answer, Completion, Ending, Exchange, Service, Settings};
+pub use service::{Answer, Completion, Ending, Exchange, Protocols, Service, Settings};
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, Worker};

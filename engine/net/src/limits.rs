@@ -53,6 +53,22 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Files kept free for upstreams, logs and files to serve: connections stop at the limit minus this.
 pub const FILES_RESERVED: u64 = 64;
 
+/// A new connection gets no longer than this for its first byte, whatever the keep-alive timeout is: it has
+/// shown no reason to be kept.
+pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Rounds of reading, serving and sending of one HTTP/2 connection before other connections get their turn. A round
+/// reads 16 KiB at most and sends 64 KiB.
+pub const TURNS_MAX: u32 = 16;
+
+/// Memory for streams that a worker keeps for reuse, about a kilobyte each: as many as are served at once by some dozen
+/// busy connections.
+pub const STREAMS_KEPT_MAX: usize = 1024;
+
+/// How long a client may take to hear that an HTTP/2 connection ends, where nothing is under way any more. It takes one
+/// round trip.
+pub const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Time for a refused client to read its error before the socket is closed under unread input.
 pub const LINGER: Duration = Duration::from_secs(2);
 

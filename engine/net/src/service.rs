@@ -1,13 +1,14 @@
 //! The border to the floor above: a request goes in, an answer comes out. Nothing here knows a directive.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead};
-use sluice_wire::h1;
+use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead, Status};
+use sluice_wire::{h1, h2};
 
 use crate::body::{Body, RequestBody};
 use crate::entrance::Entrance;
@@ -39,9 +40,14 @@ pub trait Service: Send + Sync + 'static {
         outcome: Self::Outcome,
     ) -> Answer<'a, Self::Outcome>;
 
-    /// Answers a request whose head was refused by the codec; `x.req` holds what could be read.
-    /// The connection is closed after it.
-    fn refuse(&self, x: &mut Exchange<Self::Context>, error: &h1::RequestError) -> Body;
+    /// Answers a request whose head was refused by the codec, with that status; `x.req` holds what could be read.
+    /// In HTTP/1 the connection is closed after it.
+    fn refuse(
+        &self,
+        x: &mut Exchange<Self::Context>,
+        status: Status,
+        why: &dyn fmt::Display,
+    ) -> Body;
 
     /// Answers when the connection cannot serve: the head did not arrive in time (408).
     fn time_out(&self, x: &mut Exchange<Self::Context>) -> Body;
@@ -134,6 +140,8 @@ pub struct Completion {
 pub struct Settings {
     /// Limits of the HTTP/1 codec.
     pub h1: h1::Limits,
+    /// Limits of the HTTP/2 codec.
+    pub h2: h2::Limits,
     /// The longest a whole request head may take to arrive, from its first byte.
     pub head_timeout: Duration,
     /// The longest pause between two reads of a request body.
@@ -158,4 +166,28 @@ pub struct Binding<S: Service> {
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
     /// What comes before; `None` where nothing does.
     pub entrance: Option<Arc<Entrance>>,
+    /// The versions of HTTP spoken on plain connections. On others the handshake chooses.
+    pub protocols: Protocols,
+}
+
+/// Versions of HTTP that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Protocols {
+    /// HTTP/1.
+    pub h1: bool,
+    /// HTTP/2 over TLS.
+    pub h2: bool,
+    /// HTTP/2 without TLS, where the client begins with it (RFC 9113, section 3.3).
+    pub h2c: bool,
+}
+
+impl Default for Protocols {
+    /// What Caddy speaks where nobody says: no HTTP/2 without TLS.
+    fn default() -> Self {
+        Protocols {
+            h1: true,
+            h2: true,
+            h2c: false,
+        }
+    }
 }

@@ -28,6 +28,8 @@ enum State {
     Until(Moment),
     /// As `Until`, and what waits is worth less than a new connection.
     IdleUntil(Moment),
+    /// Acts when all that is idle is ended, and never by itself.
+    Drain,
     Expired,
 }
 
@@ -64,7 +66,7 @@ impl Timers {
         let mut slots = self.slots.borrow_mut();
         let idle = slots.iter_mut().filter_map(|(_, slot)| match slot.state {
             State::IdleUntil(at) => Some((at, slot)),
-            State::Unset | State::Until(_) | State::Expired => None,
+            State::Unset | State::Until(_) | State::Drain | State::Expired => None,
         });
         let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else {
             return false;
@@ -76,10 +78,10 @@ impl Timers {
         true
     }
 
-    /// Lets all idle timeouts act now.
+    /// Lets all idle timeouts act now, and those that wait for just this.
     pub fn expire_all_idle(&self) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
-            if matches!(slot.state, State::IdleUntil(_)) {
+            if matches!(slot.state, State::IdleUntil(_) | State::Drain) {
                 slot.state = State::Expired;
                 if let Some(waker) = &slot.waker {
                     waker.wake_by_ref();
@@ -104,6 +106,11 @@ impl Timer {
     /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed.
     pub fn set_idle(&self, clock: &Clock, after: Duration) {
         self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(clock.coarse() + after);
+    }
+
+    /// Acts when the process ends ([`Timers::expire_all_idle`]): for connections that are not idle and have to be told.
+    pub fn set_for_drain(&self) {
+        self.timers.slots.borrow_mut()[self.key].state = State::Drain;
     }
 
     /// Whether it was set since it was last cleared; it may have acted meanwhile.
@@ -156,6 +163,18 @@ mod tests {
         assert!(timer.has_expired());
         timer.set(&clock, Duration::from_secs(9));
         assert!(!timer.has_expired());
+    }
+
+    #[test]
+    fn a_timer_for_the_end_acts_at_the_end_only() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let timer = timers.timer();
+        timer.set_for_drain();
+        timers.sweep(clock.coarse() + Duration::from_secs(1_000_000));
+        assert!(!timers.expire_oldest_idle(), "it makes no room");
+        assert!(!timer.has_expired());
+        timers.expire_all_idle();
+        assert!(timer.has_expired());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! may become a tunnel is left to the handler.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -59,9 +60,7 @@ pub async fn join_counted(
         Half::new(received, buffer_bytes),
         Half::new(answered, buffer_bytes),
     );
-    let mut given = notice.map(|notice| Box::pin(notice.over(worker.clone())));
-    let life = lifetime.map(|limit| timer(worker, limit));
-    let mut closing: Option<(Timer, u64)> = None;
+    let mut span = Span::new(worker, lifetime, notice);
     poll_fn(|cx| {
         let client = &mut *client.borrow_mut();
         let upward = up.poll(client, &mut stream, worker, cx);
@@ -72,10 +71,49 @@ pub async fn join_counted(
             (Poll::Pending, Poll::Pending) => false,
             (Poll::Ready(Ok(())), Poll::Pending) | (Poll::Pending, Poll::Ready(Ok(()))) => true,
         };
-        if half_closed {
-            let moved = up.moved + down.moved;
-            let (limit, before) =
-                closing.get_or_insert_with(|| (timer(worker, HALF_CLOSED_TIMEOUT), moved));
+        span.poll_over(cx, half_closed.then_some(up.moved + down.moved))
+    })
+    .await;
+    Traffic {
+        sent_up: up.moved,
+        sent_down: down.moved,
+    }
+}
+
+/// How long a tunnel lasts whose sides would go on.
+pub(crate) struct Span {
+    worker: Rc<Worker>,
+    life: Option<Timer>,
+    given: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Runs while one side has ended; and what had gone through when it was last set.
+    closing: Option<(Timer, u64)>,
+}
+
+impl Span {
+    /// At most `lifetime`, and until `notice` is given.
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        lifetime: Option<Duration>,
+        notice: Option<Notice>,
+    ) -> Span {
+        let given = notice.map(|notice| -> Pin<Box<dyn Future<Output = ()>>> {
+            Box::pin(notice.over(worker.clone()))
+        });
+        Span {
+            worker: worker.clone(),
+            life: lifetime.map(|limit| timer(worker, limit)),
+            given,
+            closing: None,
+        }
+    }
+
+    /// Ready when it is over. Where one side has ended `half_closed` is what has gone through so far.
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>, half_closed: Option<u64>) -> Poll<()> {
+        if let Some(moved) = half_closed {
+            let worker = &self.worker;
+            let (limit, before) = self
+                .closing
+                .get_or_insert_with(|| (timer(worker, HALF_CLOSED_TIMEOUT), moved));
             if *before != moved {
                 limit.set(&worker.clock, HALF_CLOSED_TIMEOUT);
                 *before = moved;
@@ -84,18 +122,15 @@ pub async fn join_counted(
                 return Poll::Ready(());
             }
         }
-        if let Some(given) = &mut given
+        if let Some(given) = &mut self.given
             && given.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(());
         }
-        life.as_ref()
-            .map_or(Poll::Pending, |life| life.poll_expired(cx))
-    })
-    .await;
-    Traffic {
-        sent_up: up.moved,
-        sent_down: down.moved,
+        match &self.life {
+            Some(life) => life.poll_expired(cx),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -56,6 +56,12 @@ pub struct Counters {
     pub handshakes_failed: Count,
     /// Requests whose handler panicked.
     pub panics: Count,
+    /// Connections on which HTTP/2 was spoken.
+    pub http2_connections: Count,
+    /// HTTP/2 connections that were ended because the client broke the protocol.
+    pub http2_faults: Count,
+    /// HTTP/2 connections that were ended because the client made more work than its requests need.
+    pub http2_calmed: Count,
     /// Times that accepting had to wait because a limit was reached.
     pub accept_pauses: Count,
 }

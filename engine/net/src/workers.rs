@@ -22,7 +22,7 @@ use crate::connection::{self, Connection};
 use crate::entrance::Entrance;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
-use crate::service::{Binding, Service};
+use crate::service::{Binding, Protocols, Service};
 use crate::worker::{ConnectionLimit, Counters, Entered, Shared, Worker};
 
 /// The running workers of a process.
@@ -48,6 +48,8 @@ pub struct Listen<S: Service> {
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
     /// What connections begin with before that; `None` where nothing does.
     pub entrance: Option<Arc<Entrance>>,
+    /// The versions of HTTP spoken on plain connections.
+    pub protocols: Protocols,
 }
 
 /// An address that could not be bound.
@@ -141,6 +143,7 @@ impl<S: Service> Workers<S> {
                         service: l.service.clone(),
                         tls: l.tls.clone(),
                         entrance: l.entrance.clone(),
+                        protocols: l.protocols,
                     };
                     let socket = sockets.get_mut(&l.addr).and_then(Vec::pop);
                     (listen, socket)
@@ -282,6 +285,7 @@ impl<S: Service> Running<S> {
                 service: listen.service,
                 tls: listen.tls,
                 entrance: listen.entrance,
+                protocols: listen.protocols,
             };
             let probes = binding.service.settings().probes;
             if let Some(listening) = before.remove(&listen.addr) {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use sluice_model::Admin;
-use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
+use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers};
 
 use crate::access::Access;
 use crate::limits::{CONNECTIONS_MAX, GRACE};
@@ -269,6 +269,7 @@ impl Endpoint {
                 service: service.clone(),
                 tls: None,
                 entrance: None,
+                protocols: Protocols::default(),
             })
             .collect();
         self.workers

@@ -1,9 +1,11 @@
 //! The control interface as a service of `sluice-net`: reads bodies within their limit and sends answers. What to
 //! answer is left to `api`.
 
+use std::fmt;
+
 use sluice_message::{FieldId, Status};
 use sluice_net::{Answer, Body, Completion, Exchange, RequestBody, Service, Settings, read_whole};
-use sluice_wire::h1;
+use sluice_wire::{h1, h2};
 
 use crate::access::Access;
 use crate::api::{Next, Reply, Task, perform};
@@ -23,6 +25,7 @@ impl AdminService {
     pub fn new(access: Access, orders: Orders, current: Current) -> Self {
         let settings = Settings {
             h1: h1::Limits::default(),
+            h2: h2::Limits::default(),
             head_timeout: CLIENT_PATIENCE,
             body_idle_timeout: CLIENT_PATIENCE,
             write_idle_timeout: CLIENT_PATIENCE,
@@ -81,8 +84,8 @@ impl Service for AdminService {
         Answer::Ready(write(x, reply))
     }
 
-    fn refuse(&self, x: &mut Exchange<()>, error: &h1::RequestError) -> Body {
-        write(x, Reply::error(error.status(), error.to_string()))
+    fn refuse(&self, x: &mut Exchange<()>, status: Status, why: &dyn fmt::Display) -> Body {
+        write(x, Reply::error(status, why.to_string()))
     }
 
     fn time_out(&self, x: &mut Exchange<()>) -> Body {

@@ -21,6 +21,16 @@ pub(crate) enum Speaks {
     Plain,
 }
 
+impl Speaks {
+    /// What `server` speaks.
+    pub(crate) fn of(server: &Server) -> Speaks {
+        match server.tls_connection_policies.is_empty() {
+            true => Speaks::Plain,
+            false => Speaks::Tls,
+        }
+    }
+}
+
 /// Reads the wrappers of a server; `None` where connections begin plainly. Wrappers change what bytes mean, so none may
 /// be left out in silence.
 pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {

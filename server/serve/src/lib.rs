@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod pipeline;
 pub mod process;
 mod process_values;
+mod protocols;
 pub mod random;
 pub mod record;
 mod settings;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
-use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers, clock};
+use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock};
 
 use crate::build::{Counting, Refusal};
 use crate::entrance::{self, Speaks};
@@ -18,6 +18,7 @@ use crate::https::{self, Authorities, Https, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
 use crate::metrics::{HttpMetrics, SiteMetrics};
+use crate::protocols;
 use crate::record::Recorder;
 use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
@@ -262,9 +263,7 @@ fn build(
             authorities: (purpose == Purpose::Serve).then_some(&authorities),
         };
         let site = build_site(server, &place, around);
-        let tls = prepared.acceptor(name);
-        let speaks = tls.as_ref().map_or(Speaks::Plain, |_| Speaks::Tls);
-        let entrance = entrance::build(server, speaks).unwrap_or_else(|refusal| {
+        let entrance = entrance::build(server, Speaks::of(server)).unwrap_or_else(|refusal| {
             refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
             None
         });
@@ -274,6 +273,7 @@ fn build(
                 let site = site.share();
                 sites.insert(name.clone(), site.clone());
                 for (addr, index) in listen_addrs(server, &place, &mut refusals) {
+                    let protocols = protocols_of(server, index, &place, &mut refusals);
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
                         let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
                         refusals.push(at(
@@ -284,8 +284,9 @@ fn build(
                     listens.push(Listen {
                         addr,
                         service: site.clone(),
-                        tls: tls.clone(),
+                        tls: prepared.acceptor(name, protocols),
                         entrance: entrance.clone(),
+                        protocols,
                     });
                 }
             }
@@ -324,6 +325,19 @@ fn plan(config: &Config, options: &Options, refusals: &mut Vec<Refusal>) -> Resu
     plan.map(Arc::new).map_err(|errors| {
         let errors = errors.into_iter();
         refusals.extend(errors.map(|error| Refusal::new(error.to_string())));
+    })
+}
+
+/// The versions of HTTP spoken on the listen entry numbered `index`.
+fn protocols_of(
+    server: &sluice_model::Server,
+    index: usize,
+    place: &str,
+    refusals: &mut Vec<Refusal>,
+) -> Protocols {
+    protocols::on_entry(server, index).unwrap_or_else(|refusal| {
+        refusals.push(at(&format!("{place}.protocols"), refusal));
+        Protocols::default()
     })
 }
 

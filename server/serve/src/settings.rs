@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_model::Server;
 use sluice_net::{Probes, Settings};
-use sluice_wire::h1;
+use sluice_wire::{h1, h2};
 
 /// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
 /// ten thousand connections is gone in a minute.
@@ -45,6 +45,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         limits.target_bytes_max = limits.target_bytes_max.min(max);
     }
     Settings {
+        h2: h2_limits(&limits),
         h1: limits,
         head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
         body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
@@ -53,6 +54,20 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         handshake_timeout: HANDSHAKE_TIMEOUT,
         exact_times: times == Times::Exact,
         probes: probes(server),
+    }
+}
+
+/// Heads are as long as in HTTP/1.
+fn h2_limits(h1: &h1::Limits) -> h2::Limits {
+    let usual = h2::Limits::default();
+    let header_list_bytes_max = u32::try_from(h1.head_bytes_max).unwrap_or(u32::MAX);
+    h2::Limits {
+        header_list_bytes_max,
+        // As many heads may be open as with the usual length, and one of the longest.
+        open_heads_bytes_max: usual.open_heads_bytes_max.max(header_list_bytes_max),
+        block_bytes_max: header_list_bytes_max,
+        target_bytes_max: u16::try_from(h1.target_bytes_max).unwrap_or(u16::MAX),
+        ..usual
     }
 }
 

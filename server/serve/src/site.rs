@@ -1,13 +1,13 @@
 //! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
 //! left to `pipeline`, limits of connections to `sluice-net`.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
 use sluice_message::{FieldId, FixedField, Moment, Status};
 use sluice_model::Server;
 use sluice_net::{Answer, Body, Completion, Service, Settings};
-use sluice_wire::h1;
 
 use crate::build::{Builder, Counting, Listed, Refusal};
 use crate::client_ip::TrustedProxies;
@@ -202,10 +202,10 @@ impl Service for Site {
         self.rules.program.go_on(x, step)
     }
 
-    fn refuse(&self, x: &mut Exchange, error: &h1::RequestError) -> Body {
+    fn refuse(&self, x: &mut Exchange, status: Status, why: &dyn fmt::Display) -> Body {
         self.begin(x);
-        x.res.status = error.status();
-        x.context.log.error = Some(format!("malformed request: {error}"));
+        x.res.status = status;
+        x.context.log.error = Some(format!("malformed request: {why}"));
         let text = format!("{} {}\n", x.res.status.code(), x.res.status.reason());
         x.inline.extend_from_slice(text.as_bytes());
         x.res

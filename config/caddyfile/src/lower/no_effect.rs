@@ -33,8 +33,32 @@ fn warn_lines(place: &'static str, lines: &[Directive], report: &mut Report) {
             // The server says so when it is asked to run.
             Running::Refused(_) => {}
             Running::Whole | Running::Always(_) | Running::Partly(_) => {
+                warn_words(place, line, report);
                 warn_inside(place, line, report);
             }
+        }
+    }
+}
+
+/// Warns of single words without effect, on lines of which others have one.
+fn warn_words(place: &'static str, line: &Directive, report: &mut Report) {
+    let (what, works, holds) = match (place, line.name.text.as_str()) {
+        ("bind" | "servers", "protocols") => (
+            "protocol",
+            &["h1", "h2", "h2c"][..],
+            "clients that offer it speak HTTP/2 or HTTP/1.1 as well",
+        ),
+        ("tls", "alpn") => (
+            "application protocol",
+            &["h2", "http/1.1"][..],
+            "it is not offered: `h2` and `http/1.1` are what is spoken",
+        ),
+        _ => return,
+    };
+    for word in &line.args {
+        if !works.contains(&word.text.as_str()) {
+            let what = format!("{what} `{}`", word.text);
+            report.push(warning(word, &what, holds));
         }
     }
 }
@@ -157,6 +181,15 @@ mod tests {
             tls {\nprotocols tls1.3\nissuer internal\n}\n\
             reverse_proxy a:1 {\ntransport fastcgi {\nread_timeout 1s\n}\n}\n}";
         assert_eq!(warnings(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn protocols_that_are_not_spoken_are_named() {
+        let text = "{\nservers {\nprotocols h1 h2 h2c h3\n}\n}\n\
+            a.example {\nbind 127.0.0.1 {\nprotocols h3\n}\ntls {\nalpn h2 spdy/3 http/1.1\n}\n}";
+        let h3 = "protocol `h3` has no effect yet";
+        let spdy = "application protocol `spdy/3` has no effect yet";
+        assert_eq!(warnings(text), [h3, h3, spdy]);
     }
 
     /// A list of mistakes is not lengthened by what is merely without effect.

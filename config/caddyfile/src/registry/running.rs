@@ -78,7 +78,8 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
 
 const LATER: &str = "remove it; a later version will run it";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
-const HTTP1: &str = "HTTP/1.1 is what is spoken";
+const NO_HTTP3: &str =
+    "`h1`, `h2` and `h2c`; `h3` has no effect: clients that offer it speak the others as well";
 const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
@@ -88,7 +89,7 @@ pub const GAPS: &[Gap] = &[
         "push",
         "no browser takes pushed answers any more; a `Link` field with `rel=preload` tells them what to ask for",
     ),
-    idle("bind", "protocols", HTTP1),
+    partly("bind", "protocols", NO_HTTP3),
     idle(
         "metrics option",
         "otlp",
@@ -135,7 +136,7 @@ pub const GAPS: &[Gap] = &[
         "`file`, `inline`, `system` and `combined`",
     ),
     partly("transport http", "tls_renegotiation", "`never`"),
-    idle("tls", "alpn", HTTP1),
+    partly("tls", "alpn", "`h2` and `http/1.1`; others are not offered"),
     partly(
         "tls",
         "issuer",
@@ -172,7 +173,7 @@ pub const GAPS: &[Gap] = &[
         "enable_full_duplex",
         "an answer may begin while its request still arrives",
     ),
-    idle("servers", "protocols", HTTP1),
+    partly("servers", "protocols", NO_HTTP3),
 ];
 
 #[cfg(test)]

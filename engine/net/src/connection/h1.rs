@@ -1,35 +1,55 @@
 //! The life of an HTTP/1 connection: head, answer, next head. Its parts are in the modules beside.
 
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{Moment, Status};
+use sluice_message::Moment;
 use sluice_wire::h1::{
-    self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFraming,
+    self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFault, RequestFraming,
 };
 
+use super::answer::{Asker, answer};
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
 use super::send::{Ended, Patience, Sending};
-use super::{BodyState, Connection, HeadWait, Next, client_failure, linger, take_exchange};
+use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
-use crate::service::{Answer, Binding, Completion, Ending, Exchange, Service, Settings};
-use crate::sys::prefetch::Lines;
+use crate::interims::Interim;
+use crate::limits::{DRAIN_BYTES_MAX, FIRST_HEAD_TIMEOUT, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
+use crate::service::{Binding, Completion, Ending, Exchange, Service, Settings};
 use crate::tunnel;
+
+impl<S: Service> Asker for Connection<S> {
+    fn tell(&self, interim: &Interim) {
+        let ahead = &self.link.ahead;
+        ahead.push(|out| wire::encode_interim(interim.status, &interim.fields, out));
+    }
+
+    fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let link = &self.link;
+        let sent = link.ahead.poll_send(&mut link.stream.borrow_mut(), cx);
+        if let Poll::Ready(Err(error)) = sent {
+            return Poll::Ready(client_failure(error));
+        }
+        self.poll_silence(cx)
+    }
+}
 
 impl<S: Service> Connection<S> {
     /// Serves request after request, to the end of the connection.
     pub(crate) async fn run(&mut self) {
         // Boxed, here and below: what is rare shall not take room in every connection.
-        if self.is_secure() && !Box::pin(self.secure()).await {
-            return;
+        if self.is_secure() {
+            if !Box::pin(self.secure()).await {
+                return;
+            }
+            if self.info.tls.as_ref().is_some_and(|tls| tls.alpn == b"h2") {
+                return Box::pin(h2::serve(self)).await;
+            }
         }
         self.link
             .timer
@@ -37,6 +57,7 @@ impl<S: Service> Connection<S> {
         loop {
             match self.serve_next().await {
                 Next::Reuse => {
+                    self.is_new = false;
                     self.link
                         .timer
                         .set_idle(&self.link.worker.clock, self.keep_alive_timeout);
@@ -48,6 +69,7 @@ impl<S: Service> Connection<S> {
                 }
                 Next::Linger => return Box::pin(linger::close(&self.link)).await,
                 Next::Drop => return,
+                Next::Http2 => return Box::pin(h2::serve(self)).await,
                 Next::Tunnel(peer) => return Box::pin(self.tunnel(peer)).await,
             }
         }
@@ -73,9 +95,15 @@ impl<S: Service> Connection<S> {
         let awaited = poll_fn(|cx| self.poll_head(cx, &mut x.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
+            Awaited::Head(_) if !binding.protocols.h1 => {
+                let fault = RequestFault::VersionUnsupported;
+                let error = RequestError { fault, offset: 0 };
+                Box::pin(self.refuse(&binding, &mut x, Some(error))).await
+            }
             Awaited::Head(framing) => {
                 self.begin(&mut x, framing, settings);
-                let answered = self.answer(&binding.service, &mut x).await;
+                let worker = &self.link.worker;
+                let answered = answer(&*binding.service, &mut x, worker, &*self).await;
                 let until = binding.service.write_until(&x);
                 let mut sending = self.begin_sending(&mut x, answered, settings, until);
                 let ended = poll_fn(|cx| sending.poll(cx, &x)).await;
@@ -87,6 +115,7 @@ impl<S: Service> Connection<S> {
                     next => next,
                 }
             }
+            Awaited::Refused(error) if self.is_preface(&error, &binding) => Next::Http2,
             Awaited::Refused(error) => Box::pin(self.refuse(&binding, &mut x, Some(error))).await,
             Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut x, None)).await,
         };
@@ -94,6 +123,14 @@ impl<S: Service> Connection<S> {
         x.body = RequestBody::None;
         self.shared.give_back(x);
         next
+    }
+
+    /// Whether the client begins to speak HTTP/2 without asking (RFC 9113, section 3.3), and may.
+    fn is_preface(&self, error: &RequestError, binding: &Binding<S>) -> bool {
+        error.fault == RequestFault::Http2Preface
+            && self.is_new
+            && self.info.tls.is_none()
+            && binding.protocols.h2c
     }
 
     /// Waits for the first byte of a head without holding a buffer or an exchange.
@@ -158,76 +195,18 @@ impl<S: Service> Connection<S> {
         now.since(started)
     }
 
-    /// Lets the service answer. A panic in it ends this request with 500 and this connection after it.
-    async fn answer(&mut self, service: &S, x: &mut Exchange<S::Context>) -> Result<Body, Failure> {
-        let mut outcome = None;
-        let exchange = Lines::of(x);
-        loop {
-            // Borrowed anew for each step: a step keeps the exchange until it is over.
-            let y = &mut *x;
-            let step = guarded(move || match outcome {
-                None => service.serve(y),
-                Some(outcome) => service.resume(y, outcome),
-            });
-            let mut future = match step {
-                Some(Answer::Ready(body)) => return Ok(body),
-                Some(Answer::Later(future)) => future,
-                None => break,
-            };
-            outcome = poll_fn(|cx| {
-                // Among thousands of connections nothing of this one is left in the caches when it is woken. Asked for
-                // together, it comes while the kernel is asked for the bytes.
-                Lines::of(&*future).fetch();
-                exchange.fetch();
-                self.poll_step(cx, future.as_mut())
-            })
-            .await?;
-            if outcome.is_none() {
-                break;
-            }
-        }
-        self.link.worker.counters.panics.up();
-        x.res.clear();
-        x.res.status = Status::INTERNAL_SERVER_ERROR;
-        x.close = true;
-        Ok(Body::Empty)
-    }
-
-    /// Polls a step of the answer, and meanwhile notices a client that goes away. `None` is a panic.
-    fn poll_step<T>(
-        &self,
-        cx: &mut Context<'_>,
-        future: Pin<&mut (dyn Future<Output = T> + '_)>,
-    ) -> Poll<Result<Option<T>, Failure>> {
-        let interims = &self.link.worker.interims;
-        let (polled, left) = interims.during(|| guarded(|| future.poll(cx)));
-        for interim in left {
-            let ahead = &self.link.ahead;
-            ahead.push(|out| wire::encode_interim(interim.status, &interim.fields, out));
-        }
-        match polled {
-            // What is still ahead goes before the head of the answer.
-            Some(Poll::Ready(outcome)) => return Poll::Ready(Ok(Some(outcome))),
-            Some(Poll::Pending) => {}
-            None => return Poll::Ready(Ok(None)),
-        }
-        let sent = self
-            .link
-            .ahead
-            .poll_send(&mut self.link.stream.borrow_mut(), cx);
-        if let Poll::Ready(Err(error)) = sent {
-            return Poll::Ready(Err(client_failure(error)));
-        }
+    /// Notices a client that goes away while its answer is made. What it sends meanwhile is kept, up to a limit.
+    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<Failure> {
         if self.link.is_lent() || self.link.input.borrow().len() >= PIPELINE_BYTES_MAX {
             return Poll::Pending;
         }
         match ready!(self.link.poll_fill(cx)) {
-            Ok(0) => Poll::Ready(Err(Failure::new(Side::Client, FailureKind::Closed))),
+            Ok(0) => Poll::Ready(Failure::new(Side::Client, FailureKind::Closed)),
             Ok(_) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Err(error) => Poll::Ready(Err(client_failure(error))),
+            Err(error) => Poll::Ready(client_failure(error)),
         }
     }
 
@@ -311,7 +290,7 @@ impl<S: Service> Connection<S> {
         x.started = start_of(settings, &self.link.worker.clock);
         self.link.timer.clear();
         let body = match error {
-            Some(error) => binding.service.refuse(x, &error),
+            Some(error) => binding.service.refuse(x, error.status(), &error),
             None => binding.service.time_out(x),
         };
         x.close = true;
@@ -321,13 +300,3 @@ impl<S: Service> Connection<S> {
         self.end(&binding.service, x, ended)
     }
 }
-
-/// Runs a step of the service; `None` if it panicked. The exchange is thrown away then, or only its head is
-/// used again, so a half-made change cannot be seen.
-fn guarded<T>(step: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(step)).ok()
-}
-
-/// A new connection gets no longer than this for its first byte, whatever the keep-alive timeout is: it has
-/// shown no reason to be kept.
-const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);

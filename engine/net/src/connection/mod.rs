@@ -2,9 +2,11 @@
 //! given is left to the [`Service`].
 
 mod ahead;
+mod answer;
 mod body;
 mod entered;
 mod h1;
+mod h2;
 mod head;
 mod linger;
 mod redirect;
@@ -120,6 +122,8 @@ pub(crate) struct Connection<S: Service> {
     info: Rc<ConnInfo>,
     decoder: RequestDecoder,
     head_wait: HeadWait,
+    /// Whether nothing was served on it yet.
+    is_new: bool,
     keep_alive_timeout: Duration,
     /// Requests answered without letting other connections have a turn.
     burst: u32,
@@ -167,6 +171,7 @@ impl<S: Service> Connection<S> {
             info: Rc::new(info),
             decoder: RequestDecoder::new(),
             head_wait: HeadWait::Nothing,
+            is_new: true,
             keep_alive_timeout: Duration::ZERO,
             burst: 0,
             _open: open,
@@ -239,6 +244,8 @@ enum Next {
     Linger,
     /// Close at once.
     Drop,
+    /// HTTP/2 is spoken from here on; its first bytes are in the input.
+    Http2,
     /// It became a tunnel.
     Tunnel(Box<crate::body::Tunnel>),
 }

@@ -9,7 +9,7 @@ mod loading;
 mod plans;
 mod policies;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
@@ -21,10 +21,12 @@ use sluice_certs::{
     WatchedFiles,
 };
 use sluice_model::Config;
+use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
 use crate::log::Log;
+use crate::protocols;
 pub(crate) use acme::resolver;
 pub use authorities::Authorities;
 pub(crate) use auto::expand;
@@ -47,15 +49,18 @@ pub(crate) struct Https {
     maintainer: Arc<Maintainer>,
     log: Log,
     /// What is being served; its ticket keys go on over a reload.
-    current: HashMap<String, Arc<TlsPolicies>>,
+    current: Policies,
     store: Option<Arc<CertStore>>,
     /// What authorities remember of ACME clients, by the authority's id.
     desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
 }
 
+/// How handshakes are answered: by the name of the server and the versions of HTTP spoken on the address.
+type Policies = HashMap<(String, Protocols), Arc<TlsPolicies>>;
+
 /// Certificates and policies for one configuration, which serve nobody yet.
 pub(crate) struct Prepared {
-    policies: HashMap<String, Arc<TlsPolicies>>,
+    policies: Policies,
     store: Arc<CertStore>,
     /// Certificates that somebody else renews.
     files: WatchedFiles,
@@ -138,24 +143,7 @@ impl Https {
             });
             Tickets::Usual
         });
-        let mut policies = HashMap::new();
-        for (name, server) in auto.config.servers() {
-            if server.tls_connection_policies.is_empty() {
-                continue;
-            }
-            let place = format!("apps.http.servers.{name}.tls_connection_policies");
-            let previous = self.current.get(name).map(|policies| &**policies);
-            let configs = &server.tls_connection_policies;
-            let storage = &self.storage;
-            match policies::build(configs, &place, &store, storage, tickets, previous) {
-                Ok(built) => {
-                    let built = built.with_challenges(self.challenges());
-                    let built = built.with_on_demand(on_demand.clone());
-                    policies.insert(name.clone(), Arc::new(built));
-                }
-                Err(refusal) => refusals.push(refusal),
-            }
-        }
+        let policies = self.policies(&auto.config, &store, tickets, on_demand.as_ref(), refusals);
         let prepared = Prepared {
             policies,
             files: WatchedFiles::new(loaded.files, &store),
@@ -165,6 +153,48 @@ impl Https {
             stapling: plans::stapling(config),
         };
         (auto.config, prepared)
+    }
+
+    /// How the handshakes of each server are answered, on addresses with different versions of HTTP apart.
+    fn policies(
+        &self,
+        config: &Config,
+        store: &Arc<CertStore>,
+        tickets: Tickets,
+        on_demand: Option<&Arc<OnDemand>>,
+        refusals: &mut Vec<Refusal>,
+    ) -> Policies {
+        let mut policies = Policies::new();
+        let secure = config.servers();
+        for (name, server) in secure.filter(|(_, s)| !s.tls_connection_policies.is_empty()) {
+            let place = format!("apps.http.servers.{name}.tls_connection_policies");
+            let configs = &server.tls_connection_policies;
+            let entries = 0..server.listen.len().max(1);
+            // A list that cannot be read is refused where the server's addresses are.
+            let spoken: HashSet<Protocols> = entries
+                .filter_map(|entry| protocols::on_entry(server, entry).ok())
+                .collect();
+            for protocols in spoken {
+                let key = (name.clone(), protocols);
+                let previous = self.current.get(&key).map(|policies| &**policies);
+                let storage = &self.storage;
+                let built = policies::build(
+                    configs, protocols, &place, store, storage, tickets, previous,
+                );
+                match built {
+                    Ok(built) => {
+                        let built = built.with_challenges(self.challenges());
+                        let built = built.with_on_demand(on_demand.cloned());
+                        policies.insert(key, Arc::new(built));
+                    }
+                    Err(refusal) => {
+                        refusals.push(refusal);
+                        break;
+                    }
+                }
+            }
+        }
+        policies
     }
 
     /// Serves what was prepared from now on.
@@ -264,10 +294,10 @@ fn authority_fails(error: &CertsError) -> Refusal {
 }
 
 impl Prepared {
-    /// What makes TLS sessions for a server; `None` if it speaks plain HTTP.
-    pub(crate) fn acceptor(&self, server: &str) -> Option<Arc<dyn Acceptor>> {
+    /// What makes TLS sessions for a server on an address where `protocols` are spoken; `None` if it speaks plain HTTP.
+    pub(crate) fn acceptor(&self, server: &str, protocols: Protocols) -> Option<Arc<dyn Acceptor>> {
         self.policies
-            .get(server)
+            .get(&(server.to_owned(), protocols))
             .map(|policies| policies.clone().acceptor())
     }
 }

@@ -9,14 +9,17 @@ use sluice_model::Config;
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, SessionTickets,
 };
+use sluice_net::Protocols;
 
 use crate::build::Refusal;
+use crate::protocols::alpn;
 use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
 
 /// Builds the policies of one server, found at `place`.
 pub(super) fn build(
     configs: &[ConnectionPolicy],
+    protocols: Protocols,
     place: &str,
     store: &Arc<CertStore>,
     storage: &Storage,
@@ -25,7 +28,7 @@ pub(super) fn build(
 ) -> Result<TlsPolicies, Refusal> {
     let mut policies = Vec::with_capacity(configs.len());
     for (index, config) in configs.iter().enumerate() {
-        let built = policy(config, storage).map_err(|refusal| Refusal {
+        let built = policy(config, protocols, storage).map_err(|refusal| Refusal {
             place: format!("{place}[{index}]"),
             ..refusal
         })?;
@@ -37,7 +40,11 @@ pub(super) fn build(
     })
 }
 
-fn policy(config: &ConnectionPolicy, storage: &Storage) -> Result<Policy, Refusal> {
+fn policy(
+    config: &ConnectionPolicy,
+    protocols: Protocols,
+    storage: &Storage,
+) -> Result<Policy, Refusal> {
     let on = &config.r#match;
     let later = [
         (
@@ -90,8 +97,7 @@ fn policy(config: &ConnectionPolicy, storage: &Storage) -> Result<Policy, Refusa
         version_max: config.protocol_max.clone(),
         cipher_suites: config.cipher_suites.clone(),
         curves: config.curves.clone(),
-        // What is spoken here; a list that also names h2 leaves clients this one.
-        alpn: vec!["http/1.1".to_owned()],
+        alpn: alpn(&config.alpn, protocols),
         client_auth: config
             .client_authentication
             .as_ref()

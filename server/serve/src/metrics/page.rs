@@ -343,7 +343,30 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "TLS handshakes that failed.",
         sum(|worker| &worker.handshakes_failed),
     );
+    write_http2(&sum, page);
     write_own_gauges(recorder, sum(|worker| &worker.open), page);
+}
+
+fn write_http2(
+    sum: &impl Fn(fn(&sluice_net::Counters) -> &sluice_net::Count) -> u64,
+    page: &mut Page,
+) {
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
+    counter(
+        "sluice_http2_connections_total",
+        "Connections on which HTTP/2 was spoken.",
+        sum(|worker| &worker.http2_connections),
+    );
+    counter(
+        "sluice_http2_connections_calmed_total",
+        "HTTP/2 connections ended because the client made more work than its requests need.",
+        sum(|worker| &worker.http2_calmed),
+    );
+    counter(
+        "sluice_http2_connections_faulty_total",
+        "HTTP/2 connections ended because the client broke the protocol.",
+        sum(|worker| &worker.http2_faults),
+    );
 }
 
 fn write_own_gauges(recorder: &Recorder, open: u64, page: &mut Page) {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use sluice_net::{ConnectionLimit, Listen, ListenAddr, Workers};
+use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers};
 use sluice_route::{Matcher, MatcherSet, MatcherSets, RouteIndex};
 
 use super::*;
@@ -104,6 +104,7 @@ fn a_panic_ends_one_connection_only() {
         service: site.clone(),
         tls: None,
         entrance: None,
+        protocols: Protocols::default(),
     };
     workers.apply(vec![listen]).expect("the port is free");
     let connect = || {

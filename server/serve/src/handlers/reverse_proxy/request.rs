@@ -4,6 +4,8 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Version};
 use sluice_net::RequestBody;
@@ -16,6 +18,7 @@ use super::upstream::Upstream;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::headers::Of;
+use crate::random;
 use crate::values::{At, remote_ip};
 
 /// A request ready to be sent.
@@ -155,6 +158,9 @@ impl ReverseProxy {
         let switch = switch_of(x, framing);
         if let Switch::To(protocol) = &switch {
             out.push(FieldId::Upgrade, protocol);
+            if x.req.version == Version::Http2 {
+                out.set_raw(FieldId::Other, WEBSOCKET_KEY, websocket_key().as_bytes());
+            }
         }
         if framing == BodyFraming::Chunked
             && self.passes_trailers(x)
@@ -315,12 +321,21 @@ fn framing(method: &Method, body: &RequestBody) -> BodyFraming {
     }
 }
 
+/// What WebSockets of HTTP/1.1 are asked for with and those of HTTP/2 are not (RFC 6455, section 4.1).
+const WEBSOCKET_KEY: &[u8] = b"Sec-WebSocket-Key";
+
+fn websocket_key() -> String {
+    STANDARD.encode(random::bits().to_be_bytes())
+}
+
 /// The switch that the client wants. One with a body is not passed on: where the body ends and the new protocol
 /// begins two servers can understand differently.
 fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
     let fields = &x.req.fields;
     let has_content = !matches!(framing, BodyFraming::None | BodyFraming::Length(0));
-    if !fields.has(FieldId::Upgrade) || has_content || x.req.version != Version::Http11 {
+    // In HTTP/2 nobody can write these fields but the connection, for a client that asks for a WebSocket (RFC 8441).
+    let may_switch = matches!(x.req.version, Version::Http11 | Version::Http2);
+    if !fields.has(FieldId::Upgrade) || has_content || !may_switch {
         return Switch::No;
     }
     let is_meant = fields

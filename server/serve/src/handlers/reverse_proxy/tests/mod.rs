@@ -23,6 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluice_net::Protocols;
 use sluice_net::listener::ListenAddr;
 use sluice_net::worker::ConnectionLimit;
 use sluice_net::workers::{Listen, Workers};
@@ -120,6 +121,7 @@ fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
         service: Arc::new(site),
         tls: None,
         entrance: None,
+        protocols: Protocols::default(),
     }
 }
 

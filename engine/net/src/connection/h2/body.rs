@@ -1,0 +1,161 @@
+//! The body of a request on one stream, read by whoever handles the request. What has arrived waits in the connection,
+//! bounded by the window that the client was given; what is used here gives the client leave to send more.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::{Fields, Status};
+use sluice_wire::h2::StreamId;
+
+use super::mux::{Mux, Taken};
+use crate::body::BodyStream;
+use crate::failure::{Failure, FailureKind, Side};
+use crate::timer::Timer;
+
+/// The body of a request.
+pub(super) struct StreamBody {
+    mux: Rc<Mux>,
+    id: StreamId,
+    /// What was taken from the connection.
+    buf: Vec<u8>,
+    /// The part of it that was consumed.
+    used: usize,
+    /// Content still to come, where its length was declared; the codec sees to it that it is kept.
+    left: Option<u64>,
+    stage: Stage,
+    /// How long the client may be silent; `None` is for ever.
+    idle_timeout: Option<Duration>,
+    /// Runs while nothing comes; few bodies need it.
+    idle: Option<Timer>,
+    trailers: Option<Fields>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The client waits to be asked for it (RFC 9110, section 10.1.1).
+    Expected,
+    Open,
+    Ended,
+    Failed,
+}
+
+impl StreamBody {
+    /// The body that the client sends on the stream `id`.
+    pub(super) fn new(
+        mux: Rc<Mux>,
+        id: StreamId,
+        length: Option<u64>,
+        awaits_continue: bool,
+        idle_timeout: Duration,
+    ) -> StreamBody {
+        let mut body = StreamBody::for_tunnel(mux, id);
+        body.left = length;
+        body.idle_timeout = Some(idle_timeout);
+        if awaits_continue {
+            body.stage = Stage::Expected;
+        }
+        body
+    }
+
+    /// What the client sends on the stream `id` after it became a tunnel: it may be silent for as long as it likes.
+    pub(super) fn for_tunnel(mux: Rc<Mux>, id: StreamId) -> StreamBody {
+        StreamBody {
+            mux,
+            id,
+            buf: Vec::new(),
+            used: 0,
+            left: None,
+            stage: Stage::Open,
+            idle_timeout: None,
+            idle: None,
+            trailers: None,
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.used = 0;
+        let buf = std::mem::take(&mut self.buf);
+        self.mux.link.worker.buffers.give_back(buf);
+    }
+
+    /// Nothing has arrived: asks for it where the client waits for that, and lets its time run.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        // A body that waits holds no memory.
+        self.give_back();
+        if self.stage == Stage::Expected {
+            self.stage = Stage::Open;
+            let mut server = self.mux.server.borrow_mut();
+            // A stream that is gone is noticed by whoever sends the answer.
+            let _ = server.send_interim(self.id, Status::CONTINUE, &Fields::new());
+        }
+        let Some(idle_timeout) = self.idle_timeout else {
+            return Poll::Pending;
+        };
+        let worker = &self.mux.link.worker;
+        let idle = self.idle.get_or_insert_with(|| worker.timers.timer());
+        if !idle.is_set() {
+            idle.set(&worker.clock, idle_timeout);
+        }
+        ready!(idle.poll_expired(cx));
+        self.stage = Stage::Failed;
+        Poll::Ready(Failure::new(Side::Client, FailureKind::Timeout))
+    }
+}
+
+impl BodyStream for StreamBody {
+    fn len(&self) -> Option<u64> {
+        self.left
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if self.used == self.buf.len() && self.stage != Stage::Ended {
+            self.buf.clear();
+            self.used = 0;
+            match self.mux.take(self.id, &mut self.buf) {
+                Taken::Content => {
+                    self.stage = Stage::Open;
+                    self.idle = None;
+                }
+                Taken::End(trailers) => {
+                    self.stage = Stage::Ended;
+                    self.trailers = trailers;
+                    self.left = Some(0);
+                    self.give_back();
+                }
+                Taken::Nothing => return self.poll_idle(cx).map(Err),
+                Taken::Gone(gone) => {
+                    self.stage = Stage::Failed;
+                    return Poll::Ready(Err(gone.failure()));
+                }
+            }
+        }
+        Poll::Ready(Ok(&self.buf[self.used..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used += count;
+        assert!(
+            self.used <= self.buf.len(),
+            "only what was shown is consumed"
+        );
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(count as u64);
+        }
+        self.mux.consumed(self.id, count);
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        let left = self.buf.len() - self.used;
+        self.give_back();
+        if self.stage != Stage::Ended {
+            self.mux.give_up(self.id, left);
+        }
+    }
+}

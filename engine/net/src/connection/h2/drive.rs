@@ -1,0 +1,570 @@
+//! One connection at work: a single task reads for all of its streams, polls those that have something to do, and
+//! sends what they said together. What a stream does is left to `streams`.
+
+use std::future::Future;
+use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sluice_message::{FieldId, Method, RequestHead, Version};
+use sluice_wire::h1::{BodyFraming, Expectation};
+use sluice_wire::h2::{
+    Closed, Connect, End, ErrorCode, Event, HeadFault, Reason, RequestFacts, Side, StreamId,
+};
+
+use super::body::StreamBody;
+use super::mux::{Gone, Mux, WaitsFor};
+use super::ready::{Ready, SLOTS, Woken};
+use super::streams::{Home, Place, Places, Start};
+use crate::body::RequestBody;
+use crate::connection::head::start_of;
+use crate::connection::{Connection, take_exchange};
+use crate::limits::{DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, LINGER, TURNS_MAX};
+use crate::service::{Exchange, Service, Settings};
+use crate::timer::Timer;
+
+/// The driver of one connection. `F` is the future of a stream, `M` makes it.
+pub(super) struct Drive<'c, S: Service, F, M> {
+    connection: &'c Connection<S>,
+    home: Rc<Home<S>>,
+    mux: Rc<Mux>,
+    make: M,
+    /// By slot.
+    works: Vec<Work<F>>,
+    places: Rc<Places<F>>,
+    /// Where the next head goes; none while the connection is quiet.
+    spare: Option<Box<Exchange<S::Context>>>,
+    /// The slot whose turn it is.
+    turn: usize,
+    /// Streams that were woken and wait for room in the output.
+    held: Woken,
+    stage: Stage,
+    waits: Waits,
+    /// Whether the client has taken something since its time was last set.
+    is_taken: bool,
+    /// Whether the socket holds back what was written.
+    is_unflushed: bool,
+    /// Acts when the process ends.
+    leave: Timer,
+    settings: Times,
+}
+
+/// What is served in a slot.
+struct Work<F> {
+    waker: Option<Waker>,
+    future: Option<Place<F>>,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It goes on.
+    Open,
+    /// It ends with its last stream.
+    Leaving,
+    /// It is over, and the client is to be told.
+    Ending,
+    /// The client is gone.
+    Lost,
+}
+
+/// What the connection's timer runs for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// For nothing: streams have times of their own.
+    Nothing,
+    /// For the first bytes of a new connection.
+    Begin,
+    /// For the rest of a head.
+    Head,
+    /// For another request.
+    Idle,
+    /// For the client to take what was sent.
+    Client,
+    /// For what the client had sent before it heard that this is the end.
+    Last,
+    /// For the client to take the last of it.
+    End,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The client is gone.
+    Lost,
+    /// Everything was said; the client may still be sending.
+    Said,
+}
+
+/// Times of the configuration that the connection began with.
+#[derive(Clone, Copy)]
+struct Times {
+    head: Duration,
+    idle: Duration,
+    write: Duration,
+}
+
+impl From<&Settings> for Times {
+    fn from(settings: &Settings) -> Times {
+        Times {
+            head: settings.head_timeout,
+            idle: settings.keep_alive_timeout,
+            write: settings.write_idle_timeout,
+        }
+    }
+}
+
+impl<'c, S, F, M> Drive<'c, S, F, M>
+where
+    S: Service,
+    F: Future<Output = ErrorCode> + 'static,
+    M: Fn(Start<S>) -> F,
+{
+    pub(super) fn new(connection: &'c Connection<S>, home: Rc<Home<S>>, make: M) -> Self {
+        let worker = &connection.link.worker;
+        let leave = worker.timers.timer();
+        leave.set_for_drain();
+        Drive {
+            connection,
+            mux: home.mux.clone(),
+            home,
+            make,
+            works: Vec::new(),
+            places: worker.local(),
+            spare: None,
+            turn: 0,
+            held: Woken::default(),
+            stage: Stage::Open,
+            waits: Waits::Nothing,
+            is_taken: false,
+            is_unflushed: false,
+            leave,
+            settings: Times::from(connection.slot.binding().service.settings()),
+        }
+    }
+
+    /// Carries the connection on, until nothing is left to do at the moment, or it is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
+        let (ready, is_new) = self.mux.ready_for(cx);
+        ready.rise();
+        if is_new {
+            self.works.iter_mut().for_each(|work| work.waker = None);
+            self.mux.wake_all();
+        }
+        for _ in 0..TURNS_MAX {
+            let has_received = self.receive(cx);
+            let has_run = self.run(&ready);
+            let has_sent = self.send(cx);
+            if let Some(over) = self.over() {
+                return Poll::Ready(over);
+            }
+            let has_moved = has_received || has_run || has_sent;
+            if !has_moved && ready.sleep() {
+                if self.poll_time(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                ready.rise();
+            }
+        }
+        // Others get their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Reads once, and tells the streams what came. Tells whether there was something.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        if matches!(self.stage, Stage::Ending | Stage::Lost) || self.is_output_full() {
+            return false;
+        }
+        let link = &self.connection.link;
+        if link.input.borrow().is_empty() {
+            match link.poll_fill(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(_) => self.lose(),
+            }
+        }
+        if self.stage != Stage::Lost {
+            self.digest();
+        }
+        true
+    }
+
+    fn is_output_full(&self) -> bool {
+        self.mux.server.borrow().is_output_full()
+    }
+
+    /// Has the codec take what was read, as far as there is room for what it has to say.
+    fn digest(&mut self) {
+        let link = self.connection.link.clone();
+        self.prepare_output();
+        let input = link.input.borrow();
+        let mut taken = 0;
+        while taken < input.len() && !self.is_output_full() {
+            let (shared, info) = (&self.connection.shared, &self.connection.info);
+            let x = self
+                .spare
+                .get_or_insert_with(|| take_exchange(shared, info));
+            let mut server = self.mux.server.borrow_mut();
+            let received = server.receive(&input[taken..], &mut x.req);
+            drop(server);
+            match received {
+                Ok(received) => {
+                    taken += received.consumed;
+                    match received.event {
+                        Some(event) => self.heed(event),
+                        None if received.consumed == 0 => break,
+                        None => {}
+                    }
+                }
+                Err(closed) => {
+                    self.note_closed(closed);
+                    self.end();
+                    taken = input.len();
+                }
+            }
+        }
+        drop(input);
+        link.consume(taken);
+        self.mux
+            .server
+            .borrow_mut()
+            .calm(link.worker.clock.coarse());
+    }
+
+    /// Gives the codec room to write to; a quiet connection has none.
+    fn prepare_output(&self) {
+        let mut server = self.mux.server.borrow_mut();
+        let output = server.output();
+        if output.capacity() == 0 {
+            *output = self.mux.link.worker.buffers.large();
+        }
+    }
+
+    fn heed(&mut self, event: Event<'_>) {
+        match event {
+            Event::Head { id, end, facts } => self.begin(id, end, Some(&facts), None),
+            Event::Refused { id, fault, end } => self.begin(id, end, None, Some(fault)),
+            Event::Data { id, data, end } => self.mux.arrived(id, data, end),
+            Event::Trailers { id, fields } => self.mux.ended(id, fields),
+            Event::Reset { id, by, .. } => {
+                let gone = match by {
+                    Side::Peer => Gone::Closed,
+                    Side::Us => Gone::Broken,
+                };
+                self.mux.lose(id, gone);
+            }
+            Event::Window { id } => self.mux.wake_waiting(WaitsFor::Window, id),
+            Event::GoAway { .. } => self.leave(),
+        }
+    }
+
+    /// A request has come: its head is in the spare exchange, unless it is refused.
+    fn begin(
+        &mut self,
+        id: StreamId,
+        end: End,
+        facts: Option<&RequestFacts>,
+        fault: Option<HeadFault>,
+    ) {
+        let status = fault.and_then(HeadFault::status);
+        let is_served = fault.is_none() || status.is_some();
+        let Some(mut x) = self.spare.take_if(|_| is_served) else {
+            // The codec resets what was not answered.
+            return self.mux.server.borrow_mut().release(id);
+        };
+        self.mux.begin(id, end);
+        let binding = self.connection.slot.binding();
+        let settings = binding.service.settings();
+        x.started = start_of(settings, &self.connection.link.worker.clock);
+        x.close = false;
+        x.res.clear();
+        x.inline.clear();
+        let connect = facts.map_or(Connect::No, |facts| facts.connect);
+        if connect == Connect::WebSocket {
+            ask_as_in_http1(&mut x.req);
+        }
+        if let Some(facts) = facts.filter(|_| !end.is_here() && connect == Connect::No) {
+            let length = match facts.body {
+                BodyFraming::Length(length) => Some(length),
+                BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => None,
+            };
+            let awaits = facts.expectation == Expectation::Continue;
+            let timeout = settings.body_idle_timeout;
+            let body = StreamBody::new(self.mux.clone(), id, length, awaits, timeout);
+            x.body = RequestBody::Stream(Box::new(body));
+        }
+        if fault.is_some() {
+            x.req.clear();
+            x.req.version = Version::Http2;
+        }
+        let refused = status.zip(fault);
+        let future = (self.make)(Start {
+            id,
+            x,
+            binding,
+            connect,
+            refused,
+        });
+        while self.works.len() <= id.slot() {
+            self.works.push(Work {
+                waker: None,
+                future: None,
+            });
+        }
+        self.works[id.slot()].future = Some(self.places.fill(future));
+        self.mux.wake(id.slot());
+    }
+
+    /// Polls the streams that were woken, as long as the output has room. Tells whether there were some.
+    fn run(&mut self, ready: &Arc<Ready>) -> bool {
+        let mut woken = ready.take();
+        woken.add(std::mem::take(&mut self.held));
+        if woken.is_empty() {
+            return false;
+        }
+        let mut has_run = false;
+        loop {
+            let goes_on = matches!(self.stage, Stage::Open | Stage::Leaving);
+            if goes_on && self.is_output_full() {
+                // Their turn comes first when there is room again.
+                self.held = woken;
+                return has_run;
+            }
+            let Some(slot) = woken.take_from(self.turn) else {
+                return has_run;
+            };
+            self.turn = (slot + 1) % SLOTS;
+            self.step(slot, ready);
+            has_run = true;
+        }
+    }
+
+    fn step(&mut self, slot: usize, ready: &Arc<Ready>) {
+        let Some(work) = self.works.get_mut(slot) else {
+            return;
+        };
+        let Some(future) = &mut work.future else {
+            return;
+        };
+        let waker = work.waker.get_or_insert_with(|| ready.waker(slot));
+        let mut cx = Context::from_waker(waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| match future.as_mut().as_pin_mut() {
+            Some(future) => future.poll(&mut cx),
+            None => Poll::Pending,
+        }));
+        let code = match polled {
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(code)) => code,
+            // The exchange is thrown away, so a half-made change cannot be seen.
+            Err(_) => {
+                self.connection.link.worker.counters.panics.up();
+                ErrorCode::INTERNAL_ERROR
+            }
+        };
+        let place = work.future.take();
+        if let Some(place) = place {
+            self.places.give_back(place);
+        }
+        self.mux.end_slot(slot, code);
+        if self.home.is_closing.get() {
+            self.drain();
+        }
+    }
+
+    /// Sends what there is. Tells whether the client took something.
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.stage == Stage::Lost {
+            return false;
+        }
+        let mut sent = 0;
+        let had_room = self.mux.has_room();
+        let mut is_lost = false;
+        {
+            let mut server = self.mux.server.borrow_mut();
+            let output = server.output();
+            let mut stream = self.connection.link.stream.borrow_mut();
+            while sent < output.len() {
+                match stream.poll_write(cx, &[IoSlice::new(&output[sent..])]) {
+                    Poll::Ready(Ok(count)) if count > 0 => sent += count,
+                    Poll::Ready(_) => {
+                        is_lost = true;
+                        break;
+                    }
+                    Poll::Pending => break,
+                }
+            }
+            if sent == output.len() {
+                output.clear();
+            } else {
+                output.drain(..sent);
+            }
+            if output.is_empty() && (sent > 0 || self.is_unflushed) && !is_lost {
+                match stream.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {
+                        self.is_taken |= self.is_unflushed;
+                        self.is_unflushed = false;
+                    }
+                    Poll::Ready(Err(_)) => is_lost = true,
+                    Poll::Pending => self.is_unflushed = true,
+                }
+            }
+        }
+        if is_lost {
+            self.lose();
+        }
+        self.is_taken |= sent > 0;
+        if !had_room && self.mux.has_room() {
+            self.mux.wake_waiting(WaitsFor::Room, None);
+        }
+        sent > 0 || is_lost
+    }
+
+    /// How the connection ended, once it has and no stream is left.
+    fn over(&mut self) -> Option<Over> {
+        match self.stage {
+            Stage::Lost => (self.mux.open() == 0).then_some(Over::Lost),
+            Stage::Ending => (self.mux.open() == 0 && !self.is_unsent()).then_some(Over::Said),
+            // The codec may have said goodbye by itself, to a client that makes too much work.
+            Stage::Open | Stage::Leaving => {
+                let is_done = self.mux.open() == 0 && self.mux.server.borrow().is_done();
+                (is_done && !self.is_unsent()).then_some(Over::Said)
+            }
+        }
+    }
+
+    fn is_unsent(&self) -> bool {
+        self.is_unflushed || !self.mux.server.borrow_mut().output().is_empty()
+    }
+
+    /// Nothing is left to do at the moment. Ready when time has brought something.
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.stage == Stage::Open && self.leave.poll_expired(cx).is_ready() {
+            self.drain();
+            return Poll::Ready(());
+        }
+        let link = &self.connection.link;
+        let waits = self.waits_for();
+        if waits == Waits::Idle && self.waits != Waits::Idle {
+            self.rest();
+        }
+        let is_taken = std::mem::take(&mut self.is_taken);
+        if waits != self.waits || (waits == Waits::Client && is_taken) {
+            self.waits = waits;
+            let clock = &link.worker.clock;
+            match waits {
+                Waits::Nothing => link.timer.clear(),
+                Waits::Begin => link.timer.set(clock, FIRST_HEAD_TIMEOUT),
+                Waits::Head => link.timer.set(clock, self.settings.head),
+                Waits::Idle => link.timer.set_idle(clock, self.settings.idle),
+                Waits::Client => link.timer.set(clock, self.settings.write),
+                Waits::Last => link.timer.set(clock, DRAIN_PATIENCE),
+                Waits::End => link.timer.set(clock, LINGER),
+            }
+        }
+        link.timer.poll_expired(cx).map(|()| self.expire())
+    }
+
+    fn waits_for(&self) -> Waits {
+        let is_quiet = self.mux.open() == 0;
+        match self.stage {
+            Stage::Ending | Stage::Lost => return Waits::End,
+            Stage::Open | Stage::Leaving if self.is_unsent() => return Waits::Client,
+            Stage::Leaving if is_quiet => return Waits::Last,
+            Stage::Open | Stage::Leaving => {}
+        }
+        let server = self.mux.server.borrow();
+        match (server.has_begun(), server.is_in_head()) {
+            (false, _) => Waits::Begin,
+            (true, true) => Waits::Head,
+            (true, false) if is_quiet => Waits::Idle,
+            (true, false) => Waits::Nothing,
+        }
+    }
+
+    /// The time is over that the connection had for what it waits for.
+    fn expire(&mut self) {
+        match std::mem::replace(&mut self.waits, Waits::Nothing) {
+            Waits::Nothing => {}
+            Waits::Begin | Waits::Idle | Waits::Last | Waits::Head => {
+                self.mux.server.borrow_mut().go_away(ErrorCode::NO_ERROR);
+                self.end();
+            }
+            Waits::Client | Waits::End => self.lose(),
+        }
+        self.connection.link.timer.clear();
+    }
+
+    /// The process ends, or an answer wanted to be the last: the client is told to open no more streams.
+    fn drain(&mut self) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        let is_quiet = self.mux.open() == 0 && self.waits != Waits::Head;
+        let mut server = self.mux.server.borrow_mut();
+        if is_quiet {
+            // As with a quiet connection of HTTP/1: what the client may just be sending it sends again.
+            server.go_away(ErrorCode::NO_ERROR);
+            drop(server);
+            return self.end();
+        }
+        server.drain();
+        self.stage = Stage::Leaving;
+    }
+
+    /// The client opens no more streams.
+    fn leave(&mut self) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Leaving;
+        }
+    }
+
+    /// The connection is over: what is in the output is the last of it.
+    fn end(&mut self) {
+        if self.stage != Stage::Lost {
+            self.stage = Stage::Ending;
+            self.mux.lose_all();
+        }
+    }
+
+    fn lose(&mut self) {
+        self.stage = Stage::Lost;
+        self.mux.lose_all();
+    }
+
+    fn note_closed(&self, closed: Closed) {
+        let counters = &self.connection.link.worker.counters;
+        if closed.code == ErrorCode::ENHANCE_YOUR_CALM {
+            counters.http2_calmed.up();
+        } else if closed.reason != Reason::Preface {
+            counters.http2_faults.up();
+        }
+    }
+
+    /// Gives back the memory that a quiet connection does not need.
+    fn rest(&mut self) {
+        let link = &self.connection.link;
+        let mut server = self.mux.server.borrow_mut();
+        let output = std::mem::take(server.output());
+        link.worker.buffers.give_back(output);
+        server.shrink();
+        drop(server);
+        link.rest();
+        if let Some(spare) = self.spare.take() {
+            self.connection.shared.give_back(spare);
+        }
+        self.works = Vec::new();
+        self.mux.shrink();
+    }
+}
+
+/// Has a request for a WebSocket (RFC 8441) look as it does in HTTP/1.1, to matchers and handlers alike; `send` has the
+/// answer look as it has to here.
+fn ask_as_in_http1(head: &mut RequestHead) {
+    head.method = Method::Get;
+    head.fields.push(FieldId::Connection, b"Upgrade");
+    head.fields.push(FieldId::Upgrade, b"websocket");
+}

@@ -1,0 +1,41 @@
+//! The life of an HTTP/2 connection. Frames are left to `sluice-wire`; its parts here are in the modules beside.
+
+mod body;
+mod drive;
+mod mux;
+mod ready;
+mod send;
+mod streams;
+mod tunnel;
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use super::{Connection, linger};
+use crate::service::Service;
+use drive::{Drive, Over};
+use mux::Mux;
+use streams::Home;
+
+/// Serves all requests of a connection on which HTTP/2 is spoken, to its end. What was read of it already is in the
+/// link's input.
+pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
+    let link = &connection.link;
+    link.worker.counters.http2_connections.up();
+    let binding = connection.slot.binding();
+    let mux = Mux::new(link.clone(), &binding.service.settings().h2);
+    drop(binding);
+    let home = Rc::new(Home {
+        mux: Rc::new(mux),
+        shared: connection.shared.clone(),
+        is_closing: Cell::new(false),
+    });
+    let make = |start| streams::serve(home.clone(), start);
+    let mut drive = Drive::new(connection, home.clone(), make);
+    let over = poll_fn(|cx| drive.poll(cx)).await;
+    drop(drive);
+    if over == Over::Said {
+        linger::close(link).await;
+    }
+}

@@ -1,0 +1,377 @@
+//! Sending an answer on one stream: its head, then as much of its content as the client's windows and the connection's
+//! output allow. Writing the output to the socket is left to `drive`.
+
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::{FieldId, Method, Status};
+use sluice_wire::h1::BodyFraming;
+use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
+
+use super::mux::{Gone, Mux};
+use super::tunnel;
+use crate::body::{Body, BodyStream, FileSlice, Tunnel};
+use crate::connection::send::Patience;
+use crate::failure::{Failure, FailureKind, Side};
+use crate::service::{Ending, Exchange};
+use crate::timer::Timer;
+
+/// Sends the answer of one stream.
+pub(super) struct Sender<'a> {
+    mux: &'a Rc<Mux>,
+    id: StreamId,
+    connect: Connect,
+    patience: Patience,
+    /// Runs while the client takes nothing; few answers need it.
+    stall: Option<Timer>,
+    /// Content handed over.
+    pub(super) content_sent: u64,
+}
+
+/// How sending ended: for the record, and for the stream.
+pub(super) struct Sent {
+    pub(super) ending: Ending,
+    /// What the client is told if the stream has not ended by itself.
+    pub(super) code: ErrorCode,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(
+        mux: &'a Rc<Mux>,
+        id: StreamId,
+        patience: Patience,
+        connect: Connect,
+    ) -> Sender<'a> {
+        Sender {
+            connect,
+            mux,
+            id,
+            patience,
+            stall: None,
+            content_sent: 0,
+        }
+    }
+
+    /// Sends what the service answered, if it did.
+    pub(super) async fn send<C>(
+        &mut self,
+        x: &mut Exchange<C>,
+        answered: Result<Body, Failure>,
+    ) -> Sent {
+        let sent = match answered {
+            Ok(Body::Abort) => {
+                return Sent {
+                    ending: Ending::Aborted,
+                    // What Go's servers, and so Caddy, say.
+                    code: ErrorCode::INTERNAL_ERROR,
+                };
+            }
+            Ok(body) => self.send_body(x, body).await,
+            Err(failure) => Err(failure),
+        };
+        match sent {
+            Ok(()) => Sent {
+                ending: Ending::Complete,
+                code: ErrorCode::NO_ERROR,
+            },
+            Err(failure) => {
+                let code = match failure.side {
+                    Side::Client => ErrorCode::CANCEL,
+                    Side::Upstream | Side::Internal => ErrorCode::INTERNAL_ERROR,
+                };
+                let ending = Ending::Failed(failure);
+                Sent { ending, code }
+            }
+        }
+    }
+
+    async fn send_body<C>(&mut self, x: &mut Exchange<C>, body: Body) -> Result<(), Failure> {
+        let body = match body {
+            Body::Tunnel(peer) => return Box::pin(self.send_tunnel(x, *peer)).await,
+            // Whoever asked for a tunnel would take the content for what comes out of it.
+            _ if self.connect != Connect::No && matches!(x.res.status.code(), 200..300) => {
+                x.res.status = Status::NOT_IMPLEMENTED;
+                Body::Empty
+            }
+            body => body,
+        };
+        let is_bodiless = x.res.status.is_bodiless();
+        let length = body.len(x.inline.len());
+        let framing = match length {
+            _ if is_bodiless => BodyFraming::None,
+            // Nothing is said of the content of an answer to HEAD that its handler did not make.
+            Some(0) if x.req.method == Method::Head => BodyFraming::None,
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::Chunked,
+        };
+        let is_silent = is_bodiless || x.req.method == Method::Head || length == Some(0);
+        poll_fn(|cx| self.poll_room(cx)).await?;
+        self.send_head(x, framing, End::here_if(is_silent))?;
+        match body {
+            _ if is_silent => Ok(()),
+            Body::Empty | Body::Abort | Body::Tunnel(_) => Ok(()),
+            Body::Inline => self.send_bytes(&x.inline).await,
+            Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await,
+            Body::File(file) => self.send_file(&file).await,
+            Body::Stream(mut stream) => self.send_stream(&mut *stream).await,
+        }
+    }
+
+    /// The stream becomes a tunnel. Where HTTP/1.1 switches protocols the answer is a plain success (RFC 8441, section
+    /// 5), without what proves that the upgrade was understood.
+    async fn send_tunnel<C>(&mut self, x: &mut Exchange<C>, peer: Tunnel) -> Result<(), Failure> {
+        if self.connect != Connect::WebSocket {
+            let failure = Failure::new(Side::Internal, FailureKind::Protocol);
+            return Err(failure.because("a tunnel that nobody asked for"));
+        }
+        x.res.status = Status::OK;
+        x.res.fields.remove(FieldId::Upgrade);
+        x.res.fields.remove_name(b"Sec-WebSocket-Accept");
+        poll_fn(|cx| self.poll_room(cx)).await?;
+        self.send_head(x, BodyFraming::Chunked, End::Later)?;
+        let (done, sent) = tunnel::join(self.mux, self.id, peer).await;
+        self.content_sent += sent;
+        done
+    }
+
+    fn send_head<C>(
+        &mut self,
+        x: &Exchange<C>,
+        framing: BodyFraming,
+        end: End,
+    ) -> Result<(), Failure> {
+        let date = self.mux.link.worker.clock.date();
+        let mut server = self.mux.server.borrow_mut();
+        server
+            .send_head(self.id, x.res.status, &x.res.fields, framing, &date, end)
+            .map_err(|_| self.gone())
+    }
+
+    /// Content that is all here, to the end of the answer.
+    async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut done = 0;
+        poll_fn(|cx| {
+            while done < bytes.len() {
+                self.is_in_time()?;
+                let sent = {
+                    let mut server = self.mux.server.borrow_mut();
+                    server.send_data(self.id, &bytes[done..], End::Here)
+                };
+                match sent.map_err(|_| self.gone())? {
+                    0 => return self.poll_stalled(cx),
+                    count => {
+                        done += count;
+                        self.note(count);
+                    }
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// A part of a file, read straight into the output.
+    async fn send_file(&mut self, file: &FileSlice) -> Result<(), Failure> {
+        let mut done = 0;
+        poll_fn(|cx| {
+            while done < file.len {
+                self.is_in_time()?;
+                let room = self.mux.server.borrow_mut().capacity(self.id);
+                if room == 0 {
+                    return self.poll_stalled(cx);
+                }
+                done += self.send_piece(file, done, room)? as u64;
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// One frame of a file, from `done` on and of at most `room` bytes; gives how many.
+    fn send_piece(&mut self, file: &FileSlice, done: u64, room: usize) -> Result<usize, Failure> {
+        let left = file.len - done;
+        let count = match usize::try_from(left) {
+            Ok(left) if left <= room => return self.send_last_piece(file, done, left),
+            Ok(_) | Err(_) => room,
+        };
+        let mut server = self.mux.server.borrow_mut();
+        if server.send_data_head(self.id, count, End::Later).is_err() {
+            drop(server);
+            return Err(self.gone());
+        }
+        let output = server.output();
+        let start = output.len();
+        output.resize(start + count, 0);
+        // Where the file turns out shorter, what was announced is filled up, and the reset that follows tells it.
+        let read = file
+            .file
+            .read_exact_at(&mut output[start..], file.start + done);
+        drop(server);
+        read.map_err(file_failure)?;
+        self.note(count);
+        Ok(count)
+    }
+
+    /// The end of a file: it is not announced before it is known to be there.
+    fn send_last_piece(
+        &mut self,
+        file: &FileSlice,
+        done: u64,
+        left: usize,
+    ) -> Result<usize, Failure> {
+        let buffers = &self.mux.link.worker.buffers;
+        let mut piece = buffers.small();
+        piece.resize(left, 0);
+        let read = file.file.read_exact_at(&mut piece, file.start + done);
+        let sent = read.map_err(file_failure).and_then(|()| {
+            let mut server = self.mux.server.borrow_mut();
+            let sent = server.send_data(self.id, &piece, End::Here);
+            drop(server);
+            sent.map_err(|_| self.gone())
+        });
+        buffers.give_back(piece);
+        let count = sent?;
+        self.note(count);
+        Ok(count)
+    }
+
+    /// Passes a stream on as it comes. It is not asked for more than the client takes.
+    async fn send_stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), Failure> {
+        let mut left = stream.len();
+        poll_fn(|cx| {
+            loop {
+                self.is_in_time()?;
+                ready!(self.poll_capacity(cx))?;
+                let data = ready!(self.poll_data(stream, cx))?;
+                if data.is_empty() {
+                    if left.is_some_and(|left| left > 0) {
+                        return Poll::Ready(Err(shrunk()));
+                    }
+                    return Poll::Ready(self.end_stream(stream));
+                }
+                let count = data.len() as u64;
+                if left.is_some_and(|left| left < count) {
+                    return Poll::Ready(Err(shrunk()));
+                }
+                let end = End::here_if(left == Some(count));
+                let sent = {
+                    let mut server = self.mux.server.borrow_mut();
+                    server.send_data(self.id, data, end)
+                };
+                let sent = sent.map_err(|_| self.gone())?;
+                stream.consume(sent);
+                self.note(sent);
+                if let Some(left) = &mut left {
+                    *left -= sent as u64;
+                    if *left == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// What the stream has at hand. A client that went away is noticed while it has nothing.
+    fn poll_data<'s>(
+        &mut self,
+        stream: &'s mut dyn BodyStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<&'s [u8], Failure>> {
+        if let Some(gone) = self.mux.gone(self.id) {
+            return Poll::Ready(Err(gone.failure()));
+        }
+        stream.poll_data(cx)
+    }
+
+    /// The end of an answer whose length was not told: trailer fields, or an empty frame.
+    fn end_stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), Failure> {
+        let mut server = self.mux.server.borrow_mut();
+        let trailers = stream.trailers().filter(|fields| !fields.is_empty());
+        let sent = match trailers {
+            Some(trailers) => server.send_trailers(self.id, &trailers),
+            None => server.send_data(self.id, &[], End::Here).map(|_| ()),
+        };
+        drop(server);
+        sent.map_err(|_| self.gone())
+    }
+
+    fn note(&mut self, count: usize) {
+        self.content_sent += count as u64;
+        if let Some(stall) = &self.stall {
+            stall.clear();
+        }
+    }
+
+    /// Ready when the output takes a head.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let is_full = self.mux.server.borrow().is_output_full();
+        if is_full || self.mux.gone(self.id).is_some() {
+            return self.poll_stalled(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when content may be sent.
+    fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.mux.server.borrow_mut().capacity(self.id) == 0 {
+            return self.poll_stalled(cx);
+        }
+        if let Some(stall) = &self.stall {
+            stall.clear();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The client takes nothing at the moment: it has its time to take something. Ready with a failure only.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.mux.gone(self.id).is_some() {
+            return Poll::Ready(Err(self.gone()));
+        }
+        self.mux.await_room(self.id);
+        let worker = &self.mux.link.worker;
+        let stall = self.stall.get_or_insert_with(|| worker.timers.timer());
+        if !stall.is_set() {
+            let Patience { idle, until } = self.patience;
+            let left = until.map_or(idle, |until| until.since(worker.clock.coarse()).min(idle));
+            stall.set(&worker.clock, left);
+        }
+        ready!(stall.poll_expired(cx));
+        Poll::Ready(Err(late()))
+    }
+
+    /// Whether the time for the whole answer is not over.
+    fn is_in_time(&self) -> Result<(), Failure> {
+        let now = || self.mux.link.worker.clock.coarse();
+        match self.patience.until {
+            Some(until) if until <= now() => Err(late()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn gone(&self) -> Failure {
+        self.mux.gone(self.id).unwrap_or(Gone::Closed).failure()
+    }
+}
+
+/// The client took too long.
+fn late() -> Failure {
+    Failure::new(Side::Client, FailureKind::Timeout)
+}
+
+/// A file that cannot be read, or is shorter than it was.
+fn file_failure(error: std::io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => shrunk(),
+        _ => Failure::from_io(Side::Internal, error),
+    }
+}
+
+/// A body turned out shorter or longer than it was declared.
+fn shrunk() -> Failure {
+    Failure::new(Side::Internal, FailureKind::Protocol)
+        .because("body differs from its declared length")
+}

@@ -1,0 +1,146 @@
+//! The life of one stream: the request of which the head is here, its answer, its record. When it is polled is left to
+//! `drive`.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use sluice_message::Status;
+use sluice_wire::h2::{Connect, ErrorCode, HeadFault, StreamId};
+
+use super::mux::Mux;
+use super::send::Sender;
+use crate::body::RequestBody;
+use crate::clock;
+use crate::connection::answer::{Asker, answer};
+use crate::connection::send::Patience;
+use crate::failure::Failure;
+use crate::interims::Interim;
+use crate::limits::STREAMS_KEPT_MAX;
+use crate::service::{Binding, Completion, Exchange, Service};
+use crate::worker::Shared;
+
+/// What the streams of a connection need, beside their own.
+pub(super) struct Home<S: Service> {
+    pub(super) mux: Rc<Mux>,
+    pub(super) shared: Rc<Shared<S>>,
+    /// Whether an answer wants to be the last on the connection.
+    pub(super) is_closing: Cell<bool>,
+}
+
+/// A request to be served.
+pub(super) struct Start<S: Service> {
+    pub(super) id: StreamId,
+    pub(super) x: Box<Exchange<S::Context>>,
+    /// What serves it to its end, also over a reload.
+    pub(super) binding: Rc<Binding<S>>,
+    /// Whether it is a CONNECT.
+    pub(super) connect: Connect,
+    /// Why it is refused, if it is.
+    pub(super) refused: Option<(Status, HeadFault)>,
+}
+
+/// Serves one request. Gives what the client is told if the stream has not ended by itself.
+pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> ErrorCode {
+    let Start {
+        id,
+        mut x,
+        binding,
+        connect,
+        refused,
+    } = start;
+    let (mux, service) = (&*home.mux, &*binding.service);
+    let settings = service.settings();
+    let answered = match refused {
+        None => {
+            let asker = StreamAsker { mux, id };
+            answer(service, &mut x, &mux.link.worker, &asker).await
+        }
+        Some((status, fault)) => Ok(service.refuse(&mut x, status, &fault)),
+    };
+    let patience = Patience {
+        idle: settings.write_idle_timeout,
+        until: service.write_until(&x),
+    };
+    let mut sender = Sender::new(&home.mux, id, patience, connect);
+    let sent = sender.send(&mut x, answered).await;
+    let body_bytes_sent = sender.content_sent;
+    // What a handler took and forgot is given back before it is counted.
+    x.body = RequestBody::None;
+    let now = match settings.exact_times {
+        true => clock::now(),
+        false => mux.link.worker.clock.coarse(),
+    };
+    let completion = Completion {
+        ending: sent.ending,
+        body_bytes_sent,
+        body_bytes_read: mux.bytes_read(id),
+        duration: now.since(x.started),
+    };
+    service.record(&mut x, &completion);
+    if x.close {
+        home.is_closing.set(true);
+    }
+    service.reset(&mut x.context);
+    home.shared.give_back(x);
+    sent.code
+}
+
+/// The client on one stream.
+struct StreamAsker<'a> {
+    mux: &'a Mux,
+    id: StreamId,
+}
+
+impl Asker for StreamAsker<'_> {
+    fn tell(&self, interim: &Interim) {
+        let mut server = self.mux.server.borrow_mut();
+        // They are no part of the answer: where the client takes nothing they are left out, as in HTTP/1.
+        if !server.is_output_full() {
+            let _ = server.send_interim(self.id, interim.status, &interim.fields);
+        }
+    }
+
+    fn poll_gone(&self, _cx: &mut Context<'_>) -> Poll<Failure> {
+        match self.mux.gone(self.id) {
+            Some(gone) => Poll::Ready(gone.failure()),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Places for futures of streams, used again and again: a stream takes no memory of its own from the system.
+pub(super) struct Places<F>(RefCell<Vec<Place<F>>>);
+
+/// Room for the future of a stream; empty while none is served there.
+pub(super) type Place<F> = Pin<Box<Option<F>>>;
+
+impl<F> Default for Places<F> {
+    fn default() -> Self {
+        Places(RefCell::new(Vec::new()))
+    }
+}
+
+impl<F: Future> Places<F> {
+    /// A place with `future` in it.
+    pub(super) fn fill(&self, future: F) -> Place<F> {
+        match self.0.borrow_mut().pop() {
+            Some(mut place) => {
+                place.set(Some(future));
+                place
+            }
+            None => Box::pin(Some(future)),
+        }
+    }
+
+    /// Takes a place back; what is in it ends.
+    pub(super) fn give_back(&self, mut place: Place<F>) {
+        place.set(None);
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < STREAMS_KEPT_MAX {
+            kept.push(place);
+        }
+    }
+}

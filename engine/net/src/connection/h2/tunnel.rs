@@ -1,0 +1,195 @@
+//! A stream that became a tunnel (RFC 8441): what the client sends on it goes to another connection as it is, and back.
+//! Deciding that a request may become one is left to the handler.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use sluice_wire::h2::{End, StreamId};
+
+use super::body::StreamBody;
+use super::mux::Mux;
+use crate::body::{BodyStream, Tunnel};
+use crate::failure::{Failure, Side};
+use crate::stream::Stream;
+use crate::tunnel::Span;
+
+/// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's
+/// time is over. Gives the bytes that went to the client.
+pub(super) async fn join(
+    mux: &Rc<Mux>,
+    id: StreamId,
+    tunnel: Tunnel,
+) -> (Result<(), Failure>, u64) {
+    let worker = &mux.link.worker;
+    let Tunnel {
+        mut stream,
+        received,
+        lifetime,
+        lease: _lease,
+        notice,
+        buffer_bytes,
+    } = tunnel;
+    let mut up = Up {
+        body: StreamBody::for_tunnel(mux.clone(), id),
+        stage: Stage::Open,
+        moved: 0,
+    };
+    let mut down = Down {
+        buffer_bytes,
+        buf: received,
+        sent: 0,
+        stage: Stage::Open,
+        moved: 0,
+    };
+    let mut span = Span::new(worker, lifetime, notice);
+    let done = poll_fn(|cx| {
+        let upward = up.poll(&mut stream, cx)?;
+        let downward = down.poll(mux, id, &mut stream, cx)?;
+        if upward.is_ready() && downward.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let is_half_closed = upward.is_ready() || downward.is_ready();
+        span.poll_over(cx, is_half_closed.then_some(up.moved + down.moved))
+            .map(Ok)
+    })
+    .await;
+    worker.buffers.give_back(down.buf);
+    (done, down.moved)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The source has ended; the sink is to be told.
+    Ending,
+    Ended,
+}
+
+/// From the client.
+struct Up {
+    body: StreamBody,
+    stage: Stage,
+    moved: u64,
+}
+
+impl Up {
+    /// Passes content on. Ready when the client has ended its direction and the other side was told.
+    fn poll(&mut self, sink: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        while self.stage == Stage::Open {
+            let Poll::Ready(data) = self.body.poll_data(cx) else {
+                // Whatever the sink still holds back has to leave before we sleep.
+                if let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
+                    return Poll::Ready(Err(upstream_failure(error)));
+                }
+                return Poll::Pending;
+            };
+            let data = data?;
+            if data.is_empty() {
+                self.stage = Stage::Ending;
+                break;
+            }
+            match ready!(sink.poll_write(cx, &[IoSlice::new(data)])) {
+                Ok(count) if count > 0 => {
+                    self.body.consume(count);
+                    self.moved += count as u64;
+                }
+                Ok(_) => {
+                    return Poll::Ready(Err(upstream_failure(io::ErrorKind::WriteZero.into())));
+                }
+                Err(error) => return Poll::Ready(Err(upstream_failure(error))),
+            }
+        }
+        if self.stage == Stage::Ending {
+            ready!(sink.poll_flush(cx)).map_err(upstream_failure)?;
+            // A peer that is gone already does not need to be told.
+            let _ = ready!(sink.poll_shutdown(cx));
+            self.stage = Stage::Ended;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// To the client.
+struct Down {
+    /// Bytes taken at a time, where they are not those of the worker's buffers.
+    buffer_bytes: Option<usize>,
+    /// Bytes on their way; holds no memory while there are none.
+    buf: Vec<u8>,
+    sent: usize,
+    stage: Stage,
+    moved: u64,
+}
+
+impl Down {
+    /// Passes bytes on. Ready when the source has ended and the client was told.
+    fn poll(
+        &mut self,
+        mux: &Mux,
+        id: StreamId,
+        source: &mut Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            if let Some(gone) = mux.gone(id) {
+                return Poll::Ready(Err(gone.failure()));
+            }
+            let end = End::here_if(self.stage == Stage::Ending);
+            if self.sent < self.buf.len() || end.is_here() {
+                let mut server = mux.server.borrow_mut();
+                let sent = server.send_data(id, &self.buf[self.sent..], end);
+                drop(server);
+                match sent {
+                    Err(_) => return Poll::Ready(Err(super::mux::Gone::Closed.failure())),
+                    Ok(0) if !end.is_here() => {
+                        mux.await_room(id);
+                        return Poll::Pending;
+                    }
+                    Ok(count) => {
+                        self.sent += count;
+                        self.moved += count as u64;
+                    }
+                }
+            }
+            if end.is_here() {
+                self.stage = Stage::Ended;
+            }
+            if self.stage == Stage::Ended {
+                return Poll::Ready(Ok(()));
+            }
+            if self.sent == self.buf.len() {
+                ready!(self.poll_fill(mux, source, cx))?;
+            }
+        }
+    }
+
+    fn poll_fill(
+        &mut self,
+        mux: &Mux,
+        source: &mut Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let buffers = &mux.link.worker.buffers;
+        self.buf.clear();
+        self.sent = 0;
+        if self.buf.capacity() == 0 {
+            self.buf = match self.buffer_bytes {
+                None => buffers.small(),
+                Some(bytes) => Vec::with_capacity(bytes),
+            };
+        }
+        let polled = source.poll_read(cx, &mut self.buf);
+        if self.buf.is_empty() {
+            buffers.give_back(std::mem::take(&mut self.buf));
+        }
+        if ready!(polled).map_err(upstream_failure)? == 0 {
+            self.stage = Stage::Ending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn upstream_failure(error: io::Error) -> Failure {
+    Failure::from_io(Side::Upstream, error)
+}

@@ -1,0 +1,313 @@
+//! What is known to have brought HTTP/2 servers down (rows 17 to 22 of the list of attacks, with their CVE): the
+//! connection ends, memory stays, and everybody else is served.
+
+use std::time::{Duration, Instant};
+
+use super::peer::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW, PING, PRIORITY, Peer,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, request,
+};
+use super::serving::plain;
+use crate::harness::{Server, eventually};
+use crate::upstream::Upstream;
+
+/// By how much memory may rise for one attacking connection, in KiB.
+const GROWTH_MAX: u64 = 1024;
+
+/// How long an attack may go on before its connection is closed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const CALM: u32 = 11;
+
+/// A server that was used before, so that its memory does not grow by being used.
+fn start(site: &str) -> Server {
+    let server = Server::start(&plain("", site));
+    for _ in 0..4 {
+        let mut peer = Peer::connect(server.port);
+        let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
+        ids.into_iter()
+            .for_each(|id| assert_eq!(peer.answer(id).status, 200));
+    }
+    server
+}
+
+/// Sends `flood` again and again until the server closes the connection; tells how often, and the code it was told.
+fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64, Option<u32>) {
+    let before = server.status("RssAnon");
+    let mut peer = Peer::connect(server.port);
+    let mut bystander = Peer::connect(server.port);
+    let (begun, mut rounds, mut slowest) = (Instant::now(), 0, Duration::ZERO);
+    loop {
+        let bytes = flood(&mut peer);
+        if peer.try_send(&bytes).is_err() {
+            break;
+        }
+        rounds += 1;
+        if rounds % 64 == 1 {
+            let asked = Instant::now();
+            assert_eq!(bystander.fetch("/").status, 200);
+            slowest = slowest.max(asked.elapsed());
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "after {rounds} rounds it goes on"
+        );
+    }
+    let gone = peer.goodbye().map(|frame| frame.code());
+    let after = server.status("RssAnon");
+    println!("{rounds} rounds, {before} -> {after} KiB, others waited {slowest:?}");
+    assert!(after <= before + GROWTH_MAX, "from {before} to {after} KiB");
+    assert_eq!(bystander.fetch("/").status, 200);
+    assert!(
+        slowest < Duration::from_secs(2),
+        "others waited {slowest:?}"
+    );
+    (rounds, gone)
+}
+
+/// That the last connection was closed for making too much work. The word of it may be lost, as the socket is closed
+/// over what is still coming.
+fn assert_calmed(server: &Server, (_, told): (u64, Option<u32>)) {
+    assert!(matches!(told, None | Some(CALM)), "{told:?}");
+    let asked = format!(
+        "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
+        server.admin
+    );
+    let counted = || crate::client::exchange(server.admin, &asked).text();
+    let line = "sluice_http2_connections_calmed_total 1";
+    eventually(line, || counted().contains(line), counted);
+}
+
+fn opened(peer: &mut Peer, id: u32, flags: u8) -> Vec<u8> {
+    let _ = peer;
+    frame(
+        HEADERS,
+        END_HEADERS | flags,
+        id,
+        &block(&request("GET", "/")),
+    )
+}
+
+/// Numbers of streams, each used once.
+fn ids() -> impl FnMut() -> u32 {
+    let mut id = 0;
+    move || {
+        id += 1;
+        2 * id - 1
+    }
+}
+
+#[test]
+fn rapid_reset_ends_the_connection() {
+    let server = start("respond hello");
+    let mut next = ids();
+    let ended = attack(&server, |peer| {
+        let mut bytes = Vec::new();
+        for _ in 0..50 {
+            let id = next();
+            bytes.extend(opened(peer, id, END_STREAM));
+            bytes.extend(frame(RST_STREAM, 0, id, &[0, 0, 0, 8]));
+        }
+        bytes
+    });
+    assert!(
+        ended.0 * 50 < 20_000,
+        "{} requests were opened",
+        ended.0 * 50
+    );
+    assert_calmed(&server, ended);
+}
+
+/// CVE-2023-44487 where each request costs: those that were reset are not begun beyond the limit of streams.
+#[test]
+fn reset_requests_start_no_more_work_than_open_ones() {
+    let (begun, count) = std::sync::mpsc::channel::<()>();
+    let begun = std::sync::Mutex::new(begun);
+    let upstream = Upstream::start(move |mut wire| {
+        while let Some(head) = wire.head() {
+            let _ = begun.lock().expect("no panic").send(());
+            if head[0].contains("/slow") {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let server = Server::start(&plain(
+        "",
+        &format!("reverse_proxy localhost:{}", upstream.port),
+    ));
+    let mut peer = Peer::connect(server.port);
+    for _ in 0..300 {
+        let id = peer.get("/slow");
+        peer.reset(id, 8);
+    }
+    assert_eq!(peer.fetch("/").status, 200);
+    // A request that was reset is given up, and with it its connection to the upstream.
+    let seen = count.try_iter().count();
+    assert!(seen <= 301, "{seen} requests came through");
+}
+
+/// CVE-2025-8671: the client has the server reset its streams.
+#[test]
+fn made_you_reset_ends_the_connection() {
+    let server = start("respond hello");
+    let mut next = ids();
+    let ended = attack(&server, |peer| {
+        let mut bytes = Vec::new();
+        for round in 0..48 {
+            let id = next();
+            bytes.extend(opened(peer, id, 0));
+            // A window of nothing more, and one that is too large.
+            let window = [[0; 4], [0x7f, 0xff, 0xff, 0xff]][round % 2];
+            bytes.extend(frame(WINDOW_UPDATE, 0, id, &window));
+        }
+        bytes
+    });
+    assert!(
+        ended.0 * 48 < 20_000,
+        "{} requests were opened",
+        ended.0 * 48
+    );
+    assert_calmed(&server, ended);
+}
+
+/// CVE-2024-27316.
+#[test]
+fn endless_continuations_end_the_connection() {
+    let server = start("respond hello");
+    let mut first = true;
+    let piece = block(&[("x-y", &"z".repeat(1000))]);
+    let ended = attack(&server, |_| {
+        let kind = if std::mem::take(&mut first) {
+            HEADERS
+        } else {
+            CONTINUATION
+        };
+        frame(kind, 0, 1, &piece)
+    });
+    assert_calmed(&server, ended);
+    // Empty ones, of which the bytes would never reach a limit.
+    let server = start("respond hello");
+    let mut first = true;
+    let ended = attack(&server, |_| {
+        let kind = if std::mem::take(&mut first) {
+            HEADERS
+        } else {
+            CONTINUATION
+        };
+        frame(kind, 0, 1, &[])
+    });
+    assert_calmed(&server, ended);
+}
+
+#[test]
+fn floods_of_frames_that_do_nothing_end_the_connection() {
+    type Flood = fn() -> Vec<u8>;
+    let floods: [(&str, Flood); 5] = [
+        ("settings", || frame(SETTINGS, 0, 0, &[])),
+        ("pings", || frame(PING, 0, 0, &[7; 8])),
+        ("priorities", || frame(PRIORITY, 0, 3, &[0, 0, 0, 1, 16])),
+        ("windows", || frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("unknown frames", || frame(0xfa, 0, 0, &[])),
+    ];
+    for (name, flood) in floods {
+        println!("{name}");
+        let server = start("respond hello");
+        let ended = attack(&server, |_| flood().repeat(200));
+        assert_calmed(&server, ended);
+    }
+}
+
+#[test]
+fn empty_content_ends_the_connection() {
+    let upstream = Upstream::echo();
+    let server = start(&format!("reverse_proxy localhost:{}", upstream.port));
+    let mut first = true;
+    let ended = attack(&server, |peer| {
+        let mut bytes = Vec::new();
+        if std::mem::take(&mut first) {
+            bytes = opened(peer, 1, 0);
+        }
+        bytes.extend(frame(DATA, 0, 1, &[]).repeat(200));
+        bytes
+    });
+    assert_calmed(&server, ended);
+}
+
+/// CVE-2026-49975: one field that is in the table is named thousands of times by a byte each, on as many streams as
+/// there may be, and no window lets their answers end.
+#[test]
+fn compressed_heads_cannot_be_blown_up() {
+    let server = start("header x-large \"{header.cookie}\"\nrespond hello");
+    let before = server.status("RssAnon");
+    let mut peers = Vec::new();
+    for _ in 0..8 {
+        let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0)]);
+        let mut first = block(&request("GET", "/"));
+        // Literal with indexing: a crumb of 3,000 bytes comes into the table.
+        let crumb = "c".repeat(3000);
+        first.push(0x40);
+        first.extend_from_slice(&block(&[("cookie", &crumb)])[1..]);
+        for round in 0..200_u32 {
+            let mut bytes = match round {
+                0 => first.clone(),
+                _ => block(&request("GET", "/")),
+            };
+            bytes.extend(std::iter::repeat_n(
+                0x80 | 62,
+                if round == 0 { 0 } else { 100 },
+            ));
+            let id = peer.next_id() + 2 * round;
+            if peer
+                .try_send(&frame(HEADERS, END_HEADERS | END_STREAM, id, &bytes))
+                .is_err()
+            {
+                break;
+            }
+        }
+        peers.push(peer);
+    }
+    assert_eq!(Peer::connect(server.port).fetch("/").status, 200);
+    std::thread::sleep(Duration::from_millis(300));
+    let after = server.status("RssAnon");
+    println!("{before} -> {after} KiB");
+    assert!(
+        after <= before + 8 * GROWTH_MAX,
+        "from {before} to {after} KiB"
+    );
+}
+
+/// Row 22: streams that are opened and never read, with answers that nobody takes.
+#[test]
+fn answers_that_nobody_takes_hold_little_memory() {
+    let body = "x".repeat(200_000);
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let upstream = Upstream::answering(answer);
+    let server = Server::start(&plain(
+        "",
+        &format!("reverse_proxy localhost:{}", upstream.port),
+    ));
+    // Workers have memory of their own, which they take with their first connections.
+    for _ in 0..6 {
+        let mut peer = Peer::connect(server.port);
+        let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
+        ids.into_iter()
+            .for_each(|id| assert_eq!(peer.answer(id).body.len(), body.len()));
+    }
+    let before = server.status("RssAnon");
+    let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0)]);
+    let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
+    for _ in &ids {
+        peer.frame_of(HEADERS).expect("a head");
+    }
+    let after = server.status("RssAnon");
+    println!("{before} -> {after} KiB");
+    // What came with the heads of a hundred answers, 16 KiB each at most.
+    assert!(
+        after <= before + 3 * GROWTH_MAX,
+        "from {before} to {after} KiB"
+    );
+}

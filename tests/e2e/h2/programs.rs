@@ -1,0 +1,230 @@
+//! The programs that people use. One that is not installed is skipped, and the test says so.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::serving::plain;
+use crate::harness::{Folder, Server, Setup, finish, text};
+
+fn is_installed(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("skipped: `{program}` is not installed");
+    }
+    is_there
+}
+
+fn run(program: &str, args: &[&str]) -> String {
+    let output = finish(Command::new(program).args(args));
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {said}{complained}"
+    );
+    said
+}
+
+fn secure() -> Server {
+    Server::start(
+        "{\n\tadmin off\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\
+         localhost {\n\trespond \"{http.request.proto} {method}\"\n}\n",
+    )
+}
+
+#[test]
+fn curl_speaks_it_over_tls_and_without() {
+    if !is_installed("curl") {
+        return;
+    }
+    let server = secure();
+    let url = format!("https://localhost:{}/", server.port);
+    assert_eq!(run("curl", &["-sk", "--http2", &url]), "HTTP/2.0 GET");
+    assert_eq!(run("curl", &["-sk", "--http1.1", &url]), "HTTP/1.1 GET");
+    let server = Server::start(&plain(
+        "",
+        "respond \"{http.request.proto} {method} {http.request.body}\"",
+    ));
+    let url = format!("http://localhost:{}/", server.port);
+    let known = "--http2-prior-knowledge";
+    assert_eq!(run("curl", &["-s", known, &url]), "HTTP/2.0 GET ");
+    assert_eq!(
+        run("curl", &["-s", known, "-d", "a=b", &url]),
+        "HTTP/2.0 POST a=b"
+    );
+    // An offer to change over is not taken up.
+    assert_eq!(run("curl", &["-s", "--http2", &url]), "HTTP/1.1 GET ");
+}
+
+#[test]
+fn curl_uploads_and_downloads() {
+    if !is_installed("curl") {
+        return;
+    }
+    let upstream = crate::upstream::Upstream::echo();
+    let site = format!(
+        "handle /up {{\nreverse_proxy localhost:{}\n}}\nroot * {{folder}}\nfile_server",
+        upstream.port
+    );
+    let setup = Setup::new(&plain("", &site));
+    let content: Vec<u8> = (0..5_000_000_u32).map(|at| (at / 3 % 253) as u8).collect();
+    let path = setup.folder().write("large.bin", &content);
+    let server = setup.start();
+    let url = format!("http://localhost:{}", server.port);
+    let output = finish(Command::new("curl").args([
+        "-s",
+        "--http2-prior-knowledge",
+        &format!("{url}/large.bin"),
+    ]));
+    assert!(output.stdout == content, "the file comes as it is");
+    let body = format!("@{}", path.display());
+    let echoed = finish(Command::new("curl").args([
+        "-s",
+        "--http2-prior-knowledge",
+        "--data-binary",
+        &body,
+        &format!("{url}/up"),
+    ]));
+    assert!(
+        echoed.stdout.ends_with(&content),
+        "the upload comes as it is"
+    );
+}
+
+#[test]
+fn nghttp_gets_several_pages_on_one_connection() {
+    if !is_installed("nghttp") {
+        return;
+    }
+    let server = secure();
+    let url = |path: &str| format!("https://localhost:{}/{path}", server.port);
+    let said = run("nghttp", &["-v", &url("a"), &url("b"), &url("c")]);
+    assert_eq!(said.matches("HTTP/2.0 GET").count(), 3, "{said}");
+    assert!(!said.contains("RST_STREAM"), "{said}");
+}
+
+#[test]
+fn h2load_loses_no_request() {
+    if !is_installed("h2load") {
+        return;
+    }
+    let upstream =
+        crate::upstream::Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let site = format!(
+        "handle /proxied {{\nreverse_proxy localhost:{}\n}}\nrespond hello",
+        upstream.port
+    );
+    let server = Server::start(&plain("", &site));
+    for (path, count, streams) in [("", "20000", "100"), ("proxied", "2000", "10")] {
+        let url = format!("http://localhost:{}/{path}", server.port);
+        let said = run("h2load", &["-n", count, "-c", "4", "-m", streams, &url]);
+        let expected = format!("{count} succeeded, 0 failed, 0 errored, 0 timeout");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+/// A client of Go's: requests beside one another, content both ways at once, trailers.
+const GO: &str = r#"package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+)
+
+func main() {
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		ForceAttemptHTTP2: true,
+	}}
+	var group sync.WaitGroup
+	for i := 0; i < 50; i++ {
+		group.Add(1)
+		go func(i int) {
+			defer group.Done()
+			body := strings.Repeat("x", i*1000)
+			res, err := client.Post(os.Args[1]+"/up", "text/plain", strings.NewReader(body))
+			if err != nil {
+				fmt.Println("error:", err)
+				return
+			}
+			text, err := io.ReadAll(res.Body)
+			if err != nil || res.ProtoMajor != 2 || !strings.HasSuffix(string(text), body) {
+				fmt.Println("wrong:", err, res.Proto, len(text))
+			}
+		}(i)
+	}
+	group.Wait()
+	fmt.Println("done")
+}
+"#;
+
+#[test]
+fn a_client_of_go_is_served() {
+    if finish_version("go") {
+        return;
+    }
+    let upstream = crate::upstream::Upstream::echo();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
+         localhost {{\n\treverse_proxy localhost:{}\n}}\n",
+        upstream.port
+    ));
+    let folder = Folder::new();
+    let source = folder.write("main.go", GO);
+    let program = folder.path().join("client");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .env("GOFLAGS", "-mod=mod")
+        .env("GO111MODULE", "off")
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "it is built");
+    let url = format!("https://localhost:{}", server.port);
+    let said = run(&program.to_string_lossy(), &[&url]);
+    assert_eq!(said, "done\n");
+}
+
+/// Whether Go is missing; it has another way to tell its version.
+fn finish_version(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("version")
+        .stdout(Stdio::null())
+        .status();
+    let is_missing = !found.is_ok_and(|status| status.success());
+    if is_missing {
+        let _ = writeln!(std::io::stdout(), "skipped: `{program}` is not installed");
+    }
+    is_missing
+}
+
+/// Public conformance: every case has to pass. `cargo xtask h2spec` installs the program.
+#[test]
+#[ignore = "needs h2spec: cargo xtask h2spec"]
+fn h2spec_finds_nothing() {
+    let program = std::env::var("SLUICE_H2SPEC").expect("`cargo xtask h2spec` sets it");
+    let setup = Setup::new(&plain("", "root * {folder}/www\nfile_server"));
+    setup.folder().write("www/index.html", "x".repeat(5000));
+    let server = setup.start();
+    let port = server.port.to_string();
+    // Whatever it says of a failure helps whoever looks at this.
+    let output = Command::new(&program)
+        .args(["-h", "127.0.0.1", "-p", &port, "-o", "5"])
+        .output()
+        .expect("it runs");
+    let said = text(&output.stdout);
+    println!("{said}");
+    assert!(said.contains(" 0 failed"), "{said}");
+    assert!(
+        said.contains("146 tests") || said.contains("145 tests"),
+        "{said}"
+    );
+}

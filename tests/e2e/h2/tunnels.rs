@@ -1,0 +1,202 @@
+//! WebSockets over HTTP/2 (RFC 8441): the stream becomes a tunnel to an upstream of HTTP/1.1.
+
+use std::io::Read;
+use std::sync::mpsc::channel;
+
+use super::peer::{
+    DATA, ENABLE_CONNECT_PROTOCOL, END_HEADERS, END_STREAM, Frame, HEADERS, INITIAL_WINDOW, Peer,
+    SETTINGS,
+};
+use super::serving::plain;
+use crate::harness::{Server, eventually};
+use crate::upstream::Upstream;
+use crate::wire::field;
+
+/// What a client asks for a WebSocket with.
+const ASKED: [(&str, &str); 6] = [
+    (":method", "CONNECT"),
+    (":protocol", "websocket"),
+    (":scheme", "http"),
+    (":authority", "localhost"),
+    (":path", "/chat?room=1"),
+    ("sec-websocket-version", "13"),
+];
+
+/// Switches, says what it was asked, and then gives every byte back.
+fn websocket() -> Upstream {
+    Upstream::start(|mut wire| {
+        let Some(head) = wire.head() else { return };
+        let key = field(&head, "Sec-WebSocket-Key").unwrap_or_default().len();
+        let asked = format!(
+            "{} {:?} {:?} {key}\n",
+            head[0],
+            field(&head, "Upgrade"),
+            field(&head, "Connection")
+        );
+        wire.send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Accept: x\r\nSec-WebSocket-Protocol: chat\r\n\r\n",
+        );
+        wire.send(asked);
+        let mut buf = [0; 1000];
+        while let Ok(count) = wire.reader.read(&mut buf)
+            && count > 0
+            && wire.try_send(&buf[..count]).is_ok()
+        {}
+    })
+}
+
+/// The next content of a stream, of at least so many bytes.
+fn content(peer: &mut Peer, id: u32, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let frame = peer.frame_of(DATA).expect("content");
+        assert_eq!(frame.id, id);
+        bytes.extend(frame.payload);
+    }
+    bytes
+}
+
+#[test]
+fn a_websocket_passes_the_proxy() {
+    let upstream = websocket();
+    let site = format!(
+        "@ws {{\nheader Connection *Upgrade*\nheader Upgrade websocket\n}}\n\
+        reverse_proxy @ws localhost:{}\nrespond /plain hello",
+        upstream.port
+    );
+    let server = Server::start(&plain("", &site));
+    let mut peer = Peer::connect(server.port);
+    let settings = peer.frame_of(SETTINGS).expect("settings");
+    let offered = settings.payload.chunks(6).any(|setting| {
+        setting[..2] == ENABLE_CONNECT_PROTOCOL.to_be_bytes() && setting[2..] == [0, 0, 0, 1]
+    });
+    assert!(offered, "{settings:?}");
+    let id = peer.begin_request(&ASKED);
+    let head = peer.frame_of(HEADERS).expect("an answer");
+    assert_eq!(head.flags, END_HEADERS);
+    let fields = peer.decode(&head.payload);
+    let named = |name: &str| {
+        fields
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| &**value)
+    };
+    assert_eq!(named(":status"), Some("200"));
+    assert_eq!(named("sec-websocket-protocol"), Some("chat"));
+    for absent in [
+        "upgrade",
+        "connection",
+        "sec-websocket-accept",
+        "content-length",
+    ] {
+        assert_eq!(named(absent), None);
+    }
+    let asked = "GET /chat?room=1 HTTP/1.1 Some(\"websocket\") Some(\"Upgrade\") 24\n";
+    assert_eq!(content(&mut peer, id, asked.len()), asked.as_bytes());
+    for word in ["one", "two", "three"] {
+        peer.send(DATA, 0, id, word.as_bytes());
+        assert_eq!(content(&mut peer, id, word.len()), word.as_bytes());
+    }
+    // Other streams go on beside it.
+    let other = peer.get("/plain");
+    let head = peer.frame_of(HEADERS).expect("an answer");
+    assert_eq!(head.id, other);
+    peer.send(DATA, END_STREAM, id, b"bye");
+    let mut last: Vec<Frame> = Vec::new();
+    while !last
+        .iter()
+        .any(|frame| frame.id == id && frame.flags & END_STREAM != 0)
+    {
+        last.push(peer.frame_of(DATA).expect("the end"));
+    }
+    let said: Vec<u8> = last
+        .into_iter()
+        .filter(|frame| frame.id == id)
+        .flat_map(|frame| frame.payload)
+        .collect();
+    assert_eq!(said, b"bye");
+}
+
+#[test]
+fn much_passes_a_tunnel_within_its_windows() {
+    let upstream = websocket();
+    let server = Server::start(&plain(
+        "",
+        &format!("reverse_proxy localhost:{}", upstream.port),
+    ));
+    let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 100)]);
+    let id = peer.begin_request(&ASKED);
+    let sent: Vec<u8> = (0..60_000_u32).map(|at| (at % 251) as u8).collect();
+    for piece in sent.chunks(1000) {
+        peer.send(DATA, 0, id, piece);
+    }
+    peer.send(DATA, END_STREAM, id, &[]);
+    let answer = peer.answer(id);
+    assert_eq!((answer.status, answer.ended), (200, true));
+    let start = answer
+        .body
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a line")
+        + 1;
+    assert!(
+        answer.body[start..] == sent,
+        "{} bytes",
+        answer.body.len() - start
+    );
+}
+
+#[test]
+fn only_a_tunnel_is_a_success() {
+    let upstream = Upstream::echo();
+    let site = format!(
+        "respond /chat hello\nrespond /no 403\nreverse_proxy localhost:{}",
+        upstream.port
+    );
+    let server = Server::start(&plain("", &site));
+    let mut peer = Peer::connect(server.port);
+    for (path, status) in [("/chat", 501), ("/no", 403), ("/other", 501)] {
+        let mut asked = ASKED;
+        asked[4].1 = path;
+        let id = peer.begin_request(&asked);
+        assert_eq!(peer.answer(id).status, status, "{path}");
+    }
+    // A tunnel to wherever the client likes.
+    let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", "localhost:1")]);
+    let answer = peer.answer(id);
+    assert!(!(200..300).contains(&answer.status), "{answer:?}");
+}
+
+#[test]
+fn a_client_that_goes_away_ends_its_tunnel() {
+    let (tell, told) = channel();
+    let tell = std::sync::Mutex::new(tell);
+    let upstream = Upstream::start(move |mut wire| {
+        let Some(_) = wire.head() else { return };
+        wire.send(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        );
+        let mut rest = Vec::new();
+        let _ = wire.reader.read_to_end(&mut rest);
+        let _ = tell.lock().expect("no panic").send(rest);
+    });
+    let server = Server::start(&plain(
+        "",
+        &format!("reverse_proxy localhost:{}", upstream.port),
+    ));
+    let mut peer = Peer::connect(server.port);
+    let id = peer.begin_request(&ASKED);
+    peer.frame_of(HEADERS).expect("an answer");
+    peer.send(DATA, 0, id, b"some");
+    peer.reset(id, 8);
+    let patience = std::time::Duration::from_secs(10);
+    let rest = told
+        .recv_timeout(patience)
+        .expect("the upstream sees the end");
+    assert!(b"some".starts_with(&rest), "{rest:?}");
+    let files = || server.open_files();
+    let before = files();
+    drop(peer);
+    eventually("closed files", || files() < before, || files().to_string());
+}
