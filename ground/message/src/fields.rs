@@ -191,6 +191,17 @@ impl Fields {
         } else {
             Place::Apart
         };
+        self.push_at(id, name, value, place);
+    }
+
+    /// As [`Fields::push_raw`] where the caller has found that `name` is a token and that all of `value` may stand in
+    /// a field: a codec has looked at every byte already.
+    pub fn push_clean(&mut self, id: FieldId, name: &[u8], value: &[u8]) {
+        debug_assert!((id != FieldId::Other || is_token(name)) && is_clean(value));
+        self.push_at(id, name, value, Place::Whole);
+    }
+
+    fn push_at(&mut self, id: FieldId, name: &[u8], value: &[u8], place: Place) {
         self.bytes.reserve(name.len() + value.len() + 4);
         let name_at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(name);

@@ -173,12 +173,16 @@ fn floods_of_frames_that_do_nothing() {
         session.send(&post(1, &[]));
         session
     };
-    let floods: [(&str, Vec<u8>); 10] = [
+    let floods: [(&str, Vec<u8>); 11] = [
         ("empty data", data(1, 0, b"")),
         ("padded data", data(1, PADDED, b"\x02\0\0")),
         ("bytes", data(1, 0, b"x")),
         ("settings", settings(&[])),
         ("settings acks", frame(FrameKind::SETTINGS, ACK, 0, b"")),
+        (
+            "answers to no ping",
+            frame(FrameKind::PING, ACK, 0, b"12345678"),
+        ),
         ("pings", frame(FrameKind::PING, 0, 0, b"12345678")),
         (
             "priorities",

@@ -383,6 +383,11 @@ fn frames_come_only_in_their_states() {
     ] {
         assert_eq!(fails(&frames), Some(reason), "{frames:?}");
     }
+    let cancelled = || [post(1, &[]), reset(1, ErrorCode::CANCEL)].concat();
+    for late in [data(1, 0, b"x"), get(1)] {
+        assert_eq!(fails(&[cancelled(), late]), Some(Reason::StreamClosed));
+    }
+    assert_eq!(fails(&[cancelled(), window_update(1, 1)]), None);
     assert_eq!(
         resets(&[get(1), data(1, 0, b"x")]),
         "RST_STREAM 1 STREAM_CLOSED"
@@ -505,8 +510,14 @@ fn draining_serves_what_the_client_opened_before_it_knew() {
     assert_eq!(session.told().len(), 2);
     session.send(&frame(FrameKind::PING, ACK, 0, b"slc-bye!"));
     assert_eq!(session.sent(), ["GOAWAY 3 NO_ERROR"]);
-    session.send(&post(5, &[]));
-    session.send(&data(5, END_STREAM, b"x"));
+    // However many are under way, they do not end what is served.
+    for stream in (5..1000).step_by(2) {
+        session.send(&post(stream, &[]));
+    }
+    for stream in (5..1000).step_by(2) {
+        session.send(&data(stream, 0, b"some content"));
+        session.send(&headers(stream, END_STREAM, &[("x", "y")]));
+    }
     assert!(session.told().is_empty() && session.sent().is_empty());
     session.answer(1);
     assert!(!session.server.is_done());

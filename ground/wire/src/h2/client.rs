@@ -355,7 +355,7 @@ impl Client {
             self.lost = None;
             return None;
         };
-        stream.phase = Phase::Gone;
+        stream.phase = Phase::Gone(Side::Peer);
         self.conn.closed.add_ended(id.number());
         Some(ClientEvent::Reset {
             id,

@@ -248,7 +248,7 @@ impl Conn {
             return;
         };
         if stream.is_live() {
-            stream.phase = Phase::Gone;
+            stream.phase = Phase::Gone(Side::Us);
             self.refuse(id.number(), code);
         }
     }

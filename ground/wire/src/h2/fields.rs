@@ -211,7 +211,7 @@ impl<'a> TrailerReader<'a> {
         }
         let id = self.section.check(&field)?;
         if h1::may_trail(id, field.name) {
-            self.fields.push_raw(id, field.name, field.value);
+            self.fields.push_clean(id, field.name, field.value);
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ impl<'a> RequestReader<'a> {
             }
             _ => {}
         }
-        self.head.fields.push_raw(id, field.name, field.value);
+        self.head.fields.push_clean(id, field.name, field.value);
         Ok(())
     }
 

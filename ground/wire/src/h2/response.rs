@@ -139,7 +139,7 @@ impl<'a> ResponseReader<'a> {
             }
             _ => {
                 let id = self.section.check(&field)?;
-                self.head.fields.push_raw(id, field.name, field.value);
+                self.head.fields.push_clean(id, field.name, field.value);
                 Ok(())
             }
         }

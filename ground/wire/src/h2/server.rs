@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use sluice_message::{Fields, Moment, RequestHead, Status};
 
 use super::closed::Past;
-use super::conn::{Conn, Ending, Step};
+use super::conn::{Conn, Step};
 use super::error::{Closed, ErrorCode, Reason};
 use super::event::{End, Event, Received, StreamGone};
 use super::glitch::cost;
@@ -269,6 +269,11 @@ impl Server {
         if let Some(id) = self.conn.streams.find(number) {
             return Ok(self.conn.take_trailers(id, end, block)?.and_then(told));
         }
+        if self.conn.is_after_goodbye(number) {
+            self.conn.highest = self.conn.highest.max(number);
+            self.conn.decode(block, |_| {})?;
+            return self.conn.glitch(cost::LATE).map(|()| None);
+        }
         if number <= self.conn.highest {
             self.conn.decode(block, |_| {})?;
             return match self.conn.closed.look(number) {
@@ -278,11 +283,6 @@ impl Server {
             };
         }
         self.conn.highest = number;
-        if let Ending::Told { .. } = self.conn.ending {
-            // RFC 9113, section 6.8: the client knows that this one is not looked at.
-            self.conn.closed.add_reset(number);
-            return self.conn.decode(block, |_| {}).map(|()| None);
-        }
         if self.conn.streams.len() >= usize::from(self.conn.limits.streams_max) {
             self.conn.decode(block, |_| {})?;
             return self.turn_away(number);

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::error::ErrorCode;
+use super::event::Side;
 use super::flow::{ReceiveWindow, SendWindow};
 use super::priority::Priority;
 
@@ -35,8 +36,8 @@ pub(super) enum Phase {
         inbound: Inbound,
         outbound: Outbound,
     },
-    /// Reset by either side; the owner has not let go of it yet.
-    Gone,
+    /// Reset by that side; the owner has not let go of it yet.
+    Gone(Side),
 }
 
 /// What the peer has still to send.
@@ -121,14 +122,14 @@ pub(super) struct Stream {
 impl Stream {
     /// Whether either side may still send.
     pub fn is_live(&self) -> bool {
-        self.phase != Phase::Gone
+        matches!(self.phase, Phase::Live { .. })
     }
 
     /// How far our direction is; `None` if the stream was reset.
     pub fn outbound(&self) -> Option<Outbound> {
         match self.phase {
             Phase::Live { outbound, .. } => Some(outbound),
-            Phase::Gone => None,
+            Phase::Gone(_) => None,
         }
     }
 
@@ -136,7 +137,7 @@ impl Stream {
     pub fn inbound(&self) -> Option<Inbound> {
         match self.phase {
             Phase::Live { inbound, .. } => Some(inbound),
-            Phase::Gone => None,
+            Phase::Gone(_) => None,
         }
     }
 

@@ -40,10 +40,7 @@ impl Conn {
                 encode_ping(flags::ACK, opaque, &mut self.out);
                 self.glitch(cost::PING).map(|()| None)
             }
-            Frame::Pong(opaque) => {
-                self.take_pong(opaque);
-                Ok(None)
-            }
+            Frame::Pong(opaque) => self.take_pong(opaque).map(|()| None),
             Frame::GoAway { last, code } => {
                 self.peer_leaves = true;
                 self.glitch(cost::IGNORED)?;
@@ -97,6 +94,7 @@ impl Conn {
         let limits = self.limits.clone();
         let mut reader = TrailerReader::new(&limits);
         self.decode(block, |field| reader.take(field))?;
+        self.check_reset(id)?;
         let Some(stream) = self.streams.at(id) else {
             return Ok(None);
         };
@@ -118,10 +116,29 @@ impl Conn {
         if self.is_idle(number) {
             return Err(Reason::StreamIdle);
         }
+        if self.is_after_goodbye(number) {
+            return self.glitch(points);
+        }
         match self.closed.look(number) {
             Past::Reset => self.glitch(points),
             Past::Ended | Past::Unknown => Err(Reason::StreamClosed),
         }
+    }
+
+    /// Section 5.1, closed: a client that has reset a stream knows that nothing may follow, also while the owner has
+    /// not let go of it. Servers are not held to that, since what they mix up would cost all other requests.
+    fn check_reset(&self, id: StreamId) -> Result<(), Reason> {
+        let phase = self.streams.look(id).map(|stream| stream.phase);
+        if self.us == Role::Server && phase == Some(Phase::Gone(Side::Peer)) {
+            return Err(Reason::StreamClosed);
+        }
+        Ok(())
+    }
+
+    /// Whether the peer opened a stream after our goodbye: it is not looked at, however many of them there are
+    /// (section 6.8).
+    pub fn is_after_goodbye(&self, number: u32) -> bool {
+        matches!(self.ending, Ending::Told { last } if self.us == Role::Server && number > last)
     }
 
     /// Whether nobody opened a stream with this number yet.
@@ -159,6 +176,7 @@ impl Conn {
         };
         let Some(stream) = self.streams.at(id).filter(|stream| stream.is_live()) else {
             self.give_back(len);
+            self.check_reset(id)?;
             return self.glitch(points).map(|()| None);
         };
         if let Some(whole) = whole
@@ -203,7 +221,7 @@ impl Conn {
                     Role::Server => stream.outbound() == Some(Outbound::Ended),
                     Role::Client => stream.inbound() == Some(Inbound::Ended),
                 };
-                stream.phase = Phase::Gone;
+                stream.phase = Phase::Gone(Side::Peer);
                 answered
             }
             None => true,
@@ -266,12 +284,16 @@ impl Conn {
         Ok(())
     }
 
-    fn take_pong(&mut self, opaque: [u8; 8]) {
-        if opaque != GOODBYE {
-            self.pings_open = self.pings_open.saturating_sub(1);
-        } else if self.ending == Ending::Announced {
+    fn take_pong(&mut self, opaque: [u8; 8]) -> Result<(), Reason> {
+        if opaque == GOODBYE && self.ending == Ending::Announced {
             self.go_away(ErrorCode::NO_ERROR);
+        } else if opaque != GOODBYE && self.pings_open > 0 {
+            self.pings_open -= 1;
+        } else {
+            // Nobody asked.
+            self.glitch(cost::IGNORED)?;
         }
+        Ok(())
     }
 
     /// WINDOW_UPDATE for the connection (section 6.9).
