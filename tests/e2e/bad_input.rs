@@ -235,7 +235,8 @@ fn a_header_of_a_megabyte_is_refused() {
         refused(&long, 414);
         assert_eq!(other.get("/").text(), "hello");
     }
-    let grown = server.status("VmHWM") - before;
+    // The kernel counts pages for each processor and adds them up now and then: the peak may seem to fall a little.
+    let grown = server.status("VmHWM").saturating_sub(before);
     assert!(grown < 4 * 1024, "a refused head is not kept: {grown} KiB");
 }
 
