@@ -84,6 +84,8 @@ pub const OWN: &[&str] = &[
     "circuit_breaker",
     "coalesce",
     "in_flight",
+    "lb_bounded_load",
+    "lb_slow_start",
     "rate_limit",
     "zone",
 ];

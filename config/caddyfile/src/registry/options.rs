@@ -315,6 +315,12 @@ pub const OPTIONS: &[OptionEntry] = &[
     lowered("reverse_proxy", "method", "method <method>"),
     lowered("reverse_proxy", "rewrite", "rewrite <to>"),
     lowered("reverse_proxy", "verbose_logs", "verbose_logs"),
+    lowered("reverse_proxy", "lb_slow_start", "lb_slow_start <duration>"),
+    lowered(
+        "reverse_proxy",
+        "lb_bounded_load",
+        "lb_bounded_load <percent>",
+    ),
     lowered("reverse_proxy", "coalesce", "coalesce"),
     lowered(
         "reverse_proxy",

@@ -111,6 +111,21 @@ impl Lowering<'_> {
         Some(module)
     }
 
+    /// A whole number of percent that is at least 100, with or without the sign.
+    pub(super) fn percent_from_100(&mut self, line: &Directive) -> Option<i64> {
+        let word = self.single(line)?;
+        let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
+        match digits.parse::<u32>() {
+            Ok(percent @ 100..) => Some(i64::from(percent)),
+            Ok(_) | Err(_) => {
+                let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
+                let label = "expected percent of an even share, 100 or more";
+                let diagnostic = word.error("invalid-number", title, label);
+                self.refuse(diagnostic.help("125 is usual"))
+            }
+        }
+    }
+
     /// A share: `0.5` or `50%`.
     fn share(&mut self, word: &Token) -> Option<f64> {
         let (text, whole) = match word.text.strip_suffix('%') {

@@ -180,6 +180,8 @@ impl Lowering<'_> {
             "lb_try_duration" => lb.try_duration = self.single_duration(line)?,
             "lb_try_interval" => lb.try_interval = self.single_duration(line)?,
             "lb_retry_match" => lb.retry_match.push(self.inline_matcher(line)?),
+            "lb_slow_start" => lb.slow_start = self.single_duration(line)?,
+            "lb_bounded_load" => lb.bounded_load = self.percent_from_100(line)?,
             _ => return self.unknown_option(line),
         }
         Some(())
