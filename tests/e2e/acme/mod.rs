@@ -289,6 +289,24 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
+fn an_address_has_a_certificate_of_its_own() {
+    for disabled in ["disable_http_challenge", "disable_tlsalpn_challenge"] {
+        let pebble = Pebble::new();
+        let settings = pebble.settings();
+        let site = format!(
+            "{{\n\t{{options}}\n}}\n127.0.0.1 {{\n\ttls {{\n\t\tissuer acme {{\n\t\t\tdir {}\n\
+             \t\t\ttrusted_roots {}\n\t\t\t{disabled}\n\t\t}}\n\t}}\n\trespond {disabled}\n}}\n",
+            settings.directory_url(),
+            settings.folder.path().join("root.pem").display()
+        );
+        let mut server = start(settings, &site);
+        let visitor = Visitor::new(&pebble);
+        assert_eq!(visitor.wait(&mut server, "127.0.0.1"), disabled);
+    }
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
 fn an_account_is_bound_where_the_authority_wants_it() {
     const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let mut settings = Settings::new();
