@@ -344,7 +344,21 @@ fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
         .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     let mut protocols = fields.all(FieldId::Upgrade);
     match (is_meant, protocols.next(), protocols.next()) {
-        (true, Some(protocol), None) if !protocol.is_empty() => Switch::To(protocol.to_vec()),
+        (true, Some(protocol), None) if !protocol.is_empty() && !names_http2(protocol) => {
+            Switch::To(protocol.to_vec())
+        }
         _ => Switch::No,
     }
+}
+
+/// Whether HTTP/2 is among the protocols. RFC 9113, section 3.1 has dropped the upgrade to it; an upstream that still
+/// takes it would be asked for anything behind it, past the rules of this server.
+fn names_http2(protocols: &[u8]) -> bool {
+    let mut names = protocols
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii);
+    names.any(|name| {
+        name.get(..3)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"h2c"))
+    })
 }
