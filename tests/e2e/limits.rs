@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Server, Setup, eventually, free_port};
+use crate::harness::{PATIENCE, Server, Setup, eventually, free_port};
 use crate::upstream::{Upstream, answer};
 use crate::wire::field;
 
@@ -269,11 +269,8 @@ fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
     for _ in 0..200 {
         assert_eq!(server.ask("/").status, 200);
     }
-    assert!(
-        began.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        began.elapsed()
-    );
+    // Ten requests held up for as long as a slow one would take longer than this; a busy machine does not.
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     for client in clients {
         assert_eq!(client.join().expect("it ends"), 504);
     }
