@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::client::exchange;
-use crate::harness::{Folder, Server, Setup, run_to_end, text};
+use crate::harness::{Folder, Server, Setup, finish, run_to_end, sluice, text};
 
 const LINE: &str = "----\n";
 
@@ -153,6 +153,35 @@ fn a_running_server_explains_what_it_runs_without_doing_it() {
         !log.contains("handled request"),
         "nothing was requested: {log}"
     );
+}
+
+/// A reload carries the texts along, with the files and variables that were read by the one who reloads.
+#[test]
+fn a_server_that_was_reloaded_knows_the_lines_of_its_new_configuration() {
+    let first = "{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond one\n}\n";
+    let mut server = Server::start(first);
+    server.wait_for_port(server.admin);
+    server
+        .folder
+        .write("parts/a.conf", "respond /new* {$WORD}\n");
+    server.write(
+        "{\n\tadmin localhost:{admin}\n}\n\n:{port} {\n\timport parts/*.conf\n\trespond one\n}\n",
+    );
+    let mut reload = sluice(&server.folder);
+    reload.args(["reload"]).env("WORD", "two");
+    let reloaded = finish(&mut reload);
+    assert!(reloaded.status.success(), "{}", text(&reloaded.stderr));
+    assert_eq!(server.ask("/new").text(), "two");
+    let url = format!("http://localhost:{}/new", server.port);
+    let address = format!("localhost:{}", server.admin);
+    let said = explain(
+        &server.folder,
+        &["explain", &url, "--address", &address, "--json"],
+    );
+    let value: Value = serde_json::from_str(&said).expect("it is JSON");
+    let places = value["steps"].to_string();
+    assert!(places.contains("parts/a.conf"), "{said}");
+    assert!(places.contains("\"line\":1"), "{said}");
 }
 
 #[test]

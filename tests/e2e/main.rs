@@ -39,3 +39,4 @@ mod templates;
 mod tls;
 mod volume;
 mod welcome;
+mod words;

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Server, eventually};
+use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, finish, sluice, text};
+use crate::tracing::listener;
 
 const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}\n}\n\
                     http://a.test:{port} {\n\tmetrics /metrics {\n\t\tdisable_openmetrics\n\t}\n\
@@ -204,5 +208,67 @@ fn without_the_option_requests_are_not_told_apart() {
         !read()
             .keys()
             .any(|series| series.starts_with("caddy_http_"))
+    );
+}
+
+/// `metrics { otlp }` sends what the page shows to the collector that the environment names, and once more at the end.
+#[test]
+fn metrics_are_pushed_to_a_collector() {
+    let (collector, messages) =
+        listener("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let site = "{\n\tadmin off\n\tmetrics {\n\t\totlp\n\t}\n}\n:{port} {\n\trespond hello\n}\n";
+    let mut server = Setup::new(site)
+        .env(
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            &format!("http://127.0.0.1:{collector}/v1/metrics"),
+        )
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "300")
+        .env("OTEL_SERVICE_NAME", "counted")
+        .start();
+    assert_eq!(server.ask("/").status, 200);
+    let has = |message: &[u8], words: &str| {
+        let words = words.as_bytes();
+        message.windows(words.len()).any(|part| part == words)
+    };
+    let counted = |message: &[u8]| has(message, "caddy_http_requests_total");
+    let began = Instant::now();
+    let message = loop {
+        let message = messages.recv_timeout(PATIENCE).expect("a message");
+        if counted(&message) {
+            break message;
+        }
+        assert!(began.elapsed() < PATIENCE, "the request is never counted");
+    };
+    assert!(message.starts_with(b"POST /v1/metrics HTTP/1.1\r\n"));
+    for words in [
+        "Content-Type: application/x-protobuf\r\n",
+        "counted",
+        "srv0",
+        "sluice_connections_open",
+        "caddy_http_request_duration_seconds",
+    ] {
+        assert!(has(&message, words), "{words}");
+    }
+    while messages.try_recv().is_ok() {}
+    server.signal(Signal::Terminate);
+    server.wait_for_end();
+    let last = messages.recv_timeout(PATIENCE).expect("a last message");
+    assert!(counted(&last));
+}
+
+#[test]
+fn a_wrong_variable_for_pushed_metrics_is_told() {
+    let folder = Folder::new();
+    folder.write(
+        "Caddyfile",
+        "{\n\tadmin off\n\tmetrics {\n\t\totlp\n\t}\n}\n:1 {\n}\n",
+    );
+    let mut command = sluice(&folder);
+    command.args(["validate"]);
+    command.env("OTEL_METRIC_EXPORT_INTERVAL", "soon");
+    let said = text(&finish(&mut command).stderr);
+    assert!(
+        said.contains("OTEL_METRIC_EXPORT_INTERVAL is `soon`"),
+        "{said}"
     );
 }

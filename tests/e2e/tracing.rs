@@ -10,7 +10,7 @@ use crate::client::exchange;
 use crate::harness::{PATIENCE, Server, Setup, eventually};
 
 /// A server that takes whole requests, answers each with `answer` and hands their bytes over.
-fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
+pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     let (sender, receiver) = channel();

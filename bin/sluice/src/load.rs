@@ -2,6 +2,7 @@
 //! languages, whether a server can run it to `sluice-serve`.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,6 +62,36 @@ pub struct Loaded {
     pub files: Vec<String>,
     /// When reading them began.
     pub read_at: SystemTime,
+    /// All that a Caddyfile was read from; none for other languages.
+    pub texts: Option<Texts>,
+}
+
+/// All that a Caddyfile was read from: who has it reads the same once more, wherever he is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// What messages call the file.
+    pub name: String,
+    /// What stands in it.
+    pub text: String,
+    /// The files that it imports, by the names that it has for them.
+    pub files: BTreeMap<String, String>,
+    /// The variables of the environment that it asks for.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Texts {
+    /// Both together, as a server takes them.
+    pub fn with(&self, config: &Config) -> serde_json::Value {
+        serde_json::json!({
+            "config": config,
+            "caddyfile": {
+                "name": self.name,
+                "text": self.text,
+                "files": self.files,
+                "variables": self.variables,
+            }
+        })
+    }
 }
 
 impl Source {
@@ -210,9 +241,16 @@ pub fn parse(
                 }
                 config = config.filter(|_| !report.has_errors());
             }
+            let read = loader.read.into_inner();
             let files = std::iter::once(name.to_owned())
-                .chain(loader.read.into_inner())
+                .chain(read.iter().map(|(path, _)| path.clone()))
                 .collect();
+            let texts = (adapter == Adapter::Caddyfile).then(|| Texts {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                files: read.into_iter().collect(),
+                variables: loader.variables.into_inner(),
+            });
             match config {
                 Some(config) => Ok(Loaded {
                     config,
@@ -223,6 +261,7 @@ pub fn parse(
                     report,
                     files,
                     read_at,
+                    texts,
                 }),
                 None => Err(Failed::report(&report, format)),
             }
@@ -234,6 +273,7 @@ pub fn parse(
                 report: Report::new(),
                 files: vec![name.into()],
                 read_at,
+                texts: None,
             }),
             Err(error) => Err(Failed::report(&json_report(name, text, &error), format)),
         },
@@ -244,19 +284,22 @@ pub fn parse(
 /// file is read, which must not take long.
 const PASSWORD_COST: u32 = 10;
 
-/// Remembers which files were imported.
+/// Remembers which files were imported, and what was read.
 #[derive(Default)]
 pub struct Recording {
-    read: RefCell<Vec<String>>,
+    read: RefCell<Vec<(String, String)>>,
+    variables: RefCell<BTreeMap<String, String>>,
 }
 
 impl Loader for Recording {
     fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        let found = DiskLoader.read(path);
         let mut read = self.read.borrow_mut();
-        if !read.iter().any(|known| known == path) {
-            read.push(path.to_owned());
+        if !read.iter().any(|(known, _)| known == path) {
+            let text = found.as_deref().unwrap_or_default();
+            read.push((path.to_owned(), String::from_utf8_lossy(text).into_owned()));
         }
-        DiskLoader.read(path)
+        found
     }
 
     fn glob(&self, pattern: &str) -> std::io::Result<Vec<String>> {
@@ -264,7 +307,12 @@ impl Loader for Recording {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        DiskLoader.variable(name)
+        let value = DiskLoader.variable(name);
+        if let Some(value) = &value {
+            let mut known = self.variables.borrow_mut();
+            known.insert(name.to_owned(), value.clone());
+        }
+        value
     }
 
     fn hash_password(&self, password: &str) -> Option<String> {

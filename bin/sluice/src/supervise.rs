@@ -99,9 +99,10 @@ fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result
         written,
         files,
         read_at,
+        texts,
     } = loaded;
-    // It was told, and holds the texts: this function lasts as long as the server.
-    drop(report);
+    // They hold the texts, and this function lasts as long as the server.
+    drop((report, texts));
     let read = Read {
         files,
         at: read_at,
@@ -167,6 +168,7 @@ impl Origin {
                 written: None,
                 files: Vec::new(),
                 read_at: SystemTime::now(),
+                texts: None,
             }),
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),

@@ -61,6 +61,7 @@ pub fn load() -> Result<Loaded, Failed> {
         report: Default::default(),
         written: None,
         files: Vec::new(),
+        texts: None,
         read_at,
     })
 }

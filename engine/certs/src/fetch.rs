@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use pki_types::CertificateDer;
 use rustls::crypto::aws_lc_rs;
-use ureq::Agent;
-use ureq::http::{Request, Response};
+use ureq::config::Config;
+use ureq::http::{Request, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::{Agent, Error};
 
 use crate::limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
 
@@ -30,6 +33,12 @@ pub struct FetchOptions {
     pub redirects: u32,
     /// Whom it asks.
     pub kind: FetchKind,
+    /// Whether servers have to prove who they are.
+    pub verification: Verification,
+    /// A name that leads to another server.
+    pub alias: Option<Alias>,
+    /// How long connecting may take, the handshake included; as long as the request where `None`.
+    pub connect_timeout: Option<Duration>,
 }
 
 /// Whom a [`Fetcher`] asks.
@@ -42,6 +51,46 @@ pub enum FetchKind {
     Probe,
 }
 
+/// Whether servers have to prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verification {
+    /// They do.
+    #[default]
+    Full,
+    /// They need not: what they say may be anybody's.
+    None,
+}
+
+/// A name under which a server is asked and has to prove itself, whose address is that of another.
+#[derive(Clone, Debug)]
+pub struct Alias {
+    /// The name.
+    pub name: String,
+    /// Where the server is.
+    pub address: Uri,
+}
+
+/// Finds addresses as usual, those of an alias elsewhere.
+#[derive(Debug)]
+struct Aliased {
+    alias: Option<Alias>,
+    usual: DefaultResolver,
+}
+
+impl Resolver for Aliased {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        let alias = self.alias.as_ref();
+        let alias = alias.filter(|alias| uri.host() == Some(&alias.name));
+        let uri = alias.map_or(uri, |alias| &alias.address);
+        self.usual.resolve(uri, config, timeout)
+    }
+}
+
 impl Default for FetchOptions {
     fn default() -> Self {
         FetchOptions {
@@ -49,6 +98,9 @@ impl Default for FetchOptions {
             timeout: REQUEST_TIMEOUT,
             redirects: 3,
             kind: FetchKind::Service,
+            verification: Verification::Full,
+            alias: None,
+            connect_timeout: None,
         }
     }
 }
@@ -68,21 +120,28 @@ impl Fetcher {
             .collect();
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::from(roots))
-            .disable_verification(options.kind == FetchKind::Probe)
+            .disable_verification(
+                options.kind == FetchKind::Probe || options.verification == Verification::None,
+            )
             .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
             .build();
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .tls_config(tls)
             .timeout_global(Some(options.timeout))
+            .timeout_connect(options.connect_timeout)
             .max_redirects(options.redirects)
             .max_redirects_will_error(false)
             .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")));
         if options.kind == FetchKind::Probe {
             config = config.proxy(None);
         }
+        let resolver = Aliased {
+            alias: options.alias.clone(),
+            usual: DefaultResolver::default(),
+        };
         Fetcher {
-            agent: config.build().new_agent(),
+            agent: Agent::with_parts(config.build(), DefaultConnector::new(), resolver),
         }
     }
 

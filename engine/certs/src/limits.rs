@@ -55,6 +55,13 @@ pub const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
 /// How long one request to an authority may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long the certificates of a `trust_pool http` may take in all: a configuration waits for them.
+pub const PUBLISHED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest file of TLS secrets: those of some hundred thousand connections. It is for finding a mistake, and must
+/// not fill the disk of a server where it was forgotten.
+pub const SECRETS_LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 /// The largest answer of an authority that is read; certificate chains are a few KiB.
 pub const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 

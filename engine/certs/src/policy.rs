@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pki_types::{CertificateDer, UnixTime};
@@ -22,6 +23,7 @@ use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor, Signa
 
 use crate::challenges::{self, Challenges};
 use crate::on_demand::{Demand, OnDemand};
+use crate::secrets_log::SecretsLog;
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 use crate::tickets::{self, Tickets};
@@ -47,6 +49,8 @@ pub struct Policy {
     pub alpn: Vec<String>,
     /// Whether clients are asked for a certificate.
     pub client_auth: Option<ClientAuth>,
+    /// Where the secrets of sessions are written to, for finding mistakes; mostly nowhere.
+    pub secrets_log: Option<PathBuf>,
     /// Refuses every handshake.
     pub refuse: bool,
     /// How sessions are resumed.
@@ -107,6 +111,8 @@ pub enum PolicyError {
     ClientAuth(String),
     /// The system gives no randomness for session tickets.
     Tickets(String),
+    /// The file for the secrets of sessions cannot be opened.
+    SecretsLog(String),
 }
 
 impl fmt::Display for PolicyError {
@@ -140,6 +146,9 @@ impl fmt::Display for PolicyError {
             PolicyError::Name(name) => write!(f, "`{name}` is no server name"),
             PolicyError::ClientAuth(what) => {
                 write!(f, "client certificates cannot be verified: {what}")
+            }
+            PolicyError::SecretsLog(what) => {
+                write!(f, "the file for TLS secrets cannot be opened: {what}")
             }
             PolicyError::Tickets(what) => write!(f, "session tickets cannot be made: {what}"),
         }
@@ -322,6 +331,10 @@ impl Built {
         config.ticketer = tickets;
         if policy.tickets == Tickets::Off {
             config.send_tls13_tickets = 0;
+        }
+        if let Some(path) = &policy.secrets_log {
+            let refuse = |error| PolicyError::SecretsLog(format!("`{}`: {error}", path.display()));
+            config.key_log = Arc::new(SecretsLog::open(path).map_err(refuse)?);
         }
         // Tickets hold the sessions; a table here would be one more lock between the workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});

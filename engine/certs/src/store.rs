@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -283,6 +284,47 @@ pub(crate) fn wildcard_of(subject: &Subject) -> Option<Subject> {
         None
     } else {
         Subject::parse(&format!("*.{rest}")).ok()
+    }
+}
+
+/// A certificate of the store that we show to servers which ask who we are. The one shown is that of the moment: it is
+/// renewed like all others.
+pub(crate) struct Shown {
+    store: Arc<CertStore>,
+    subject: Subject,
+}
+
+impl CertStore {
+    /// Shows the certificate for `subject` to servers that ask for one; none where there is none.
+    pub fn shown(self: &Arc<Self>, subject: Subject) -> Arc<dyn ResolvesClientCert> {
+        Arc::new(Shown {
+            store: self.clone(),
+            subject,
+        })
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(
+        &self,
+        _authorities: &[&[u8]],
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        let pair = self.store.pair_for(&self.subject)?;
+        let is_usable = pair.certified.key.choose_scheme(schemes).is_some();
+        is_usable.then(|| pair.certified.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown")
+            .field("subject", &self.subject)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use sluice_net::tls::{
-    Acceptor, ClientIdentity, Connector, ConnectorOptions, ServerTrust, Session, SessionError,
+    Acceptor, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust, Session,
+    SessionError,
 };
 
 use crate::policy::{ClientAuth, ClientAuthMode, Policy, TlsPolicies};
@@ -353,8 +354,8 @@ fn a_ticket_of_one_policy_does_not_get_past_the_client_auth_of_another() {
         let again = shake(&open, "x", &*acceptor, None).unwrap().1.info();
         assert!(again.resumed && again.version == version);
         assert!(shake(&test.client(), "closed.test", &*acceptor, None).is_err());
-        let with_cert =
-            test.client_with(|options| options.identity = Some(test.identity("me.test")));
+        let with_cert = test
+            .client_with(|options| options.identity = Identity::Fixed(test.identity("me.test")));
         let (_, server) = shake(&with_cert, "closed.test", &*acceptor, None).unwrap();
         assert_eq!(server.info().client_certs.len(), 2);
     }
@@ -400,8 +401,10 @@ fn each_mode_of_client_auth_takes_whom_it_says() {
     let (test, other) = (TestCa::new(), TestCa::new());
     let store = CertStore::new([test.pair("a.test")]);
     let anonymous = test.client();
-    let known = test.client_with(|options| options.identity = Some(test.identity("me.test")));
-    let stranger = test.client_with(|options| options.identity = Some(other.identity("me.test")));
+    let known =
+        test.client_with(|options| options.identity = Identity::Fixed(test.identity("me.test")));
+    let stranger =
+        test.client_with(|options| options.identity = Identity::Fixed(other.identity("me.test")));
     let cases = [
         (Request, [true, true, true]),
         (Require, [false, true, true]),

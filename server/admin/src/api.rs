@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_caddyfile::{Adapted, DiskLoader, adapt};
+use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
 use sluice_diag::Written;
 use sluice_message::{FieldId, Method, RequestHead, Status};
 use sluice_model::Config;
@@ -218,6 +218,7 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
             let config = Config::from_json(text).map_err(|error| bad(error.to_string()))?;
             Ok((config, None, Vec::new()))
         }
+        kind if kind == WITH_TEXTS.as_bytes() => with_texts(text).map_err(bad),
         b"text/caddyfile" => {
             let Adapted {
                 config,
@@ -239,6 +240,45 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
             "send application/json or text/caddyfile",
         )),
     }
+}
+
+/// The type of a configuration with the texts that it was read from: `config` in JSON, and `caddyfile` with its name,
+/// its text, the files that it imports and the variables that it asks for.
+pub const WITH_TEXTS: &str = "application/vnd.sluice.caddyfile+json";
+
+/// The configuration counts; the texts only tell where it was written, if they give the same one.
+fn with_texts(text: &str) -> Result<Decoded, String> {
+    let mut whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let config = whole.get_mut("config").map(Value::take);
+    let config = config.ok_or("`config` is missing")?;
+    let config = Config::from_value(config).map_err(|error| error.to_string())?;
+    let part = |key: &str| whole.get("caddyfile").and_then(|texts| texts.get(key));
+    let word = |key: &str| part(key).and_then(Value::as_str).unwrap_or_default();
+    let pairs = |key: &str| {
+        let map = part(key).and_then(Value::as_object).into_iter().flatten();
+        map.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+    };
+    let loader = MemoryLoader {
+        files: pairs("files")
+            .map(|(path, text)| (path, text.into_bytes()))
+            .collect(),
+        variables: pairs("variables").collect(),
+    };
+    let Adapted {
+        config: read,
+        report,
+        origins,
+        ..
+    } = adapt(word("name"), word("text"), &loader);
+    // They are equal but for the numbers that lead to the places in the texts.
+    Ok(match read.filter(|read| *read == config) {
+        Some(read) => {
+            let sources = report.sources;
+            let written = Written { sources, origins };
+            (read, Some(Arc::new(written)), Vec::new())
+        }
+        None => (config, None, Vec::new()),
+    })
 }
 
 fn metrics(head: &RequestHead, current: &Current) -> Reply {
@@ -332,6 +372,49 @@ mod tests {
         ] {
             let found = Task::of(&head(method, path, "")).map_err(|reply| reply.status.code());
             assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn texts_that_give_the_configuration_tell_where_it_was_written() {
+        let text = "import sites/*\n";
+        let (file, name) = (":80 {\n\trespond {$WORD}\n}\n", "/x/sites/a");
+        let loader = MemoryLoader {
+            files: [(name.to_owned(), file.as_bytes().to_vec())].into(),
+            variables: [("WORD".to_owned(), "hello".to_owned())].into(),
+        };
+        let config = adapt("/x/Caddyfile", text, &loader)
+            .config
+            .expect("it is one");
+        let body = |word: &str| {
+            json!({
+                "config": config,
+                "caddyfile": {
+                    "name": "/x/Caddyfile",
+                    "text": text,
+                    "files": { name: file },
+                    "variables": { "WORD": word },
+                }
+            })
+            .to_string()
+        };
+        let decoded = |body: &str| {
+            let head = head(Method::Post, "/load", WITH_TEXTS);
+            decode(&head, body.as_bytes()).expect("it is one")
+        };
+        let (found, written, _) = decoded(&body("hello"));
+        assert_eq!(found, config);
+        let written = written.expect("the texts give it");
+        let route = &found.servers().next().expect("a server").1.routes[0];
+        let origin = route.origin.route().expect("it was written");
+        assert!(written.origins.find(origin).is_some());
+        // Other texts explain nothing, and change nothing.
+        let (found, written, _) = decoded(&body("bye"));
+        assert_eq!(found, config);
+        assert!(written.is_none());
+        let bad = head(Method::Post, "/load", WITH_TEXTS);
+        for text in ["[]", "{}x", r#"{"config":{"appz":{}}}"#] {
+            assert!(decode(&bad, text.as_bytes()).is_err(), "{text}");
         }
     }
 

@@ -11,6 +11,7 @@ mod orders;
 mod service;
 
 pub use access::Access;
+pub use api::WITH_TEXTS;
 pub use autosave::{read_autosaved, write_autosaved};
 pub use endpoint::{Address, AddressError, Endpoint, StartError};
 pub use orders::{

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sluice_model as model;
 use sluice_route::Template;
 
-use crate::https::Authorities;
+use crate::https::{Authorities, Keys};
 use crate::log::Log;
 use crate::metrics::SiteMetrics;
 use crate::pipeline::{List, Program};
@@ -81,14 +81,16 @@ pub(crate) struct Listed<'m> {
     pub(crate) routes: &'m [model::Route],
 }
 
-/// What handlers of a server that runs count and tell.
-pub struct Counting<'m> {
+/// What handlers of a server that runs need.
+pub struct Serving<'m> {
     /// What outlives the configuration.
     pub recorder: &'m Arc<Recorder>,
     /// What is counted of each request, where the configuration asks for it.
     pub metrics: Option<SiteMetrics>,
     /// Our own authorities, which outlive the configuration as well; nothing where it is only checked.
     pub authorities: Option<&'m Authorities<'m>>,
+    /// Certificates and where they come from.
+    pub(crate) keys: &'m Keys<'m>,
 }
 
 /// Builds the routes of one server, collecting all refusals.
@@ -105,6 +107,8 @@ pub struct Builder<'m> {
     pub recorder: Option<&'m Arc<Recorder>>,
     /// Our own authorities; nothing if nothing is served.
     pub authorities: Option<&'m Authorities<'m>>,
+    /// Certificates and where they come from; nothing if nothing is served.
+    pub(crate) keys: Option<&'m Keys<'m>>,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
     /// What each of them was built from.
@@ -127,17 +131,18 @@ impl<'m> Builder<'m> {
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
-        counting: Option<Counting<'m>>,
+        serving: Option<Serving<'m>>,
     ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
-        let recorder = counting.as_ref().map(|counting| counting.recorder);
+        let recorder = serving.as_ref().map(|serving| serving.recorder);
         let mut builder = Builder {
             server,
             config_files,
             log: recorder.map(|recorder| recorder.log()),
             itself: SiteRef::default(),
             recorder,
-            authorities: counting.as_ref().and_then(|counting| counting.authorities),
-            metrics: counting.and_then(|counting| counting.metrics),
+            authorities: serving.as_ref().and_then(|serving| serving.authorities),
+            keys: serving.as_ref().map(|serving| serving.keys),
+            metrics: serving.and_then(|serving| serving.metrics),
             lists: Vec::new(),
             listed: Vec::new(),
             groups: HashMap::new(),

@@ -109,5 +109,8 @@ pub const BODY_SHOWN_BYTES_MAX: usize = 200;
 /// Caddy's number.
 pub const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Addresses in a `trust_pool http`: each is waited for when the configuration is read.
+pub const TRUST_ENDPOINTS_MAX: usize = 16;
+
 /// How deep trust pools, and folders of certificates, are nested.
 pub const TRUST_POOLS_NESTED_MAX: usize = 8;

@@ -11,13 +11,13 @@ use sluice_diag::Written;
 use sluice_model::{Config, Storage};
 use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock};
 
-use crate::build::{Counting, Refusal};
+use crate::build::{Refusal, Serving};
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
-use crate::https::{self, Authorities, Https, Purpose};
+use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
-use crate::metrics::{HttpMetrics, SiteMetrics};
+use crate::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 use crate::protocols;
 use crate::record::Recorder;
 use crate::settings::{Times, given, settings};
@@ -140,6 +140,13 @@ impl Server {
             ]);
         }
         self.recorder.hub().set_http(built.metrics);
+        if let Err(error) = self.recorder.push_metrics(built.pushes) {
+            let entry = self
+                .options
+                .log
+                .error("http.metrics", "metrics cannot be sent");
+            entry.shown("error", error).send();
+        }
         self.recorder.hub().note_load(true);
         self.https.commit(built.https);
         self.config = Arc::new(config);
@@ -197,13 +204,13 @@ impl Server {
     /// connections that were cut off.
     pub fn drain(self, grace: Duration) -> u64 {
         let cut_off = self.workers.drain(grace);
-        self.recorder.finish_traces(TRACES_PATIENCE);
+        self.recorder.finish_exports(EXPORTS_PATIENCE);
         cut_off
     }
 }
 
-/// How long the collector of traces may take for the last of them.
-const TRACES_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the collectors of traces and metrics may take for the last of them.
+const EXPORTS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A configuration whose parts are all ready, and that changes nothing yet.
 struct Built {
@@ -212,6 +219,8 @@ struct Built {
     plan: Arc<Plan>,
     https: https::Prepared,
     metrics: Option<Arc<HttpMetrics>>,
+    /// Where they are sent; nowhere where they are only read.
+    pushes: Option<PushSettings>,
 }
 
 /// Checks whether `config` could run, without opening a socket.
@@ -245,9 +254,9 @@ fn build(
     let plan = plan(config, options, &mut refusals);
     let (config, prepared) = https.prepare(config, purpose, &mut refusals);
     let authorities = Authorities::new(https, &config);
-    let http = config.apps.http.as_ref();
-    let metrics = http.and_then(|http| HttpMetrics::build(http, options.workers));
-    let metrics = metrics.map(Arc::new);
+    let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
+    let keys = prepared.keys(https, &authority);
+    let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
     let mut sites = HashMap::new();
     let mut owners: HashMap<ListenAddr, String> = HashMap::new();
@@ -261,6 +270,7 @@ fn build(
             challenges: &https.challenges(),
             metrics: SiteMetrics::of(metrics.as_ref(), name),
             authorities: (purpose == Purpose::Serve).then_some(&authorities),
+            keys: &keys,
         };
         let site = build_site(server, &place, around);
         let entrance = entrance::build(server, Speaks::of(server)).unwrap_or_else(|refusal| {
@@ -299,6 +309,7 @@ fn build(
             plan,
             https: prepared,
             metrics,
+            pushes,
         }),
         Ok(_) | Err(()) => Err(refusals),
     }
@@ -317,6 +328,26 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, place, what)| at(place, Refusal::not_yet(what, "remove it")))
         .collect()
+}
+
+/// What is counted of requests, and where it is sent.
+fn metrics(
+    config: &Config,
+    workers: usize,
+    refusals: &mut Vec<Refusal>,
+) -> (Option<Arc<HttpMetrics>>, Option<PushSettings>) {
+    let http = config.apps.http.as_ref();
+    let metrics = http.and_then(|http| HttpMetrics::build(http, workers));
+    let pushes = pushes(metrics.as_ref(), refusals);
+    (metrics.map(Arc::new), pushes)
+}
+
+/// What the environment says of pushed metrics, where the configuration asks for them.
+fn pushes(metrics: Option<&HttpMetrics>, refusals: &mut Vec<Refusal>) -> Option<PushSettings> {
+    metrics.filter(|metrics| metrics.are_pushed())?;
+    let read = PushSettings::read(|name| std::env::var(name).ok());
+    read.map_err(|error| refusals.push(at("apps.http.metrics.otlp", Refusal::new(error))))
+        .ok()
 }
 
 /// Who is told what by logs; `Err` where that was refused.
@@ -366,6 +397,7 @@ struct Around<'a> {
     metrics: Option<SiteMetrics>,
     /// Nothing where nothing is to be opened.
     authorities: Option<&'a Authorities<'a>>,
+    keys: &'a Keys<'a>,
 }
 
 fn build_site(
@@ -374,12 +406,13 @@ fn build_site(
     around: Around<'_>,
 ) -> Result<Site, Vec<Refusal>> {
     let is_counted = around.metrics.is_some();
-    let counting = Counting {
+    let serving = Serving {
         recorder: around.recorder,
         metrics: around.metrics,
         authorities: around.authorities,
+        keys: around.keys,
     };
-    let (rules, _) = Rules::build(server, place, around.config_files, Some(counting))?;
+    let (rules, _) = Rules::build(server, place, around.config_files, Some(serving))?;
     let access = server
         .logs
         .as_ref()

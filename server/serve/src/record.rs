@@ -2,6 +2,7 @@
 //! showing the counts to the control interface.
 
 use std::cell::RefCell;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use sluice_net::{Completion, Ending};
 use crate::context::Exchange;
 use crate::handlers::rate_limit::Zones;
 use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request};
-use crate::metrics::{Hub, SiteMetrics};
+use crate::metrics::{Hub, PushSettings, Pusher, SiteMetrics};
 use crate::tracing::{Exporter, Settings};
 
 /// Counts and logs requests. One for the whole process: it outlives configurations.
@@ -21,6 +22,7 @@ pub struct Recorder {
     hub: Arc<Hub>,
     exporter: Mutex<Option<Arc<Exporter>>>,
     zones: Zones,
+    pusher: Mutex<Option<Pusher>>,
     workers: Box<[Counts]>,
 }
 
@@ -74,6 +76,7 @@ impl Recorder {
             hub: Arc::default(),
             exporter: Mutex::default(),
             zones: Zones::default(),
+            pusher: Mutex::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
     }
@@ -106,8 +109,24 @@ impl Recorder {
         Ok(exporter.insert(started).clone())
     }
 
-    /// Sends the spans that wait, waiting at most `patience`.
-    pub fn finish_traces(&self, patience: Duration) {
+    /// Sends metrics to a collector from now on, or to none. One that they are sent to already stays: the environment
+    /// of a process does not change.
+    pub fn push_metrics(self: &Arc<Self>, settings: Option<PushSettings>) -> io::Result<()> {
+        let mut pusher = self.pusher.lock().expect(NEVER_POISONED);
+        match settings {
+            None => *pusher = None,
+            Some(_) if pusher.is_some() => {}
+            Some(settings) => *pusher = Some(Pusher::start(settings, self)?),
+        }
+        Ok(())
+    }
+
+    /// Sends the metrics and the spans that wait, waiting at most `patience` for each.
+    pub fn finish_exports(&self, patience: Duration) {
+        let pusher = self.pusher.lock().expect(NEVER_POISONED).take();
+        if let Some(pusher) = pusher {
+            pusher.finish(patience);
+        }
         let exporter = self.exporter.lock().expect(NEVER_POISONED).take();
         if let Some(exporter) = exporter {
             exporter.finish(patience);

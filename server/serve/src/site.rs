@@ -9,7 +9,7 @@ use sluice_message::{FieldId, FixedField, Moment, Status};
 use sluice_model::Server;
 use sluice_net::{Answer, Body, Completion, Service, Settings};
 
-use crate::build::{Builder, Counting, Listed, Refusal};
+use crate::build::{Builder, Listed, Refusal, Serving};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::handler::Step;
@@ -113,9 +113,9 @@ impl Rules {
         server: &'m Server,
         place: &str,
         config_files: &'m [String],
-        counting: Option<Counting<'m>>,
+        serving: Option<Serving<'m>>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files, counting);
+        let built = Builder::program(server, place, config_files, serving);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal

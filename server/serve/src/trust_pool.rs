@@ -6,68 +6,142 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
-use sluice_certs::Storage;
-use sluice_model::{RawModule, Storage as Module};
+use sluice_certs::{Publisher, Storage, Verification};
+use sluice_model::{Duration, RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, system_certificates};
 
 use crate::build::Refusal;
-use crate::limits::TRUST_POOLS_NESTED_MAX;
+use crate::https::{Keys, Signer};
+use crate::limits::{TRUST_ENDPOINTS_MAX, TRUST_POOLS_NESTED_MAX};
+use crate::settings::given;
 
-/// The certificates (DER) of a pool. `storage` is where the local authorities are kept, if that is known.
-pub(crate) fn certificates(
-    pool: &RawModule,
-    storage: Option<&Storage>,
-) -> Result<Vec<Vec<u8>>, Refusal> {
-    nested(pool, storage, 0)
+/// What a pool gives: certificates (DER); `None` where it is only looked at, and they would have to be made or asked for
+/// first.
+type Pool = Option<Vec<Vec<u8>>>;
+
+/// The certificates of a pool. `keys` is where they come from; without it nothing is served, and nothing is asked for.
+pub(crate) fn certificates(pool: &RawModule, keys: Option<&Keys<'_>>) -> Result<Pool, Refusal> {
+    nested(pool, keys, 0)
 }
 
-fn nested(
-    pool: &RawModule,
-    storage: Option<&Storage>,
-    depth: usize,
-) -> Result<Vec<Vec<u8>>, Refusal> {
+fn nested(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<Pool, Refusal> {
     let provider = pool.get("provider").and_then(Value::as_str);
-    let own = own_storage(pool)?;
-    let storage = own.as_ref().or(storage);
-    let stored = |names: Vec<String>, path: &dyn Fn(&str) -> String| match storage {
-        None => Err(Refusal::not_yet(
-            &format!(
-                "trust pool `{}` towards upstreams",
-                provider.unwrap_or_default()
-            ),
-            "use `tls_trust_pool file` with the path of the certificate",
-        )),
-        Some(storage) => all(
-            names.iter().map(|name| storage.path(&path(name))),
-            from_file,
-        ),
-    };
     match provider.unwrap_or_default() {
-        "inline" => decoded(&texts(pool, "trusted_ca_certs")),
-        "file" => all(texts(pool, "pem_files").iter(), from_file),
-        "system" => system_certificates().map_err(|error| Refusal::new(error.to_string())),
-        "storage" => stored(texts(pool, "pem_keys"), &str::to_owned),
-        "pki_root" => stored(texts(pool, "authority"), &|name| {
-            format!("pki/authorities/{name}/root.crt")
-        }),
-        "pki_intermediate" => stored(texts(pool, "authority"), &|name| {
-            format!("pki/authorities/{name}/intermediate.crt")
-        }),
+        "inline" => decoded(&texts(pool, "trusted_ca_certs")).map(Some),
+        "file" => all(texts(pool, "pem_files").iter(), from_file).map(Some),
+        "system" => system_certificates()
+            .map(Some)
+            .map_err(|error| Refusal::new(error.to_string())),
+        "storage" => stored(pool, keys),
+        "pki_root" => of_authorities(pool, keys, Signer::Root),
+        "pki_intermediate" => of_authorities(pool, keys, Signer::Intermediate),
+        "http" if depth < TRUST_POOLS_NESTED_MAX => published(pool, keys, depth),
         "combined" if depth < TRUST_POOLS_NESTED_MAX => {
             let sources = pool.get("sources").and_then(Value::as_array);
-            all(sources.into_iter().flatten(), |source| match source {
+            let parts = sources.into_iter().flatten().map(|source| match source {
                 Value::Object(source) => {
-                    nested(&source.clone().into_iter().collect(), storage, depth + 1)
+                    nested(&source.clone().into_iter().collect(), keys, depth + 1)
                 }
                 _ => Err(Refusal::new("a source of a trust pool is an object")),
-            })
+            });
+            joined(parts)
         }
-        "combined" => Err(Refusal::new("trust pools within one another, too deep")),
-        other => Err(Refusal::not_yet(
-            &format!("trust pool `{other}`"),
-            "use `file`, `inline`, `system`, `storage`, `pki_root` or `pki_intermediate`",
-        )),
+        "http" | "combined" => Err(Refusal::new("trust pools within one another, too deep")),
+        other => Err(
+            Refusal::new(format!("unknown trust pool `{other}`")).with_help(
+                "there are `file`, `inline`, `system`, `storage`, `http`, `pki_root`, `pki_intermediate` \
+                 and `combined`",
+            ),
+        ),
     }
+}
+
+/// Pools together; nothing where one of them is not known yet.
+fn joined(parts: impl Iterator<Item = Result<Pool, Refusal>>) -> Result<Pool, Refusal> {
+    let parts = parts.collect::<Result<Option<Vec<_>>, _>>()?;
+    Ok(parts.map(|parts| parts.concat()))
+}
+
+fn stored(pool: &RawModule, keys: Option<&Keys<'_>>) -> Result<Pool, Refusal> {
+    let own = own_storage(pool)?;
+    let Some(storage) = own.as_ref().or(keys.map(|keys| keys.storage)) else {
+        return Ok(None);
+    };
+    let names = texts(pool, "pem_keys");
+    all(names.iter().map(|name| storage.path(name)), from_file).map(Some)
+}
+
+fn of_authorities(
+    pool: &RawModule,
+    keys: Option<&Keys<'_>>,
+    which: Signer,
+) -> Result<Pool, Refusal> {
+    let Some(keys) = keys else {
+        return Ok(None);
+    };
+    let names = texts(pool, "authority");
+    joined(names.iter().map(|name| {
+        let file = (keys.authority)(name, which)?;
+        file.map(from_file).transpose()
+    }))
+}
+
+/// What a pool of published certificates can be told about TLS.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PublisherTls {
+    ca: Option<RawModule>,
+    insecure_skip_verify: bool,
+    handshake_timeout: Duration,
+    server_name: String,
+    renegotiation: String,
+}
+
+/// Asks for the certificates at all endpoints, one after the other.
+fn published(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<Pool, Refusal> {
+    let endpoints = texts(pool, "endpoints");
+    if endpoints.len() > TRUST_ENDPOINTS_MAX {
+        let what = format!("`endpoints` of a trust pool: {TRUST_ENDPOINTS_MAX} at most");
+        return Err(Refusal::new(what));
+    }
+    let tls = pool
+        .get("tls")
+        .cloned()
+        .unwrap_or_else(|| Value::Object(Default::default()));
+    let tls: PublisherTls = serde_json::from_value(tls)
+        .map_err(|error| Refusal::new(format!("`tls` of a trust pool: {error}")))?;
+    if !matches!(tls.renegotiation.as_str(), "" | "never") {
+        return Err(Refusal::not_yet(
+            "`renegotiation` of a trust pool",
+            "remove it",
+        ));
+    }
+    let roots = match &tls.ca {
+        None => None,
+        Some(ca) => match nested(ca, keys, depth + 1)? {
+            Some(roots) => Some(roots),
+            None => return Ok(None),
+        },
+    };
+    if keys.is_none() {
+        return Ok(None);
+    }
+    let publisher = Publisher {
+        roots,
+        verification: match tls.insecure_skip_verify {
+            true => Verification::None,
+            false => Verification::Full,
+        },
+        server_name: Some(tls.server_name).filter(|name| !name.is_empty()),
+        connect_timeout: given(tls.handshake_timeout),
+    };
+    all(endpoints.iter(), |endpoint| {
+        publisher.fetch(endpoint).map_err(|why| {
+            Refusal::new(format!("certificates at `{endpoint}`: {why}"))
+                .with_help("the server starts when it has them; or name a file: `trust_pool file`")
+        })
+    })
+    .map(Some)
 }
 
 /// The storage that a pool names for itself.
@@ -178,6 +252,7 @@ mod tests {
 
     use super::*;
     use serde_json::json;
+    use sluice_certs::CertStore;
 
     const PEM: &str = include_str!("../tests/authority.pem");
 
@@ -197,7 +272,28 @@ mod tests {
         let pool: RawModule = serde_json::from_str(&text).unwrap();
         let found = match pool.contains_key("verifier") {
             true => leafs(&pool),
-            false => certificates(&pool, Some(&Storage::new(&folder))),
+            false => {
+                let storage = Storage::new(&folder);
+                let authority = |name: &str, which: Signer| {
+                    let file = match which {
+                        Signer::Root => "root.crt",
+                        Signer::Intermediate => "intermediate.crt",
+                    };
+                    Ok(Some(
+                        storage.path(&format!("pki/authorities/{name}/{file}")),
+                    ))
+                };
+                let keys = Keys {
+                    storage: &storage,
+                    store: &CertStore::new([]),
+                    authority: &authority,
+                };
+                // Without them nothing is asked for, but mistakes are found.
+                let looked_at = certificates(&pool, None);
+                let found = certificates(&pool, Some(&keys));
+                assert!(looked_at.is_ok() || found.is_err(), "{pool:?}");
+                found.map(|found| found.expect("all of it is there"))
+            }
         };
         std::fs::remove_dir_all(&folder).unwrap();
         found
@@ -234,6 +330,9 @@ mod tests {
             json!({ "provider": "pki_root", "authority": ["other"] }),
             json!({ "provider": "inline", "trusted_ca_certs": ["%"] }),
             json!({ "provider": "http", "endpoints": ["http://localhost:1"] }),
+            json!({ "provider": "http", "tls": { "renegotiation": "once" } }),
+            json!({ "provider": "http", "tls": { "unknown": 1 } }),
+            json!({ "provider": "http", "endpoints": vec!["http://localhost:1"; 17] }),
             json!({ "provider": "storage", "pem_keys": ["a"], "storage": { "module": "magic" } }),
             json!({ "provider": "magic" }),
             json!({ "verifier": "branch" }),

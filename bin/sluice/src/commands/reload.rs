@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use sluice_admin::WITH_TEXTS;
+
 use crate::Exit;
 use crate::admin_client::{Client, address};
 use crate::load::{Adapter, Source};
@@ -36,8 +38,13 @@ impl Args {
         } else {
             &[]
         };
-        let json = loaded.config.to_json();
-        Client::new(address).post("/load", "application/json", json.as_bytes(), force)?;
+        // The configuration is what was read here, in this folder and environment. The texts go along so that the
+        // server can tell which of their lines handles a request.
+        let (kind, body) = match &loaded.texts {
+            Some(texts) => (WITH_TEXTS, texts.with(&loaded.config).to_string()),
+            None => ("application/json", loaded.config.to_json()),
+        };
+        Client::new(address).post("/load", kind, body.as_bytes(), force)?;
         Ok(Exit::Done)
     }
 }

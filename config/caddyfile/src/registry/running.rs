@@ -80,7 +80,6 @@ const LATER: &str = "remove it; a later version will run it";
 const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
 const NO_HTTP3: &str =
     "`h1`, `h2` and `h2c`; `h3` has no effect: clients that offer it speak the others as well";
-const FILE_POOL: &str = "use `trust_pool file` or `trust_pool inline`";
 
 /// All gaps.
 pub const GAPS: &[Gap] = &[
@@ -90,11 +89,6 @@ pub const GAPS: &[Gap] = &[
         "no browser takes pushed answers any more; a `Link` field with `rel=preload` tells them what to ask for",
     ),
     partly("bind", "protocols", NO_HTTP3),
-    idle(
-        "metrics option",
-        "otlp",
-        "a collector can read the page of `metrics`",
-    ),
     idle(
         "rate_limit",
         "sweep_interval",
@@ -115,25 +109,10 @@ pub const GAPS: &[Gap] = &[
         "versions",
         "`1.1` has to be among them and is what is spoken",
     ),
-    partly(
-        "transport http",
-        "network_proxy",
-        "`none` and `url` with `http://`, `socks5://` or `socks5h://`",
-    ),
     idle(
         "dynamic",
         "dial_fallback_delay",
         "DNS servers are named by their addresses: none has a second one to fall back to",
-    ),
-    partly(
-        "transport http",
-        "tls_client_auth",
-        "files; a name is refused",
-    ),
-    partly(
-        "transport http",
-        "tls_trust_pool",
-        "`file`, `inline`, `system` and `combined`",
     ),
     partly("transport http", "tls_renegotiation", "`never`"),
     partly("tls", "alpn", "`h2` and `http/1.1`; others are not offered"),
@@ -143,14 +122,7 @@ pub const GAPS: &[Gap] = &[
         "`acme` and `internal`; `zerossl` is refused",
     ),
     refused("tls", "get_certificate", LATER),
-    refused("tls", "insecure_secrets_log", "remove it"),
-    refused("trust_pool", "endpoints", FILE_POOL),
-    refused("trust_pool", "tls", FILE_POOL),
-    refused("trust_pool", "ca", FILE_POOL),
-    refused("trust_pool", "insecure_skip_verify", FILE_POOL),
-    refused("trust_pool", "handshake_timeout", FILE_POOL),
-    refused("trust_pool", "server_name", FILE_POOL),
-    refused("trust_pool", "renegotiation", FILE_POOL),
+    partly("trust_pool", "renegotiation", "`never`"),
     refused("issuer zerossl", "*", ZEROSSL),
     partly(
         "global options",

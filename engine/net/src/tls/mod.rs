@@ -6,8 +6,9 @@ mod session;
 mod stream;
 
 pub use rustls_session::{
-    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Preparation,
-    RustlsAcceptor, ServerTrust, Signatures, certificates_from_pem, system_certificates,
+    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity,
+    Preparation, RustlsAcceptor, ServerTrust, Signatures, certificates_from_pem,
+    system_certificates,
 };
 pub use session::{Acceptor, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};

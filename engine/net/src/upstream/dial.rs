@@ -126,7 +126,7 @@ async fn connect(
 }
 
 /// Makes a TLS connection of `stream`.
-async fn secure(
+pub(super) async fn secure(
     worker: &Worker,
     stream: Stream,
     connector: &Connector,

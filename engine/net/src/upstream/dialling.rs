@@ -1,9 +1,12 @@
 //! How connections to an upstream are made where the plain way will not do: other resolvers, a fixed address of our
 //! own, a proxy in between. Making them is left to `dial`.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tls::Connector;
 use crate::upstream::resolver::{Family, Resolver};
 
 /// How connections are made. Upstreams that are dialled plainly have none of it, at the price of one empty pointer.
@@ -89,7 +92,27 @@ pub struct Through {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// How the connection to the proxy itself is encrypted; it is not where `None`.
+    pub tls: Option<ProxyTls>,
 }
+
+/// TLS towards a proxy.
+#[derive(Clone)]
+pub struct ProxyTls(pub Arc<Connector>);
+
+impl fmt::Debug for ProxyTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProxyTls")
+    }
+}
+
+impl PartialEq for ProxyTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ProxyTls {}
 
 /// What a proxy speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]

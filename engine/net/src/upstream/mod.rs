@@ -23,7 +23,7 @@ mod tests;
 pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure, Heard};
 pub use dial::{Wanted, obtain, take_kept, within};
-pub use dialling::{Dialling, Fallback, ProxyProtocol, Reach, Through};
+pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts};
 pub use fastcgi::Complaints;
 pub use link::{Lease, Link, Load, Origin};

@@ -12,7 +12,7 @@ use sluice_wire::h1::{self, Progress, ResponseDecoder};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
-use crate::upstream::dial::{refused, send_all};
+use crate::upstream::dial::{refused, secure, send_all};
 use crate::upstream::dialling::{Dialling, ProxyProtocol};
 use crate::upstream::endpoint::Address;
 use crate::upstream::limits::PROXY_ANSWER_BYTES_MAX;
@@ -33,6 +33,16 @@ pub(super) async fn connect(
     let proxy = Address::tcp(&through.host, through.port);
     let addresses = resolve(worker, &proxy, dialling).await?;
     let mut stream = race::connect(worker, &addresses, Some(dialling), limit).await?;
+    if let Some(tls) = &through.tls {
+        let secured = secure(
+            worker,
+            stream,
+            &tls.0,
+            &through.host,
+            dialling.handshake_timeout,
+        );
+        stream = Box::pin(secured).await?;
+    }
     match &through.protocol {
         ProxyProtocol::Connect { authorization } => {
             let target = authority(address);

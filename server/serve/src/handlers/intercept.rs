@@ -68,22 +68,27 @@ impl Rules {
     }
 }
 
-/// Builds `intercept`.
-pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
-    let mut rules = Vec::with_capacity(config.handle_response.len());
-    for ResponseHandler {
+fn rule<'m>(config: &'m ResponseHandler, cx: &mut Builder<'m>) -> Result<Rule, Refusal> {
+    let ResponseHandler {
         r#match,
         status_code,
         routes,
-    } in &config.handle_response
-    {
-        let when = r#match.as_ref().map(response_matcher).transpose()?;
-        let then = match StatusText::build(status_code.as_str(), cx)? {
-            Some(status) => Then::Replace(status),
-            None => Then::Enter(cx.add_list(routes)),
-        };
-        rules.push(Rule { when, then });
-    }
+    } = config;
+    let when = r#match.as_ref().map(response_matcher).transpose()?;
+    let then = match StatusText::build(status_code.as_str(), cx)? {
+        Some(status) => Then::Replace(status),
+        None => Then::Enter(cx.add_list(routes)),
+    };
+    Ok(Rule { when, then })
+}
+
+/// Builds `intercept`.
+pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+    let rules = config.handle_response.iter().enumerate();
+    let rules = rules.map(|(index, config)| {
+        cx.within(&format!(".handle_response[{index}]"), |cx| rule(config, cx))
+    });
+    let rules = rules.collect::<Result<_, _>>()?;
     Ok(Box::new(Intercept {
         rules: Arc::new(Rules(rules)),
     }))

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
 use sluice_model::handler::StaticResponse;
 use sluice_model::matcher::Matcher;
 use sluice_model::tls::ConnectionPolicy;
@@ -209,6 +210,37 @@ fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
         handle: vec![Handler::StaticResponse(answer)],
         terminal: true,
         ..Route::default()
+    }
+}
+
+/// The names whose certificates proxies show to their upstreams (`tls_client_auth <name>`).
+pub(super) fn client_names(config: &Config) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (_, server) in config.servers() {
+        // Proxies may stand in any handler, so they are looked for by their words.
+        let written = serde_json::to_string(server).unwrap_or_default();
+        if written.contains(CLIENT_NAME) {
+            let value = serde_json::from_str(&written).unwrap_or_default();
+            gather_client_names(&value, &mut names);
+        }
+    }
+    names
+}
+
+const CLIENT_NAME: &str = "client_certificate_automate";
+
+fn gather_client_names(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            let named = map.get(CLIENT_NAME).and_then(Value::as_str);
+            names.extend(named.map(str::to_owned));
+            map.values()
+                .for_each(|inner| gather_client_names(inner, names));
+        }
+        Value::Array(list) => list
+            .iter()
+            .for_each(|inner| gather_client_names(inner, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -10,7 +10,7 @@ mod plans;
 mod policies;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,7 @@ use sluice_certs::{
     WatchedFiles,
 };
 use sluice_model::Config;
+use sluice_model::tls::InternalIssuer;
 use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
@@ -33,6 +34,29 @@ pub(crate) use auto::expand;
 use plans::Scheme;
 
 const LOGGER: &str = "tls";
+
+/// Certificates of a configuration, and where others come from.
+pub(crate) struct Keys<'a> {
+    /// Where certificates and keys are kept.
+    pub(crate) storage: &'a Storage,
+    /// The certificates that the configuration loads or has made.
+    pub(crate) store: &'a Arc<CertStore>,
+    /// The file of a certificate of an authority of our own, which is made if need be; `None` for one that is not
+    /// there while nothing may be written.
+    pub(crate) authority: &'a AuthorityFile<'a>,
+}
+
+/// Finds the file of a certificate of an authority of our own.
+pub(crate) type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
+
+/// A certificate of an authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signer {
+    /// The one that is trusted.
+    Root,
+    /// The one below it, which signs for names.
+    Intermediate,
+}
 
 /// What a configuration is prepared for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +138,7 @@ impl Https {
             .map(Subject::to_string)
             .collect();
         let mut auto = auto::expand(config, &names);
+        auto.names.extend(auto::client_names(config));
         let is_later = |name: &str| plans::is_on_demand(&auto.config, name);
         auto.names = auto
             .names
@@ -143,7 +168,19 @@ impl Https {
             });
             Tickets::Usual
         });
-        let policies = self.policies(&auto.config, &store, tickets, on_demand.as_ref(), refusals);
+        let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
+        let keys = Keys {
+            storage: &self.storage,
+            store: &store,
+            authority: &authority,
+        };
+        let around = policies::Around {
+            keys: &keys,
+            purpose,
+            log: &self.log,
+            tickets,
+        };
+        let policies = self.policies(&auto.config, &around, on_demand.as_ref(), refusals);
         let prepared = Prepared {
             policies,
             files: WatchedFiles::new(loaded.files, &store),
@@ -159,8 +196,7 @@ impl Https {
     fn policies(
         &self,
         config: &Config,
-        store: &Arc<CertStore>,
-        tickets: Tickets,
+        around: &policies::Around<'_>,
         on_demand: Option<&Arc<OnDemand>>,
         refusals: &mut Vec<Refusal>,
     ) -> Policies {
@@ -177,10 +213,7 @@ impl Https {
             for protocols in spoken {
                 let key = (name.clone(), protocols);
                 let previous = self.current.get(&key).map(|policies| &**policies);
-                let storage = &self.storage;
-                let built = policies::build(
-                    configs, protocols, &place, store, storage, tickets, previous,
-                );
+                let built = policies::build(configs, protocols, &place, around, previous);
                 match built {
                     Ok(built) => {
                         let built = built.with_challenges(self.challenges());
@@ -195,6 +228,40 @@ impl Https {
             }
         }
         policies
+    }
+
+    /// The file of a certificate of the authority called `name`. While a configuration is only looked at, none is
+    /// made.
+    pub(crate) fn authority_file(
+        &self,
+        config: &Config,
+        purpose: Purpose,
+        name: &str,
+        which: Signer,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let issuer = InternalIssuer {
+            ca: name.to_owned(),
+            ..InternalIssuer::default()
+        };
+        let options = authorities::options(config, &issuer)?;
+        let (given, file) = match which {
+            Signer::Root => (&options.root, "root.crt"),
+            Signer::Intermediate => (&options.intermediate, "intermediate.crt"),
+        };
+        if let Some(files) = given {
+            return Ok(Some(files.certificate.clone()));
+        }
+        let path = self
+            .storage
+            .path(&format!("pki/authorities/{}/{file}", options.id));
+        if !path.exists() {
+            if purpose == Purpose::Check {
+                return Ok(None);
+            }
+            authorities::open(&self.maintainer, &self.storage, &options, &self.log)
+                .map_err(|error| authority_fails(&error))?;
+        }
+        Ok(Some(path))
     }
 
     /// Serves what was prepared from now on.
@@ -294,6 +361,19 @@ fn authority_fails(error: &CertsError) -> Refusal {
 }
 
 impl Prepared {
+    /// What handlers may read of certificates.
+    pub(crate) fn keys<'a>(
+        &'a self,
+        https: &'a Https,
+        authority: &'a AuthorityFile<'a>,
+    ) -> Keys<'a> {
+        Keys {
+            storage: &https.storage,
+            store: &self.store,
+            authority,
+        }
+    }
+
     /// What makes TLS sessions for a server on an address where `protocols` are spoken; `None` if it speaks plain HTTP.
     pub(crate) fn acceptor(&self, server: &str, protocols: Protocols) -> Option<Arc<dyn Acceptor>> {
         self.policies

@@ -1,40 +1,50 @@
 //! The settings of handshakes: from the model's words to those of `sluice-certs`.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use sluice_certs::{
-    CertStore, ClientAuth, ClientAuthMode, Fallback, Policy, Storage, Subject, Tickets, TlsPolicies,
-};
+use sluice_certs::{ClientAuth, ClientAuthMode, Fallback, Policy, Subject, Tickets, TlsPolicies};
 use sluice_model::Config;
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, SessionTickets,
 };
 use sluice_net::Protocols;
 
+use super::{Keys, LOGGER, Purpose};
 use crate::build::Refusal;
+use crate::log::Log;
+use crate::process_values;
 use crate::protocols::alpn;
 use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
+
+/// What policies are built with.
+pub(super) struct Around<'a> {
+    pub(super) keys: &'a Keys<'a>,
+    pub(super) purpose: Purpose,
+    pub(super) log: &'a Log,
+    pub(super) tickets: Tickets,
+}
 
 /// Builds the policies of one server, found at `place`.
 pub(super) fn build(
     configs: &[ConnectionPolicy],
     protocols: Protocols,
     place: &str,
-    store: &Arc<CertStore>,
-    storage: &Storage,
-    tickets: Tickets,
+    around: &Around<'_>,
     previous: Option<&TlsPolicies>,
 ) -> Result<TlsPolicies, Refusal> {
     let mut policies = Vec::with_capacity(configs.len());
     for (index, config) in configs.iter().enumerate() {
-        let built = policy(config, protocols, storage).map_err(|refusal| Refusal {
+        let built = policy(config, protocols, around).map_err(|refusal| Refusal {
             place: format!("{place}[{index}]"),
             ..refusal
         })?;
-        policies.push(Policy { tickets, ..built });
+        policies.push(Policy {
+            tickets: around.tickets,
+            ..built
+        });
     }
-    TlsPolicies::build(policies, store, previous).map_err(|error| Refusal {
+    TlsPolicies::build(policies, around.keys.store, previous).map_err(|error| Refusal {
         place: place.to_owned(),
         ..Refusal::new(error.to_string())
     })
@@ -43,7 +53,7 @@ pub(super) fn build(
 fn policy(
     config: &ConnectionPolicy,
     protocols: Protocols,
-    storage: &Storage,
+    around: &Around<'_>,
 ) -> Result<Policy, Refusal> {
     let on = &config.r#match;
     let later = [
@@ -58,10 +68,6 @@ fn policy(
         (
             on.sni_regexp.is_some(),
             "choosing TLS settings by a pattern",
-        ),
-        (
-            !config.insecure_secrets_log.is_empty(),
-            "`insecure_secrets_log`",
         ),
         (config.handshake_context.is_some(), "a handshake context"),
     ];
@@ -101,8 +107,9 @@ fn policy(
         client_auth: config
             .client_authentication
             .as_ref()
-            .map(|config| client_auth(config, storage))
+            .map(|config| client_auth(config, around))
             .transpose()?,
+        secrets_log: secrets_log(&config.insecure_secrets_log, around)?,
         refuse: config.drop,
         any_tag: match &config.certificate_selection {
             Some(selection) => selection.any_tag.clone(),
@@ -159,7 +166,25 @@ fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
         .map_err(|error| Refusal::new(error.to_string()))
 }
 
-fn client_auth(config: &ClientAuthentication, storage: &Storage) -> Result<ClientAuth, Refusal> {
+/// The file for the secrets of sessions. Nobody shall have forgotten that it is written.
+fn secrets_log(text: &str, around: &Around<'_>) -> Result<Option<PathBuf>, Refusal> {
+    if text.is_empty() || around.purpose == Purpose::Check {
+        return Ok(None);
+    }
+    let refuse = |problem| Refusal::new(format!("`insecure_secrets_log`: {problem}"));
+    let path = PathBuf::from(process_values::expand(text).map_err(refuse)?);
+    around
+        .log
+        .warn(
+            LOGGER,
+            "the secrets of TLS sessions are written to a file: who reads it can read all traffic",
+        )
+        .text("file", path.to_string_lossy().as_bytes())
+        .send();
+    Ok(Some(path))
+}
+
+fn client_auth(config: &ClientAuthentication, around: &Around<'_>) -> Result<ClientAuth, Refusal> {
     let mode = match config.mode.as_str() {
         "" => None,
         name => Some(ClientAuthMode::parse(name).ok_or_else(|| {
@@ -176,7 +201,16 @@ fn client_auth(config: &ClientAuthentication, storage: &Storage) -> Result<Clien
         authorities.extend(from_file(file)?);
     }
     if let Some(pool) = &config.ca {
-        authorities.extend(trust_pool::certificates(pool, Some(storage))?);
+        match trust_pool::certificates(pool, Some(around.keys))? {
+            Some(found) => authorities.extend(found),
+            // Looked at before the first run: the authority is not made yet, and nobody is let in by it.
+            None => {
+                return Ok(ClientAuth {
+                    mode: Some(ClientAuthMode::Request),
+                    ..ClientAuth::default()
+                });
+            }
+        }
     }
     Ok(ClientAuth {
         mode,

@@ -5,13 +5,16 @@
 mod admin;
 mod histogram;
 pub mod limits;
+mod otlp;
 mod page;
 mod process;
+mod push;
 mod series;
 mod site;
 mod text;
 
 pub use page::page;
+pub use push::{PushSettings, Pusher};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
 

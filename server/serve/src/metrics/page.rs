@@ -1,8 +1,10 @@
 //! The page: everything that is counted, family by family.
 
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::histogram::{DURATIONS, SIZES, Sums};
+use super::otlp::Families;
 use super::series::{AnswerTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Bound, Format, Kind, Page};
@@ -12,24 +14,42 @@ use crate::record::Recorder;
 
 /// All that is counted, as text.
 pub fn page(recorder: &Recorder, format: Format) -> String {
-    let hub = recorder.hub();
     let mut page = Page::new(format);
-    hub.admin.write(&mut page);
-    write_load(hub, &mut page);
+    let before = recorder.hub().scrapes.fetch_add(1, Ordering::Relaxed);
+    write_all(recorder, before, &mut page);
+    page.finish()
+}
+
+/// All that is counted, as a message to a collector about a resource with these attributes.
+pub(super) fn message(recorder: &Recorder, resource: &[(String, String)]) -> Vec<u8> {
+    let hub = recorder.hub();
+    let nanos = |time: SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    };
+    let families = Families::new(nanos(hub.started), nanos(SystemTime::now()));
+    let mut page = Page::of_families(families);
+    write_all(recorder, hub.scrapes.load(Ordering::Relaxed), &mut page);
+    page.message(resource)
+}
+
+fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
+    let hub = recorder.hub();
+    hub.admin.write(page);
+    write_load(hub, page);
     if let Some(http) = hub.http() {
-        write_http(&http, &mut page);
+        write_http(&http, page);
     }
-    write_upstreams(hub, &mut page);
-    write_rate_limits(recorder, &mut page);
-    process::write(&mut page, hub.started);
+    write_upstreams(hub, page);
+    write_rate_limits(recorder, page);
+    process::write(page, hub.started);
     page.single(
         "promhttp_metric_handler_requests_total",
         "Pages like this one that were given before.",
         Kind::Counter,
-        hub.scrapes.fetch_add(1, Ordering::Relaxed),
+        pages,
     );
-    write_own(recorder, &mut page);
-    page.finish()
+    write_own(recorder, page);
 }
 
 fn write_load(hub: &Hub, page: &mut Page) {

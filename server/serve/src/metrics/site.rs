@@ -18,6 +18,8 @@ use crate::context::Exchange;
 pub struct HttpMetrics {
     servers: Vec<ServerNames>,
     hosts: Hosts,
+    /// Whether they are sent to a collector, too.
+    pushed: bool,
     tables: Box<[Table]>,
 }
 
@@ -60,6 +62,7 @@ impl HttpMetrics {
                 .find_map(|server| server.metrics.as_ref())
         };
         let wanted = app.metrics.as_ref().or_else(old)?;
+        let pushed = wanted.otlp;
         let servers = app.servers.iter().map(|(name, server)| {
             let mut kinds = Vec::new();
             for handler in server
@@ -80,8 +83,14 @@ impl HttpMetrics {
         Some(HttpMetrics {
             servers: servers.collect(),
             hosts: Hosts::build(wanted, app),
+            pushed,
             tables: (0..workers).map(|_| Table::default()).collect(),
         })
+    }
+
+    /// Whether they are sent to a collector, too.
+    pub fn are_pushed(&self) -> bool {
+        self.pushed
     }
 
     /// Counts that found no place in a table.

@@ -3,6 +3,8 @@
 
 use std::fmt::{Display, Write};
 
+use super::otlp::Families;
+
 /// Which of the two formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -63,6 +65,11 @@ impl Bound {
             open_metrics,
         }
     }
+
+    /// The bound as a number, in the unit that the page has.
+    pub fn number(&self) -> f64 {
+        number(self.prometheus)
+    }
 }
 
 /// A page in the making.
@@ -72,6 +79,8 @@ pub struct Page {
     out: String,
     /// The family whose samples come now.
     name: &'static str,
+    /// Where families go that are no text.
+    families: Option<Families>,
 }
 
 /// Labels with their values.
@@ -84,12 +93,30 @@ impl Page {
             format,
             out: String::new(),
             name: "",
+            families: None,
         }
+    }
+
+    /// A page that becomes a message and no text.
+    pub fn of_families(families: Families) -> Page {
+        Page {
+            families: Some(families),
+            ..Page::new(Format::Prometheus)
+        }
+    }
+
+    /// The message; empty for a page of text.
+    pub fn message(self, resource: &[(String, String)]) -> Vec<u8> {
+        self.families
+            .map_or_else(Vec::new, |families| families.message(resource))
     }
 
     /// Begins a family; its samples have to follow at once.
     pub fn family(&mut self, name: &'static str, help: &str, kind: Kind) {
         self.name = name;
+        if let Some(families) = &mut self.families {
+            return families.begin(name, help, kind);
+        }
         let kind_name = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -107,6 +134,9 @@ impl Page {
 
     /// Adds a sample of the family.
     pub fn sample(&mut self, suffix: &str, labels: &LabelList<'_>, value: impl Display) {
+        if let Some(families) = &mut self.families {
+            return families.value(labels, number(value));
+        }
         let name = self.name;
         self.push(format_args!("{name}{suffix}"));
         if !labels.is_empty() {
@@ -136,6 +166,9 @@ impl Page {
         counts: &[u64],
         sum: impl Display,
     ) {
+        if let Some(families) = &mut self.families {
+            return families.histogram(labels, bounds, counts, number(sum));
+        }
         let mut below = 0;
         let mut with_bound = labels.to_vec();
         for (at, count) in counts.iter().enumerate() {
@@ -165,6 +198,11 @@ impl Page {
             .write_fmt(text)
             .expect("writing to memory does not fail");
     }
+}
+
+/// The number that a value is written as.
+fn number(value: impl Display) -> f64 {
+    value.to_string().parse().unwrap_or(f64::NAN)
 }
 
 fn push_escaped(out: &mut String, value: &str) {

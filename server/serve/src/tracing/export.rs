@@ -162,7 +162,7 @@ impl Exporter {
     ) -> io::Result<()> {
         let mut attempt = 1;
         loop {
-            let error = match self.send(collector, message) {
+            let error = match post(collector, message, self.settings.timeout) {
                 Ok(status @ 200..=299) => {
                     debug_assert!(status < 300);
                     return Ok(());
@@ -181,36 +181,35 @@ impl Exporter {
             attempt += 1;
         }
     }
+}
 
-    /// Sends a message and gives the status of the answer.
-    fn send(&self, collector: &Collector, message: &[u8]) -> io::Result<u16> {
-        let timeout = self.settings.timeout;
-        let mut stream = dial(&collector.address, timeout)?;
-        stream.set_write_timeout(Some(timeout))?;
-        stream.set_read_timeout(Some(timeout))?;
-        let mut head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
-             Connection: close\r\n",
-            collector.path,
-            collector.authority,
-            message.len()
-        );
-        for (name, value) in &collector.fields {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(message)?;
-        let mut answer = Vec::new();
-        let mut piece = [0; 512];
-        while memchr::memchr(b'\n', &answer).is_none() && answer.len() < ANSWER_BYTES_MAX {
-            match stream.read(&mut piece)? {
-                0 => break,
-                count => answer.extend_from_slice(&piece[..count]),
-            }
-        }
-        status_of(&answer).ok_or_else(|| io::Error::other("the answer is no HTTP"))
+/// Sends a message and gives the status of the answer.
+pub(crate) fn post(collector: &Collector, message: &[u8], timeout: Duration) -> io::Result<u16> {
+    let mut stream = dial(&collector.address, timeout)?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout))?;
+    let mut head = format!(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
+         Connection: close\r\n",
+        collector.path,
+        collector.authority,
+        message.len()
+    );
+    for (name, value) in &collector.fields {
+        head.push_str(&format!("{name}: {value}\r\n"));
     }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(message)?;
+    let mut answer = Vec::new();
+    let mut piece = [0; 512];
+    while memchr::memchr(b'\n', &answer).is_none() && answer.len() < ANSWER_BYTES_MAX {
+        match stream.read(&mut piece)? {
+            0 => break,
+            count => answer.extend_from_slice(&piece[..count]),
+        }
+    }
+    status_of(&answer).ok_or_else(|| io::Error::other("the answer is no HTTP"))
 }
 
 fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {

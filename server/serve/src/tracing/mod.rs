@@ -4,11 +4,13 @@
 mod export;
 pub mod limits;
 mod parent;
-mod protobuf;
+pub(crate) mod protobuf;
 mod settings;
 mod span;
 
 pub use export::Exporter;
+pub(crate) use export::post;
 pub use parent::Parent;
+pub(crate) use settings::{Collector, Destination, Signal};
 pub use settings::{Sampler, Settings};
 pub use span::Span;

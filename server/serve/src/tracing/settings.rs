@@ -1,4 +1,4 @@
-//! What the environment says about traces: the variables that OpenTelemetry gives names and meanings to. Caddy reads the
+//! What the environment says about traces and where they go, as metrics do: the variables that OpenTelemetry gives names and meanings to. Caddy reads the
 //! same ones.
 
 use std::time::Duration;
@@ -62,41 +62,15 @@ impl Settings {
     /// Reads the variables. The error says which of them is wrong and what it takes.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let for_traces = |name: &str| {
-            set(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
-                .or_else(|| set(&format!("OTEL_EXPORTER_OTLP_{name}")))
-        };
-        let millis = |name: &str, default| match set(name) {
-            None => Ok(default),
-            Some(text) => (text.trim().parse().map(Duration::from_millis))
-                .map_err(|_| format!("{name} is `{text}`, not a number of milliseconds")),
-        };
-        let timeout = match set("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") {
-            Some(_) => millis("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", EXPORT_TIMEOUT)?,
-            None => millis("OTEL_EXPORTER_OTLP_TIMEOUT", EXPORT_TIMEOUT)?,
-        };
-        let exports = match set("OTEL_TRACES_EXPORTER").as_deref() {
-            None | Some("otlp") => true,
-            Some("none") => false,
-            Some(other) => {
-                return Err(format!(
-                    "OTEL_TRACES_EXPORTER is `{other}`; use otlp or none"
-                ));
-            }
-        };
-        let disabled = set("OTEL_SDK_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
-        if let Some(protocol) = for_traces("PROTOCOL").filter(|it| it != "http/protobuf") {
-            let port = "collectors take it on port 4318";
-            return Err(format!(
-                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`; use http/protobuf, {port}"
-            ));
-        }
-        let collector = (exports && !disabled)
-            .then(|| Collector::read(set, for_traces("HEADERS").as_deref()))
-            .transpose()?;
+        let millis = |name: &str, default| millis(set, name, default);
+        let Destination {
+            collector,
+            resource,
+            timeout,
+        } = Destination::read(&variable, Signal::Traces)?;
         Ok(Settings {
             collector,
-            resource: resource(set),
+            resource,
             sampler: sampler(set)?,
             propagates: propagates(set)?,
             delay: millis("OTEL_BSP_SCHEDULE_DELAY", EXPORT_DELAY)?,
@@ -105,17 +79,100 @@ impl Settings {
     }
 }
 
+/// What the variables say of one kind of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Spans.
+    Traces,
+    /// Counts.
+    Metrics,
+}
+
+/// Where something is sent, and about what.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Destination {
+    /// Where it is sent; nowhere if `None`.
+    pub(crate) collector: Option<Collector>,
+    /// What it is about, as attributes; `service.name` is among them.
+    pub(crate) resource: Vec<(String, String)>,
+    /// How long the collector may take.
+    pub(crate) timeout: Duration,
+}
+
+impl Signal {
+    /// As in names of variables, and in the path of requests.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Signal::Traces => ("TRACES", "traces"),
+            Signal::Metrics => ("METRICS", "metrics"),
+        }
+    }
+}
+
+impl Destination {
+    /// Reads the variables. The error says which of them is wrong and what it takes.
+    pub(crate) fn read(
+        variable: impl Fn(&str) -> Option<String>,
+        signal: Signal,
+    ) -> Result<Destination, String> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let (upper, _) = signal.names();
+        let own = |name: &str| format!("OTEL_EXPORTER_OTLP_{upper}_{name}");
+        let of_signal =
+            |name: &str| set(&own(name)).or_else(|| set(&format!("OTEL_EXPORTER_OTLP_{name}")));
+        let timeout = match set(&own("TIMEOUT")) {
+            Some(_) => millis(set, &own("TIMEOUT"), EXPORT_TIMEOUT)?,
+            None => millis(set, "OTEL_EXPORTER_OTLP_TIMEOUT", EXPORT_TIMEOUT)?,
+        };
+        let exporter = format!("OTEL_{upper}_EXPORTER");
+        let exports = match set(&exporter).as_deref() {
+            None | Some("otlp") => true,
+            Some("none") => false,
+            Some(other) => return Err(format!("{exporter} is `{other}`; use otlp or none")),
+        };
+        let disabled = set("OTEL_SDK_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        if let Some(protocol) = of_signal("PROTOCOL").filter(|it| it != "http/protobuf") {
+            let port = "collectors take it on port 4318";
+            return Err(format!(
+                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`; use http/protobuf, {port}"
+            ));
+        }
+        let collector = (exports && !disabled)
+            .then(|| Collector::read(set, signal, of_signal("HEADERS").as_deref()))
+            .transpose()?;
+        Ok(Destination {
+            collector,
+            resource: resource(set),
+            timeout,
+        })
+    }
+}
+
+fn millis(
+    set: impl Fn(&str) -> Option<String>,
+    name: &str,
+    default: Duration,
+) -> Result<Duration, String> {
+    match set(name) {
+        None => Ok(default),
+        Some(text) => (text.trim().parse().map(Duration::from_millis))
+            .map_err(|_| format!("{name} is `{text}`, not a number of milliseconds")),
+    }
+}
+
 impl Collector {
     fn read(
         set: impl Fn(&str) -> Option<String>,
+        signal: Signal,
         headers: Option<&str>,
     ) -> Result<Collector, String> {
-        let traces = set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-        // The address for traces is taken as it stands; the one for all signals gets a path.
-        let url = traces.unwrap_or_else(|| {
+        let (upper, path) = signal.names();
+        let own = set(&format!("OTEL_EXPORTER_OTLP_{upper}_ENDPOINT"));
+        // The address of one signal is taken as it stands; the one for all signals gets a path.
+        let url = own.unwrap_or_else(|| {
             let all = set("OTEL_EXPORTER_OTLP_ENDPOINT");
             let all = all.unwrap_or_else(|| "http://localhost:4318".into());
-            format!("{}/v1/traces", all.trim_end_matches('/'))
+            format!("{}/v1/{path}", all.trim_end_matches('/'))
         });
         let Some(rest) = url.strip_prefix("http://") else {
             let how = "only http:// is spoken; let a collector beside this server speak TLS";

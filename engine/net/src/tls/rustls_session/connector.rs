@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
+use rustls::client::{ClientSessionStore, ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::{self, PemObject};
@@ -29,7 +29,7 @@ pub struct ConnectorOptions {
     /// Which servers are believed.
     pub trust: ServerTrust,
     /// The certificate shown to a server that asks.
-    pub identity: Option<ClientIdentity>,
+    pub identity: Identity,
     /// The name asked for and verified, where it is not the host dialled.
     pub server_name: Option<String>,
     /// The protocols offered by ALPN, best first.
@@ -44,12 +44,24 @@ impl Default for ConnectorOptions {
         let alpn = vec![b"http/1.1".to_vec()];
         ConnectorOptions {
             trust: ServerTrust::System,
-            identity: None,
+            identity: Identity::None,
             server_name: None,
             alpn,
             curves: Vec::new(),
         }
     }
+}
+
+/// The certificate shown to a server that asks who we are.
+#[derive(Default)]
+pub enum Identity {
+    /// None.
+    #[default]
+    None,
+    /// Always this one.
+    Fixed(ClientIdentity),
+    /// One that is chosen when it is asked for.
+    Chosen(Arc<dyn ResolvesClientCert>),
 }
 
 /// Which servers are believed.
@@ -141,10 +153,11 @@ impl Connector {
             .dangerous()
             .with_custom_certificate_verifier(verifier(options.trust, provider)?);
         let mut config = match options.identity {
-            Some(identity) => builder
+            Identity::Fixed(identity) => builder
                 .with_client_auth_cert(identity.chain, identity.key)
                 .map_err(ConnectorError::Unusable)?,
-            None => builder.with_no_client_auth(),
+            Identity::Chosen(chosen) => builder.with_client_cert_resolver(chosen),
+            Identity::None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = options.alpn;
         let sessions: Arc<dyn ClientSessionStore> = Arc::new(

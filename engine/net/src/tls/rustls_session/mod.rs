@@ -11,7 +11,7 @@ use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
 use sluice_message::TlsInfo;
 
 pub use connector::{
-    ClientIdentity, Connector, ConnectorError, ConnectorOptions, ServerTrust,
+    ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, ServerTrust,
     certificates_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};

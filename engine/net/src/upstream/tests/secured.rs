@@ -5,6 +5,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::*;
 use crate::failure::{FailureKind, Retry};
 use crate::tls::{Connector, ConnectorOptions, ServerTrust};
+use crate::upstream::{Dialling, ProxyProtocol, ProxyTls, Through};
 
 type Secured = StreamOwned<ServerConnection, TcpStream>;
 
@@ -167,5 +168,58 @@ fn the_groups_that_are_named_are_those_of_the_handshake() {
             let got = fetch(&worker, &endpoint).await.unwrap();
             assert_eq!(got.body, curve.as_bytes());
         }
+    });
+}
+
+/// The name of the proxy is verified, and nothing is said in plain on the way to it.
+#[test]
+fn a_proxy_may_be_behind_tls_itself() {
+    let (proxy, trust) = secured(|mut socket| {
+        let asked = read_head(&mut socket).unwrap_or_default();
+        if asked.is_empty() {
+            return;
+        }
+        assert!(asked.starts_with("CONNECT 127.0.0.1:"), "{asked}");
+        assert!(
+            asked.contains("Proxy-Authorization: Basic x\r\n"),
+            "{asked}"
+        );
+        write!(socket, "HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        socket.flush().unwrap();
+        while read_head(&mut socket).is_some() {
+            write!(socket, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy").unwrap();
+            socket.flush().unwrap();
+        }
+    });
+    let unasked = Fake::new(|_| panic!("the way leads through the proxy"));
+    let by = |proxy: &Fake, trust: ServerTrust| {
+        let connector = Connector::new(ConnectorOptions {
+            trust,
+            ..ConnectorOptions::default()
+        });
+        let through = Through {
+            protocol: ProxyProtocol::Connect {
+                authorization: Some("Basic x".to_owned()),
+            },
+            host: "127.0.0.1".to_owned(),
+            port: proxy.address.port(),
+            tls: Some(ProxyTls(Arc::new(connector.unwrap()))),
+        };
+        let dialling = Dialling {
+            through: Some(through),
+            ..Dialling::default()
+        };
+        unasked.endpoint_with(Options {
+            dialling: Some(Arc::new(dialling)),
+            ..Options::default()
+        })
+    };
+    let (_, other) = secured(|_| {});
+    let trusted = by(&proxy, trust);
+    let stranger = by(&proxy, other);
+    on_worker(|worker| async move {
+        assert_eq!(fetch(&worker, &trusted).await.unwrap().body, b"proxy");
+        let failure = fetch(&worker, &stranger).await.err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Tls);
     });
 }

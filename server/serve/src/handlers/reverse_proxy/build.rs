@@ -28,13 +28,14 @@ use crate::build::{Builder, Refusal};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::rewrite;
+use crate::https::Keys;
 use crate::limits::STREAM_BUFFER_BYTES;
 use crate::log::Log;
 use crate::metrics::Health;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
-    let maker = Arc::new(maker(config, cx.log)?);
+    let maker = Arc::new(maker(config, cx.log, cx.keys)?);
     let dynamic = Dynamic::build(config, &maker)?;
     let upstreams = match &dynamic {
         // They are listed together with those that requests name.
@@ -60,7 +61,11 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let interceptions = config
         .handle_response
         .iter()
-        .map(|rule| Interception::build(rule, cx))
+        .enumerate()
+        .map(|(index, rule)| {
+            let step = format!(".handle_response[{index}]");
+            cx.within(&step, |cx| Interception::build(rule, cx))
+        })
         .collect::<Result<_, _>>()?;
     let active = maker
         .checks()
@@ -128,8 +133,8 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
     })
 }
 
-fn maker(config: &Config, log: Option<&Log>) -> Result<Maker, Refusal> {
-    let transport = Transport::build(config.transport.as_ref(), log)?;
+fn maker(config: &Config, log: Option<&Log>, keys: Option<&Keys<'_>>) -> Result<Maker, Refusal> {
+    let transport = Transport::build(config.transport.as_ref(), log, keys)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
     let active = checks.and_then(|checks| checks.active.as_ref());

@@ -1,20 +1,25 @@
 //! How connections to upstreams are made: from the model's transport to the `Dialling` of `sluice-net`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_model::RawModule;
 use sluice_model::proxy::{HttpTransport, Resolver as ResolverConfig};
-use sluice_net::upstream::{Dialling, Fallback, ProxyProtocol, Resolver, Through};
+use sluice_net::tls::Connector;
+use sluice_net::upstream::{Dialling, Fallback, ProxyProtocol, ProxyTls, Resolver, Through};
 
 use super::build::duration;
 use super::dynamic::at_load;
 use crate::build::Refusal;
 
 /// Reads the settings; `None` where connections are made plainly.
-pub fn build(config: &HttpTransport) -> Result<Option<Dialling>, Refusal> {
+pub fn build(
+    config: &HttpTransport,
+    connector: impl FnOnce() -> Result<Arc<Connector>, Refusal>,
+) -> Result<Option<Dialling>, Refusal> {
     let fallback = match config.dial_fallback_delay.0 {
         0 => Fallback::Usual,
         ..0 => Fallback::Never,
@@ -28,7 +33,7 @@ pub fn build(config: &HttpTransport) -> Result<Option<Dialling>, Refusal> {
         },
         local_address: local_address(&config.local_address)?,
         fallback,
-        through: through(config)?,
+        through: through(config, connector)?,
         handshake_timeout: tls.and_then(|tls| duration(tls.handshake_timeout)),
         ..Dialling::default()
     };
@@ -81,7 +86,10 @@ fn local_address(text: &str) -> Result<Option<IpAddr>, Refusal> {
     }
 }
 
-fn through(config: &HttpTransport) -> Result<Option<Through>, Refusal> {
+fn through(
+    config: &HttpTransport,
+    connector: impl FnOnce() -> Result<Arc<Connector>, Refusal>,
+) -> Result<Option<Through>, Refusal> {
     let text = |module: &RawModule, key: &str| {
         let value = module.get(key).and_then(serde_json::Value::as_str);
         value.unwrap_or_default().to_owned()
@@ -98,14 +106,18 @@ fn through(config: &HttpTransport) -> Result<Option<Through>, Refusal> {
         None if !config.forward_proxy_url.is_empty() => config.forward_proxy_url.clone(),
         None => return Ok(None),
     };
-    proxy(&at_load(&url)?).map(Some)
+    proxy(&at_load(&url)?, connector).map(Some)
 }
 
 /// The proxy at `url`.
-fn proxy(url: &str) -> Result<Through, Refusal> {
+fn proxy(
+    url: &str,
+    connector: impl FnOnce() -> Result<Arc<Connector>, Refusal>,
+) -> Result<Through, Refusal> {
     let refuse = |why: &str| {
-        Refusal::new(format!("network_proxy: {why}"))
-            .with_help("write `http://[user:password@]host:port`, `socks5://…` or `socks5h://…`")
+        Refusal::new(format!("network_proxy: {why}")).with_help(
+            "write `http://[user:password@]host:port`, `https://…`, `socks5://…` or `socks5h://…`",
+        )
     };
     let (scheme, rest) = url
         .split_once("://")
@@ -120,11 +132,12 @@ fn proxy(url: &str) -> Result<Through, Refusal> {
         (unescaped(name), unescaped(password))
     });
     let (protocol, usual) = match scheme {
-        "http" => {
+        "http" | "https" => {
             let authorization = credentials
                 .map(|(user, password)| STANDARD.encode(format!("{user}:{password}")))
                 .map(|encoded| format!("Basic {encoded}"));
-            (ProxyProtocol::Connect { authorization }, 80)
+            let usual = if scheme == "https" { 443 } else { 80 };
+            (ProxyProtocol::Connect { authorization }, usual)
         }
         "socks5" | "socks5h" => {
             let is_short = |text: &str| (1..=255).contains(&text.len());
@@ -139,11 +152,6 @@ fn proxy(url: &str) -> Result<Through, Refusal> {
             // As Go has it: both leave the name to the proxy.
             (ProxyProtocol::Socks5 { credentials }, 1080)
         }
-        "https" => {
-            return Err(refuse(
-                "a proxy that itself speaks TLS is not supported yet",
-            ));
-        }
         _ => return Err(refuse("its scheme is unknown")),
     };
     let parsed = sluice_model::Address::parse(address).map_err(|_| refuse("bad host or port"))?;
@@ -154,6 +162,10 @@ fn proxy(url: &str) -> Result<Through, Refusal> {
         protocol,
         host: parsed.host,
         port: parsed.ports.map_or(usual, |ports| ports.first),
+        tls: match scheme {
+            "https" => Some(ProxyTls(connector()?)),
+            _ => None,
+        },
     })
 }
 
@@ -179,23 +191,31 @@ fn unescaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sluice_net::tls::{ConnectorOptions, ServerTrust};
+
     use super::*;
 
     #[test]
     fn urls_of_proxies_are_read() {
+        let connector = || {
+            let options = ConnectorOptions {
+                trust: ServerTrust::Anyone,
+                ..ConnectorOptions::default()
+            };
+            Ok(Arc::new(Connector::new(options).unwrap()))
+        };
+        let proxy = |url| proxy(url, connector);
         let made = proxy("http://us%40er:p%3ass@proxy.example:3128/").unwrap();
         assert_eq!((&*made.host, made.port), ("proxy.example", 3128));
         let authorization = Some("Basic dXNAZXI6cDpzcw==".to_owned());
         assert_eq!(made.protocol, ProxyProtocol::Connect { authorization });
         let made = proxy("socks5://[::1]").unwrap();
         assert_eq!((&*made.host, made.port), ("::1", 1080));
-        for bad in [
-            "proxy:80",
-            "https://p:1",
-            "ftp://p",
-            "http://",
-            "socks5://:x@p:1",
-        ] {
+        assert_eq!(made.tls, None);
+        let made = proxy("https://proxy.example").unwrap();
+        assert_eq!((&*made.host, made.port), ("proxy.example", 443));
+        assert!(made.tls.is_some());
+        for bad in ["proxy:80", "ftp://p", "http://", "socks5://:x@p:1"] {
             assert!(proxy(bad).is_err(), "{bad}");
         }
     }

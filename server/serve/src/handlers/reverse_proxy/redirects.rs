@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn start() -> (Redirects, Step) {
-        let transport = Transport::build(None, None).unwrap();
+        let transport = Transport::build(None, None, None).unwrap();
         let (address, authority, _) = tcp("127.0.0.1", 8080);
         let step = Step {
             endpoint: Arc::new(Endpoint::new(address, transport.options(None))),

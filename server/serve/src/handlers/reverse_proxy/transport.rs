@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_certs::Subject;
 use sluice_model::proxy::{
     FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
-use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, ServerTrust};
+use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
 use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, limits};
 
 use super::build::duration;
@@ -17,6 +18,7 @@ use super::fastcgi::FastCgi;
 use super::making::Way;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
+use crate::https::Keys;
 use crate::log::Log;
 use crate::trust_pool;
 
@@ -32,10 +34,14 @@ pub struct Transport {
 
 impl Transport {
     /// Reads the settings.
-    pub fn build(config: Option<&Config>, log: Option<&Log>) -> Result<Transport, Refusal> {
+    pub(crate) fn build(
+        config: Option<&Config>,
+        log: Option<&Log>,
+        keys: Option<&Keys<'_>>,
+    ) -> Result<Transport, Refusal> {
         match config {
-            None => Transport::http(&HttpTransport::default()),
-            Some(Config::Http(config)) => Transport::http(config),
+            None => Transport::http(&HttpTransport::default(), keys),
+            Some(Config::Http(config)) => Transport::http(config, keys),
             Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
@@ -45,7 +51,7 @@ impl Transport {
         }
     }
 
-    fn http(config: &HttpTransport) -> Result<Transport, Refusal> {
+    fn http(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Transport, Refusal> {
         refuse_unbuilt(config)?;
         let proxy_header = match config.proxy_protocol.as_str() {
             "" => ProxyHeader::Off,
@@ -60,7 +66,7 @@ impl Transport {
         let mut plain_ports = Vec::new();
         let mut tls = None;
         if let Some(config) = &config.tls {
-            tls = Some(Arc::new(connector(config)?));
+            tls = Some(Arc::new(connector(config, keys)?));
             for port in &config.except_ports {
                 plain_ports.push(
                     port.parse()
@@ -84,7 +90,7 @@ impl Transport {
         let options = Options {
             protocol: Protocol::Http1,
             tls,
-            dialling: dialling::build(config)?.map(Arc::new),
+            dialling: dialling::build(config, || for_proxy(config, keys))?.map(Arc::new),
             keep_alive,
             probes: probes(config.keep_alive.as_ref()),
             timeouts,
@@ -211,12 +217,14 @@ fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
     }
 }
 
-fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
+/// Speaks TLS to a network proxy. As in Go, what is said of TLS to upstreams holds for it, too.
+fn for_proxy(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Arc<Connector>, Refusal> {
+    let usual = UpstreamTls::default();
+    connector(config.tls.as_ref().unwrap_or(&usual), keys).map(Arc::new)
+}
+
+fn connector(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Connector, Refusal> {
     let unbuilt = [
-        (
-            !config.client_certificate_automate.is_empty(),
-            "`tls_client_auth` by name",
-        ),
         (
             config.server_name.contains('{'),
             "a placeholder in `tls_server_name`",
@@ -227,14 +235,11 @@ fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
         ),
     ];
     if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
-        return Err(Refusal::not_yet(
-            what,
-            "name certificate files instead, or remove it",
-        ));
+        return Err(Refusal::not_yet(what, "remove it"));
     }
     let options = ConnectorOptions {
-        trust: trust(config)?,
-        identity: identity(config)?,
+        trust: trust(config, keys)?,
+        identity: identity(config, keys)?,
         server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
         curves: config.curves.clone(),
         ..ConnectorOptions::default()
@@ -242,7 +247,7 @@ fn connector(config: &UpstreamTls) -> Result<Connector, Refusal> {
     Connector::new(options).map_err(|error| Refusal::new(format!("TLS to upstreams: {error}")))
 }
 
-fn trust(config: &UpstreamTls) -> Result<ServerTrust, Refusal> {
+fn trust(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<ServerTrust, Refusal> {
     if config.insecure_skip_verify {
         return Ok(ServerTrust::Anyone);
     }
@@ -251,7 +256,11 @@ fn trust(config: &UpstreamTls) -> Result<ServerTrust, Refusal> {
         pool.extend(trust_pool::from_file(file)?);
     }
     if let Some(config) = &config.ca {
-        pool.extend(trust_pool::certificates(config, None)?);
+        match trust_pool::certificates(config, keys)? {
+            Some(found) => pool.extend(found),
+            // Nothing is served, or not yet: nobody is dialled.
+            None => return Ok(ServerTrust::Anyone),
+        }
     }
     match pool.is_empty() && config.ca.is_none() {
         true => Ok(ServerTrust::System),
@@ -259,9 +268,16 @@ fn trust(config: &UpstreamTls) -> Result<ServerTrust, Refusal> {
     }
 }
 
-fn identity(config: &UpstreamTls) -> Result<Option<ClientIdentity>, Refusal> {
+fn identity(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Identity, Refusal> {
+    if !config.client_certificate_automate.is_empty() {
+        let subject = Subject::parse(&config.client_certificate_automate)
+            .map_err(|error| Refusal::new(error.to_string()))?;
+        return Ok(keys.map_or(Identity::None, |keys| {
+            Identity::Chosen(keys.store.shown(subject))
+        }));
+    }
     if config.client_certificate_file.is_empty() {
-        return Ok(None);
+        return Ok(Identity::None);
     }
     let chain = read(&config.client_certificate_file)?;
     let key = read(&config.client_certificate_key_file)?;
@@ -271,7 +287,7 @@ fn identity(config: &UpstreamTls) -> Result<Option<ClientIdentity>, Refusal> {
             "certificate in `{file}` for TLS to upstreams: {error}"
         ))
     })?;
-    Ok(Some(identity))
+    Ok(Identity::Fixed(identity))
 }
 
 fn read(path: &str) -> Result<Vec<u8>, Refusal> {

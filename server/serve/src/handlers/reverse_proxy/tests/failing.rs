@@ -285,7 +285,7 @@ fn what_is_not_built_is_refused_by_name() {
         ),
         (
             json!({ "transport": { "protocol": "http",
-                "network_proxy": { "from": "url", "url": "https://p" } } }),
+                "network_proxy": { "from": "url", "url": "gopher://p" } } }),
             "network_proxy",
         ),
         (json!({ "upstreams": [{ "dial": "no-port" }] }), "no-port"),
