@@ -1,6 +1,8 @@
 //! A service that panics, in each of its steps: it costs the request its answer, and its connection or stream, nobody
 //! else anything.
 
+#![allow(clippy::unwrap_used)] // doubles and readers here are outside of test functions
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
