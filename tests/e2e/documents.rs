@@ -45,14 +45,11 @@ fn examples_of_the_guide_are_valid() {
 }
 
 /// One line, or option in its directive, for each word that the registry calls refused.
-const REFUSED: &[(&str, &str, &str)] = &[
-    (
-        "tls",
-        "get_certificate",
-        "get_certificate http http://localhost:1",
-    ),
-    ("issuer zerossl", "*", "validity_days 90"),
-];
+const REFUSED: &[(&str, &str, &str)] = &[(
+    "tls",
+    "get_certificate",
+    "get_certificate http http://localhost:1",
+)];
 
 /// A site in which an option stands in its place.
 fn around(place: &str, line: &str) -> String {
@@ -69,7 +66,6 @@ fn around(place: &str, line: &str) -> String {
             return format!("{{\nacme_ca https://localhost/dir\n{line}\n}}\na.example {{\n}}\n");
         }
         "issuer acme" => ("tls {\nissuer acme {\n", "\n}\n}"),
-        "issuer zerossl" => ("tls {\nissuer zerossl key {\n", "\n}\n}"),
         "dynamic" => ("reverse_proxy {\ndynamic a localhost 1 {\n", "\n}\n}"),
         "transport http" => ("reverse_proxy localhost:1 {\ntransport http {\n", "\n}\n}"),
         "client_auth" => ("tls {\nclient_auth {\n", "\n}\n}"),

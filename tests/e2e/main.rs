@@ -40,3 +40,4 @@ mod tls;
 mod volume;
 mod welcome;
 mod words;
+mod zerossl;

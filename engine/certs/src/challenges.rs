@@ -1,4 +1,5 @@
-//! Challenges of orders under way, and how our own servers answer them: http-01 (RFC 8555, section 8.3) before routing,
+//! Challenges of orders under way, and how our own servers answer them: http-01 (RFC 8555, section 8.3) and the files that
+//! ZeroSSL's own interface looks for before routing,
 //! tls-alpn-01 (RFC 8737) in the handshake. Orders are left to `acme`, listeners for ports on which nothing of ours
 //! listens to `gate`.
 
@@ -21,6 +22,9 @@ use crate::subject::Subject;
 /// Where http-01 asks.
 pub const HTTP_PREFIX: &str = "/.well-known/acme-challenge/";
 
+/// Where authorities look that check by files, ZeroSSL among them (CA/Browser Forum Baseline Requirements, 3.2.2.4.18).
+pub const FILE_PREFIX: &str = "/.well-known/pki-validation/";
+
 /// The protocol by which tls-alpn-01 asks.
 pub const ALPN: &[u8] = b"acme-tls/1";
 
@@ -36,6 +40,8 @@ pub struct Challenges {
 struct Table {
     /// By token.
     http: HashMap<String, String>,
+    /// By the name of the file.
+    files: HashMap<String, String>,
     /// By the name that the handshake asks for.
     alpn: HashMap<String, Arc<ServerConfig>>,
 }
@@ -46,12 +52,14 @@ impl Challenges {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// The answer to a request for `path`, if it is one of http-01 that we know.
+    /// The answer to a request for `path`, if it is one of http-01 or for a file that we know.
     pub fn http_answer(&self, path: &[u8]) -> Option<String> {
-        let token = path.strip_prefix(HTTP_PREFIX.as_bytes())?;
-        let token = std::str::from_utf8(token).ok()?;
+        let path = std::str::from_utf8(path).ok()?;
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.http.get(token).cloned()
+        match path.strip_prefix(HTTP_PREFIX) {
+            Some(token) => table.http.get(token).cloned(),
+            None => table.files.get(path.strip_prefix(FILE_PREFIX)?).cloned(),
+        }
     }
 
     /// The configuration for a handshake of tls-alpn-01.
@@ -77,6 +85,23 @@ impl Challenges {
         Ok(Shown {
             challenges: self.clone(),
             what: What::Http(token.to_owned()),
+        })
+    }
+
+    /// Serves the file `name` below [`FILE_PREFIX`] with `text` until the result is dropped.
+    pub(crate) fn show_file(self: &Arc<Self>, name: &str, text: &str) -> Result<Shown, CertsError> {
+        // Anything else could stand for another path.
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
+            let what = format!("`{name}` is no name of a file for a check");
+            return Err(CertsError::Signing(what));
+        }
+        self.show(|table| {
+            table.files.insert(name.to_owned(), text.to_owned());
+        })?;
+        Ok(Shown {
+            challenges: self.clone(),
+            what: What::File(name.to_owned()),
         })
     }
 
@@ -112,7 +137,7 @@ impl Challenges {
 
 impl Table {
     fn len(&self) -> usize {
-        self.http.len() + self.alpn.len()
+        self.http.len() + self.files.len() + self.alpn.len()
     }
 }
 
@@ -124,6 +149,7 @@ pub(crate) struct Shown {
 
 enum What {
     Http(String),
+    File(String),
     Alpn(String),
 }
 
@@ -133,6 +159,7 @@ impl Drop for Shown {
         let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
         match &self.what {
             What::Http(token) => _ = table.http.remove(token),
+            What::File(name) => _ = table.files.remove(name),
             What::Alpn(name) => _ = table.alpn.remove(name),
         }
         self.challenges.count.store(table.len(), Ordering::Relaxed);
@@ -184,6 +211,22 @@ mod tests {
         assert!(challenges.is_idle() && challenges.http_answer(path.as_bytes()).is_none());
         for bad in ["", "a/b", "../x", "a.b", "a b"] {
             assert!(challenges.show_http(bad, "x").is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_served_until_it_is_dropped() {
+        let challenges = Arc::new(Challenges::default());
+        let shown = challenges.show_file("AB12.txt", "one\ntwo").unwrap();
+        let answer = |path: &str| challenges.http_answer(path.as_bytes());
+        let path = format!("{FILE_PREFIX}AB12.txt");
+        assert_eq!(answer(&path).as_deref(), Some("one\ntwo"));
+        assert_eq!(answer(&format!("{HTTP_PREFIX}AB12.txt")), None);
+        assert_eq!(answer(&format!("{FILE_PREFIX}other.txt")), None);
+        drop(shown);
+        assert!(challenges.is_idle() && answer(&path).is_none());
+        for bad in ["", "a/b", "..", ".x", "a b", "a?b"] {
+            assert!(challenges.show_file(bad, "x").is_err(), "{bad:?}");
         }
     }
 

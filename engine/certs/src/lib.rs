@@ -29,6 +29,7 @@ pub mod store;
 pub mod subject;
 mod tickets;
 pub mod trust;
+pub mod zerossl;
 
 pub use pki_types::CertificateDer;
 
@@ -53,6 +54,7 @@ pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::Subject;
 pub use tickets::Tickets;
+pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 
 #[cfg(test)]
 mod tests;

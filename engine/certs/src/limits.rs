@@ -52,6 +52,18 @@ pub const ORDERS_MAX: usize = 8;
 /// within a minute or two.
 pub const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
 
+/// How long one order by ZeroSSL's own interface may take: it issues within a minute or two, and at times is slower.
+pub const ZEROSSL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The first pause between two looks at an order by ZeroSSL's own interface; each further one is longer by half.
+pub const ZEROSSL_PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// The longest, as Caddy's only one: more often is a burden to them without a use for anybody.
+pub const ZEROSSL_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The characters of a refusal's details by ZeroSSL that are told: a line or two of a log.
+pub const ZEROSSL_DETAILS_MAX: usize = 400;
+
 /// How long one request to an authority may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -205,6 +205,8 @@ objects! {
         pub alternate_http_port: u16,
         /// Validates by DNS.
         pub cname_validation: Option<DnsChallenge>,
+        /// Where the interface is, `https://api.zerossl.com` when empty. Ours; Caddy has no such word.
+        pub api_url: String,
     }
 
     /// How a handshake is answered.

@@ -381,6 +381,10 @@ impl Lowering<'_> {
                     let word = this.single(option)?;
                     zerossl.alternate_http_port = this.port(word)?;
                 }
+                "dns" | "propagation_delay" | "propagation_timeout" | "resolvers" | "dns_ttl" => {
+                    let check = zerossl.cname_validation.get_or_insert_default();
+                    this.dns_check(option, check)?;
+                }
                 _ => return this.unknown_option(option),
             }
             Some(())

@@ -1,7 +1,7 @@
 //! The DNS challenge: who sets the records, and how they are looked for.
 
 use sluice_model::RawModule;
-use sluice_model::tls::AcmeIssuer;
+use sluice_model::tls::{AcmeIssuer, DnsChallenge};
 
 use super::Lowering;
 use crate::tree::{Directive, Token};
@@ -83,6 +83,15 @@ impl Lowering<'_> {
         match line.name.text.as_str() {
             // The provider of the global option is taken where none is named.
             "dns" if line.args.is_empty() && self.options.dns.is_some() => self.no_block(line)?,
+            "dns_challenge_override_domain" => dns.override_domain = self.single_text(line)?,
+            _ => self.dns_check(line, dns)?,
+        }
+        Some(())
+    }
+
+    /// Reads one line of what the DNS challenge and the DNS check of ZeroSSL have in common.
+    pub(super) fn dns_check(&mut self, line: &Directive, dns: &mut DnsChallenge) -> Option<()> {
+        match line.name.text.as_str() {
             "dns" => dns.provider = Some(self.dns_provider(line)?),
             "propagation_delay" => dns.propagation_delay = self.single_duration(line)?,
             "propagation_timeout" if self.single(line)?.text == "-1" => {
@@ -90,7 +99,6 @@ impl Lowering<'_> {
             }
             "propagation_timeout" => dns.propagation_timeout = self.single_duration(line)?,
             "dns_ttl" => dns.ttl = self.single_duration(line)?,
-            "dns_challenge_override_domain" => dns.override_domain = self.single_text(line)?,
             _ => dns.resolvers = self.texts(line)?,
         }
         Some(())

@@ -693,36 +693,23 @@ pub const OPTIONS: &[OptionEntry] = &[
     ),
     lowered("issuer zerossl", "validity_days", "validity_days <days>"),
     lowered("issuer zerossl", "alt_http_port", "alt_http_port <port>"),
-    unsupported(
+    lowered(
         "issuer zerossl",
         "dns",
-        "dns <provider_name> …",
-        "no DNS provider is built in; leave the HTTP check on",
+        "dns exec <command...> | <service> [<token>] [{ … }]",
     ),
-    unsupported(
+    lowered(
         "issuer zerossl",
         "propagation_delay",
         "propagation_delay <duration>",
-        "it belongs to the DNS check, for which no provider is built in; remove the line",
     ),
-    unsupported(
+    lowered(
         "issuer zerossl",
         "propagation_timeout",
         "propagation_timeout <duration>",
-        "it belongs to the DNS check, for which no provider is built in; remove the line",
     ),
-    unsupported(
-        "issuer zerossl",
-        "resolvers",
-        "resolvers <list...>",
-        "it belongs to the DNS check, for which no provider is built in; remove the line",
-    ),
-    unsupported(
-        "issuer zerossl",
-        "dns_ttl",
-        "dns_ttl <duration>",
-        "it belongs to the DNS check, for which no provider is built in; remove the line",
-    ),
+    lowered("issuer zerossl", "resolvers", "resolvers <list...>"),
+    lowered("issuer zerossl", "dns_ttl", "dns_ttl <duration>"),
     lowered("issuer internal", "ca", "ca <name>"),
     lowered("issuer internal", "lifetime", "lifetime <duration>"),
     lowered("issuer internal", "sign_with_root", "sign_with_root"),

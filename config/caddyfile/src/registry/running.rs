@@ -77,7 +77,8 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
 }
 
 const LATER: &str = "remove it; a later version will run it";
-const ZEROSSL: &str = "name its directory: `issuer acme https://acme.zerossl.com/v2/DV90`";
+const ALIASES: &str =
+    "`exec` and `cloudflare`; the other services set no CNAME records yet and are refused";
 const NO_HTTP3: &str =
     "`h1`, `h2` and `h2c`; `h3` has no effect: clients that offer it speak the others as well";
 
@@ -116,19 +117,9 @@ pub const GAPS: &[Gap] = &[
     ),
     partly("transport http", "tls_renegotiation", "`never`"),
     partly("tls", "alpn", "`h2` and `http/1.1`; others are not offered"),
-    partly(
-        "tls",
-        "issuer",
-        "`acme` and `internal`; `zerossl` is refused",
-    ),
     refused("tls", "get_certificate", LATER),
     partly("trust_pool", "renegotiation", "`never`"),
-    refused("issuer zerossl", "*", ZEROSSL),
-    partly(
-        "global options",
-        "cert_issuer",
-        "`acme` and `internal`; `zerossl` is refused",
-    ),
+    partly("issuer zerossl", "dns", ALIASES),
     always(
         "global options",
         "skip_install_trust",

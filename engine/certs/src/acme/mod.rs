@@ -16,6 +16,8 @@ use pki_types::CertificateDer;
 
 pub use account::ZEROSSL;
 pub use chains::ChainChoice;
+pub(crate) use order::csr;
+pub(crate) use transport::retry_at;
 
 use crate::challenges::Challenges;
 use crate::dns::DnsOptions;

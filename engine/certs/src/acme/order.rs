@@ -6,7 +6,7 @@ use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error,
     Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -69,7 +69,7 @@ impl AcmeIssuer {
             }
         }
         drop(answering);
-        order.finalize_csr(&csr(request)?).await?;
+        order.finalize_csr(&csr(request, false)?).await?;
         let chain = order.poll_certificate(&looks).await?;
         let url = order.state().certificate.clone();
         let chain = self.preferred_chain(&account, transport, chain).await?;
@@ -216,11 +216,17 @@ async fn refusal(order: &mut Order) -> Option<Error> {
     None
 }
 
-fn csr(request: &Request<'_>) -> Result<Vec<u8>, Error> {
+/// The request for a certificate, as DER; with the name as its common name, too, where the authority insists on one.
+pub(crate) fn csr(request: &Request<'_>, with_common_name: bool) -> Result<Vec<u8>, Error> {
     let made = || -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![alternative_name(request.subject)?];
+        let name = request.subject.to_string();
+        // X.520: a common name has 64 characters at most.
+        if with_common_name && name.len() <= 64 {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
         if request.must_staple {
             let feature = CustomExtension::from_oid_content(TLS_FEATURE, STATUS_REQUEST.to_vec());
             params.custom_extensions.push(feature);
@@ -254,7 +260,7 @@ mod tests {
                 failures: 0,
                 must_staple,
             };
-            let made = csr(&request).unwrap();
+            let made = csr(&request, false).unwrap();
             X509CertificationRequest::from_der(&made).unwrap();
             // The identifier of the feature, and the list behind it as an OCTET STRING.
             let feature = [0x2b, 6, 1, 5, 5, 7, 1, 24, 4, 5, 0x30, 3, 2, 1, 5];

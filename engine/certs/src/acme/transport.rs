@@ -118,7 +118,7 @@ fn alternates(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// RFC 9110, section 10.2.3: seconds or a date.
-pub(super) fn retry_at(headers: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
+pub(crate) fn retry_at(headers: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u32>() {
         return Some(now + Duration::from_secs(seconds.into()));

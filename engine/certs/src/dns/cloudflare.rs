@@ -23,8 +23,24 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// Adds a record; gives the path by which it can be removed.
+    /// Adds a text; gives the path by which it can be removed.
     pub(super) fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
+        let record = json!({"type": "TXT", "name": name, "content": format!("\"{text}\"")});
+        self.add(name, record, ttl)
+    }
+
+    /// Adds an alias; gives the path by which it can be removed. It is not put behind their proxy, where nobody would see it.
+    pub(super) fn set_alias(
+        &self,
+        name: &str,
+        target: &str,
+        ttl: Duration,
+    ) -> Result<String, String> {
+        let record = json!({"type": "CNAME", "name": name, "content": target, "proxied": false});
+        self.add(name, record, ttl)
+    }
+
+    fn add(&self, name: &str, mut record: Value, ttl: Duration) -> Result<String, String> {
         let zone = self.zone(name)?;
         // 1 stands for their own choice; less than a minute is refused.
         let ttl = if ttl.is_zero() {
@@ -32,8 +48,7 @@ impl<'a> Api<'a> {
         } else {
             ttl.as_secs().max(60)
         };
-        let record =
-            json!({"type": "TXT", "name": name, "content": format!("\"{text}\""), "ttl": ttl});
+        record["ttl"] = ttl.into();
         let records = format!("/zones/{zone}/dns_records");
         let made = self.ask(Method::POST, &records, Some(&record))?;
         match made["id"].as_str() {
@@ -149,6 +164,27 @@ mod tests {
             asked[3].starts_with("DELETE /v4/zones/z1/dns_records/r1 "),
             "{asked:?}"
         );
+    }
+
+    #[test]
+    fn an_alias_is_no_text_and_stays_off_the_proxy() {
+        let (endpoint, asked) = fake();
+        let fetcher = Fetcher::new(&FetchOptions::default());
+        let api = Api::new(&fetcher, "token", &endpoint);
+        let path = api
+            .set_alias("_x.example.test", "y.comodoca.test", Duration::ZERO)
+            .unwrap();
+        assert_eq!(path, "/zones/z1/dns_records/r1");
+        let asked: Vec<String> = asked.try_iter().collect();
+        let made = asked.last().unwrap();
+        for part in [
+            r#""type":"CNAME""#,
+            r#""content":"y.comodoca.test""#,
+            r#""proxied":false"#,
+            r#""ttl":1"#,
+        ] {
+            assert!(made.contains(part), "{made}");
+        }
     }
 
     #[test]

@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex};
 
 /// A request as a test sees it.
 #[derive(Clone, Debug)]
-pub(in crate::dns) struct Asked {
+pub(crate) struct Asked {
     /// Method and target: `GET /zones`.
-    pub(in crate::dns) line: String,
+    pub(crate) line: String,
     /// The fields in lower case, a line each.
-    pub(in crate::dns) fields: String,
-    pub(in crate::dns) body: String,
+    pub(crate) fields: String,
+    pub(crate) body: String,
 }
 
-pub(in crate::dns) struct Fake {
-    pub(in crate::dns) base: String,
+pub(crate) struct Fake {
+    pub(crate) base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Fake {
     /// Answers with a status and a body.
-    pub(in crate::dns) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
+    pub(crate) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
@@ -57,12 +57,12 @@ impl Fake {
     }
 
     /// What it was asked so far.
-    pub(in crate::dns) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
     /// The lines of it, with the bodies behind.
-    pub(in crate::dns) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let asked = self.asked();
         let lines = asked.iter().map(|one| format!("{} {}", one.line, one.body));
         lines.map(|line| line.trim_end().to_owned()).collect()

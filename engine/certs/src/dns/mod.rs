@@ -1,11 +1,11 @@
-//! Records in DNS by which dns-01 (RFC 8555, section 8.4) proves that a name is ours: setting them, waiting until others
-//! see them, and removing them. Each way to set one has a file; orders are left to `acme`.
+//! Records in DNS by which dns-01 (RFC 8555, section 8.4) or ZeroSSL's CNAME check proves that a name is ours: setting them,
+//! waiting until others see them, and removing them. Each way to set one has a file; orders are left to `acme`, `zerossl`.
 
 mod azure;
 mod cloudflare;
 mod exec;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod google;
 mod ovh;
 mod rest;
@@ -46,17 +46,29 @@ pub struct DnsOptions {
 /// Who sets records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsProvider {
-    /// A command, called with `present` or `cleanup`, the name and the text.
+    /// A command, called with `present` or `cleanup`, the name and the text; with a fourth word `CNAME` where the record is
+    /// an alias instead of a text.
     Exec(Vec<String>),
     /// A service that is known by name.
     Service(DnsService),
+}
+
+/// What kind of record proves that a name is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// A text (TXT), for dns-01.
+    Text,
+    /// An alias (CNAME), for ZeroSSL.
+    Alias,
 }
 
 /// A record that is there until it is dropped.
 pub(crate) struct DnsRecord<'a> {
     provider: &'a DnsProvider,
     fetcher: &'a Fetcher,
+    kind: RecordKind,
     name: String,
+    /// The text, or the name that an alias stands for.
     text: String,
     /// What the provider calls it.
     handle: String,
@@ -70,14 +82,36 @@ impl DnsOptions {
         subject: &Subject,
         text: &str,
     ) -> Result<DnsRecord<'a>, CertsError> {
-        let name = self.name(subject);
+        self.show_record(fetcher, RecordKind::Text, self.name(subject), text)
+            .await
+    }
+
+    /// Makes `name` an alias of `target`, both without a dot at the end, and waits until it is seen.
+    pub(crate) async fn show_alias<'a>(
+        &'a self,
+        fetcher: &'a Fetcher,
+        name: &str,
+        target: &str,
+    ) -> Result<DnsRecord<'a>, CertsError> {
+        self.show_record(fetcher, RecordKind::Alias, name.to_owned(), target)
+            .await
+    }
+
+    async fn show_record<'a>(
+        &'a self,
+        fetcher: &'a Fetcher,
+        kind: RecordKind,
+        name: String,
+        text: &str,
+    ) -> Result<DnsRecord<'a>, CertsError> {
         let handle = self
             .provider
-            .set(fetcher, &name, text, self.ttl)
+            .set(fetcher, kind, &name, text, self.ttl)
             .map_err(failed)?;
         let record = DnsRecord {
             provider: &self.provider,
             fetcher,
+            kind,
             name,
             text: text.to_owned(),
             handle,
@@ -106,10 +140,7 @@ impl DnsOptions {
         };
         let begun = Instant::now();
         loop {
-            // The dot at its end keeps the system's search list away.
-            let found = resolver.texts(&format!("{}.", record.name)).await;
-            let is_there = |texts: Vec<Vec<u8>>| texts.iter().any(|t| *t == record.text.as_bytes());
-            if found.is_ok_and(|found| is_there(found.records)) {
+            if record.is_seen(&resolver).await {
                 return Ok(());
             }
             if begun.elapsed() >= timeout {
@@ -128,22 +159,70 @@ impl DnsProvider {
     fn set(
         &self,
         fetcher: &Fetcher,
+        kind: RecordKind,
         name: &str,
         text: &str,
         ttl: Duration,
     ) -> Result<String, String> {
-        match self {
-            DnsProvider::Exec(command) => {
-                exec::run(command, &["present", name, text]).map(|()| String::new())
+        match (self, kind) {
+            (DnsProvider::Exec(command), _) => {
+                exec::run(command, &words("present", kind, name, text)).map(|()| String::new())
             }
-            DnsProvider::Service(service) => service.set(fetcher, name, text, ttl),
+            (DnsProvider::Service(service), RecordKind::Text) => {
+                service.set(fetcher, name, text, ttl)
+            }
+            (DnsProvider::Service(service), RecordKind::Alias) => {
+                service.set_alias(fetcher, name, text, ttl)
+            }
         }
     }
 
-    fn clear(&self, fetcher: &Fetcher, name: &str, text: &str, handle: &str) -> Result<(), String> {
+    /// Whether it can set aliases.
+    pub fn sets_aliases(&self) -> bool {
         match self {
-            DnsProvider::Exec(command) => exec::run(command, &["cleanup", name, text]),
-            DnsProvider::Service(service) => service.clear(fetcher, name, text, handle),
+            DnsProvider::Exec(_) => true,
+            DnsProvider::Service(service) => service.sets_aliases(),
+        }
+    }
+
+    fn clear(&self, record: &DnsRecord<'_>) -> Result<(), String> {
+        let (name, text) = (record.name.as_str(), record.text.as_str());
+        match self {
+            DnsProvider::Exec(command) => {
+                exec::run(command, &words("cleanup", record.kind, name, text))
+            }
+            // Services that set aliases know them by their handle.
+            DnsProvider::Service(service) => {
+                service.clear(record.fetcher, name, text, &record.handle)
+            }
+        }
+    }
+}
+
+/// What a command is told.
+fn words<'a>(verb: &'a str, kind: RecordKind, name: &'a str, text: &'a str) -> Vec<&'a str> {
+    let mut words = vec![verb, name, text];
+    if kind == RecordKind::Alias {
+        words.push("CNAME");
+    }
+    words
+}
+
+impl DnsRecord<'_> {
+    async fn is_seen(&self, resolver: &Resolver) -> bool {
+        // The dot at its end keeps the system's search list away.
+        let name = format!("{}.", self.name);
+        match self.kind {
+            RecordKind::Text => {
+                let found = resolver.texts(&name).await;
+                let is_ours = |text: &Vec<u8>| *text == self.text.as_bytes();
+                found.is_ok_and(|found| found.records.iter().any(is_ours))
+            }
+            RecordKind::Alias => {
+                let found = resolver.aliases(&name).await;
+                let is_ours = |target: &String| target.eq_ignore_ascii_case(&self.text);
+                found.is_ok_and(|found| found.records.iter().any(is_ours))
+            }
         }
     }
 }
@@ -151,9 +230,7 @@ impl DnsProvider {
 impl Drop for DnsRecord<'_> {
     fn drop(&mut self) {
         // A record that is left behind proves nothing to anybody any more.
-        let _ = self
-            .provider
-            .clear(self.fetcher, &self.name, &self.text, &self.handle);
+        let _ = self.provider.clear(self);
     }
 }
 
@@ -164,6 +241,19 @@ fn failed(what: String) -> CertsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_told_of_aliases() {
+        let script =
+            "[ \"$*\" = 'present p.test t.test CNAME' ] || [ \"$*\" = 'present p.test text' ]";
+        let command = ["/bin/sh", "-c", script, "x"].map(str::to_owned).to_vec();
+        let provider = DnsProvider::Exec(command);
+        let fetcher = Fetcher::new(&crate::fetch::FetchOptions::default());
+        let set = |kind, text| provider.set(&fetcher, kind, "p.test", text, Duration::ZERO);
+        assert!(set(RecordKind::Alias, "t.test").is_ok());
+        assert!(set(RecordKind::Text, "text").is_ok());
+        assert!(set(RecordKind::Text, "t.test").is_err());
+    }
 
     #[test]
     fn records_stand_where_the_authority_looks() {

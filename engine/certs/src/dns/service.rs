@@ -193,7 +193,27 @@ impl Service {
         }
     }
 
-    /// Takes a text away again.
+    /// Whether it can make a name an alias of another.
+    pub(super) fn sets_aliases(&self) -> bool {
+        self.name == "cloudflare"
+    }
+
+    /// Makes `name` an alias of `target`; gives what [`Service::clear`] needs.
+    pub(super) fn set_alias(
+        &self,
+        fetcher: &Fetcher,
+        name: &str,
+        target: &str,
+        ttl: Duration,
+    ) -> Result<String, String> {
+        if !self.sets_aliases() {
+            return Err(format!("`{}` sets no aliases here", self.name));
+        }
+        let token = self.value("api_token");
+        cloudflare::Api::new(fetcher, token, &self.base).set_alias(name, target, ttl)
+    }
+
+    /// Takes a text or an alias away again.
     pub(super) fn clear(
         &self,
         fetcher: &Fetcher,

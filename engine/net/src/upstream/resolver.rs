@@ -141,6 +141,24 @@ impl Resolver {
         some(records, &found)
     }
 
+    /// The names that `name` stands for (CNAME), without the dot at their end. That there are none is
+    /// [`io::ErrorKind::NotFound`].
+    pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
+        let resolver = self.start(Family::Any)?;
+        let found = resolver.lookup(name, RecordType::CNAME).await;
+        let found = found.map_err(failed)?;
+        let records = found
+            .answers()
+            .iter()
+            .filter_map(|record| match &record.data {
+                RData::CNAME(alias) => Some(alias.0.to_utf8().trim_end_matches('.').to_owned()),
+                _ => None,
+            })
+            .take(NAME_RECORDS_MAX)
+            .collect();
+        some(records, &found)
+    }
+
     /// A resolver for one question: the files of the system are read anew, so a change of them counts.
     fn start(&self, family: Family) -> io::Result<TokioResolver> {
         let (mut config, mut options) = match read_system_conf() {

@@ -81,7 +81,7 @@ pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, 
     })
 }
 
-fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusal> {
+pub(super) fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOptions, Refusal> {
     let tls = config.apps.tls.as_ref();
     let usual = || tls.and_then(|tls| tls.dns.as_ref());
     let Some(provider) = dns.provider.as_ref().or_else(usual) else {
@@ -149,7 +149,7 @@ pub(crate) fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
 }
 
 /// `text` with the values of `{env.NAME}` filled in: secrets stand outside of the configuration.
-fn environment(text: &str) -> String {
+pub(super) fn environment(text: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{env.") {
@@ -164,7 +164,7 @@ fn environment(text: &str) -> String {
 }
 
 /// An address that cannot be one is told at once rather than by orders that fail.
-fn check_directory(directory: &str) -> Result<(), Refusal> {
+pub(super) fn check_directory(directory: &str) -> Result<(), Refusal> {
     let rest = directory
         .strip_prefix("https://")
         .or_else(|| directory.strip_prefix("http://"));

@@ -8,6 +8,7 @@ mod auto;
 mod loading;
 mod plans;
 mod policies;
+mod zerossl;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -9,12 +9,12 @@ use sluice_certs::on_demand::covers;
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
     AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Rhythm,
-    Stapling, Storage,
+    Stapling, Storage, ZeroSslIssuer, ZeroSslOptions,
 };
 use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
-use super::{acme, authorities, auto};
+use super::{acme, authorities, auto, zerossl};
 use crate::build::Refusal;
 use crate::log::Log;
 use crate::settings::given;
@@ -35,6 +35,7 @@ pub(super) struct Scheme {
 enum IssuerOptions {
     Local(Box<LocalCaOptions>),
     Acme(Box<AcmeOptions>),
+    ZeroSsl(Box<ZeroSslOptions>),
 }
 
 /// The names of each way to make certificates. A policy that cannot be is refused, whether or not a name needs it.
@@ -69,6 +70,10 @@ pub(super) fn plan(
             IssuerOptions::Acme(options) => Arc::new(AcmeIssuer::new(
                 (**options).clone(),
                 storage.clone(),
+                maintainer.challenges(),
+            )),
+            IssuerOptions::ZeroSsl(options) => Arc::new(ZeroSslIssuer::new(
+                (**options).clone(),
                 maintainer.challenges(),
             )),
         });
@@ -220,7 +225,7 @@ pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refus
     for policy in policies(config) {
         let schemes = if policy.on_demand {
             let public = scheme_of(config, policy, Kind::Public)?;
-            let is_public = |issuer: &IssuerOptions| matches!(issuer, IssuerOptions::Acme(_));
+            let is_public = |issuer: &IssuerOptions| !matches!(issuer, IssuerOptions::Local(_));
             if ask.is_none() && public.issuers.iter().any(is_public) {
                 return Err(Refusal::new(
                     "certificates on demand need somebody to ask whether a name may have one",
@@ -333,13 +338,12 @@ fn issuer_options(config: &Config, issuer: &Issuer) -> Result<IssuerOptions, Ref
     match issuer {
         Issuer::Internal(internal) => local(config, internal),
         Issuer::Acme(acme) => Ok(IssuerOptions::Acme(Box::new(acme::options(config, acme)?))),
-        Issuer::ZeroSsl(_) => Err(Refusal::not_yet(
-            "ZeroSSL's own interface",
-            "name its ACME directory: `issuer acme https://acme.zerossl.com/v2/DV90`",
-        )),
+        Issuer::ZeroSsl(own) => {
+            zerossl::options(config, own).map(|options| IssuerOptions::ZeroSsl(Box::new(options)))
+        }
         Issuer::Other(_) => Err(
             Refusal::new(format!("unknown issuer `{}`", issuer.module()))
-                .with_help("there are `acme` and `internal`"),
+                .with_help("there are `acme`, `internal` and `zerossl`"),
         ),
     }
 }
@@ -368,6 +372,7 @@ mod tests {
         match &options(policies, name).unwrap()[0] {
             IssuerOptions::Acme(acme) => acme.directory.clone(),
             IssuerOptions::Local(local) => format!("local {}", local.id),
+            IssuerOptions::ZeroSsl(own) => own.api_url.clone(),
         }
     }
 
@@ -397,7 +402,7 @@ mod tests {
     fn challenges_are_answered_on_the_ports_of_the_configuration() {
         let one = |text: &str| match options(text, "a.test").unwrap().remove(0) {
             IssuerOptions::Acme(acme) => (acme.http_port, acme.alpn_port, acme.test_directory),
-            IssuerOptions::Local(_) => panic!("not asked"),
+            IssuerOptions::Local(_) | IssuerOptions::ZeroSsl(_) => panic!("not asked"),
         };
         let staging = LETS_ENCRYPT_STAGING.to_owned();
         assert_eq!(one("[]"), (Some(8080), Some(443), staging.clone()));

@@ -1,0 +1,108 @@
+//! One request to ZeroSSL's interface and what its answer says. Which requests are made is left to `zerossl`.
+
+use std::time::SystemTime;
+
+use serde_json::Value;
+use ureq::http::{Method, Request};
+
+use super::{failed, odd};
+use crate::acme::retry_at;
+use crate::failure::{CertsError, Fault};
+use crate::fetch::Fetcher;
+use crate::limits::ZEROSSL_DETAILS_MAX;
+
+/// The interface with a key.
+pub(super) struct Api<'a> {
+    pub(super) fetcher: &'a Fetcher,
+    pub(super) base: &'a str,
+    pub(super) key: &'a str,
+}
+
+impl Api<'_> {
+    pub(super) fn read(&self, path: &str) -> Result<Value, CertsError> {
+        self.ask(Method::GET, path, None)
+    }
+
+    pub(super) fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, CertsError> {
+        self.ask(Method::POST, path, body)
+    }
+
+    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CertsError> {
+        let url = format!("{}{path}?access_key={}", self.base, encoded(self.key));
+        let mut request = Request::builder().method(method).uri(url);
+        if body.is_some() {
+            request = request.header("Content-Type", "application/json");
+        }
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let request = request.body(body).map_err(|_| odd("no usable address"))?;
+        let answer = self.fetcher.send(request);
+        let answer = answer.map_err(|what| failed(Fault::Unreachable, self.without_key(&what)))?;
+        let status = answer.status();
+        let read: Option<Value> = serde_json::from_slice(answer.body()).ok();
+        let fault = match status.as_u16() {
+            429 => Fault::Busy,
+            500.. => Fault::Unreachable,
+            _ => Fault::Refused,
+        };
+        let refused = |what: String| CertsError::Authority {
+            issuer: super::ID.to_owned(),
+            fault,
+            what: self.without_key(&what),
+            retry_at: retry_at(answer.headers(), SystemTime::now())
+                .filter(|_| fault != Fault::Refused),
+        };
+        match read {
+            // Refusals come with any status, 200 included.
+            Some(read) if is_refusal(&read) => Err(refused(told(&read))),
+            Some(read) if status.is_success() => Ok(read),
+            Some(_) | None => Err(refused(format!("it answers with status {status}"))),
+        }
+    }
+
+    /// Messages get into logs, where the key has no business.
+    fn without_key(&self, what: &str) -> String {
+        what.replace(&encoded(self.key), "…").replace(self.key, "…")
+    }
+}
+
+/// `success` is a boolean or a number, and missing where things are well.
+fn is_refusal(read: &Value) -> bool {
+    match &read["success"] {
+        Value::Bool(is_well) => !is_well,
+        Value::Number(number) => number.as_i64() == Some(0),
+        _ => read["error"].is_object(),
+    }
+}
+
+/// The words of a refusal.
+fn told(read: &Value) -> String {
+    let error = &read["error"];
+    let kind = error["type"].as_str().unwrap_or("no reason given");
+    let mut told = match error["code"].as_i64() {
+        Some(code) => format!("it refuses with {code}: {kind}"),
+        None => format!("it refuses: {kind}"),
+    };
+    let is_empty = |details: &Value| {
+        details.as_array().is_some_and(Vec::is_empty)
+            || details.as_object().is_some_and(serde_json::Map::is_empty)
+    };
+    if !error["details"].is_null() && !is_empty(&error["details"]) {
+        let details = error["details"].to_string();
+        told.push(' ');
+        told.extend(details.chars().take(ZEROSSL_DETAILS_MAX));
+    }
+    told
+}
+
+/// RFC 3986, section 2.1.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
