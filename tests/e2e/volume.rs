@@ -26,7 +26,8 @@ fn assert_flat(server: &Server, before: u64, what: &str) {
         total() / 1024 / 1024
     );
     assert!(
-        after - before < GROWTH_MAX,
+        // Counts of pages are added up now and then: the peak may seem to fall a little.
+        after.saturating_sub(before) < GROWTH_MAX,
         "{what}: from {before} to {after} KiB"
     );
 }
