@@ -491,7 +491,7 @@ mod tests {
                 r#""module":"acme","challenges":{"dns":{"provider":{"name":"exec"},"resolvers":["x"]}}"#,
                 "`x`",
             ),
-            (r#""module":"zerossl","api_key":"x""#, "ZeroSSL"),
+            (r#""module":"zerossl""#, "no key"),
             (r#""module":"vault""#, "vault"),
         ] {
             let refused = options(&format!("[{{\"issuers\":[{{{settings}}}]}}]"), "a.test");
