@@ -27,6 +27,8 @@ pub fn sluice() -> PathBuf {
     env!("CARGO_BIN_EXE_sluice").into()
 }
 
+/// The Caddy to compare with: that of CADDY_BIN, else one in PATH that is new enough. Older ones lack directives and
+/// fields that are compared.
 pub fn find_caddy() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("CADDY_BIN") {
         return Some(path.into());
@@ -34,7 +36,23 @@ pub fn find_caddy() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|dir| dir.join("caddy"))
-        .find(|file| file.is_file())
+        .filter(|file| file.is_file())
+        .find(|file| is_new_enough(file))
+}
+
+/// What is compared is what Caddy 2.11 does.
+fn is_new_enough(caddy: &Path) -> bool {
+    let Ok(output) = Command::new(caddy).arg("version").output() else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut numbers = text.trim_start_matches('v').split(['.', ' ', '\n']);
+    let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
+    let is_new = (number(), number()) >= (Some(2), Some(11));
+    if !is_new {
+        println!("{} is older than 2.11: {}", caddy.display(), text.trim());
+    }
+    is_new
 }
 
 impl Site {
