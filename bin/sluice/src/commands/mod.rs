@@ -8,6 +8,7 @@ mod explain;
 mod file_server;
 mod fmt;
 mod hash_password;
+mod lab;
 mod list_modules;
 mod manpage;
 mod reload;
@@ -84,6 +85,8 @@ enum Command {
     ListModules(list_modules::Args),
     /// Prints what this program was built from.
     BuildInfo,
+    /// Measures web servers: hands the rest of the line to the program `sluice-lab`.
+    Lab(lab::Args),
     /// Explains how a request is handled, or a message by the name in its brackets.
     Explain(explain::Args),
 }
@@ -111,6 +114,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Manpage(args) => args.run(),
         Command::ListModules(args) => args.run(),
         Command::BuildInfo => build_info::run(),
+        Command::Lab(args) => args.run(),
         Command::Explain(args) => args.run(format),
     }
 }

@@ -1,0 +1,62 @@
+//! The command line: names, options and exit codes. What a command does is in the module of its name.
+//!
+//! Exit codes: 0 done, 1 a question was answered with no (a gate that closes, a machine that is not fit), 2 the command
+//! could not be carried out.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::doctor;
+
+/// Honest numbers for any web server.
+#[derive(Debug, Parser)]
+#[command(name = "sluice-lab", version, arg_required_else_help = true)]
+struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Says whether this machine is fit for measuring, and what would limit a run
+    Doctor(doctor::Options),
+}
+
+/// Why a command could not be carried out, in words for whoever typed it.
+#[derive(Debug)]
+pub struct Refused(pub String);
+
+impl Refused {
+    /// A refusal with this text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Refused(text.into())
+    }
+}
+
+/// What a command gives: the answer to its question, or why there is none.
+pub type Outcome = Result<Answer, Refused>;
+
+/// The answer of a command that ran to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, or yes. Exit code 0.
+    Yes,
+    /// The command ran, and its answer is no. Exit code 1.
+    No,
+}
+
+/// Reads the command line and carries it out.
+pub fn main() -> ExitCode {
+    let outcome = match Lab::parse().command {
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    match outcome {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(Refused(text)) => {
+            eprintln!("sluice-lab: {text}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The benchmark lab: loads any web server, measures what it costs, and says how sure the numbers are. It starts servers
+//! by their command, as strangers, and links nothing of sluice above the ground floor, so it cannot favour it.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod doctor;
+pub mod machine;
+pub mod result;

@@ -1,0 +1,151 @@
+//! What the machine is: facts for the head of every result. Whether it is fit for measuring is the `doctor`'s to say.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::result::Machine;
+
+/// Settings of the kernel that change what a load can do, below `/proc/sys`.
+const SETTINGS: [&str; 9] = [
+    "net/core/somaxconn",
+    "net/ipv4/ip_local_port_range",
+    "net/ipv4/tcp_tw_reuse",
+    "net/ipv4/tcp_max_syn_backlog",
+    "net/ipv4/tcp_congestion_control",
+    "net/core/netdev_max_backlog",
+    "net/core/rmem_max",
+    "net/core/wmem_max",
+    "fs/file-max",
+];
+
+/// Looks at this machine.
+pub fn look() -> Machine {
+    let cpuinfo = read("/proc/cpuinfo");
+    let uname = rustix::system::uname();
+    Machine {
+        cpu_model: field(&cpuinfo, "model name").unwrap_or_else(|| "unknown".into()),
+        cpus: processors().len(),
+        memory_bytes: memory_bytes(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        os: os_name(),
+        hypervisor: hypervisor(&cpuinfo),
+        open_files_max: open_files().1,
+        settings: settings(),
+        placement: BTreeMap::new(),
+    }
+}
+
+/// The processors that this process may use, by number.
+pub fn processors() -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|cpu| set.is_set(*cpu))
+            .collect(),
+        Err(_) => vec![0],
+    }
+}
+
+/// Soft and hard limit of open files.
+pub fn open_files() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let or_all = |value: Option<u64>| value.unwrap_or(u64::MAX);
+    (or_all(limit.current), or_all(limit.maximum))
+}
+
+/// Lets this process, and those it starts, open as many files as the system allows. Gives the limit that holds then.
+pub fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // A refusal leaves the soft limit, which is what is told.
+    let _ = setrlimit(Resource::Nofile, raised);
+    open_files().0
+}
+
+/// First and last port that the kernel gives to connections.
+pub fn local_ports() -> (u16, u16) {
+    let text = read("/proc/sys/net/ipv4/ip_local_port_range");
+    let mut words = text.split_whitespace().map(str::parse);
+    match (words.next(), words.next()) {
+        (Some(Ok(first)), Some(Ok(last))) => (first, last),
+        _ => (32_768, 60_999),
+    }
+}
+
+/// The text of a file below `/proc` or `/sys`; empty if it cannot be read.
+pub fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The first `name : value` of a text such as `/proc/cpuinfo`.
+fn field(text: &str, name: &str) -> Option<String> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim().to_string())
+}
+
+fn memory_bytes() -> u64 {
+    let total = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+    let kib = total.split_whitespace().next().and_then(|n| n.parse().ok());
+    kib.unwrap_or(0_u64) * 1024
+}
+
+fn os_name() -> String {
+    let text = read("/etc/os-release");
+    let mut lines = text.lines();
+    lines
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map_or_else(|| "unknown".into(), |name| name.trim_matches('"').into())
+}
+
+fn hypervisor(cpuinfo: &str) -> Option<String> {
+    let named = read("/sys/hypervisor/type");
+    if !named.trim().is_empty() {
+        return Some(named.trim().to_string());
+    }
+    let flags = field(cpuinfo, "flags").unwrap_or_default();
+    let virtual_cpu = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let product = read("/sys/class/dmi/id/product_name");
+    virtual_cpu.then(|| match product.trim() {
+        "" => "a virtual machine".into(),
+        name => name.to_string(),
+    })
+}
+
+fn settings() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for name in SETTINGS {
+        let value = read(&format!("/proc/sys/{name}"));
+        if !value.is_empty() {
+            let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+            found.insert(name.replace('/', "."), value);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_processor_and_memory() {
+        let machine = look();
+        assert!(machine.cpus > 0 && machine.memory_bytes > 1 << 20);
+        assert!(!machine.kernel.is_empty());
+        let (first, last) = local_ports();
+        assert!(first < last);
+    }
+
+    #[test]
+    fn fields_of_such_files_are_found() {
+        let text = "processor\t: 0\nmodel name\t: A: B\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("A: B"));
+        assert_eq!(field(text, "flags"), None);
+    }
+}

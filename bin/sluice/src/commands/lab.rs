@@ -1,0 +1,41 @@
+//! `sluice lab`: becomes the program `sluice-lab`. The lab is a program of its own so that it cannot favour this one.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::Exit;
+use crate::messages::Failed;
+
+/// The program's name, beside this one or in the path.
+const PROGRAM: &str = "sluice-lab";
+
+/// Words of `sluice lab`.
+#[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// What `sluice-lab` is to do; `sluice lab --help` lists it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+impl Args {
+    /// Becomes the lab; comes back only if that fails.
+    pub fn run(self) -> Result<Exit, Failed> {
+        let program = beside_us().unwrap_or_else(|| PROGRAM.into());
+        let error = Command::new(&program).args(self.words).exec();
+        Err(Failed::new(format!(
+            "`{}` cannot be started: {error}; it comes with sluice as a program of its own and is looked for beside it \
+             and in PATH",
+            program.display()
+        )))
+    }
+}
+
+/// The lab in the folder of the running program.
+fn beside_us() -> Option<PathBuf> {
+    let ours = std::env::current_exe().ok()?;
+    let lab = ours.parent()?.join(PROGRAM);
+    lab.is_file().then_some(lab)
+}
