@@ -22,6 +22,7 @@ mod explain;
 mod expressions;
 mod fastcgi;
 mod files;
+mod get_certificate;
 mod h2;
 mod intercept;
 mod limits;

@@ -20,7 +20,7 @@ use crate::wire::{Wire, field};
 pub type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// A site of two names on one port, with plain HTTP beside it.
-fn start() -> (Server, u16) {
+pub fn start() -> (Server, u16) {
     let plain = free_port();
     let site = "{\n\tadmin off\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n}\n\
         localhost {\n\trespond \"at home, {http.request.scheme}\"\n}\n\
@@ -220,7 +220,7 @@ fn large_bodies_arrive_whole() {
 }
 
 /// Certificate and key of `name` as the authority made them.
-fn pair(folder: &Folder, name: &str) -> (String, String) {
+pub fn pair(folder: &Folder, name: &str) -> (String, String) {
     let part = |kind| {
         folder.read(&format!(
             "data/sluice/certificates/local/{name}/{name}.{kind}"

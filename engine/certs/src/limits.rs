@@ -144,6 +144,20 @@ pub const ON_DEMAND_THREADS_MAX: usize = 8;
 /// How long a name that was refused or failed is not tried again: anybody can ask for it as often as they like.
 pub const ON_DEMAND_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long an endpoint that hands out certificates may take: as long as a handshake may.
+pub const SOURCE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the Tailscale daemon may take, as in Caddy: it may have to order the certificate first.
+pub const TAILSCALE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a certificate that was handed out is shown before it is asked for again, in the background: soon enough to
+/// notice one that was replaced or withdrawn, seldom enough that handshakes cost the endpoint nothing.
+pub const SOURCE_PAUSE: Duration = Duration::from_secs(300);
+
+/// Signature schemes and cipher suites of a client that an endpoint is told: real clients offer some dozens, and a hello
+/// has room for thousands.
+pub const HELLO_NUMBERS_MAX: usize = 128;
+
 /// How deep folders of certificates are looked through; a link that leads back up ends there, too.
 pub const FOLDER_DEPTH_MAX: usize = 8;
 

@@ -1,5 +1,6 @@
-//! Certificates made when a client first asks for a name: who may have one, how many are made at once, and what waits
-//! meanwhile. Making one is left to `maintain`, holding the handshake to `sluice-net`.
+//! Certificates made, or got elsewhere, when a client first asks for a name: who may have one, how many are made at once,
+//! and what waits meanwhile. Making one is left to `maintain`, asking elsewhere to `sources`, holding the handshake to
+//! `sluice-net`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,10 +13,12 @@ use crate::failure::{CertsError, Notice};
 use crate::fetch::{FetchOptions, Fetcher};
 use crate::limits::{
     ASK_TIMEOUT, ON_DEMAND_MAX, ON_DEMAND_NAMES_MAX, ON_DEMAND_PAUSE, ON_DEMAND_THREADS_MAX,
-    ON_DEMAND_WAITERS_MAX,
+    ON_DEMAND_WAITERS_MAX, SOURCE_PAUSE,
 };
 use crate::maintain::{Maintainer, Plan};
+use crate::pair::Pair;
 use crate::renewal::seed_of;
+use crate::sources::{Hello, Source};
 use crate::store::CertStore;
 use crate::subject::Subject;
 
@@ -23,6 +26,8 @@ use crate::subject::Subject;
 pub struct OnDemandRule {
     /// Names, in which `*` stands for a label; all names when empty.
     pub subjects: Vec<String>,
+    /// Who is asked for a certificate before one is made, in this order.
+    pub sources: Vec<Source>,
     /// How certificates are made during handshakes; `None` where they are not.
     pub plans: Option<OnDemandPlans>,
 }
@@ -52,8 +57,8 @@ pub struct OnDemand {
 struct State {
     /// Who waits for each name that is being made or waits for its turn.
     waiting: HashMap<Subject, Vec<oneshot::Sender<()>>>,
-    /// Names that wait for a thread.
-    queue: VecDeque<Subject>,
+    /// Names that wait for a thread, with what the first client that asked for them can do.
+    queue: VecDeque<(Subject, Hello)>,
     /// Threads at work.
     threads: usize,
     /// Names that were refused or failed, and until when they are not tried again.
@@ -61,6 +66,8 @@ struct State {
     /// Certificates shown, the oldest first.
     shown: VecDeque<Subject>,
     known: HashSet<Subject>,
+    /// Names of these whose certificate is from a source, and when it was got.
+    fetched: HashMap<Subject, SystemTime>,
 }
 
 /// What has to come before a handshake can go on.
@@ -98,14 +105,14 @@ impl OnDemand {
 
     /// What a handshake for `name` has to wait for. One whose certificate is due for renewal does not wait, but has it
     /// begun.
-    pub(crate) fn demand(self: &Arc<Self>, name: &str) -> Demand {
+    pub(crate) fn demand(self: &Arc<Self>, name: &str, hello: impl FnOnce() -> Hello) -> Demand {
         let Ok(subject) = Subject::parse(name) else {
             return Demand::Nothing;
         };
         let Some(store) = self.store.upgrade() else {
             return Demand::Nothing;
         };
-        let Some(plan) = self.plan(&subject) else {
+        let Some(rule) = self.rule(&subject) else {
             return Demand::Nothing;
         };
         let now = SystemTime::now();
@@ -113,18 +120,16 @@ impl OnDemand {
         let is_served = shown
             .as_ref()
             .is_some_and(|pair| !pair.lifetime.has_ended(now));
-        let is_ours = || self.state().known.contains(&subject);
         if let Some(pair) = &shown
             && is_served
         {
-            let due = plan.renewal_at(pair, seed_of(&subject.to_string())) <= now;
-            if due && is_ours() {
-                self.begin(subject, None, now);
+            if self.is_due(rule, &subject, pair, now) {
+                self.begin(subject, hello, None, now);
             }
             return Demand::Nothing;
         }
         let (sender, receiver) = oneshot::channel();
-        if self.begin(subject, Some(sender), now) {
+        if self.begin(subject, hello, Some(sender), now) {
             Demand::Wait(receiver)
         } else {
             Demand::Nothing
@@ -137,17 +142,23 @@ impl OnDemand {
             return false;
         };
         let is_shown = self.store.upgrade().is_some_and(|s| s.covers(&subject));
-        !is_shown && self.plan(&subject).is_some()
+        !is_shown && self.rule(&subject).is_some()
     }
 
-    /// The plan of the rule that decides for `subject`.
-    fn plan(&self, subject: &Subject) -> Option<Arc<Plan>> {
+    /// The rule that decides for `subject`, if there are certificates by it.
+    fn rule(&self, subject: &Subject) -> Option<&OnDemandRule> {
         let name = subject.to_string();
         let covers = |rule: &&OnDemandRule| {
             rule.subjects.is_empty() || rule.subjects.iter().any(|s| covers(s, &name))
         };
-        let plans = self.rules.iter().find(covers)?.plans.as_ref()?;
-        let is_local = (self.is_local)(&name);
+        let rule = self.rules.iter().find(covers)?;
+        Some(rule).filter(|rule| rule.plans.is_some() || !rule.sources.is_empty())
+    }
+
+    /// How a certificate for `subject` is made where nobody else has one.
+    fn plan(&self, rule: &OnDemandRule, subject: &Subject) -> Option<Arc<Plan>> {
+        let plans = rule.plans.as_ref()?;
+        let is_local = (self.is_local)(&subject.to_string());
         Some(
             if is_local {
                 &plans.local
@@ -156,6 +167,19 @@ impl OnDemand {
             }
             .clone(),
         )
+    }
+
+    /// Whether a certificate that is being shown has to be renewed, or asked for again.
+    fn is_due(&self, rule: &OnDemandRule, subject: &Subject, pair: &Pair, now: SystemTime) -> bool {
+        if !rule.sources.is_empty()
+            && let Some(got) = self.state().fetched.get(subject)
+        {
+            return *got + SOURCE_PAUSE <= now;
+        }
+        let seed = seed_of(&subject.to_string());
+        let plan = self.plan(rule, subject);
+        let is_late = plan.is_some_and(|plan| plan.renewal_at(pair, seed) <= now);
+        is_late && self.state().known.contains(subject)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -167,6 +191,7 @@ impl OnDemand {
     fn begin(
         self: &Arc<Self>,
         subject: Subject,
+        hello: impl FnOnce() -> Hello,
         waiter: Option<oneshot::Sender<()>>,
         now: SystemTime,
     ) -> bool {
@@ -191,7 +216,7 @@ impl OnDemand {
         }
         let waiters = waiter.into_iter().collect();
         state.waiting.insert(subject.clone(), waiters);
-        state.queue.push_back(subject);
+        state.queue.push_back((subject, hello()));
         if state.threads >= ON_DEMAND_THREADS_MAX {
             return true;
         }
@@ -217,13 +242,13 @@ impl OnDemand {
     fn work(&self) {
         loop {
             let mut state = self.state();
-            let Some(subject) = state.queue.pop_front() else {
+            let Some((subject, hello)) = state.queue.pop_front() else {
                 state.threads -= 1;
                 return;
             };
             drop(state);
             let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                self.make(&subject, SystemTime::now())
+                self.make(&subject, &hello, SystemTime::now())
             }));
             let mut state = self.state();
             if !matches!(made, Ok(Ok(()))) {
@@ -238,16 +263,27 @@ impl OnDemand {
         }
     }
 
-    fn make(&self, subject: &Subject, now: SystemTime) -> Result<(), CertsError> {
+    fn make(&self, subject: &Subject, hello: &Hello, now: SystemTime) -> Result<(), CertsError> {
         let parts = (self.store.upgrade(), self.maintainer.upgrade());
-        let ((Some(store), Some(maintainer)), Some(plan)) = (parts, self.plan(subject)) else {
+        let ((Some(store), Some(maintainer)), Some(rule)) = (parts, self.rule(subject)) else {
             return Ok(());
         };
-        let made = self
-            .ask(subject)
-            .and_then(|()| maintainer.make_on_demand(&plan, subject, now));
+        let made = match fetch(rule, subject, hello, now) {
+            Ok(Some(pair)) => Ok((Arc::new(pair), true)),
+            Ok(None) => {
+                if self.state().fetched.remove(subject).is_some() {
+                    store.remove(subject);
+                }
+                self.issue(rule, subject, &maintainer, now)
+                    .map(|pair| (pair, false))
+            }
+            Err(error) => Err(error),
+        };
         match made {
-            Ok(pair) => {
+            Ok((pair, is_fetched)) => {
+                if is_fetched {
+                    self.state().fetched.insert(subject.clone(), now);
+                }
                 store.put(pair);
                 self.remember(&store, subject);
                 Ok(())
@@ -263,6 +299,24 @@ impl OnDemand {
         }
     }
 
+    /// Has a certificate made by an issuer of the rule.
+    fn issue(
+        &self,
+        rule: &OnDemandRule,
+        subject: &Subject,
+        maintainer: &Arc<Maintainer>,
+        now: SystemTime,
+    ) -> Result<Arc<Pair>, CertsError> {
+        let Some(plan) = self.plan(rule, subject) else {
+            return Err(CertsError::Setting {
+                name: "get_certificate",
+                what: format!("nobody who is asked has a certificate for `{subject}`"),
+            });
+        };
+        self.ask(subject)?;
+        maintainer.make_on_demand(&plan, subject, now)
+    }
+
     /// Keeps the number of certificates in memory bounded: anybody can ask for names.
     fn remember(&self, store: &CertStore, subject: &Subject) {
         let mut state = self.state();
@@ -274,6 +328,7 @@ impl OnDemand {
             && let Some(oldest) = state.shown.pop_front()
         {
             state.known.remove(&oldest);
+            state.fetched.remove(&oldest);
             drop(state);
             store.remove(&oldest);
         }
@@ -298,6 +353,25 @@ impl OnDemand {
     }
 }
 
+/// The certificate of the first source that has one. Where none has and one failed, that is an error: as in Caddy, who
+/// fails may be the one that has it, and nobody else is to make one meanwhile.
+fn fetch(
+    rule: &OnDemandRule,
+    subject: &Subject,
+    hello: &Hello,
+    now: SystemTime,
+) -> Result<Option<Pair>, CertsError> {
+    let mut failed = None;
+    for source in &rule.sources {
+        match source.ask(subject, hello, now) {
+            Ok(Some(pair)) => return Ok(Some(pair)),
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(None), Err)
+}
+
 /// Whether a subject with `*` for whole labels stands for `name`.
 pub fn covers(subject: &str, name: &str) -> bool {
     let (mut wanted, mut found) = (subject.split('.'), name.split('.'));
@@ -320,8 +394,10 @@ mod tests {
 
     use super::*;
     use crate::local_ca::{LocalCa, LocalCaOptions};
+    use crate::sources::SourceOptions;
     use crate::storage::Storage;
-    use crate::tests::TempFolder;
+    use crate::storage::StoredPair;
+    use crate::tests::{TempFolder, TestCa};
 
     /// Answers each request with the status that `status` gives for its first line; counts them.
     fn asked(status: fn(&str) -> u16) -> (String, Arc<AtomicUsize>) {
@@ -368,10 +444,12 @@ mod tests {
         let rules = vec![
             OnDemandRule {
                 subjects: vec!["*.never.test".to_owned()],
+                sources: Vec::new(),
                 plans: None,
             },
             OnDemandRule {
                 subjects: Vec::new(),
+                sources: Vec::new(),
                 plans: Some(plans),
             },
         ];
@@ -385,7 +463,7 @@ mod tests {
 
     /// Asks for a name and waits; tells whether there was anything to wait for.
     fn demand(s: &Setup, name: &str) -> bool {
-        match s.on_demand.demand(name) {
+        match s.on_demand.demand(name, Hello::default) {
             Demand::Nothing => false,
             Demand::Wait(receiver) => {
                 assert!(receiver.blocking_recv().is_err(), "the end of it tells");
@@ -442,15 +520,151 @@ mod tests {
             404
         });
         let s = setup(Some(url));
-        let waiting: Vec<_> = (0..50).map(|_| s.on_demand.demand("a.test")).collect();
+        let waiting: Vec<_> = (0..50)
+            .map(|_| s.on_demand.demand("a.test", Hello::default))
+            .collect();
         assert!(waiting.iter().all(|d| matches!(d, Demand::Wait(_))));
         let names = 0..2 * ON_DEMAND_NAMES_MAX;
-        let taken =
-            names.filter(|n| matches!(s.on_demand.demand(&format!("n{n}.test")), Demand::Wait(_)));
+        let taken = names.filter(|n| {
+            matches!(
+                s.on_demand.demand(&format!("n{n}.test"), Hello::default),
+                Demand::Wait(_)
+            )
+        });
         assert!(taken.count() <= ON_DEMAND_NAMES_MAX);
         let threads = s.on_demand.state().threads;
         assert_eq!(threads, ON_DEMAND_THREADS_MAX);
         assert!(count.load(Ordering::Relaxed) <= 2 * ON_DEMAND_THREADS_MAX);
         s.on_demand.state().queue.clear();
+    }
+
+    /// An endpoint that hands out `answer`s, status and body, by the name it is asked for; counts the questions.
+    fn endpoint(
+        answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
+    ) -> (Source, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/cert", listener.local_addr().unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut client = client.unwrap();
+                let mut buf = [0; 4096];
+                let length = client.read(&mut buf).unwrap();
+                let text = String::from_utf8_lossy(&buf[..length]).into_owned();
+                counted.fetch_add(1, Ordering::Relaxed);
+                let name = text.split(['=', '&']).nth(1).unwrap_or_default();
+                let (status, body) = answer(name);
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
+                let _ = client.write_all(&[head.as_bytes(), &body].concat());
+            }
+        });
+        (Source::new(&SourceOptions::http(&url).unwrap()), count)
+    }
+
+    /// A set-up with sources in the place of issuers.
+    fn with_sources(sources: Vec<Source>) -> Setup {
+        let s = setup(None);
+        let rules = vec![OnDemandRule {
+            subjects: Vec::new(),
+            sources,
+            plans: None,
+        }];
+        let maintainer = &s._maintainer;
+        Setup {
+            on_demand: OnDemand::new(rules, None, |_| false, &s.store, maintainer),
+            ..s
+        }
+    }
+
+    fn bundle(pair: &StoredPair) -> Vec<u8> {
+        [pair.certificate.as_slice(), &pair.key].concat()
+    }
+
+    #[test]
+    fn what_an_endpoint_hands_out_is_shown_for_the_name_that_was_asked_for() {
+        let ca = TestCa::new();
+        let (source, count) = endpoint(move |name| match name {
+            "a.test" | "b.test" => (200, bundle(&ca.issue("*.test"))),
+            "other.test" => (200, bundle(&ca.issue("a.test"))),
+            "half.test" => (200, ca.issue("half.test").certificate),
+            "garbage.test" => (200, b"no certificate".to_vec()),
+            "fails.test" => (500, bundle(&ca.issue("fails.test"))),
+            "moved.test" => (201, bundle(&ca.issue("moved.test"))),
+            _ => (204, Vec::new()),
+        });
+        let s = with_sources(vec![source]);
+        assert!(demand(&s, "a.test") && has(&s, "a.test"));
+        assert!(!demand(&s, "a.test"), "it is kept");
+        assert!(!has(&s, "b.test"), "there may be a better one for it");
+        assert!(demand(&s, "b.test") && has(&s, "b.test"));
+        for name in ["other", "half", "garbage", "fails", "moved", "none"] {
+            let name = format!("{name}.test");
+            assert!(demand(&s, &name) && !has(&s, &name), "{name}");
+            assert!(s.on_demand.is_missing(&name), "{name}");
+            assert!(!demand(&s, &name), "{name} is not asked for again at once");
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn a_source_that_has_nothing_is_passed_and_one_that_fails_lets_nobody_make_one() {
+        let ca = TestCa::new();
+        let (none, _) = endpoint(|_| (204, Vec::new()));
+        let (some, _) = endpoint(move |_| (200, bundle(&ca.issue("a.test"))));
+        let s = with_sources(vec![none, some]);
+        assert!(demand(&s, "a.test") && has(&s, "a.test"));
+
+        let (source, _) = endpoint(|name| match name {
+            "fails.test" => (500, Vec::new()),
+            _ => (204, Vec::new()),
+        });
+        let Ok(mut on_demand) = Arc::try_unwrap(setup(None).on_demand) else {
+            panic!("nobody else holds it");
+        };
+        let s = setup(None);
+        on_demand.rules.remove(0);
+        on_demand.rules[0].sources.push(source);
+        let rules = on_demand.rules;
+        let maintainer = &s._maintainer;
+        let s = Setup {
+            on_demand: OnDemand::new(rules, None, |_| false, &s.store, maintainer),
+            ..s
+        };
+        assert!(demand(&s, "none.test") && has(&s, "none.test"));
+        assert!(demand(&s, "fails.test") && !has(&s, "fails.test"));
+    }
+
+    #[test]
+    fn what_was_handed_out_is_asked_for_again_in_the_background_and_may_be_withdrawn() {
+        let ca = TestCa::new();
+        let step = Arc::new(AtomicUsize::new(0));
+        let now = step.clone();
+        let (source, count) = endpoint(move |_| match now.load(Ordering::Relaxed) {
+            0 => (200, bundle(&ca.issue("a.test"))),
+            1 => (500, Vec::new()),
+            _ => (204, Vec::new()),
+        });
+        let s = with_sources(vec![source]);
+        assert!(demand(&s, "a.test") && has(&s, "a.test"));
+        let subject = Subject::parse("a.test").unwrap();
+        for (at, stays) in [(1, true), (2, false)] {
+            step.store(at, Ordering::Relaxed);
+            let long_ago = SystemTime::now() - SOURCE_PAUSE;
+            {
+                let mut state = s.on_demand.state();
+                state.fetched.insert(subject.clone(), long_ago);
+                state.refused.clear();
+            }
+            assert!(!demand(&s, "a.test"), "nobody waits for it");
+            while !s.on_demand.state().waiting.is_empty() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(has(&s, "a.test"), stays);
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 3);
     }
 }

@@ -22,8 +22,10 @@ use rustls::{
 use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor, Signatures};
 
 use crate::challenges::{self, Challenges};
+use crate::limits::HELLO_NUMBERS_MAX;
 use crate::on_demand::{Demand, OnDemand};
 use crate::secrets_log::SecretsLog;
+use crate::sources::Hello;
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 use crate::tickets::{self, Tickets};
@@ -262,14 +264,19 @@ impl TlsPolicies {
 }
 
 impl ConfigChoice for TlsPolicies {
-    fn prepare(&self, hello: &ClientHello<'_>) -> Option<Preparation> {
+    fn prepare(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Option<Preparation> {
         let on_demand = self.on_demand.as_ref()?;
         let name = hello.server_name()?;
         let policy = &self.find(Some(name))?.policy;
         if policy.refuse || self.challenge(hello).is_some() {
             return None;
         }
-        match on_demand.demand(name) {
+        let told = || Hello {
+            signature_schemes: numbers(hello.signature_schemes()),
+            cipher_suites: numbers(hello.cipher_suites()),
+            local,
+        };
+        match on_demand.demand(name, told) {
             Demand::Nothing => None,
             // The sender says nothing: its end does.
             Demand::Wait(made) => Some(Box::pin(async move { _ = made.await })),
@@ -304,6 +311,12 @@ impl ConfigChoice for TlsPolicies {
         config.cert_resolver = resolver(&built.policy, &built.store, local);
         Arc::new(config)
     }
+}
+
+/// What an endpoint is told; more is not kept while a handshake waits.
+fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
+    let kept = list.iter().take(HELLO_NUMBERS_MAX);
+    kept.map(|&one| one.into()).collect()
 }
 
 impl Built {

@@ -44,14 +44,6 @@ pub fn running(place: &str, name: &str) -> Running {
         .unwrap_or(Running::Whole)
 }
 
-const fn refused(place: &'static str, name: &'static str, instead: &'static str) -> Gap {
-    Gap {
-        place,
-        name,
-        running: Running::Refused(instead),
-    }
-}
-
 const fn idle(place: &'static str, name: &'static str, holds: &'static str) -> Gap {
     Gap {
         place,
@@ -76,7 +68,6 @@ const fn partly(place: &'static str, name: &'static str, which: &'static str) ->
     }
 }
 
-const LATER: &str = "remove it; a later version will run it";
 const ALIASES: &str =
     "`exec` and `cloudflare`; the other services set no CNAME records yet and are refused";
 const NO_HTTP3: &str =
@@ -117,7 +108,6 @@ pub const GAPS: &[Gap] = &[
     ),
     partly("transport http", "tls_renegotiation", "`never`"),
     partly("tls", "alpn", "`h2` and `http/1.1`; others are not offered"),
-    refused("tls", "get_certificate", LATER),
     partly("trust_pool", "renegotiation", "`never`"),
     partly("issuer zerossl", "dns", ALIASES),
     always(

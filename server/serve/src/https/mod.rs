@@ -8,6 +8,7 @@ mod auto;
 mod loading;
 mod plans;
 mod policies;
+mod sources;
 mod zerossl;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -18,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, Stapling, Storage, Subject, Tickets, TlsPolicies,
+    OnDemandRule, Provision, Rhythm, Source, Stapling, Storage, Subject, Tickets, TlsPolicies,
     WatchedFiles,
 };
 use sluice_model::Config;
@@ -302,15 +303,19 @@ impl Https {
         let open =
             |scheme: &Scheme| plans::plan(scheme, &self.maintainer, &self.storage, &self.log);
         let mut rules = Vec::new();
-        for (subjects, schemes) in scheme.rules {
-            let plans = schemes.map(|[public, local]| {
+        for rule in scheme.rules {
+            let plans = rule.ways.map(|[public, local]| {
                 Ok(OnDemandPlans {
                     public: open(&public)?,
                     local: open(&local)?,
                 })
             });
             match plans.transpose() {
-                Ok(plans) => rules.push(OnDemandRule { subjects, plans }),
+                Ok(plans) => rules.push(OnDemandRule {
+                    subjects: rule.subjects,
+                    sources: rule.sources.iter().map(Source::new).collect(),
+                    plans,
+                }),
                 Err(error) => {
                     refusals.push(authority_fails(&error));
                     return None;

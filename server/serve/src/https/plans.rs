@@ -9,12 +9,12 @@ use sluice_certs::on_demand::covers;
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
     AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Rhythm,
-    Stapling, Storage, ZeroSslIssuer, ZeroSslOptions,
+    SourceOptions, Stapling, Storage, ZeroSslIssuer, ZeroSslOptions,
 };
 use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
-use super::{acme, authorities, auto, zerossl};
+use super::{acme, authorities, auto, sources, zerossl};
 use crate::build::Refusal;
 use crate::log::Log;
 use crate::settings::given;
@@ -201,9 +201,9 @@ pub(super) fn stapling(config: &Config) -> Option<Stapling> {
     })
 }
 
-/// Whether certificates for `name` are made when a client asks for it.
+/// Whether certificates for `name` are made, or asked for elsewhere, when a client asks for it.
 pub(super) fn is_on_demand(config: &Config, name: &str) -> bool {
-    policy(config, name).is_some_and(|policy| policy.on_demand)
+    policy(config, name).is_some_and(is_later)
 }
 
 /// What the configuration says of certificates made during handshakes.
@@ -211,42 +211,78 @@ pub(super) fn is_on_demand(config: &Config, name: &str) -> bool {
 pub(super) struct OnDemandScheme {
     /// Where permission is asked for.
     pub(super) ask: Option<String>,
-    /// For each policy its names, and the ways for public and for local names where it is one of these.
-    pub(super) rules: Vec<(Vec<String>, Option<[Scheme; 2]>)>,
+    /// In the order in which they decide.
+    pub(super) rules: Vec<OnDemandPolicy>,
+}
+
+/// What one policy says of it.
+#[derive(Debug)]
+pub(super) struct OnDemandPolicy {
+    /// The names it is for; all when empty.
+    pub(super) subjects: Vec<String>,
+    /// Who is asked for certificates first.
+    pub(super) sources: Vec<SourceOptions>,
+    /// The ways for public and for local names; `None` where nothing is made.
+    pub(super) ways: Option<[Scheme; 2]>,
+}
+
+/// Whether a policy has handshakes wait. As in Caddy, names that are asked for elsewhere have no certificate before.
+fn is_later(policy: &AutomationPolicy) -> bool {
+    policy.on_demand || !policy.get_certificate.is_empty()
 }
 
 /// What is made during handshakes; `None` for nothing.
 pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refusal> {
-    if !policies(config).any(|policy| policy.on_demand) {
+    if !policies(config).any(is_later) {
         return Ok(None);
     }
     let ask = ask(config)?;
     let mut rules = Vec::new();
     for policy in policies(config) {
-        let schemes = if policy.on_demand {
-            let public = scheme_of(config, policy, Kind::Public)?;
-            let is_public = |issuer: &IssuerOptions| !matches!(issuer, IssuerOptions::Local(_));
-            if ask.is_none() && public.issuers.iter().any(is_public) {
-                return Err(Refusal::new(
-                    "certificates on demand need somebody to ask whether a name may have one",
-                )
-                .with_help("add the global option `on_demand_tls { ask <url> }`"));
-            }
-            Some([public, scheme_of(config, policy, Kind::Local)?])
-        } else {
-            None
+        let sources = sources::options(&policy.get_certificate)?;
+        let ways = match is_later(policy) {
+            true => ways(config, policy, ask.is_some())?,
+            false => None,
         };
-        rules.push((policy.subjects.clone(), schemes));
+        rules.push(OnDemandPolicy {
+            subjects: policy.subjects.clone(),
+            sources,
+            ways,
+        });
     }
     // A policy that names a name comes before those that merely cover it.
     rules.sort_by_key(
-        |(subjects, _)| match subjects.iter().any(|s| s.contains('*')) {
-            false if subjects.is_empty() => 2,
+        |rule| match rule.subjects.iter().any(|name| name.contains('*')) {
+            false if rule.subjects.is_empty() => 2,
             false => 0,
             true => 1,
         },
     );
     Ok(Some(OnDemandScheme { ask, rules }))
+}
+
+/// How a policy has certificates made during handshakes, for public and for local names. A public authority is asked
+/// only with permission, or for names that the configuration lists and that are first asked for elsewhere.
+fn ways(
+    config: &Config,
+    policy: &AutomationPolicy,
+    has_permission: bool,
+) -> Result<Option<[Scheme; 2]>, Refusal> {
+    let public = scheme_of(config, policy, Kind::Public)?;
+    let is_public = |issuer: &IssuerOptions| !matches!(issuer, IssuerOptions::Local(_));
+    if !has_permission && public.issuers.iter().any(is_public) {
+        if policy.get_certificate.is_empty() {
+            return Err(Refusal::new(
+                "certificates on demand need somebody to ask whether a name may have one",
+            )
+            .with_help("add the global option `on_demand_tls { ask <url> }`"));
+        }
+        let subjects = &policy.subjects;
+        if subjects.is_empty() || subjects.iter().any(|name| name.contains('*')) {
+            return Ok(None);
+        }
+    }
+    Ok(Some([public, scheme_of(config, policy, Kind::Local)?]))
 }
 
 /// Where permission is asked for.
@@ -318,16 +354,10 @@ fn check_app(config: &Config) -> Result<(), Refusal> {
 
 /// Refuses what policies can say and nobody does yet.
 fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
-    let later = [
-        (
-            policy.storage.is_some(),
-            "a storage for the certificates of one policy",
-        ),
-        (
-            !policy.get_certificate.is_empty(),
-            "asking elsewhere for certificates",
-        ),
-    ];
+    let later = [(
+        policy.storage.is_some(),
+        "a storage for the certificates of one policy",
+    )];
     match later.iter().find(|(used, _)| *used) {
         Some((_, what)) => Err(Refusal::not_yet(what, "remove it")),
         None => Ok(()),

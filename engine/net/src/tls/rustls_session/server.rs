@@ -20,8 +20,8 @@ pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
 pub trait ConfigChoice: Send + Sync {
-    /// What has to be waited for before [`ConfigChoice::choose`]; asked once for a handshake.
-    fn prepare(&self, _hello: &ClientHello<'_>) -> Option<Preparation> {
+    /// What has to be waited for before [`ConfigChoice::choose`], which gets the same; asked once for a handshake.
+    fn prepare(&self, _hello: &ClientHello<'_>, _local: Option<IpAddr>) -> Option<Preparation> {
         None
     }
 
@@ -85,7 +85,7 @@ impl ServerSession {
     fn accept(&mut self, mut acceptor: rustls::server::Acceptor) -> Result<Stage, SessionError> {
         match acceptor.accept() {
             Ok(None) => Ok(Stage::AwaitHello(acceptor)),
-            Ok(Some(accepted)) => match self.choice.prepare(&accepted.client_hello()) {
+            Ok(Some(accepted)) => match self.prepare(&accepted) {
                 None => self.go_on(accepted),
                 Some(preparation) => Ok(Stage::Prepare(Box::new(Preparing {
                     accepted,
@@ -95,6 +95,10 @@ impl ServerSession {
             },
             Err((error, alert)) => Err(self.refuse(error, alert)),
         }
+    }
+
+    fn prepare(&self, accepted: &Accepted) -> Option<Preparation> {
+        self.choice.prepare(&accepted.client_hello(), self.local)
     }
 
     fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {

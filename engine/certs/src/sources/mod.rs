@@ -1,0 +1,219 @@
+//! Certificates that somebody else hands out while a handshake waits: an HTTP endpoint, or the Tailscale daemon of this
+//! machine. When they are asked, and what is kept of it, is left to `on_demand`.
+
+mod tailscale;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ureq::http::{Request, Uri};
+
+use crate::failure::CertsError;
+use crate::fetch::{FetchOptions, Fetcher};
+use crate::limits::{HELLO_NUMBERS_MAX, SOURCE_TIMEOUT};
+use crate::pair::{Origin, Pair};
+use crate::storage::StoredPair;
+use crate::store::wildcard_of;
+use crate::subject::Subject;
+
+/// Where the Tailscale daemon listens on Linux (`paths.DefaultTailscaledSocket` of its client).
+pub const TAILSCALE_SOCKET: &str = "/var/run/tailscale/tailscaled.sock";
+
+/// Who is asked for a certificate, before anything is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceOptions {
+    /// An endpoint at this `http` or `https` address (Caddy's module `tls.get_certificate.http`).
+    Http(String),
+    /// The Tailscale daemon at this socket, for names below `ts.net` (Caddy's `tls.get_certificate.tailscale`).
+    Tailscale(PathBuf),
+}
+
+/// Somebody who is asked for certificates.
+pub struct Source(Kind);
+
+enum Kind {
+    Http { url: String, fetcher: Fetcher },
+    Tailscale(PathBuf),
+}
+
+/// What the endpoint is told of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// The signature schemes it takes, by their numbers (RFC 8446, section 4.2.3).
+    pub signature_schemes: Vec<u16>,
+    /// The cipher suites it offers, by their numbers (RFC 8446, appendix B.4).
+    pub cipher_suites: Vec<u16>,
+    /// Our address that it connected to, where known.
+    pub local: Option<IpAddr>,
+}
+
+impl SourceOptions {
+    /// An endpoint; what is wrong with its address is for people.
+    pub fn http(url: &str) -> Result<SourceOptions, String> {
+        let uri: Uri = url
+            .parse()
+            .map_err(|error| format!("`{url}` is no address: {error}"))?;
+        match uri.scheme_str() {
+            Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {
+                Ok(SourceOptions::Http(url.to_owned()))
+            }
+            _ => Err(format!(
+                "`{url}` is no whole address of `http://` or `https://`"
+            )),
+        }
+    }
+}
+
+impl Source {
+    /// Opens what is needed to ask; nobody is asked yet.
+    pub fn new(options: &SourceOptions) -> Source {
+        Source(match options {
+            SourceOptions::Http(url) => Kind::Http {
+                // What stands behind `#` is for readers, not for servers.
+                url: url.split('#').next().unwrap_or_default().to_owned(),
+                fetcher: Fetcher::new(&FetchOptions {
+                    timeout: SOURCE_TIMEOUT,
+                    ..FetchOptions::default()
+                }),
+            },
+            SourceOptions::Tailscale(socket) => Kind::Tailscale(socket.clone()),
+        })
+    }
+
+    /// The certificate for `subject`; `None` where it is not this source's affair. It takes up to
+    /// [`SOURCE_TIMEOUT`], for Tailscale a minute. One that has ended, or is for another name, is an error.
+    pub(crate) fn ask(
+        &self,
+        subject: &Subject,
+        hello: &Hello,
+        now: SystemTime,
+    ) -> Result<Option<Pair>, CertsError> {
+        let (origin, text) = match &self.0 {
+            Kind::Http { url, fetcher } => (shown(url), ask_http(fetcher, url, subject, hello)),
+            Kind::Tailscale(socket) => ("tailscale".to_owned(), tailscale::ask(socket, subject)),
+        };
+        let refuse = |what: String| CertsError::Setting {
+            name: "get_certificate",
+            what: format!("`{origin}` for `{subject}`: {what}"),
+        };
+        let Some(text) = text.map_err(refuse)? else {
+            return Ok(None);
+        };
+        let stored = StoredPair {
+            certificate: text.clone(),
+            key: text,
+        };
+        let path = Path::new(&origin);
+        let pair = Pair::from_pem(
+            &stored,
+            Origin {
+                certificate: path,
+                key: path,
+            },
+        )?;
+        if pair.lifetime.has_ended(now) {
+            return Err(refuse("the certificate has ended".to_owned()));
+        }
+        let wildcard = wildcard_of(subject);
+        let is_for_it = |other: &Subject| other == subject || Some(other) == wildcard.as_ref();
+        if !pair.subjects.iter().any(is_for_it) {
+            return Err(refuse("the certificate is for other names".to_owned()));
+        }
+        // It is shown for the name that was asked for: for its other names the source may have a better one.
+        Ok(Some(Pair {
+            subjects: vec![subject.clone()],
+            ..pair
+        }))
+    }
+}
+
+/// An address without what may be secret in it.
+fn shown(url: &str) -> String {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return "get_certificate".to_owned();
+    };
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let port = uri.port_u16().map(|port| format!(":{port}"));
+    let (host, port) = (uri.host().unwrap_or_default(), port.unwrap_or_default());
+    format!("{scheme}://{host}{port}{}", uri.path())
+}
+
+/// Caddy's protocol: 200 with the chain and the key, 204 for a name that the endpoint has nothing for.
+fn ask_http(
+    fetcher: &Fetcher,
+    url: &str,
+    subject: &Subject,
+    hello: &Hello,
+) -> Result<Option<Vec<u8>>, String> {
+    let request = Request::get(asked_address(url, subject, hello))
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
+    let answer = fetcher.send(request)?;
+    match answer.status().as_u16() {
+        200 => Ok(Some(answer.into_body())),
+        204 => Ok(None),
+        status => Err(format!("status {status}")),
+    }
+}
+
+/// The address with what is known of the client.
+fn asked_address(url: &str, subject: &Subject, hello: &Hello) -> String {
+    let numbers = |list: &[u16]| {
+        let words = list.iter().take(HELLO_NUMBERS_MAX);
+        let words: Vec<String> = words.map(|number| format!("{number:x}")).collect();
+        words.join("%2C")
+    };
+    let joint = if url.contains('?') { '&' } else { '?' };
+    // Names hold no character that would have to be escaped.
+    let mut address = format!(
+        "{url}{joint}server_name={subject}&signature_schemes={}&cipher_suites={}",
+        numbers(&hello.signature_schemes),
+        numbers(&hello.cipher_suites),
+    );
+    if let Some(local) = hello.local {
+        let local = local.to_string().replace(':', "%3A");
+        address.push_str(&format!("&local_ip={local}"));
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoint_is_told_what_caddy_tells_it() {
+        let subject = Subject::parse("A.test").unwrap();
+        let hello = Hello {
+            signature_schemes: vec![0x0403, 0x0804],
+            cipher_suites: vec![0x1301; HELLO_NUMBERS_MAX + 1],
+            local: Some("::1".parse().unwrap()),
+        };
+        let address = asked_address("http://h/c?key=x", &subject, &hello);
+        let rest = address
+            .strip_prefix("http://h/c?key=x&server_name=a.test&signature_schemes=403%2C804&")
+            .unwrap();
+        let suites = rest
+            .strip_prefix("cipher_suites=")
+            .and_then(|rest| rest.strip_suffix("&local_ip=%3A%3A1"))
+            .unwrap();
+        assert_eq!(suites.split("%2C").count(), HELLO_NUMBERS_MAX);
+        let bare = asked_address("http://h/", &subject, &Hello::default());
+        assert_eq!(
+            bare,
+            "http://h/?server_name=a.test&signature_schemes=&cipher_suites="
+        );
+    }
+
+    #[test]
+    fn only_whole_addresses_are_taken_and_secrets_in_them_not_shown() {
+        for good in ["http://localhost:9000/cert", "https://h", "http://[::1]/?a"] {
+            assert!(SourceOptions::http(good).is_ok(), "{good}");
+        }
+        for bad in ["", "localhost:9000", "/cert", "ftp://h/", "http://", "a b"] {
+            assert!(SourceOptions::http(bad).is_err(), "{bad}");
+        }
+        assert_eq!(shown("http://u:p@h:9/c?key=x"), "http://h:9/c");
+    }
+}
