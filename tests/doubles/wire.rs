@@ -20,15 +20,20 @@ impl Wire {
     }
 
     pub fn with_patience(stream: TcpStream) -> Wire {
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout can be set");
-        stream
-            .set_write_timeout(Some(PATIENCE))
-            .expect("a timeout can be set");
-        stream.set_nodelay(true).expect("it can be set");
-        Wire::new(stream)
+        Wire::new(patient(stream))
     }
+}
+
+/// A stream that neither waits for ever nor holds small writes back.
+pub fn patient(stream: TcpStream) -> TcpStream {
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    stream
+        .set_write_timeout(Some(PATIENCE))
+        .expect("a timeout can be set");
+    stream.set_nodelay(true).expect("it can be set");
+    stream
 }
 
 impl<S: Read + Write> Wire<S> {

@@ -1,6 +1,7 @@
 //! Starts the real binary in a folder of its own and ends it. Speaking to it is left to `client`.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,7 +73,19 @@ pub fn free_port() -> u16 {
 
 /// The binary with an environment that touches nothing of the user's.
 pub fn sluice(folder: &Folder) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    apart(Command::new(env!("CARGO_BIN_EXE_sluice")), folder)
+}
+
+/// The same for a binary that finds `socket` as its descriptor 3.
+fn sluice_with(folder: &Folder, socket: OwnedFd) -> Command {
+    let mut command = apart(Command::new("sh"), folder);
+    let script = "exec \"$0\" \"$@\" 3<&0 </dev/null";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_sluice")]);
+    command.stdin(socket);
+    command
+}
+
+fn apart(mut command: Command, folder: &Folder) -> Command {
     command
         .current_dir(folder.path())
         .env_clear()
@@ -132,6 +145,7 @@ pub struct Setup {
     args: Vec<String>,
     variables: Vec<(String, String)>,
     waits_for_port: bool,
+    inherited: Option<OwnedFd>,
 }
 
 impl Setup {
@@ -152,6 +166,7 @@ impl Setup {
             args: Vec::new(),
             variables: Vec::new(),
             waits_for_port: true,
+            inherited: None,
         }
     }
 
@@ -174,6 +189,12 @@ impl Setup {
         self
     }
 
+    /// Has the server find a socket as its descriptor 3.
+    pub fn inherits(mut self, socket: impl Into<OwnedFd>) -> Setup {
+        self.inherited = Some(socket.into());
+        self
+    }
+
     /// Does not wait until the port is listened on.
     pub fn without_port(mut self) -> Setup {
         self.waits_for_port = false;
@@ -182,10 +203,15 @@ impl Setup {
 
     /// Starts `sluice run` and waits until it listens.
     pub fn start(self) -> Server {
-        let mut command = sluice(&self.folder);
+        let mut command = match self.inherited {
+            Some(socket) => sluice_with(&self.folder, socket),
+            None => sluice(&self.folder),
+        };
         let stderr = std::fs::File::create(self.folder.path().join("stderr")).expect("writable");
         let stdout = std::fs::File::create(self.folder.path().join("stdout")).expect("writable");
-        let args: Vec<String> = self.args.iter().map(|arg| self.fill(arg)).collect();
+        let args: Vec<String> = (self.args.iter())
+            .map(|arg| fill(arg, self.port, self.admin, self.folder.path()))
+            .collect();
         if args.first().is_none_or(|arg| arg.starts_with('-')) {
             command.arg("run");
         }
@@ -317,6 +343,17 @@ impl Server {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
         number.unwrap_or_else(|| panic!("{name} is no number"))
+    }
+
+    /// The most memory it had so far, in KiB.
+    pub fn peak(&self) -> u64 {
+        self.status("VmHWM")
+    }
+
+    /// By how much the peak rose since it was `before`, in KiB. The kernel adds counts of pages up now and then, so that
+    /// a peak may seem to fall a little.
+    pub fn grown(&self, before: u64) -> u64 {
+        self.peak().saturating_sub(before)
     }
 }
 

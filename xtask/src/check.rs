@@ -1,6 +1,7 @@
 //! The commands that run other tools and tell what each said. The rules of `tidy` are left to that module.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -48,13 +49,14 @@ pub fn check(root: &Path) -> bool {
         failed.push("tidy");
     }
     for Step(name, args, variable) in STEPS {
-        if !timed(name, || cargo(root, args, *variable)) {
+        let variable = variable.map(|(name, value)| (name, OsStr::new(value)));
+        if !timed(name, || cargo(root, args, variable.as_slice())) {
             failed.push(name);
         }
     }
     if has(root, "deny") {
         if !timed("deny", || {
-            cargo(root, &["deny", "--all-features", "check"], None)
+            cargo(root, &["deny", "--all-features", "check"], &[])
         }) {
             failed.push("deny");
         }
@@ -70,58 +72,46 @@ pub fn check(root: &Path) -> bool {
     failed.is_empty()
 }
 
-/// The tests that compare with other servers; those that need a server which is not installed say so.
+/// The Caddy that is compared with: what Debian has is older than the directives that are compared.
+const CADDY: &str = "v2.11.4";
+
+/// The tests that compare with other servers; those that need a server which is not installed say so. Caddy is built
+/// below `target` first where `CADDY_BIN` names none and Go is there.
 pub fn peer(root: &Path) -> bool {
-    cargo(
-        root,
-        &[
-            "test",
-            "-p",
-            "sluice",
-            "--test",
-            "peer",
-            "--",
-            "--include-ignored",
-        ],
-        None,
-    )
+    let caddy = caddy(root);
+    let caddy = caddy.as_ref().map(|path| ("CADDY_BIN", path.as_path()));
+    tests(root, &["peer", "--", "--include-ignored"], caddy.as_slice())
+}
+
+/// The Caddy that a variable names, or one that is built.
+fn caddy(root: &Path) -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("CADDY_BIN") {
+        return Some(path.into());
+    }
+    let folder = root.join("target/caddy").join(CADDY);
+    let module = format!("github.com/caddyserver/caddy/v2/cmd/caddy@{CADDY}");
+    go_install(&folder, "caddy", &module)
 }
 
 /// The ACME authority that the tests are run against: released, and the same everywhere.
 const PEBBLE: &str = "v2.10.1";
 
-/// The tests that order certificates from a real authority, which is installed below `target` first.
+/// The tests that order certificates from a real authority, some beside Caddy; both are installed below `target` first.
 pub fn acme(root: &Path) -> bool {
     let folder = root.join("target/pebble").join(PEBBLE);
     for program in ["pebble", "pebble-challtestsrv"] {
-        if folder.join(program).is_file() {
-            continue;
-        }
         let module = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
-        let status = Command::new("go")
-            .args(["install", &module])
-            .env("GOBIN", &folder)
-            .status();
-        if !status.is_ok_and(|status| status.success()) {
-            eprintln!("`go install {module}` failed; it needs Go and the module proxy");
+        if go_install(&folder, program, &module).is_none() {
             return false;
         }
     }
-    let folder = folder.display().to_string();
-    cargo(
+    let Some(caddy) = caddy(root) else {
+        return false;
+    };
+    tests(
         root,
-        &[
-            "test",
-            "-p",
-            "sluice",
-            "--test",
-            "e2e",
-            "acme",
-            "--",
-            "--include-ignored",
-            "--test-threads=2",
-        ],
-        Some(("SLUICE_PEBBLE", &folder)),
+        &["e2e", "acme", "--", "--include-ignored", "--test-threads=2"],
+        &[("SLUICE_PEBBLE", &folder), ("CADDY_BIN", &caddy)],
     )
 }
 
@@ -131,32 +121,38 @@ const H2SPEC: &str = "v2.2.1+incompatible";
 /// Runs the public suite of HTTP/2 against the real server; it is installed below `target` first.
 pub fn h2spec(root: &Path) -> bool {
     let folder = root.join("target/h2spec").join(H2SPEC);
-    let program = folder.join("h2spec");
-    if !program.is_file() {
-        let module = format!("github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC}");
-        let status = Command::new("go")
-            .args(["install", &module])
-            .env("GOBIN", &folder)
-            .status();
+    let module = format!("github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC}");
+    let Some(program) = go_install(&folder, "h2spec", &module) else {
+        return false;
+    };
+    tests(
+        root,
+        &["e2e", "h2spec", "--", "--include-ignored"],
+        &[("SLUICE_H2SPEC", &program)],
+    )
+}
+
+/// The program that `module` is built to in `folder`, which is done once; says so where it cannot be.
+fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
+    let path = folder.join(program);
+    if !path.is_file() {
+        let mut go = Command::new("go");
+        let status = go.args(["install", module]).env("GOBIN", folder).status();
         if !status.is_ok_and(|status| status.success()) {
             eprintln!("`go install {module}` failed; it needs Go and the module proxy");
-            return false;
+            return None;
         }
     }
-    cargo(
-        root,
-        &[
-            "test",
-            "-p",
-            "sluice",
-            "--test",
-            "e2e",
-            "h2spec",
-            "--",
-            "--include-ignored",
-        ],
-        Some(("SLUICE_H2SPEC", &program.display().to_string())),
-    )
+    Some(path)
+}
+
+/// A test program of the package `sluice`, with the places of the programs it needs.
+fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
+    let args = [&["test", "-p", "sluice", "--test"], args].concat();
+    let programs = programs
+        .iter()
+        .map(|(name, path)| (*name, path.as_os_str()));
+    cargo(root, &args, &programs.collect::<Vec<_>>())
 }
 
 /// Runs each fuzz target for `seconds`, starting from its seeds.
@@ -187,7 +183,7 @@ pub fn fuzz(root: &Path, seconds: u32) -> bool {
             args.push(&seeds);
         }
         args.extend(["--", &time, "-print_final_stats=1"]);
-        clean &= timed(target, || cargo(&folder, &args, None));
+        clean &= timed(target, || cargo(&folder, &args, &[]));
     }
     clean
 }
@@ -215,10 +211,11 @@ fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
     done
 }
 
-fn cargo(folder: &Path, args: &[&str], variable: Option<(&str, &str)>) -> bool {
+fn cargo(folder: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
     // The toolchain may be named by an argument (+nightly), which only the cargo of rustup understands.
     let mut command = Command::new("cargo");
-    command.args(args).current_dir(folder).envs(variable);
+    command.args(args).current_dir(folder);
+    command.envs(variables.iter().copied());
     if args.first().is_some_and(|arg| arg.starts_with('+')) {
         command.env_remove("RUSTUP_TOOLCHAIN");
     }

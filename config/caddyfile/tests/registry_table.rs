@@ -18,7 +18,6 @@ Every directive, option, matcher and short placeholder of Caddy 2.11, and what s
 
 - **works**: it does what it says.
 - **in part**: it does what is named.
-- **not yet**: `sluice adapt` shows it; a server does not start with it and says so by name.
 - **no effect**: it is read and changes nothing; what holds in its place is named.
 - **refused**: the line is a mistake here, and the message says what to write instead.
 ";
@@ -52,7 +51,6 @@ fn verdict(place: &str, name: &str, verdict: Verdict) -> String {
         Verdict::Lowered => match running(place, name) {
             Running::Whole => "works".to_owned(),
             Running::Partly(which) => format!("**in part**: {which}"),
-            Running::Refused(instead) => format!("**not yet**: {instead}"),
             Running::Always(why) => format!("works, written or not: {why}"),
             Running::Idle(holds) => format!("**no effect**: {holds}"),
         },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pki_types::CertificateDer;
 use rustls::crypto::aws_lc_rs;
+use sluice_message::hex::push_escaped;
 use ureq::config::Config;
 use ureq::http::{Request, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -165,4 +166,11 @@ impl Fetcher {
         }
         Ok(Response::from_parts(parts, bytes))
     }
+}
+
+/// Text as forms and the targets of requests have it: all but the unreserved letters of RFC 3986, section 2.3, by number.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    push_escaped(&mut out, text.as_bytes(), b"-._~");
+    String::from_utf8(out).expect("letters, digits and escapes are ASCII")
 }

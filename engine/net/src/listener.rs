@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use crate::limits::LISTEN_BACKLOG;
 use crate::probes::Probes;
 use crate::service::{Binding, Service};
 use crate::stream::Stream;
+use crate::sys;
 
 /// An address to listen on. Equal addresses share their sockets over a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +34,8 @@ pub enum ListenAddr {
         /// Permission bits such as `0o220`; `None` leaves them to the umask.
         mode: Option<u32>,
     },
+    /// A listening socket that the process was started with, by the number of its descriptor.
+    Inherited(RawFd),
 }
 
 impl fmt::Display for ListenAddr {
@@ -40,17 +44,18 @@ impl fmt::Display for ListenAddr {
             ListenAddr::AnyTcp(port) => write!(f, ":{port}"),
             ListenAddr::Tcp(addr) => write!(f, "{addr}"),
             ListenAddr::Unix { path, .. } => write!(f, "unix/{}", path.display()),
+            ListenAddr::Inherited(number) => write!(f, "fd/{number}"),
         }
     }
 }
 
 impl ListenAddr {
-    /// The TCP port; `None` for a unix socket.
+    /// The TCP port that is asked for; `None` for a unix socket and one that is there already.
     pub fn port(&self) -> Option<u16> {
         match self {
             ListenAddr::AnyTcp(port) => Some(*port),
             ListenAddr::Tcp(addr) => Some(addr.port()),
-            ListenAddr::Unix { .. } => None,
+            ListenAddr::Unix { .. } | ListenAddr::Inherited(_) => None,
         }
     }
 }
@@ -85,7 +90,8 @@ impl Bound {
                 }
             }
             ListenAddr::Tcp(addr) => bind_tcp(*addr, workers, probe)?,
-            ListenAddr::Unix { path, mode } => bind_unix(path, *mode, workers)?,
+            ListenAddr::Unix { path, mode } => one_for_all(bind_unix(path, *mode)?, workers)?,
+            ListenAddr::Inherited(number) => one_for_all(inherited(*number)?, workers)?,
         };
         Ok(Bound { sockets })
     }
@@ -147,7 +153,30 @@ fn tcp_socket(addr: SocketAddr, share: SharePort) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind_unix(path: &PathBuf, mode: Option<u32>, workers: usize) -> io::Result<Vec<Socket>> {
+/// Workers that share a socket: whichever is first accepts.
+fn one_for_all(socket: Socket, workers: usize) -> io::Result<Vec<Socket>> {
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 1..workers {
+        sockets.push(socket.try_clone()?);
+    }
+    sockets.push(socket);
+    Ok(sockets)
+}
+
+fn inherited(number: RawFd) -> io::Result<Socket> {
+    let socket = sys::inherited::listening(number)?;
+    socket.set_nonblocking(true)?;
+    if !is_unix(&socket)? {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(socket)
+}
+
+fn is_unix(socket: &Socket) -> io::Result<bool> {
+    Ok(socket.local_addr()?.is_unix())
+}
+
+fn bind_unix(path: &PathBuf, mode: Option<u32>) -> io::Result<Socket> {
     let address = socket2::SockAddr::unix(path)?;
     remove_dead_socket(path, &address)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -157,12 +186,7 @@ fn bind_unix(path: &PathBuf, mode: Option<u32>, workers: usize) -> io::Result<Ve
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
     socket.listen(LISTEN_BACKLOG)?;
-    let mut sockets = Vec::with_capacity(workers);
-    for _ in 1..workers {
-        sockets.push(socket.try_clone()?);
-    }
-    sockets.push(socket);
-    Ok(sockets)
+    Ok(socket)
 }
 
 /// A socket file left by a process that is gone would block the address for ever. One that still answers is in use.
@@ -192,12 +216,10 @@ pub(crate) enum Listener {
 
 impl Listener {
     /// Joins a bound socket to the runtime of the current worker.
-    pub(crate) fn new(socket: Socket, addr: &ListenAddr) -> io::Result<Listener> {
-        Ok(match addr {
-            ListenAddr::AnyTcp(_) | ListenAddr::Tcp(_) => {
-                Listener::Tcp(TcpListener::from_std(socket.into())?)
-            }
-            ListenAddr::Unix { .. } => Listener::Unix(UnixListener::from_std(socket.into())?),
+    pub(crate) fn new(socket: Socket) -> io::Result<Listener> {
+        Ok(match is_unix(&socket)? {
+            false => Listener::Tcp(TcpListener::from_std(socket.into())?),
+            true => Listener::Unix(UnixListener::from_std(socket.into())?),
         })
     }
 

@@ -294,7 +294,7 @@ impl<S: Service> Running<S> {
                 let _ = listening.listener.probe(probes.as_ref());
                 slots.insert(listen.addr, listening);
             } else if let Some(socket) = socket
-                && let Ok(listener) = Listener::new(socket, &listen.addr)
+                && let Ok(listener) = Listener::new(socket)
             {
                 let _ = listener.probe(probes.as_ref());
                 let (listener, slot) = (Rc::new(listener), Rc::new(Slot::new(binding)));

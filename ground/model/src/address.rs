@@ -78,7 +78,7 @@ impl Address {
             Some((network, rest)) => (network.trim().to_ascii_lowercase(), rest),
             None => (String::new(), text),
         };
-        if is_unix(&network) {
+        if !has_ports(&network) {
             return Ok(Self {
                 network,
                 host: rest.to_string(),
@@ -99,7 +99,12 @@ impl Address {
 
     /// Tells whether this names a socket in the file system or the abstract name space.
     pub fn is_unix(&self) -> bool {
-        is_unix(&self.network)
+        !has_ports(&self.network) && !self.is_fd()
+    }
+
+    /// Tells whether a port belongs to it.
+    pub fn has_ports(&self) -> bool {
+        has_ports(&self.network)
     }
 
     /// Tells whether this names an inherited file descriptor.
@@ -108,8 +113,8 @@ impl Address {
     }
 }
 
-fn is_unix(network: &str) -> bool {
-    matches!(
+fn has_ports(network: &str) -> bool {
+    !matches!(
         network,
         "unix" | "unixgram" | "unixpacket" | "unix+h2c" | "fd" | "fdgram"
     )
@@ -160,7 +165,7 @@ impl fmt::Display for Address {
         if !self.network.is_empty() && self.network != "tcp" {
             write!(f, "{}/", self.network)?;
         }
-        if self.host.contains(':') && !self.is_unix() {
+        if self.host.contains(':') && self.has_ports() {
             write!(f, "[{}]", self.host)?;
         } else {
             f.write_str(&self.host)?;

@@ -1,6 +1,8 @@
 //! Two machines on a simulated link that cuts and delays: whatever is exchanged arrives whole, in order and within
 //! the windows. Each random test prints its seed when it fails.
 
+mod support;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status};
@@ -9,23 +11,9 @@ use sluice_wire::h2::{
     Client, ClientEvent, End, ErrorCode, Event, Limits, OpenRefused, Server, Side, StreamId,
 };
 
+use support::Random;
+
 const DATE: &[u8; 29] = b"Sun, 22 Nov 2026 04:00:00 GMT";
-
-/// A small generator; all that matters is that a seed gives the same numbers everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
 
 /// What one side has still to send on a stream, and what it has got.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 //! every place, and bodies in random chunks. Each random test prints its seed when it fails.
 
 mod feed;
+mod support;
 
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status, Version};
 use sluice_wire::h1::{
@@ -10,23 +11,11 @@ use sluice_wire::h1::{
     encode_interim, encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 
+use support::Random;
+
 const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 21:00:00 GMT";
 
-/// A small generator; all that matters is that a seed gives the same numbers everywhere.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }

@@ -26,6 +26,8 @@ enum Place {
     Tcp { host: String, port: u16 },
     /// A unix socket, by default for its owner alone.
     Unix { path: String, mode: u32 },
+    /// A socket that the process was started with.
+    Inherited { number: i32 },
 }
 
 /// Why a text is no address of the control interface.
@@ -75,6 +77,15 @@ impl Address {
                 },
             });
         }
+        if address.network == "fd" {
+            return match address.host.parse() {
+                Ok(number @ 3..) => Ok(Address {
+                    text: text.into(),
+                    place: Place::Inherited { number },
+                }),
+                Ok(_) | Err(_) => Err(wrong("descriptors are numbers from 3 on")),
+            };
+        }
         if !matches!(address.network.as_str(), "" | "tcp") {
             return Err(wrong("use a TCP address or `unix//path`"));
         }
@@ -110,7 +121,7 @@ impl Address {
             Place::Tcp { host, .. } => {
                 host.is_empty() || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
             }
-            Place::Unix { .. } => false,
+            Place::Unix { .. } | Place::Inherited { .. } => false,
         }
     }
 
@@ -118,7 +129,7 @@ impl Address {
     pub(crate) fn names(&self) -> Vec<String> {
         match &self.place {
             // Clients of a unix socket have no name for it: some send none, some `localhost`.
-            Place::Unix { .. } => ["", "localhost", "127.0.0.1", "[::1]"]
+            Place::Unix { .. } | Place::Inherited { .. } => ["", "localhost", "127.0.0.1", "[::1]"]
                 .map(String::from)
                 .to_vec(),
             Place::Tcp { port, .. } if self.is_loopback() => ["localhost", "127.0.0.1", "[::1]"]
@@ -136,7 +147,7 @@ impl Address {
             Place::Tcp { host, .. } => {
                 host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
             }
-            Place::Unix { .. } => false,
+            Place::Unix { .. } | Place::Inherited { .. } => false,
         }
     }
 
@@ -148,6 +159,7 @@ impl Address {
                     mode: Some(*mode),
                 }]
             }
+            Place::Inherited { number } => vec![ListenAddr::Inherited(*number)],
             Place::Tcp { host, port } if host.is_empty() => vec![ListenAddr::AnyTcp(*port)],
             // Other programs on the machine dial 127.0.0.1 for it; resolvers differ.
             Place::Tcp { host, port } if host == "localhost" => {

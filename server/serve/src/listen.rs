@@ -1,11 +1,39 @@
 //! The addresses of a configuration, as sockets know them.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-use sluice_model::Address;
+use sluice_model::{Address, Config};
 use sluice_net::ListenAddr;
 
 use crate::build::Refusal;
+use crate::process_values;
+
+/// The configuration with the placeholders of its listen addresses replaced, as Caddy does when it loads one.
+pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> Cow<'a, Config> {
+    let mut texts = config.servers().flat_map(|(_, server)| &server.listen);
+    if !texts.any(|text| text.contains('{')) {
+        return Cow::Borrowed(config);
+    }
+    let mut config = config.clone();
+    let servers = config
+        .apps
+        .http
+        .iter_mut()
+        .flat_map(|http| &mut http.servers);
+    for (name, server) in servers {
+        for (index, text) in server.listen.iter_mut().enumerate() {
+            match process_values::expand(text) {
+                Ok(expanded) => *text = expanded,
+                Err(problem) => refusals.push(Refusal {
+                    place: format!("apps.http.servers.{name}.listen[{index}]"),
+                    ..Refusal::new(problem)
+                }),
+            }
+        }
+    }
+    Cow::Owned(config)
+}
 
 /// The addresses that one `listen` entry stands for; a range of ports gives several.
 pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
@@ -14,7 +42,10 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
     if address.is_unix() {
         return unix(&address).map(|addr| vec![addr]);
     }
-    if address.is_fd() || !matches!(address.network.as_str(), "" | "tcp" | "tcp4" | "tcp6") {
+    if address.network == "fd" {
+        return inherited(&address.host).map(|addr| vec![addr]);
+    }
+    if !matches!(address.network.as_str(), "" | "tcp" | "tcp4" | "tcp6") {
         let what = format!("listening on network `{}`", address.network);
         return Err(Refusal::not_yet(&what, "use a TCP address or `unix//path`"));
     }
@@ -33,6 +64,18 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
         }
     }
     Ok(found)
+}
+
+fn inherited(number: &str) -> Result<ListenAddr, Refusal> {
+    // The first three are for input, output and messages.
+    match number.parse() {
+        Ok(number @ 3..) => Ok(ListenAddr::Inherited(number)),
+        Ok(_) | Err(_) => Err(
+            Refusal::new(format!("`{number}` is no descriptor to listen on")).with_help(
+                "write the number under which the socket is inherited, from 3 on, such as `fd/3`",
+            ),
+        ),
+    }
 }
 
 fn unix(address: &Address) -> Result<ListenAddr, Refusal> {
@@ -81,6 +124,10 @@ mod tests {
             mode: Some(0o222),
         };
         assert_eq!(addresses("unix//run/x.sock|0222").unwrap(), [socket]);
+        assert_eq!(addresses("fd/3").unwrap(), [ListenAddr::Inherited(3)]);
+        for text in ["fd/2", "fd/-1", "fd/x", "fd/", "fdgram/3"] {
+            assert!(addresses(text).is_err(), "{text}");
+        }
         assert!(addresses("udp/:80").is_err());
         assert!(addresses("localhost").is_err());
     }

@@ -252,7 +252,8 @@ fn build(
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = unbuilt(config);
     let plan = plan(config, options, &mut refusals);
-    let (config, prepared) = https.prepare(config, purpose, &mut refusals);
+    let given = listen::expanded(config, &mut refusals);
+    let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
     let authorities = Authorities::new(https, &config);
     let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
@@ -286,10 +287,8 @@ fn build(
                     let protocols = protocols_of(server, index, &place, &mut refusals);
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
                         let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
-                        refusals.push(at(
-                            &format!("{place}.listen[{index}]"),
-                            Refusal::new(message),
-                        ));
+                        let place = format!("{place}.listen[{index}]");
+                        refusals.push(at(&place, Refusal::new(message)));
                     }
                     listens.push(Listen {
                         addr,

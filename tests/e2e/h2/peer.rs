@@ -2,13 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
 
 use sluice_wire::h2::PREFACE;
 use sluice_wire::h2::hpack::Decoder;
 
-/// How long a frame may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::wire::patient;
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -89,14 +87,7 @@ impl Peer {
     /// The same with settings.
     pub fn connect_with(port: u16, settings: &[(u16, u32)]) -> Peer {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout can be set");
-        stream
-            .set_write_timeout(Some(PATIENCE))
-            .expect("a timeout can be set");
-        stream.set_nodelay(true).expect("it can be set");
-        Peer::begin(stream, settings)
+        Peer::begin(patient(stream), settings)
     }
 }
 

@@ -177,8 +177,10 @@ impl Lowering<'_> {
 
     /// One socket in the form the model has it.
     fn socket(&mut self, host: &str, port: &str, address: &SiteAddress) -> Option<String> {
-        if host.contains('{') || port.contains('{') {
-            // Placeholders are replaced when the configuration is loaded.
+        // Placeholders are replaced when the configuration is loaded.
+        let is_open = host.contains('{') || port.contains('{');
+        let has_ports = !Address::parse(host).is_ok_and(|parsed| !parsed.has_ports());
+        if is_open && has_ports {
             return Some(format!("{host}:{port}"));
         }
         let mut parsed = match Address::parse(host) {
@@ -192,7 +194,7 @@ impl Lowering<'_> {
                 ));
             }
         };
-        if !parsed.is_unix() {
+        if parsed.has_ports() {
             parsed.ports = port.parse().ok().map(sluice_model::PortRange::single);
         }
         Some(parsed.to_string())

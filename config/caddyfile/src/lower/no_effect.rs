@@ -30,8 +30,6 @@ fn warn_lines(place: &'static str, lines: &[Directive], report: &mut Report) {
         let name = line.name.text.as_str();
         match running(place, name) {
             Running::Idle(holds) => report.push(warning(&line.name, &title(place, name), holds)),
-            // The server says so when it is asked to run.
-            Running::Refused(_) => {}
             Running::Whole | Running::Always(_) | Running::Partly(_) => {
                 warn_words(place, line, report);
                 warn_inside(place, line, report);

@@ -1,7 +1,5 @@
-//! What the server makes of the words that are lowered: which of them it refuses to run, does in part, or leaves
-//! without effect. Words that are not listed here do what they say.
-//!
-//! The server itself refuses by name (`server/serve/src/build`); `tests/e2e/documents.rs` compares both.
+//! What the server makes of the words that are lowered: which of them it does in part, or leaves without effect. Words
+//! that are not listed here do what they say.
 
 /// What the server makes of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +8,6 @@ pub enum Running {
     Whole,
     /// It does what it says in part; tells which.
     Partly(&'static str),
-    /// A configuration with it does not start; tells what to do instead.
-    Refused(&'static str),
     /// It changes nothing; tells what holds in its place.
     Idle(&'static str),
     /// What it asks for is so whether it is written or not; tells why.
@@ -39,8 +35,6 @@ pub fn running(place: &str, name: &str) -> Running {
     };
     of(place, name)
         .or_else(|| of(place, "*"))
-        // The options of a directive that is refused are refused with it.
-        .or_else(|| of("", place).filter(|running| matches!(running, Running::Refused(_))))
         .unwrap_or(Running::Whole)
 }
 
@@ -150,15 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn options_share_the_fate_of_a_refused_directive() {
-        let refused =
-            |gap: &&Gap| gap.place.is_empty() && matches!(gap.running, Running::Refused(_));
-        for directive in GAPS.iter().filter(refused) {
-            for option in OPTIONS.iter().filter(|o| o.place == directive.name) {
-                let running = running(directive.name, option.name);
-                assert!(matches!(running, Running::Refused(_)), "{}", option.name);
-            }
-        }
+    fn what_has_no_gap_is_whole() {
         assert_eq!(running("file_server", "hide"), Running::Whole);
         assert_eq!(running("dynamic", "name"), Running::Whole);
         assert_eq!(running("tls", "protocols"), Running::Whole);

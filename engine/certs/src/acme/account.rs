@@ -13,6 +13,7 @@ use ureq::http::Request;
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::failure::CertsError;
+use crate::fetch::escaped;
 use crate::limits::REQUEST_TIMEOUT;
 
 /// The directory of ZeroSSL's ACME, which gives out bindings for an email address.
@@ -180,13 +181,7 @@ impl AcmeIssuer {
 
     /// ZeroSSL gives a binding to whoever names an email address.
     fn zerossl_binding(&self) -> Result<(String, String), Error> {
-        let email = self.options.email.bytes().fold(String::new(), |text, b| {
-            if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
-                text + &char::from(b).to_string()
-            } else {
-                format!("{text}%{b:02X}")
-            }
-        });
+        let email = escaped(&self.options.email);
         let request = Request::post(ZEROSSL_BINDINGS)
             .header("Content-Type", "application/x-www-form-urlencoded")
             .body(format!("email={email}").into_bytes())?;

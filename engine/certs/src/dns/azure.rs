@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ureq::http::{Method, Request};
+use ureq::http::Method;
 
-use super::rest::{Rest, no_zone, relative, seconds, zones_of};
+use super::rest::{Rest, no_zone, relative, seconds, token, zones_of};
 use super::service::Service;
 use crate::fetch::Fetcher;
 
@@ -118,47 +118,6 @@ fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, Stri
         service: "Azure",
         base: service.base(),
         fields: vec![("Authorization", format!("Bearer {token}"))],
-    })
-}
-
-/// A token of OAuth 2.0 (RFC 6749, section 4.4) for what `form` says.
-pub(super) fn token(
-    fetcher: &Fetcher,
-    service: &'static str,
-    url: &str,
-    form: &[(&str, &str)],
-) -> Result<String, String> {
-    let body: Vec<String> = form
-        .iter()
-        .map(|(k, v)| format!("{k}={}", escaped(v)))
-        .collect();
-    let request = Request::post(url)
-        .header("Content-Type", "application/x-www-form-urlencoded")
-        .body(body.join("&").into_bytes())
-        .map_err(|error| error.to_string())?;
-    let answer = fetcher.send(request)?;
-    let read: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-    match read["access_token"].as_str() {
-        Some(token) => Ok(token.to_owned()),
-        None => {
-            let said = read["error_description"].as_str().unwrap_or_default();
-            Err(format!(
-                "{service} gives no token, status {}: {said}",
-                answer.status()
-            ))
-        }
-    }
-}
-
-/// As forms and the targets of requests have it: everything but the unreserved letters of RFC 3986 by number.
-pub(super) fn escaped(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-        out
     })
 }
 

@@ -98,60 +98,37 @@ impl<'a> Api<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
-    use std::sync::mpsc::{Receiver, sync_channel};
-
     use super::*;
+    use crate::dns::fake::Fake;
     use crate::fetch::FetchOptions;
 
-    /// An interface that knows the zone `example.test`; gives what it is asked.
-    fn fake() -> (String, Receiver<String>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}/v4", listener.local_addr().unwrap());
-        let (sender, asked) = sync_channel(16);
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let mut reader = BufReader::new(client.unwrap());
-                let (mut head, mut length) = (String::new(), 0);
-                while reader.read_line(&mut head).unwrap() > 2 {
-                    let line = head.lines().last().unwrap().to_ascii_lowercase();
-                    if let Some(text) = line.strip_prefix("content-length:") {
-                        length = text.trim().parse().unwrap();
-                    }
-                }
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let first = head.lines().next().unwrap().to_owned();
-                let answer = if !head.contains("Bearer token") && !head.contains("bearer token") {
-                    r#"{"success":false,"errors":[{"message":"who are you"}]}"#
-                } else if first.contains("name=example.test ") {
-                    r#"{"success":true,"result":[{"id":"z1"}]}"#
-                } else if first.starts_with("GET") {
-                    r#"{"success":true,"result":[]}"#
-                } else {
-                    r#"{"success":true,"result":{"id":"r1"}}"#
-                };
-                let _ = sender.send(format!("{first} {}", String::from_utf8_lossy(&body)));
-                let length = answer.len();
-                let _ = write!(
-                    reader.get_mut(),
-                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
-                );
-            }
+    /// An interface that knows the zone `example.test`, and where it is.
+    fn fake() -> (String, Fake) {
+        let fake = Fake::start(|asked| {
+            let fields = asked.fields.to_ascii_lowercase();
+            let answer = if !fields.contains("authorization: bearer token\r\n") {
+                r#"{"success":false,"errors":[{"message":"who are you"}]}"#
+            } else if asked.line.ends_with("name=example.test") {
+                r#"{"success":true,"result":[{"id":"z1"}]}"#
+            } else if asked.line.starts_with("GET") {
+                r#"{"success":true,"result":[]}"#
+            } else {
+                r#"{"success":true,"result":{"id":"r1"}}"#
+            };
+            (200, answer.to_owned())
         });
-        (endpoint, asked)
+        (format!("{}/v4", fake.base), fake)
     }
 
     #[test]
     fn a_record_is_set_in_its_zone_and_removed() {
-        let (endpoint, asked) = fake();
+        let (endpoint, fake) = fake();
         let fetcher = Fetcher::new(&FetchOptions::default());
         let api = Api::new(&fetcher, "token", &endpoint);
         let name = "_acme-challenge.a.example.test";
         let path = api.set(name, "text", Duration::from_secs(5)).unwrap();
         api.clear(&path).unwrap();
-        let asked: Vec<String> = asked.try_iter().collect();
+        let asked = fake.lines();
         assert!(asked[0].contains("name=a.example.test"), "{asked:?}");
         assert!(asked[1].contains("name=example.test"), "{asked:?}");
         assert!(
@@ -160,22 +137,19 @@ mod tests {
         );
         assert!(asked[2].contains(r#""content":"\"text\"""#), "{asked:?}");
         assert!(asked[2].contains(r#""ttl":60"#), "{asked:?}");
-        assert!(
-            asked[3].starts_with("DELETE /v4/zones/z1/dns_records/r1 "),
-            "{asked:?}"
-        );
+        assert_eq!(asked[3], "DELETE /v4/zones/z1/dns_records/r1");
     }
 
     #[test]
     fn an_alias_is_no_text_and_stays_off_the_proxy() {
-        let (endpoint, asked) = fake();
+        let (endpoint, fake) = fake();
         let fetcher = Fetcher::new(&FetchOptions::default());
         let api = Api::new(&fetcher, "token", &endpoint);
         let path = api
             .set_alias("_x.example.test", "y.comodoca.test", Duration::ZERO)
             .unwrap();
         assert_eq!(path, "/zones/z1/dns_records/r1");
-        let asked: Vec<String> = asked.try_iter().collect();
+        let asked = fake.lines();
         let made = asked.last().unwrap();
         for part in [
             r#""type":"CNAME""#,
@@ -189,7 +163,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told() {
-        let (endpoint, _asked) = fake();
+        let (endpoint, _fake) = fake();
         let fetcher = Fetcher::new(&FetchOptions::default());
         let set = |token, name| Api::new(&fetcher, token, &endpoint).set(name, "x", Duration::ZERO);
         let error = set("wrong", "a.example.test").unwrap_err();

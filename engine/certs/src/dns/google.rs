@@ -14,10 +14,9 @@ use pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::azure::{escaped, token};
-use super::rest::{Rest, no_zone, quoted, seconds, texts, zones_of};
+use super::rest::{Rest, no_zone, quoted, seconds, texts, token, zones_of};
 use super::service::Service;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, escaped};
 use crate::storage::read_file;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/ndev.clouddns.readwrite";

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use ureq::http::{Method, Request};
 
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, escaped};
 
 /// Makes requests to one interface.
 pub(super) struct Rest<'a> {
@@ -140,6 +140,35 @@ pub(super) fn texts(list: &Value) -> Vec<String> {
     let list = list.as_array().into_iter().flatten();
     list.filter_map(|text| text.as_str().map(str::to_owned))
         .collect()
+}
+
+/// A token of OAuth 2.0 (RFC 6749, section 4.4) for what `form` says.
+pub(super) fn token(
+    fetcher: &Fetcher,
+    service: &'static str,
+    url: &str,
+    form: &[(&str, &str)],
+) -> Result<String, String> {
+    let body: Vec<String> = form
+        .iter()
+        .map(|(k, v)| format!("{k}={}", escaped(v)))
+        .collect();
+    let request = Request::post(url)
+        .header("Content-Type", "application/x-www-form-urlencoded")
+        .body(body.join("&").into_bytes())
+        .map_err(|error| error.to_string())?;
+    let answer = fetcher.send(request)?;
+    let read: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    match read["access_token"].as_str() {
+        Some(token) => Ok(token.to_owned()),
+        None => {
+            let said = read["error_description"].as_str().unwrap_or_default();
+            Err(format!(
+                "{service} gives no token, status {}: {said}",
+                answer.status()
+            ))
+        }
+    }
 }
 
 #[cfg(test)]

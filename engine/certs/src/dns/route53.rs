@@ -7,10 +7,9 @@ use aws_lc_rs::{digest, hmac};
 use time::OffsetDateTime;
 use ureq::http::{Method, Request};
 
-use super::azure::escaped;
 use super::rest::{no_zone, quoted, seconds, zones_of};
 use super::service::Service;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, escaped};
 
 const VERSION: &str = "/2013-04-01";
 /// The one that signs for all regions: the service is the same for them.

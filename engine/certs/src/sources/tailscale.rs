@@ -80,10 +80,9 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let end = Instant::now() + TAILSCALE_TIMEOUT;
     let mut stream = UnixStream::connect(socket)?;
     stream.set_write_timeout(Some(TAILSCALE_TIMEOUT))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: local-tailscaled.sock\r\n\r\n"
-    )?;
+    // In one piece: who reads only the beginning before it answers would close on the rest.
+    let request = format!("GET {path} HTTP/1.0\r\nHost: local-tailscaled.sock\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     let mut buf = [0; 4096];
     loop {

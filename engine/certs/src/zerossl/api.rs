@@ -8,7 +8,7 @@ use ureq::http::{Method, Request};
 use super::{failed, odd};
 use crate::acme::retry_at;
 use crate::failure::{CertsError, Fault};
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, escaped};
 use crate::limits::ZEROSSL_DETAILS_MAX;
 
 /// The interface with a key.
@@ -28,7 +28,7 @@ impl Api<'_> {
     }
 
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CertsError> {
-        let url = format!("{}{path}?access_key={}", self.base, encoded(self.key));
+        let url = format!("{}{path}?access_key={}", self.base, escaped(self.key));
         let mut request = Request::builder().method(method).uri(url);
         if body.is_some() {
             request = request.header("Content-Type", "application/json");
@@ -61,7 +61,7 @@ impl Api<'_> {
 
     /// Messages get into logs, where the key has no business.
     fn without_key(&self, what: &str) -> String {
-        what.replace(&encoded(self.key), "…").replace(self.key, "…")
+        what.replace(&escaped(self.key), "…").replace(self.key, "…")
     }
 }
 
@@ -92,17 +92,4 @@ fn told(read: &Value) -> String {
         told.extend(details.chars().take(ZEROSSL_DETAILS_MAX));
     }
     told
-}
-
-/// RFC 3986, section 2.1.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }

@@ -4,6 +4,7 @@
 
 pub mod code;
 pub mod files;
+pub mod inherited;
 pub mod limits;
 pub mod local_time;
 pub mod peek;

@@ -14,6 +14,7 @@ use sluice_wire::h1::{self, Progress, RequestDecoder};
 use super::Unexplained;
 use super::report::Listener;
 use crate::context::Exchange;
+use crate::process_values;
 
 /// A request to be explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,7 +218,8 @@ fn doors(config: &Config, port: Option<u16>) -> Vec<Door<'_>> {
     let mut doors = Vec::new();
     for (name, server) in config.servers() {
         for text in &server.listen {
-            let Ok(address) = Address::parse(text) else {
+            let text = process_values::expand(text);
+            let Some(address) = text.ok().and_then(|text| Address::parse(&text).ok()) else {
                 continue;
             };
             let Some(ports) = address.ports else { continue };

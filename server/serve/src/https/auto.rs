@@ -37,7 +37,7 @@ pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
     for server in http.servers.values_mut() {
         let settings = server.automatic_https.clone().unwrap_or_default();
         let ports = listen_ports(server);
-        if settings.disable || ports.iter().all(|(_, port)| *port == http_port) {
+        if settings.disable || is_http_only(server, &ports, http_port) {
             continue;
         }
         let names = named_hosts(server, &settings.skip);
@@ -89,6 +89,15 @@ fn listen_ports(server: &Server) -> Vec<(String, u16)> {
         Some((first..=last).map(move |port| (address.host.clone(), port)))
     };
     parsed.filter_map(ports).flatten().collect()
+}
+
+/// Whether nothing but the port of plain HTTP is listened on. Sockets without ports are no such ones: as in Caddy a
+/// named site has its certificate there as well, and without a port nothing can redirect to it.
+fn is_http_only(server: &Server, ports: &[(String, u16)], http_port: u16) -> bool {
+    let parsed = server.listen.iter().map(|text| Address::parse(text));
+    let is_portless = |address: Address| !address.has_ports();
+    let mut sockets = parsed.flatten().map(is_portless);
+    !sockets.any(|is_portless| is_portless) && ports.iter().all(|(_, port)| *port == http_port)
 }
 
 /// The hosts that routes of a server ask for.
@@ -286,6 +295,17 @@ mod tests {
             let auto = expand(&before, &BTreeSet::new());
             assert_eq!(auto.config, before);
             assert!(auto.names.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_named_site_on_a_socket_without_port_gets_tls_and_no_redirect() {
+        for listen in ["unix//run/a.sock", "fd/3"] {
+            let auto = expand(&config(&site(listen, "localhost")), &BTreeSet::new());
+            let servers = &auto.config.apps.http.unwrap().servers;
+            assert_eq!(servers["srv0"].tls_connection_policies.len(), 1, "{listen}");
+            assert_eq!(servers.len(), 1, "{listen}");
+            assert!(auto.names.contains("localhost"), "{listen}");
         }
     }
 
