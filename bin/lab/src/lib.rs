@@ -3,7 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod cli;
 pub mod doctor;
+pub mod limits;
 pub mod machine;
 pub mod result;
+pub mod statistics;

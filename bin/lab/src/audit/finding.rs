@@ -1,0 +1,177 @@
+//! One thing that an audit has to say, and how it is put: what the figures are, what follows, and what would tell more.
+//! Authors of measurements read this. The words state arithmetic, never intent.
+
+/// How much a finding changes what may be concluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// Two printed figures cannot both be true.
+    Contradiction,
+    /// The figures are right but measure something else than the subjects.
+    Limit,
+    /// Something that is needed for a conclusion was not measured or not printed.
+    Gap,
+    /// Worth knowing.
+    Note,
+    /// Was checked and adds up.
+    Sound,
+}
+
+impl Weight {
+    /// The heading under which findings of this weight stand.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Weight::Contradiction => "Figures that cannot both be true",
+            Weight::Limit => "Figures that measure something else than the servers",
+            Weight::Gap => "What was not measured or not shown",
+            Weight::Note => "Worth knowing",
+            Weight::Sound => "What was checked and adds up",
+        }
+    }
+
+    /// All weights in the order of a report.
+    pub const ALL: [Weight; 5] = [
+        Weight::Contradiction,
+        Weight::Limit,
+        Weight::Gap,
+        Weight::Note,
+        Weight::Sound,
+    ];
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Finding {
+    /// `A1` to `A12`.
+    pub rule: &'static str,
+    /// How much it changes.
+    pub weight: Weight,
+    /// One sentence.
+    pub title: String,
+    /// The arithmetic: figures in, result out.
+    pub arithmetic: Vec<String>,
+    /// What it means for a reader of the report.
+    pub meaning: String,
+    /// What would settle it; empty when nothing is open.
+    pub advice: String,
+    /// The rows it is about, by position.
+    pub rows: Vec<usize>,
+}
+
+impl Finding {
+    /// A finding without arithmetic yet.
+    pub fn new(rule: &'static str, weight: Weight, title: impl Into<String>) -> Self {
+        Finding {
+            rule,
+            weight,
+            title: title.into(),
+            arithmetic: Vec::new(),
+            meaning: String::new(),
+            advice: String::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// With one more line of arithmetic.
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.arithmetic.push(line.into());
+        self
+    }
+
+    /// With what it means.
+    pub fn means(mut self, words: impl Into<String>) -> Self {
+        self.meaning = words.into();
+        self
+    }
+
+    /// With what would settle it.
+    pub fn advise(mut self, words: impl Into<String>) -> Self {
+        self.advice = words.into();
+        self
+    }
+
+    /// About these rows.
+    pub fn about(mut self, rows: impl IntoIterator<Item = usize>) -> Self {
+        self.rows = rows.into_iter().collect();
+        self
+    }
+}
+
+/// A number with thousands separated, rounded as far as it carries: `127,304`, `35.6`, `0.18`.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    grouped(&format!("{value:.digits$}"))
+}
+
+/// A whole number with thousands separated.
+pub fn count(value: f64) -> String {
+    grouped(&format!("{value:.0}"))
+}
+
+fn grouped(text: &str) -> String {
+    let (sign, rest) = text
+        .strip_prefix('-')
+        .map_or(("", text), |rest| ("-", rest));
+    let (whole, fraction) = rest.split_once('.').map_or((rest, ""), |(w, f)| (w, f));
+    let mut out = String::from(sign);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A share as percent: `97.38 %`, `8 %`.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    let text = match value.abs() {
+        v if (99.0..100.0).contains(&v) => format!("{value:.2}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let short = text.trim_end_matches('0').trim_end_matches('.');
+    let short = if text.contains('.') { short } else { &text };
+    format!("{} %", grouped(short))
+}
+
+/// A range of values in one unit: `4,230 to 4,243`, or one number when they are equal as printed.
+pub fn span(values: &[f64], show: fn(f64) -> String) -> String {
+    let Some((low, high)) = crate::statistics::order::range(values) else {
+        return "nothing".to_string();
+    };
+    match (show(low), show(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(number(127_304.4), "127,304");
+        assert_eq!(number(35.56), "35.6");
+        assert_eq!(number(0.183), "0.18");
+        assert_eq!(number(-1234.0), "-1,234");
+        assert_eq!(count(999.6), "1,000");
+        assert_eq!(percent(0.9738), "97.4 %");
+        assert_eq!(percent(0.9989), "99.89 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(percent(250.7), "25,070 %");
+        assert_eq!(percent(0.0167), "1.67 %");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(span(&[3.0, 1.0], number), "1.00 to 3.00");
+    }
+}
