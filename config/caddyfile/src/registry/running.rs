@@ -93,7 +93,7 @@ pub const GAPS: &[Gap] = &[
     partly(
         "transport http",
         "versions",
-        "`1.1` has to be among them and is what is spoken",
+        "`1.1`, `2` and `h2c`; HTTP/3 to upstreams is refused",
     ),
     idle(
         "dynamic",

@@ -136,6 +136,11 @@ impl TlsStream {
         self.socket.as_ref().and_then(Stream::local_addr)
     }
 
+    /// The protocol that the handshake has chosen (RFC 7301); empty where it has chosen none.
+    pub fn alpn(&self) -> Vec<u8> {
+        self.session.info().alpn
+    }
+
     /// Whether the handshake waits for something of ours rather than for the peer.
     pub fn is_preparing(&self) -> bool {
         self.session.is_preparing()

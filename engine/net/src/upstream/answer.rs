@@ -10,8 +10,8 @@ use sluice_wire::h1::{BodyDecoder, KeepAlive, ResponseFraming};
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
-use crate::upstream::call::{Call, Silence, closed, garbage};
 use crate::upstream::fastcgi::Records;
+use crate::upstream::link_call::{LinkCall, Silence, closed, garbage};
 use crate::worker::Worker;
 
 /// The body of an upstream's answer. When it has ended cleanly its connection is kept for the next request; when
@@ -19,7 +19,7 @@ use crate::worker::Worker;
 pub struct AnswerBody {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
-    call: Option<Call>,
+    call: Option<LinkCall>,
     keep_alive: KeepAlive,
     decoder: BodyDecoder,
     /// The records around the content, where FastCGI is spoken.
@@ -36,7 +36,11 @@ pub struct AnswerBody {
 }
 
 impl AnswerBody {
-    pub(super) fn new(mut call: Call, framing: ResponseFraming, worker: Rc<Worker>) -> AnswerBody {
+    pub(super) fn new(
+        mut call: LinkCall,
+        framing: ResponseFraming,
+        worker: Rc<Worker>,
+    ) -> AnswerBody {
         let received = std::mem::take(&mut call.received);
         let records = call.records.take();
         AnswerBody {

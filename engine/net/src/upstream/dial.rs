@@ -17,9 +17,10 @@ use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Shut;
 use crate::stream::Stream;
 use crate::tls::{Connector, HandshakeError, TlsStream};
+use crate::upstream::call::Carrier;
 use crate::upstream::endpoint::{Address, Endpoint};
 use crate::upstream::link::Link;
-use crate::upstream::{names, race, through};
+use crate::upstream::{h2, names, race, through};
 use crate::worker::Worker;
 
 /// Which connections will do.
@@ -31,16 +32,25 @@ pub enum Wanted {
     Fresh,
 }
 
-/// A kept connection to `endpoint`, if one will do and nothing limits how many there are. [`obtain`] is large and
-/// seldom needed: this is asked first.
-pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Link> {
-    match (wanted, endpoint.gate()) {
-        (Wanted::Any, None) => worker.upstreams.take(endpoint, worker.clock.coarse()),
-        (Wanted::Any | Wanted::Fresh, _) => None,
+/// A kept connection to `endpoint`, or a place on one that is shared, if one will do and nothing limits how many there
+/// are. [`obtain`] is large and seldom needed: this is asked first.
+pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Carrier> {
+    let is_limited = endpoint.gate().is_some();
+    match (wanted, endpoint.options().protocol.may_share()) {
+        (Wanted::Fresh, _) => None,
+        (Wanted::Any, true) => h2::take(worker, endpoint),
+        (Wanted::Any, false) if is_limited => None,
+        (Wanted::Any, false) => take_link(worker, endpoint),
     }
 }
 
-/// A connection to `endpoint`. Waits while as many requests are in progress as the endpoint allows.
+/// A kept connection that one call has for itself.
+pub(super) fn take_link(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
+    let link = worker.upstreams.take(endpoint, worker.clock.coarse());
+    link.map(Carrier::Link)
+}
+
+/// What carries a request to `endpoint`. Waits while as many requests are in progress as the endpoint allows.
 ///
 /// `preface`, if any, is sent on a new connection before anything else: a PROXY header. Every failure may be
 /// retried, as nothing of a request was sent.
@@ -49,7 +59,10 @@ pub async fn obtain(
     endpoint: &Arc<Endpoint>,
     wanted: Wanted,
     preface: &[u8],
-) -> Result<Link, Failure> {
+) -> Result<Carrier, Failure> {
+    if endpoint.options().protocol.may_share() {
+        return Box::pin(h2::obtain(worker, endpoint, wanted, preface)).await;
+    }
     let permit = match endpoint.gate() {
         None => None,
         Some(gate) => Some(
@@ -64,29 +77,28 @@ pub async fn obtain(
     };
     let mut link = match kept {
         Some(link) => link,
-        None => dial(worker, endpoint, preface).await?,
+        None => Link::new(dial(worker, endpoint, preface).await?, endpoint.clone()),
     };
     link.permit = permit;
-    Ok(link)
+    Ok(Carrier::Link(link))
 }
 
-fn shut(shut: Shut) -> Failure {
+pub(super) fn shut(shut: Shut) -> Failure {
     Failure::new(Side::Upstream, FailureKind::Limit)
         .with_retry(Retry::Always)
         .because(shut.as_str())
 }
 
 /// Makes a new connection and sends `preface` on it.
-async fn dial(
+pub(super) async fn dial(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
-) -> Result<Link, Failure> {
+) -> Result<Stream, Failure> {
     // By reference: what a future is given by value it holds twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);
-    let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
-    Ok(Link::new(stream, endpoint.clone()))
+    made.await.unwrap_or_else(|| Err(timed_out()))
 }
 
 async fn connect(

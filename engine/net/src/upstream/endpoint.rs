@@ -122,8 +122,22 @@ pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http1,
+    /// HTTP/2 or HTTP/1.1, as the TLS handshake chooses (RFC 7301); HTTP/1.1 without TLS.
+    Negotiated,
+    /// HTTP/2 from the first byte on: the upstream is known to speak it (RFC 9113, section 3.3).
+    Http2,
     /// FastCGI.
     FastCgi,
+}
+
+impl Protocol {
+    /// Whether calls may share a connection.
+    pub fn may_share(self) -> bool {
+        match self {
+            Protocol::Http1 | Protocol::FastCgi => false,
+            Protocol::Negotiated | Protocol::Http2 => true,
+        }
+    }
 }
 
 /// How an upstream is spoken to.
@@ -145,6 +159,8 @@ pub struct Options {
     pub busy_max: Option<usize>,
     /// Limits of the codec.
     pub h1: sluice_wire::h1::Limits,
+    /// Limits of each connection of HTTP/2.
+    pub h2: sluice_wire::h2::Limits,
 }
 
 /// An upstream: an address and how to speak to it. Shared by all workers.
@@ -152,7 +168,7 @@ pub struct Endpoint {
     address: Address,
     options: Options,
     hash: u64,
-    gate: Option<Gate>,
+    gate: Option<Arc<Gate>>,
     /// Milliseconds on the time line of the process until which no connection is kept.
     crowded_until: AtomicU64,
 }
@@ -161,13 +177,33 @@ impl Endpoint {
     /// The upstream at `address`.
     pub fn new(address: Address, options: Options) -> Endpoint {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&address);
-        let gate = options.busy_max.map(|max| Gate::new(max, QUEUE_MAX));
+        let gate = options
+            .busy_max
+            .map(|max| Arc::new(Gate::new(max, QUEUE_MAX)));
         Endpoint {
             address,
             options,
             hash,
             gate,
             crowded_until: AtomicU64::new(0),
+        }
+    }
+
+    /// The same upstream spoken to in HTTP/1.1 only, for requests that want to switch protocols. Both share the limit on
+    /// requests in progress.
+    pub fn in_http1(&self) -> Endpoint {
+        let options = Options {
+            protocol: Protocol::Http1,
+            tls: self
+                .options
+                .tls
+                .as_ref()
+                .map(|tls| Arc::new(tls.for_http1())),
+            ..self.options.clone()
+        };
+        Endpoint {
+            gate: self.gate.clone(),
+            ..Endpoint::new(self.address.clone(), options)
         }
     }
 
@@ -182,7 +218,7 @@ impl Endpoint {
     }
 
     pub(super) fn gate(&self) -> Option<&Gate> {
-        self.gate.as_ref()
+        self.gate.as_deref()
     }
 
     /// Keeps no connection before `until`.

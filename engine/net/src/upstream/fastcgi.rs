@@ -11,9 +11,9 @@ use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming,
 
 use crate::failure::{Failure, FailureKind, Side};
 use crate::timer::Timer;
-use crate::upstream::call::garbage;
 use crate::upstream::limits::{CROWDED_TIME, PATIENCE};
 use crate::upstream::link::{Link, Origin};
+use crate::upstream::link_call::garbage;
 use crate::worker::Worker;
 
 /// Is told what an application wrote to standard error during one answer, and the status of the answer, if it came

@@ -90,3 +90,7 @@ pub const QUEUE_MAX: usize = 1024;
 
 /// How long a request waits there. People have gone by then, and programs ask again.
 pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Streams that a connection of HTTP/2 is expected to take at a time before the upstream has said how many; further calls
+/// make another connection meanwhile. RFC 9113, section 6.5.2 asks servers for at least so many.
+pub const STREAMS_FORESEEN: usize = 100;

@@ -1,4 +1,5 @@
-//! Connections to the servers behind us: dialling, keeping, and speaking HTTP/1 or FastCGI on them. Which server is chosen
+//! Connections to the servers behind us: dialling, keeping, and speaking HTTP/1, HTTP/2
+//! or FastCGI on them. Which server is chosen
 //! is left to `sluice-policy`, what is asked to whoever encodes the request.
 
 mod answer;
@@ -7,9 +8,11 @@ mod dial;
 mod dialling;
 mod endpoint;
 mod fastcgi;
+mod h2;
 mod learned;
 pub mod limits;
 mod link;
+mod link_call;
 mod names;
 mod pool;
 mod race;
@@ -21,12 +24,14 @@ mod upload;
 mod tests;
 
 pub use answer::AnswerBody;
-pub use call::{Answer, Call, CallFailure, Heard};
+pub use call::{Answer, Call, CallFailure, Carrier, Heard};
 pub use dial::{Wanted, obtain, take_kept, within};
 pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts};
 pub use fastcgi::Complaints;
+pub use h2::{Seat, StreamCall};
 pub use link::{Lease, Link, Load, Origin};
+pub use link_call::LinkCall;
 pub use pool::Pool;
 pub use resolver::{Answered, Family, Resolver, Service};
 pub use upload::Upload;

@@ -4,12 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{Moment, ResponseHead};
 
 use crate::upstream::endpoint::{Endpoint, Given, KeepAlive};
+use crate::upstream::h2;
 use crate::upstream::learned::Learned;
 use crate::upstream::limits::{
     HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX, SHELVES_KEPT_MAX,
@@ -21,6 +23,8 @@ use crate::upstream::names::Names;
 #[derive(Default)]
 pub struct Pool {
     shelves: RefCell<HashMap<Arc<Endpoint>, Shelf, BuildHasherDefault<Given>>>,
+    /// Connections of HTTP/2, in use or not.
+    shared: RefCell<HashMap<Arc<Endpoint>, Rc<h2::Shelf>, BuildHasherDefault<Given>>>,
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
     pub(super) names: Names,
@@ -141,6 +145,9 @@ impl Pool {
                 spare -= usize::from(is_remembered);
                 is_remembered || !shelf.links.is_empty()
             });
+            self.shared
+                .borrow_mut()
+                .retain(|_, shelf| !shelf.is_unused());
         }
     }
 
@@ -148,6 +155,25 @@ impl Pool {
     pub fn clear(&self) {
         self.shelves.borrow_mut().clear();
         self.idle.set(0);
+        for shelf in self.shared.borrow().values() {
+            shelf.retire();
+        }
+    }
+
+    /// The shared connections to `endpoint`, if there are any.
+    pub(super) fn shelf(&self, endpoint: &Arc<Endpoint>) -> Option<Rc<h2::Shelf>> {
+        self.shared.borrow().get(&**endpoint).cloned()
+    }
+
+    /// As [`Pool::shelf`], with none yet if need be.
+    pub(super) fn shelf_of(&self, endpoint: &Arc<Endpoint>) -> Rc<h2::Shelf> {
+        let mut shared = self.shared.borrow_mut();
+        shared.entry(endpoint.clone()).or_default().clone()
+    }
+
+    /// Shared connections now, all upstreams together.
+    pub fn shared(&self) -> usize {
+        self.shared.borrow().values().map(|shelf| shelf.len()).sum()
     }
 
     /// Unused connections kept now.

@@ -19,17 +19,17 @@ pub struct Upload {
     /// What goes before further content: the head, chunk lines.
     framing: Vec<u8>,
     framing_sent: usize,
-    body: Option<Box<dyn BodyStream>>,
+    pub(super) body: Option<Box<dyn BodyStream>>,
     chunks: Chunks,
     /// Content that a chunk line announced and that was not sent yet.
     announced: usize,
-    stage: Stage,
+    pub(super) stage: Stage,
     /// Bytes of the request that were handed over.
-    sent: u64,
+    pub(super) sent: u64,
     /// Whether content was taken out of the body, so that it could not be sent again.
-    touched: bool,
-    trailers: Trailers,
-    waits_for: WaitsFor,
+    pub(super) touched: bool,
+    pub(super) trailers: Trailers,
+    pub(super) waits_for: WaitsFor,
 }
 
 /// Whose turn it is while nothing moves.
@@ -50,12 +50,12 @@ enum Chunks {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trailers {
+pub(super) enum Trailers {
     Pass,
     Drop,
 }
 
-enum Stage {
+pub(super) enum Stage {
     /// The body waits until the upstream wants it (RFC 9110, section 10.1.1).
     AwaitContinue(Timer),
     SendBody,

@@ -340,7 +340,8 @@ impl Client {
         self.conn.shrink();
     }
 
-    fn is_closing(&self) -> bool {
+    /// Whether no more streams can be opened: one side has said goodbye, or the numbers are used up.
+    pub fn is_closing(&self) -> bool {
         self.conn.over.is_some()
             || self.conn.peer_leaves
             || self.conn.ending != Ending::No

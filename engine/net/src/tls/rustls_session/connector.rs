@@ -171,6 +171,17 @@ impl Connector {
         })
     }
 
+    /// The same, offering HTTP/1.1 only.
+    #[must_use]
+    pub fn for_http1(&self) -> Connector {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Connector {
+            config: Arc::new(config),
+            server_name: self.server_name.clone(),
+        }
+    }
+
     /// A new session with `host`, a name or an address without brackets and port.
     pub fn connect(&self, host: &str) -> Result<Box<dyn Session>, ConnectorError> {
         let name = match &self.server_name {

@@ -89,7 +89,7 @@ fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
         });
         let mut links = Vec::new();
         for _ in 0..4 {
-            links.push(obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap());
+            links.push(obtain_link(&worker, &endpoint).await);
         }
         for link in links {
             worker.upstreams.put(link, worker.clock.coarse());
@@ -112,8 +112,8 @@ fn the_last_connection_given_back_is_taken_first() {
     let fake = Fake::answering(HI);
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
-        let a = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
-        let b = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let a = obtain_link(&worker, &endpoint).await;
+        let b = obtain_link(&worker, &endpoint).await;
         let local = |link: &Link| match &link.stream {
             crate::Stream::Tcp(socket) => socket.local_addr().unwrap(),
             crate::Stream::Unix(_) | crate::Stream::Tls(_) => unreachable!("dialled by TCP"),
@@ -143,7 +143,7 @@ fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
             ..Options::default()
         };
         let endpoint = fake.endpoint_with(options);
-        let first = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let first = obtain_link(&worker, &endpoint).await;
         let refused = obtain(&worker, &endpoint, Wanted::Any, b"")
             .await
             .err()
@@ -284,7 +284,7 @@ fn the_queue_before_a_busy_upstream_is_bounded() {
             ..Options::default()
         };
         let endpoint = fake.endpoint_with(options);
-        let first = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let first = obtain_link(&worker, &endpoint).await;
         let mut waiting = Vec::new();
         for _ in 0..limits::QUEUE_MAX {
             let (worker, endpoint) = (worker.clone(), endpoint.clone());

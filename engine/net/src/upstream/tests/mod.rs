@@ -5,6 +5,7 @@ mod calls;
 mod fastcgi;
 mod keeping;
 mod secured;
+mod shared;
 mod tunnels;
 mod uploads;
 
@@ -188,6 +189,14 @@ async fn begin(
     let mut call = Call::new(link, upload, None);
     let answer = call.answer(worker, &method).await?;
     Ok((answer, call))
+}
+
+/// A connection of its own.
+async fn obtain_link(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Link {
+    match obtain(worker, endpoint, Wanted::Any, b"").await.unwrap() {
+        Carrier::Link(link) => link,
+        Carrier::Seat(_) => panic!("it is not shared"),
+    }
 }
 
 fn upload(head: &str, framing: BodyFraming, body: RequestBody) -> Upload {

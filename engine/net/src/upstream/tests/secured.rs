@@ -7,14 +7,22 @@ use crate::failure::{FailureKind, Retry};
 use crate::tls::{Connector, ConnectorOptions, ServerTrust};
 use crate::upstream::{Dialling, ProxyProtocol, ProxyTls, Through};
 
-type Secured = StreamOwned<ServerConnection, TcpStream>;
+pub(super) type Secured = StreamOwned<ServerConnection, TcpStream>;
 
 /// An upstream that does `script` on each connection once the handshake is done.
 fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTrust) {
+    secured_offering(&[], script)
+}
+
+/// The same, choosing among these protocols.
+pub(super) fn secured_offering(
+    alpn: &[&[u8]],
+    script: impl Fn(Secured) + Send + Sync + 'static,
+) -> (Fake, ServerTrust) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
     let trust = ServerTrust::Pool(vec![made.cert.der().to_vec()]);
-    let config = ServerConfig::builder_with_provider(Arc::new(
+    let mut config = ServerConfig::builder_with_provider(Arc::new(
         rustls::crypto::aws_lc_rs::default_provider(),
     ))
     .with_safe_default_protocol_versions()
@@ -22,6 +30,7 @@ fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTru
     .with_no_client_auth()
     .with_single_cert(vec![made.cert.der().clone()], key)
     .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     let config = Arc::new(config);
     let fake = Fake::new(move |socket| {
         script(StreamOwned::new(

@@ -24,7 +24,7 @@ async fn open(worker: &Rc<Worker>, fake: &Fake, lifetime: Option<Duration>) -> c
     let begun = begin(worker, &fake.endpoint(), Method::Get, request).await;
     let (answer, call) = begun.map_err(|f| f.failure).unwrap();
     assert_eq!(answer.framing.kind, ResponseKind::Switched);
-    call.into_tunnel(worker, lifetime)
+    call.into_tunnel(worker, lifetime).unwrap()
 }
 
 #[test]

@@ -20,7 +20,7 @@ impl ReverseProxy {
         if let Some(upstream) = chosen.or(self.upstreams.first()) {
             // Placeholders in what it is sent may name it.
             x.context.upstream.address.clone_from(&upstream.address);
-            match self.prepare(x, upstream, &RequestBody::None) {
+            match self.prepare(x, upstream, &RequestBody::None, None) {
                 Ok(prepared) => {
                     says.extend(match self.fastcgi {
                         None => sent(&prepared.head),

@@ -260,7 +260,7 @@ impl Checks {
     }
 
     async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Answer), Failure> {
-        let link = obtain(worker, &place.endpoint, Wanted::Fresh, b"").await?;
+        let mut carrier = obtain(worker, &place.endpoint, Wanted::Fresh, b"").await?;
         let mut head = RequestHead {
             method: place.method.clone(),
             ..RequestHead::default()
@@ -287,6 +287,7 @@ impl Checks {
         };
         let mut encoded = worker.buffers.small();
         match self.transport.fastcgi() {
+            None if carrier.open(&head, framing) => {}
             None => h1::encode_request_head(&head, framing, &mut encoded),
             Some(fastcgi) => {
                 head.target.extend_from_slice(place.target.as_bytes());
@@ -298,7 +299,7 @@ impl Checks {
                     })?;
             }
         }
-        let mut call = Call::new(link, Upload::new(encoded, framing, body), None);
+        let mut call = Call::new(carrier, Upload::new(encoded, framing, body), None);
         let answer = call.answer(worker, &place.method).await;
         Ok((call, answer.map_err(|failed| failed.failure)?))
     }

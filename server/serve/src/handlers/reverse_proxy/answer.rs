@@ -90,7 +90,10 @@ impl ReverseProxy {
         head.fields.push(FieldId::Upgrade, &protocol);
         self.change_down(x, &mut head);
         merge(&mut x.res.fields, &mut head.fields);
-        let mut tunnel = call.into_tunnel(&x.worker, self.streams.lifetime);
+        let mut tunnel = match call.into_tunnel(&x.worker, self.streams.lifetime) {
+            Ok(tunnel) => tunnel,
+            Err(failure) => return Step::Fail(failure.into()),
+        };
         tunnel.buffer_bytes = self.streams.buffer_bytes;
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
         x.worker.upstreams.give_back(head);

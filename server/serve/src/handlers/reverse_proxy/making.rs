@@ -72,6 +72,11 @@ impl Maker {
             cookie: self.cookie(&address),
             address,
             authority,
+            switching: endpoint
+                .options()
+                .protocol
+                .may_share()
+                .then(|| Arc::new(endpoint.in_http1())),
             endpoint: Arc::new(endpoint),
             load: Arc::new(Load::default()),
             requests_max: None,

@@ -31,7 +31,8 @@ use std::time::Duration;
 use sluice_message::{FieldId, Method, Moment, Version};
 use sluice_net::tunnel::Term;
 use sluice_net::upstream::{
-    Answer, Call, CallFailure, Heard, Lease, Link, Origin, Upload, Wanted, obtain, take_kept,
+    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Lease, Origin, Upload, Wanted, obtain,
+    take_kept,
 };
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::Rewrite;
@@ -218,15 +219,16 @@ impl ReverseProxy {
         }
         let mut wanted = upstream.wanted(&x.req.method);
         let step = loop {
+            let endpoint = upstream.endpoint_for(&x.req);
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
-            let link = match take_kept(&x.worker, &upstream.endpoint, wanted) {
-                Some(link) => link,
-                None => match Box::pin(dial(x, upstream, wanted)).await {
-                    Ok(link) => link,
+            let carrier = match take_kept(&x.worker, endpoint, wanted) {
+                Some(carrier) => carrier,
+                None => match Box::pin(dial(x, upstream, endpoint, wanted)).await {
+                    Ok(carrier) => carrier,
                     Err(failure) => return Err(unsent(failure, body.take())),
                 },
             };
-            let mut asked = match self.ask(x, upstream, body.take(), link, lease) {
+            let mut asked = match self.ask(x, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
@@ -256,16 +258,16 @@ impl ReverseProxy {
         Ok(Box::pin(self.buffered(step)).await)
     }
 
-    /// Begins to send the request on `link`.
+    /// Begins to send the request by `carrier`.
     fn ask(
         &self,
         x: &mut Exchange,
         upstream: &Upstream,
         body: RequestBody,
-        link: Link,
+        mut carrier: Carrier,
         lease: Option<Lease>,
     ) -> Result<Asked, Fault> {
-        let prepared = self.prepare(x, upstream, &body)?;
+        let prepared = self.prepare(x, upstream, &body, Some(&mut carrier))?;
         let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
         if awaits_continue {
@@ -275,7 +277,7 @@ impl ReverseProxy {
         if !self.passes_trailers(x) {
             upload = upload.without_trailers();
         }
-        let mut call = Call::new(link, upload, lease);
+        let mut call = Call::new(carrier, upload, lease);
         // Clients of HTTP/1.0 must not get any (RFC 9110, section 15.2); and what an upstream hints at that only
         // decides whether a request may pass is not about the answer.
         if x.req.version != Version::Http10 && self.content == Content::Send {
@@ -336,9 +338,14 @@ struct Asked {
 }
 
 /// A connection to `upstream` where none is kept.
-async fn dial(x: &Exchange, upstream: &Upstream, wanted: Wanted) -> Result<Link, Failure> {
+async fn dial(
+    x: &Exchange,
+    upstream: &Upstream,
+    endpoint: &Arc<Endpoint>,
+    wanted: Wanted,
+) -> Result<Carrier, Failure> {
     let preface = upstream.preface(&x.conn);
-    obtain(&x.worker, &upstream.endpoint, wanted, &preface).await
+    obtain(&x.worker, endpoint, wanted, &preface).await
 }
 
 /// All upstreams have failed or are full, or the answer of one is not wanted.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_message::{Method, Status};
 use sluice_net::tls::{Connector, ConnectorOptions};
-use sluice_net::upstream::{Endpoint, Options};
+use sluice_net::upstream::{Endpoint, Options, Protocol};
 
 use super::build::tcp;
 use super::transport::Transport;
@@ -41,13 +41,20 @@ impl Redirects {
                 })?)
             }
         };
+        // Others are taken to speak what the upstreams do where the scheme is theirs.
+        let (plain, secured) = match options.tls {
+            None => (options.protocol, Protocol::Http1),
+            Some(_) => (Protocol::Http1, options.protocol),
+        };
         Ok(Redirects {
             plain: Options {
                 tls: None,
+                protocol: plain,
                 ..options.clone()
             },
             secured: Options {
                 tls: Some(connector),
+                protocol: secured,
                 ..options
             },
         })

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Version};
 use sluice_net::RequestBody;
+use sluice_net::upstream::Carrier;
 use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
 
@@ -23,7 +24,7 @@ use crate::values::{At, remote_ip};
 
 /// A request ready to be sent.
 pub struct Prepared {
-    /// Its head, encoded, in one of the worker's buffers.
+    /// Its head, encoded, in one of the worker's buffers; empty where it went by a stream.
     pub head: Vec<u8>,
     /// Its method.
     pub method: Method,
@@ -44,12 +45,14 @@ pub enum Switch {
 }
 
 impl ReverseProxy {
-    /// Encodes the request for `upstream`. The exchange is left as it was.
+    /// Encodes the request for `upstream`, or opens it on `carrier` where that takes no text. The exchange is left as it
+    /// was.
     pub(super) fn prepare(
         &self,
         x: &mut Exchange,
         upstream: &Upstream,
         body: &RequestBody,
+        mut carrier: Option<&mut Carrier>,
     ) -> Result<Prepared, Fault> {
         let mut before = self.rewrite(x)?;
         let method = x.req.method.clone();
@@ -66,11 +69,11 @@ impl ReverseProxy {
         let mut spare = x.worker.upstreams.spare_head();
         spare.fields.clear();
         let switch = self.put_together(x, upstream, framing, &mut spare.fields);
-        let mut head = x.worker.buffers.small();
+        let mut head = Vec::new();
         std::mem::swap(&mut x.req.fields, &mut spare.fields);
         let encoded;
         match &self.header_up {
-            None => encoded = self.encode(x, framing, &mut head),
+            None => encoded = self.encode(x, framing, carrier.take(), &mut head),
             Some(ops) => {
                 let authority = x.req.authority.clone();
                 // Placeholders in them tell of the request as it came to the proxy: an authentication
@@ -83,7 +86,7 @@ impl ReverseProxy {
                         .fields
                         .push(FieldId::Host, upstream.authority.as_bytes());
                 }
-                encoded = self.encode(x, framing, &mut head);
+                encoded = self.encode(x, framing, carrier.take(), &mut head);
                 x.req.set_authority(&authority);
             }
         }
@@ -103,7 +106,17 @@ impl ReverseProxy {
     }
 
     /// Encodes the request as it now stands in `x`.
-    fn encode(&self, x: &Exchange, framing: BodyFraming, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn encode(
+        &self,
+        x: &Exchange,
+        framing: BodyFraming,
+        carrier: Option<&mut Carrier>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if carrier.is_some_and(|carrier| carrier.open(&x.req, framing)) {
+            return Ok(());
+        }
+        *out = x.worker.buffers.small();
         let Some(fastcgi) = &self.fastcgi else {
             h1::encode_request_head(&x.req, framing, out);
             return Ok(());

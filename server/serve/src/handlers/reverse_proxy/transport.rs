@@ -30,6 +30,52 @@ pub struct Transport {
     fastcgi: Option<Arc<FastCgi>>,
     /// Ports spoken to without TLS.
     plain_ports: Vec<u16>,
+    versions: Versions,
+}
+
+/// Which versions of HTTP are spoken, beside HTTP/1.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Versions {
+    /// HTTP/2, where the TLS handshake chooses it.
+    over_tls: bool,
+    /// HTTP/2 where there is no TLS, and nothing else there.
+    over_plain: bool,
+}
+
+impl Versions {
+    /// Reads a list as Caddy does: one that names no HTTP/1.1 leaves it to TLS all the same, and HTTP/2 without TLS is
+    /// spoken only where `h2c` is named.
+    fn read(names: &[String]) -> Result<Versions, Refusal> {
+        let has = |name: &str| names.iter().any(|known| known == name);
+        if has("3") {
+            return Err(Refusal::not_yet(
+                "HTTP/3 to upstreams (`versions 3`)",
+                "let the upstream speak HTTP/2 or HTTP/1.1, and name `2` or `1.1`",
+            ));
+        }
+        let known = ["1.1", "2", "h2c"];
+        if let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(Refusal::new(format!("`{other}` in `versions`"))
+                .with_help("the versions are `1.1`, `2` and `h2c`"));
+        }
+        Ok(Versions {
+            over_tls: names.is_empty() || has("2") || has("h2c"),
+            over_plain: has("h2c"),
+        })
+    }
+
+    fn protocol(self, has_tls: bool) -> Protocol {
+        match (has_tls, self) {
+            (true, Versions { over_tls: true, .. }) => Protocol::Negotiated,
+            (
+                false,
+                Versions {
+                    over_plain: true, ..
+                },
+            ) => Protocol::Http2,
+            (true | false, _) => Protocol::Http1,
+        }
+    }
 }
 
 impl Transport {
@@ -52,7 +98,7 @@ impl Transport {
     }
 
     fn http(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Transport, Refusal> {
-        refuse_unbuilt(config)?;
+        let versions = Versions::read(&config.versions)?;
         let proxy_header = match config.proxy_protocol.as_str() {
             "" => ProxyHeader::Off,
             "v1" => ProxyHeader::V1,
@@ -66,7 +112,11 @@ impl Transport {
         let mut plain_ports = Vec::new();
         let mut tls = None;
         if let Some(config) = &config.tls {
-            tls = Some(Arc::new(connector(config, keys)?));
+            let offer: &[&[u8]] = match versions.over_tls {
+                true => &[b"h2", b"http/1.1"],
+                false => &[b"http/1.1"],
+            };
+            tls = Some(Arc::new(connector(config, keys, offer)?));
             for port in &config.except_ports {
                 plain_ports.push(
                     port.parse()
@@ -79,16 +129,21 @@ impl Transport {
             ProxyHeader::V1 | ProxyHeader::V2 => KeepAlive::Off,
             ProxyHeader::Off => keep_alive(config.keep_alive.as_ref()),
         };
-        let mut h1 = sluice_wire::h1::Limits::default();
+        let (mut h1, mut h2) = (
+            sluice_wire::h1::Limits::default(),
+            sluice_wire::h2::Limits::default(),
+        );
         if let Ok(bytes @ 1..) = usize::try_from(config.max_response_header_size) {
             h1.head_bytes_max = bytes;
+            h2.header_list_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+            h2.block_bytes_max = h2.header_list_bytes_max;
         }
         let busy_max = usize::try_from(config.max_conns_per_host)
             .ok()
             .filter(|max| *max > 0);
         let timeouts = timeouts(config);
         let options = Options {
-            protocol: Protocol::Http1,
+            protocol: versions.protocol(tls.is_some()),
             tls,
             dialling: dialling::build(config, || for_proxy(config, keys))?.map(Arc::new),
             keep_alive,
@@ -96,12 +151,14 @@ impl Transport {
             timeouts,
             busy_max,
             h1,
+            h2,
         };
         Ok(Transport {
             options,
             proxy_header,
             fastcgi: None,
             plain_ports,
+            versions,
         })
     }
 
@@ -124,6 +181,7 @@ impl Transport {
             proxy_header: ProxyHeader::Off,
             fastcgi: Some(Arc::new(FastCgi::build(config, log)?)),
             plain_ports: Vec::new(),
+            versions: Versions::default(),
         })
     }
 
@@ -137,6 +195,7 @@ impl Transport {
         let mut options = self.options.clone();
         if port.is_some_and(|port| self.plain_ports.contains(&port)) {
             options.tls = None;
+            options.protocol = self.versions.protocol(false);
         }
         options
     }
@@ -156,19 +215,6 @@ impl Transport {
     /// Which PROXY header connections begin with.
     pub fn proxy_header(&self) -> ProxyHeader {
         self.proxy_header
-    }
-}
-
-fn refuse_unbuilt(config: &HttpTransport) -> Result<(), Refusal> {
-    let versions = &config.versions;
-    let unbuilt = [(
-        !versions.is_empty() && !versions.iter().any(|version| version == "1.1"),
-        "a transport without HTTP/1.1 (`h2c`, `versions 2` or `3`)",
-        "let the upstream speak HTTP/1.1, too, and add `1.1` to `versions`",
-    )];
-    match unbuilt.iter().find(|(is_set, _, _)| *is_set) {
-        Some((_, what, instead)) => Err(Refusal::not_yet(what, instead)),
-        None => Ok(()),
     }
 }
 
@@ -220,10 +266,15 @@ fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
 /// Speaks TLS to a network proxy. As in Go, what is said of TLS to upstreams holds for it, too.
 fn for_proxy(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Arc<Connector>, Refusal> {
     let usual = UpstreamTls::default();
-    connector(config.tls.as_ref().unwrap_or(&usual), keys).map(Arc::new)
+    connector(config.tls.as_ref().unwrap_or(&usual), keys, &[b"http/1.1"]).map(Arc::new)
 }
 
-fn connector(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Connector, Refusal> {
+/// `offer` is what the handshake offers to speak, best first.
+fn connector(
+    config: &UpstreamTls,
+    keys: Option<&Keys<'_>>,
+    offer: &[&[u8]],
+) -> Result<Connector, Refusal> {
     let unbuilt = [
         (
             config.server_name.contains('{'),
@@ -242,7 +293,7 @@ fn connector(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Connector,
         identity: identity(config, keys)?,
         server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
         curves: config.curves.clone(),
-        ..ConnectorOptions::default()
+        alpn: offer.iter().map(|name| name.to_vec()).collect(),
     };
     Connector::new(options).map_err(|error| Refusal::new(format!("TLS to upstreams: {error}")))
 }
@@ -292,4 +343,49 @@ fn identity(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Identity, R
 
 fn read(path: &str) -> Result<Vec<u8>, Refusal> {
     std::fs::read(path).map_err(|error| Refusal::new(format!("cannot read `{path}`: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protocols(versions: &str) -> [Protocol; 2] {
+        let names: Vec<String> = versions.split_whitespace().map(str::to_owned).collect();
+        let versions = Versions::read(&names).map_err(|refusal| refusal.to_string());
+        [true, false].map(|has_tls| versions.clone().unwrap().protocol(has_tls))
+    }
+
+    /// Over TLS and without, as Caddy 2.11 has it.
+    #[test]
+    fn versions_say_what_is_spoken_with_and_without_tls() {
+        use Protocol::{Http1, Http2, Negotiated};
+        for (versions, expected) in [
+            ("", [Negotiated, Http1]),
+            ("1.1 2", [Negotiated, Http1]),
+            ("1.1", [Http1, Http1]),
+            ("2", [Negotiated, Http1]),
+            ("h2c", [Negotiated, Http2]),
+            ("h2c 2", [Negotiated, Http2]),
+            ("1.1 h2c", [Negotiated, Http2]),
+        ] {
+            assert_eq!(protocols(versions), expected, "{versions}");
+        }
+    }
+
+    #[test]
+    fn ports_without_tls_speak_what_is_spoken_there() {
+        let config = HttpTransport {
+            versions: vec!["h2c".to_owned()],
+            tls: Some(UpstreamTls {
+                insecure_skip_verify: true,
+                except_ports: vec!["80".to_owned()],
+                ..UpstreamTls::default()
+            }),
+            ..HttpTransport::default()
+        };
+        let transport = Transport::http(&config, None);
+        let transport = transport.map_err(|refusal| refusal.to_string()).unwrap();
+        let spoken = [Some(443), Some(80)].map(|port| transport.options(port).protocol);
+        assert_eq!(spoken, [Protocol::Negotiated, Protocol::Http2]);
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluice_message::{ConnInfo, Method, Moment, Remote};
+use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
@@ -23,6 +23,9 @@ pub struct Upstream {
     pub cookie: Option<Box<str>>,
     /// How it is reached.
     pub endpoint: Arc<Endpoint>,
+    /// How it is reached by requests that want to switch protocols, where others may go by HTTP/2, which has no such
+    /// switch (RFC 9113, section 8.6).
+    pub switching: Option<Arc<Endpoint>>,
     /// Requests in progress, where somebody asks for them.
     pub load: Arc<Load>,
     /// The most requests at a time.
@@ -117,6 +120,14 @@ impl Upstream {
             (ProxyHeader::Off, KeepAlive::Off) | (ProxyHeader::V1 | ProxyHeader::V2, _) => {
                 Wanted::Fresh
             }
+        }
+    }
+
+    /// How it is reached for `request`.
+    pub fn endpoint_for(&self, request: &RequestHead) -> &Arc<Endpoint> {
+        match &self.switching {
+            Some(switching) if request.fields.has(FieldId::Upgrade) => switching,
+            Some(_) | None => &self.endpoint,
         }
     }
 

@@ -261,8 +261,12 @@ fn what_is_not_built_is_refused_by_name() {
             "A=B",
         ),
         (
-            json!({ "transport": { "protocol": "http", "versions": ["h2c", "2"] } }),
-            "h2c",
+            json!({ "transport": { "protocol": "http", "versions": ["3"] } }),
+            "versions 3",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "versions": ["1.0"] } }),
+            "1.0",
         ),
         (json!({ "transport": { "protocol": "quantum" } }), "quantum"),
         (json!({ "request_buffers": -1 }), "request_buffers"),

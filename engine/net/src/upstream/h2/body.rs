@@ -1,0 +1,146 @@
+//! The body of an answer on a stream, read at the pace of the client. What has arrived waits in the connection, bounded
+//! by the window that the upstream was given; what is used here gives it leave to send more.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use sluice_message::Fields;
+use sluice_wire::h1::BodyFraming;
+
+use super::call::StreamCall;
+use super::mux::Taken;
+use crate::body::BodyStream;
+use crate::failure::Failure;
+use crate::worker::Worker;
+
+/// The body of an answer on a stream. Dropping it before its end cancels the stream.
+pub(super) struct StreamBody {
+    worker: Rc<Worker>,
+    /// The call, until the body has ended.
+    call: Option<Box<StreamCall>>,
+    /// What was taken from the connection.
+    buf: Vec<u8>,
+    /// The part of it that was consumed.
+    used: usize,
+    /// Content still to come or not consumed, where its length was declared; the codec sees to it that it is kept.
+    left: Option<u64>,
+    bytes_read: u64,
+    trailers: Option<Fields>,
+}
+
+impl StreamBody {
+    pub(super) fn new(
+        call: Box<StreamCall>,
+        framing: BodyFraming,
+        worker: &Rc<Worker>,
+    ) -> StreamBody {
+        let left = match framing {
+            BodyFraming::None => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            BodyFraming::Chunked | BodyFraming::UntilClose => None,
+        };
+        StreamBody {
+            worker: worker.clone(),
+            call: Some(call),
+            buf: Vec::new(),
+            used: 0,
+            left,
+            bytes_read: 0,
+            trailers: None,
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.used = 0;
+        let buf = std::mem::take(&mut self.buf);
+        self.worker.buffers.give_back(buf);
+    }
+
+    /// Takes what has arrived. Ready when there is something, or the body has ended.
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.buf.clear();
+        self.used = 0;
+        let Some(call) = &mut self.call else {
+            return Poll::Ready(Ok(()));
+        };
+        let Some(id) = call.seat.id() else {
+            return Poll::Ready(Ok(()));
+        };
+        match call.seat.mux.take(id, &mut self.buf, cx) {
+            Taken::Content => {
+                self.bytes_read += self.buf.len() as u64;
+                Poll::Ready(Ok(()))
+            }
+            Taken::End(trailers) => {
+                self.trailers = trailers;
+                self.left = Some(0);
+                self.call = None;
+                self.give_back();
+                Poll::Ready(Ok(()))
+            }
+            Taken::Gone(gone) => Poll::Ready(Err(gone.failure())),
+            Taken::Nothing => {
+                let limit = call.seat.endpoint().options().timeouts.read;
+                let polled = call.silence.poll(cx, &self.worker, limit, self.bytes_read);
+                if polled.is_ready() {
+                    call.seat.mux.retire();
+                }
+                // A body that waits holds no memory.
+                self.give_back();
+                polled.map(Err)
+            }
+        }
+    }
+}
+
+impl BodyStream for StreamBody {
+    fn len(&self) -> Option<u64> {
+        match &self.trailers {
+            // A body of told length has no place for them.
+            Some(_) => None,
+            None => self.left,
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if let Some(call) = &mut self.call
+            && let Poll::Ready(Err(failure)) = call.upload.poll_frames(&call.seat, cx)
+        {
+            return Poll::Ready(Err(failure));
+        }
+        if self.used == self.buf.len() && self.call.is_some() {
+            match self.poll_take(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(&self.buf[self.used..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used += count;
+        assert!(
+            self.used <= self.buf.len(),
+            "only what was shown is consumed"
+        );
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(count as u64);
+        }
+        if let Some(call) = &self.call
+            && let Some(id) = call.seat.id()
+        {
+            call.seat.mux.consumed(id, count);
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,161 @@
+//! A call on a stream of a shared connection: the request goes and the answer comes, each at its own pace. The body of
+//! the answer is left to `body`.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use sluice_message::{ResponseHead, Status};
+use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
+
+use super::body::StreamBody;
+use super::mux::{Found, Gone};
+use super::seat::Seat;
+use crate::body::{Body, RequestBody};
+use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::limits::COPY_BYTES_MAX;
+use crate::upstream::call::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::link::{Lease, Origin};
+use crate::upstream::link_call::{Silence, shorter};
+use crate::upstream::upload::{Upload, WaitsFor};
+use crate::worker::Worker;
+
+/// A request on its way on a stream. Dropping it cancels the stream.
+pub struct StreamCall {
+    pub(super) seat: Seat,
+    pub(super) upload: Upload,
+    #[expect(dead_code, reason = "held until the answer has ended")]
+    lease: Option<Lease>,
+    pub(super) silence: Silence,
+    interim_answers: InterimAnswers,
+    heard: Heard,
+    gone: Option<Gone>,
+}
+
+impl StreamCall {
+    /// Begins to send the body of `upload` on the stream that `seat` has opened.
+    pub(in crate::upstream) fn new(seat: Seat, upload: Upload, lease: Option<Lease>) -> StreamCall {
+        StreamCall {
+            upload: upload.in_frames(seat.has_ended()),
+            seat,
+            lease,
+            silence: Silence::default(),
+            interim_answers: InterimAnswers::Keep,
+            heard: Heard::Nothing,
+            gone: None,
+        }
+    }
+
+    /// As [`crate::upstream::Call::pass_interims`].
+    pub fn pass_interims(&mut self) {
+        self.interim_answers = InterimAnswers::Pass;
+    }
+
+    /// As [`crate::upstream::Call::take_body`].
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        self.upload.take_body()
+    }
+
+    /// Sends the request; ready with the head of the final answer.
+    pub(in crate::upstream) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Worker,
+    ) -> Poll<Result<Answer, Failure>> {
+        let Some(id) = self.seat.id() else {
+            return Poll::Ready(Err(self.lose(Gone::Refused)));
+        };
+        loop {
+            if let Poll::Ready(Err(failure)) = self.upload.poll_frames(&self.seat, cx) {
+                return Poll::Ready(Err(failure));
+            }
+            match self.seat.mux.find_head(id, cx) {
+                Found::Interim(head) => self.note_interim(head, worker),
+                Found::Final(head, body) => {
+                    let framing = ResponseFraming {
+                        body,
+                        keep_alive: h1::KeepAlive::Reuse,
+                        kind: ResponseKind::Final,
+                    };
+                    return Poll::Ready(Ok(Answer { head, framing }));
+                }
+                Found::Gone(gone) => return Poll::Ready(Err(self.lose(gone))),
+                Found::Nothing => return self.poll_silence(cx, worker).map(Err),
+            }
+        }
+    }
+
+    /// Nothing has come: whoever's turn it is has its time.
+    fn poll_silence(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Failure> {
+        let timeouts = &self.seat.endpoint().options().timeouts;
+        let limit = match (self.upload.is_done(), self.upload.waits_for()) {
+            (true, _) => shorter(timeouts.answer, timeouts.read),
+            (false, WaitsFor::Upstream) => timeouts.write,
+            // A slow client has limits of its own.
+            (false, WaitsFor::Client) => None,
+        };
+        let expired = self.silence.poll(cx, worker, limit, self.upload.sent());
+        expired.map(|failure| {
+            // Nobody can tell whether the connection still leads anywhere: others get a new one.
+            self.seat.mux.retire();
+            failure
+        })
+    }
+
+    fn note_interim(&mut self, head: ResponseHead, worker: &Worker) {
+        self.heard = Heard::Something;
+        if head.status == Status::CONTINUE {
+            self.upload.go_on();
+        }
+        if self.interim_answers == InterimAnswers::Pass {
+            worker.interims.leave(&head);
+        }
+        worker.upstreams.give_back(head);
+    }
+
+    fn lose(&mut self, gone: Gone) -> Failure {
+        self.gone = Some(gone);
+        gone.failure()
+    }
+
+    pub(in crate::upstream) fn fail(&mut self, failure: Failure) -> CallFailure {
+        let is_sent = self.seat.id().is_some_and(|id| self.seat.mux.was_sent(id));
+        let retry = match (failure.side, self.gone, is_sent) {
+            (Side::Client, _, _) => Retry::Never,
+            (_, Some(Gone::Refused), _) | (_, _, false) => Retry::Always,
+            // Whatever came was not shown to the client.
+            (_, _, true) => Retry::IfIdempotent,
+        };
+        // A connection whose upstream ends one stream is well: another would fare no better.
+        let origin = match self.gone {
+            Some(Gone::Reset(_)) => Origin::Fresh,
+            Some(_) | None => self.seat.origin(),
+        };
+        CallFailure {
+            failure: failure.with_retry(retry),
+            origin,
+            heard: self.heard,
+            body: self.upload.take_body(),
+        }
+    }
+
+    /// As [`crate::upstream::Call::into_body`].
+    pub fn into_body(
+        self: Box<Self>,
+        worker: &Rc<Worker>,
+        framing: ResponseFraming,
+        inline: &mut Vec<u8>,
+    ) -> Result<Body, Failure> {
+        let Some(id) = self.seat.id() else {
+            return Err(Failure::new(Side::Upstream, FailureKind::Closed));
+        };
+        let mux = self.seat.mux.clone();
+        match (framing.body, mux.whole(id)) {
+            (h1::BodyFraming::None, _) | (_, Some(0)) => Ok(Body::Empty),
+            (_, Some(..=COPY_BYTES_MAX)) => {
+                mux.copy_whole(id, inline);
+                Ok(Body::Inline)
+            }
+            (body, _) => Ok(Body::Stream(Box::new(StreamBody::new(self, body, worker)))),
+        }
+    }
+}

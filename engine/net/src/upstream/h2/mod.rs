@@ -1,0 +1,198 @@
+//! Connections of HTTP/2 to upstreams, each shared by many calls. A task of its own drives each: it owns the socket, the
+//! calls have places on it where what came for them waits. Frames are left to `sluice-wire`.
+
+mod body;
+mod call;
+mod drive;
+mod mux;
+mod seat;
+mod shelf;
+mod upload;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::gate::Gate;
+use crate::stream::Stream;
+use crate::upstream::call::Carrier;
+use crate::upstream::dial::{Wanted, dial, shut, take_link, within};
+use crate::upstream::endpoint::{Endpoint, KeepAlive, Protocol};
+use crate::upstream::link::{Link, Origin};
+use crate::worker::Worker;
+use mux::{Mux, Sharing};
+
+pub use call::StreamCall;
+pub use seat::Seat;
+pub(super) use shelf::Shelf;
+
+/// A place on a connection to `endpoint`, or a connection of HTTP/1, where the upstream chose that; if there is one.
+pub(super) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
+    let is_limited = endpoint.gate().is_some();
+    if let Some(shelf) = worker.upstreams.shelf(endpoint)
+        && let Some(mux) = shelf
+            .busy(0)
+            .or_else(|| shelf.any(0).filter(|_| !is_limited))
+    {
+        return Some(seat_on(mux, Origin::Kept));
+    }
+    match is_limited {
+        true => None,
+        false => take_link(worker, endpoint),
+    }
+}
+
+/// As [`crate::upstream::obtain`], for an upstream whose calls may share connections.
+pub(super) async fn obtain(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    wanted: Wanted,
+    preface: &[u8],
+) -> Result<Carrier, Failure> {
+    let is_alone = !preface.is_empty() || endpoint.options().keep_alive == KeepAlive::Off;
+    let timeouts = &endpoint.options().timeouts;
+    let shelf = worker.upstreams.shelf_of(endpoint);
+    if is_alone {
+        let permit = match endpoint.gate() {
+            None => None,
+            Some(gate) => Some(gate.enter(worker, timeouts.queue).await.map_err(shut)?),
+        };
+        let stream = dial(worker, endpoint, preface).await?;
+        let mut carrier = begin(worker, endpoint, &shelf, stream, Sharing::Alone);
+        carrier.hold(permit);
+        return Ok(carrier);
+    }
+    // Whoever wants a new connection also takes one that another call has just made.
+    let (since, origin) = match wanted {
+        Wanted::Any => (0, Origin::Kept),
+        Wanted::Fresh => (shelf.next_number(), Origin::Fresh),
+    };
+    let waited = within(
+        worker,
+        timeouts.queue + timeouts.dial,
+        find(worker, endpoint, &shelf, since, origin),
+    );
+    waited.await.unwrap_or_else(|| {
+        let failure = Failure::new(Side::Upstream, FailureKind::Limit).with_retry(Retry::Always);
+        Err(failure.because("no connection has had room in time"))
+    })
+}
+
+/// Joins a connection made since number `since`, waits for one that is being made, or makes one.
+async fn find(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    shelf: &Rc<Shelf>,
+    since: u64,
+    origin: Origin,
+) -> Result<Carrier, Failure> {
+    let gate = endpoint.gate();
+    loop {
+        let free = match gate {
+            None => shelf.any(since),
+            // One that is in use has its place behind the gate already.
+            Some(_) => shelf.busy(since),
+        };
+        if let Some(mux) = free {
+            return Ok(seat_on(mux, origin));
+        }
+        if shelf.is_worth_waiting() {
+            shelf.wait().await?;
+            continue;
+        }
+        let permit = match gate {
+            None => None,
+            Some(gate) => match enter(worker, endpoint, gate, shelf).await? {
+                Entered::Elsewhere => continue,
+                Entered::Permit(permit) => Some(permit),
+            },
+        };
+        let kept = shelf.any(since).map(|mux| seat_on(mux, origin));
+        let link = || match origin {
+            Origin::Kept => take_link(worker, endpoint),
+            Origin::Fresh => None,
+        };
+        let mut carrier = match kept.or_else(link) {
+            Some(kept) => kept,
+            None => {
+                let _dialling = shelf.dialling();
+                match dial(worker, endpoint, b"").await {
+                    Ok(stream) => begin(worker, endpoint, shelf, stream, Sharing::All),
+                    Err(failure) => {
+                        shelf.note_failure(&failure);
+                        return Err(failure);
+                    }
+                }
+            }
+        };
+        carrier.hold(permit);
+        return Ok(carrier);
+    }
+}
+
+/// What became of waiting at the gate.
+enum Entered {
+    Permit(crate::gate::Pass),
+    /// A connection that is in use may have room now.
+    Elsewhere,
+}
+
+/// Waits for a place behind the gate, or for room on a connection that has one.
+async fn enter(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    gate: &Gate,
+    shelf: &Rc<Shelf>,
+) -> Result<Entered, Failure> {
+    let mut entering = pin!(gate.enter(worker, endpoint.options().timeouts.queue));
+    let mut changed = pin!(shelf.changed());
+    poll_fn(|cx| {
+        if let Poll::Ready(entered) = entering.as_mut().poll(cx) {
+            return Poll::Ready(entered.map(Entered::Permit).map_err(shut));
+        }
+        changed.as_mut().poll(cx).map(|()| Ok(Entered::Elsewhere))
+    })
+    .await
+}
+
+/// Makes of a new connection what the other end speaks.
+fn begin(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    shelf: &Rc<Shelf>,
+    stream: Stream,
+    sharing: Sharing,
+) -> Carrier {
+    let is_http2 = match (endpoint.options().protocol, &stream) {
+        (Protocol::Http2, _) => true,
+        (_, Stream::Tls(tls)) => tls.alpn() == b"h2",
+        (_, Stream::Tcp(_) | Stream::Unix(_)) => false,
+    };
+    shelf.note_http1(!is_http2);
+    if !is_http2 {
+        return Carrier::Link(Link::new(stream, endpoint.clone()));
+    }
+    let mux = Rc::new(Mux::new(worker, endpoint, shelf, sharing));
+    if sharing == Sharing::All {
+        shelf.add(mux.clone());
+    }
+    drive::start(mux.clone(), stream);
+    seat_on(mux, Origin::Fresh)
+}
+
+fn seat_on(mux: Rc<Mux>, origin: Origin) -> Carrier {
+    Carrier::Seat(Box::new(Seat::new(mux, origin)))
+}
+
+impl Carrier {
+    /// Keeps a place behind the gate for as long as the connection is in use.
+    fn hold(&mut self, permit: Option<crate::gate::Pass>) {
+        match self {
+            Carrier::Link(link) => link.permit = permit,
+            Carrier::Seat(seat) => seat.hold(permit),
+        }
+    }
+}

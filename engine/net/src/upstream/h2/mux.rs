@@ -1,0 +1,591 @@
+//! What the calls on a shared connection have in common: the codec, and what has arrived for each. Moving bytes between
+//! the codec and the socket is left to `drive`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use sluice_message::{Fields, RequestHead, ResponseHead};
+use sluice_wire::h1::BodyFraming;
+use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
+
+use super::shelf::Shelf;
+use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::gate::Pass;
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::limits::INTERIM_MAX;
+use crate::worker::Worker;
+
+/// Room in the output below which a stream waits rather than send a frame that is mostly head.
+const FRAME_BYTES_MIN: usize = 256;
+
+/// One connection, as the calls on it see it.
+pub(super) struct Mux {
+    pub(super) worker: Rc<Worker>,
+    endpoint: Arc<Endpoint>,
+    /// The codec. Nobody holds it over a wait.
+    pub(super) client: RefCell<Client>,
+    number: u64,
+    sharing: Sharing,
+    shelf: Weak<Shelf>,
+    stage: Cell<Stage>,
+    /// What each slot holds; one that is not in use is empty.
+    slots: RefCell<Vec<Slot>>,
+    open: Cell<usize>,
+    /// Bytes handed to the socket.
+    written: Cell<u64>,
+    /// The slot whose turn it is to be told of room.
+    turn: Cell<usize>,
+    /// The task that drives, while it sleeps.
+    driver: Cell<Option<Waker>>,
+    /// Its place behind the upstream's gate while it is in use.
+    permit: Cell<Option<Pass>>,
+}
+
+/// Who uses a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// All calls to the upstream.
+    All,
+    /// One call.
+    Alone,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It was made, and nothing was asked yet.
+    New,
+    /// The first request is on its way; how many the upstream takes at a time it has not said yet.
+    Begun,
+    /// It takes requests.
+    Open,
+    /// It ends with its last stream.
+    Retired,
+    /// It is gone.
+    Over,
+}
+
+/// What is known of the stream in a slot.
+#[derive(Default)]
+struct Slot {
+    /// Its number; `None` while the slot is free.
+    id: Option<StreamId>,
+    /// Its call, while that waits.
+    waker: Option<Waker>,
+    answer: Answer,
+    interims: Vec<ResponseHead>,
+    interims_seen: u32,
+    head: Option<(ResponseHead, BodyFraming)>,
+    /// Content that arrived and that nobody has taken.
+    inbound: Vec<u8>,
+    trailers: Option<Fields>,
+    waits_for: WaitsFor,
+    /// Where in what is written its head begins.
+    begins_at: u64,
+}
+
+/// How far the answer on a stream has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Answer {
+    /// More of it may come.
+    #[default]
+    Open,
+    /// It has come as a whole.
+    Whole,
+    /// No more of it will come.
+    Gone(Gone),
+}
+
+/// Why an answer does not come, or not as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// The upstream has not looked at the request (RFC 9113, section 8.7).
+    Refused,
+    /// The upstream has ended the stream.
+    Reset(ErrorCode),
+    /// The answer broke a rule, of heads if it is named.
+    Broken(Option<HeadFault>),
+    /// More interim answers came than anybody needs.
+    Babbled,
+    /// The connection has ended.
+    Closed,
+    /// The upstream broke the rules of the connection.
+    Faulty(Closed),
+}
+
+/// What a stream waits for that the connection has to notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WaitsFor {
+    #[default]
+    Nothing,
+    /// Leave of the upstream to send more.
+    Window,
+    /// Room in the output.
+    Room,
+}
+
+/// What was found of a head.
+pub(super) enum Found {
+    Interim(ResponseHead),
+    Final(ResponseHead, BodyFraming),
+    Nothing,
+    Gone(Gone),
+}
+
+/// What was found of a body.
+pub(super) enum Taken {
+    /// Content; the reader's buffer has it.
+    Content,
+    /// The end, after all content was taken.
+    End(Option<Fields>),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing will come.
+    Gone(Gone),
+}
+
+impl Gone {
+    /// The failure of a call whose stream is gone.
+    pub(super) fn failure(self) -> Failure {
+        let failure = |kind| Failure::new(Side::Upstream, kind);
+        match self {
+            Gone::Refused => failure(FailureKind::Closed)
+                .with_retry(Retry::Always)
+                .because("it did not look at the request (REFUSED_STREAM)"),
+            Gone::Reset(code) => {
+                failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
+            }
+            Gone::Broken(None) => {
+                failure(FailureKind::Protocol).because("its answer broke a rule of HTTP/2")
+            }
+            Gone::Broken(Some(fault)) => failure(FailureKind::Protocol).because(fault.to_string()),
+            Gone::Babbled => {
+                failure(FailureKind::Protocol).because("more interim answers than anybody needs")
+            }
+            Gone::Closed => failure(FailureKind::Closed),
+            Gone::Faulty(closed) => failure(FailureKind::Protocol).because(closed),
+        }
+    }
+}
+
+impl Mux {
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        endpoint: &Arc<Endpoint>,
+        shelf: &Rc<Shelf>,
+        sharing: Sharing,
+    ) -> Mux {
+        Mux {
+            worker: worker.clone(),
+            client: RefCell::new(Client::new(&endpoint.options().h2)),
+            endpoint: endpoint.clone(),
+            number: shelf.take_number(),
+            sharing,
+            shelf: Rc::downgrade(shelf),
+            stage: Cell::new(Stage::New),
+            slots: RefCell::default(),
+            open: Cell::new(0),
+            written: Cell::new(0),
+            turn: Cell::new(0),
+            driver: Cell::default(),
+            permit: Cell::default(),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// Its number among the connections to the upstream; later ones have higher numbers.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Streams at work.
+    pub(super) fn open_streams(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Whether a request can begin on it now. Until the upstream has said how many it takes at a time it gets one: others
+    /// might be refused.
+    pub(super) fn has_room(&self) -> bool {
+        match self.stage.get() {
+            Stage::New => true,
+            Stage::Begun | Stage::Retired | Stage::Over => false,
+            Stage::Open => {
+                let client = self.client.borrow();
+                client.streams_free() > 0 && !client.is_output_full()
+            }
+        }
+    }
+
+    /// Whether it will soon be known how many streams there is room for.
+    pub(super) fn is_beginning(&self) -> bool {
+        matches!(self.stage.get(), Stage::New | Stage::Begun)
+    }
+
+    /// Whether it takes no more streams.
+    pub(super) fn is_retired(&self) -> bool {
+        matches!(self.stage.get(), Stage::Retired | Stage::Over)
+    }
+
+    /// The upstream has said what it takes.
+    pub(super) fn note_settings(&self) {
+        if self.is_beginning() {
+            self.stage.set(Stage::Open);
+        }
+        let free = self.client.borrow().streams_free() + self.open.get();
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.note_streams(free);
+        }
+    }
+
+    /// Takes no more streams.
+    pub(super) fn retire(&self) {
+        if !self.is_retired() {
+            self.stage.set(Stage::Retired);
+            self.leave_shelf();
+        }
+        self.wake_driver();
+    }
+
+    fn leave_shelf(&self) {
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.remove(self);
+        }
+    }
+
+    /// Keeps a place behind the upstream's gate for as long as the connection is in use.
+    pub(super) fn hold(&self, permit: Option<Pass>) {
+        if permit.is_some() {
+            self.permit.set(permit);
+        }
+    }
+
+    /// Opens a stream for a request, which ends here or later; `None` if the connection takes no more.
+    pub(super) fn open(
+        &self,
+        head: &RequestHead,
+        framing: BodyFraming,
+        end: End,
+    ) -> Option<StreamId> {
+        let begins_at = self.written.get() + self.prepare_output() as u64;
+        let is_https = self.endpoint.options().tls.is_some();
+        let opened = self.client.borrow_mut().open(head, is_https, framing, end);
+        let id = opened.ok()?;
+        if self.stage.get() == Stage::New {
+            self.stage.set(Stage::Begun);
+        }
+        let mut slots = self.slots.borrow_mut();
+        while slots.len() <= id.slot() {
+            slots.push(Slot::default());
+        }
+        slots[id.slot()] = Slot {
+            id: Some(id),
+            begins_at,
+            ..Slot::default()
+        };
+        self.open.set(self.open.get() + 1);
+        self.wake_driver();
+        Some(id)
+    }
+
+    /// Gives the codec room to write to, which a quiet connection has none of; tells how much is waiting there.
+    pub(super) fn prepare_output(&self) -> usize {
+        let mut client = self.client.borrow_mut();
+        let output = client.output();
+        if output.capacity() == 0 {
+            *output = self.worker.buffers.large();
+        }
+        output.len()
+    }
+
+    /// The call is done with its stream.
+    pub(super) fn release(&self, id: StreamId) {
+        let Some(slot) = self.with(id, std::mem::take) else {
+            return;
+        };
+        self.worker.buffers.give_back(slot.inbound);
+        self.client.borrow_mut().release(id);
+        self.open.set(self.open.get() - 1);
+        self.note_idle();
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.note_ended();
+        }
+    }
+
+    /// A call has left, maybe the last one.
+    pub(super) fn note_idle(&self) {
+        if self.open.get() == 0 {
+            self.permit.take();
+            if self.sharing == Sharing::Alone {
+                self.retire();
+            }
+        }
+        self.wake_driver();
+    }
+
+    /// Has the driver send what there is.
+    pub(super) fn wake_driver(&self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// The driver sleeps until it is woken.
+    pub(super) fn sleep(&self, driver: &Waker) {
+        self.driver.set(Some(driver.clone()));
+    }
+
+    /// So many bytes more were handed to the socket.
+    pub(super) fn note_written(&self, count: usize) {
+        self.written.set(self.written.get() + count as u64);
+    }
+
+    /// Whether anything of the request was handed to the socket.
+    pub(super) fn was_sent(&self, id: StreamId) -> bool {
+        let written = self.written.get();
+        self.with(id, |slot| slot.begins_at < written)
+            .unwrap_or(true)
+    }
+
+    /// An interim answer has come.
+    pub(super) fn interim(&self, id: StreamId, head: ResponseHead) {
+        let is_too_many = self.with(id, |slot| {
+            slot.interims_seen += 1;
+            slot.interims.push(head);
+            slot.interims_seen > INTERIM_MAX
+        });
+        match is_too_many {
+            Some(true) => self.lose(id, Gone::Babbled),
+            Some(false) | None => self.wake(id.slot()),
+        }
+    }
+
+    /// The head of an answer has come.
+    pub(super) fn head(&self, id: StreamId, head: ResponseHead, framing: BodyFraming, end: End) {
+        self.with(id, |slot| {
+            slot.head = Some((head, framing));
+            if end.is_here() {
+                slot.answer = Answer::Whole;
+            }
+        });
+        self.wake(id.slot());
+    }
+
+    /// Content of an answer has come.
+    pub(super) fn arrived(&self, id: StreamId, data: &[u8], end: End) {
+        self.with(id, |slot| {
+            if !data.is_empty() {
+                if slot.inbound.capacity() == 0 {
+                    slot.inbound = self.worker.buffers.small();
+                }
+                slot.inbound.extend_from_slice(data);
+            }
+            if end.is_here() {
+                slot.answer = Answer::Whole;
+            }
+        });
+        self.wake(id.slot());
+    }
+
+    /// The trailer fields of an answer have come, and with them its end.
+    pub(super) fn ended(&self, id: StreamId, trailers: Fields) {
+        self.with(id, |slot| {
+            slot.trailers = Some(trailers);
+            slot.answer = Answer::Whole;
+        });
+        self.wake(id.slot());
+    }
+
+    /// The stream is gone. An answer that came before as a whole counts.
+    pub(super) fn lose(&self, id: StreamId, gone: Gone) {
+        self.with(id, |slot| slot.lose(gone));
+        self.wake(id.slot());
+    }
+
+    /// The connection is gone, and all streams with it.
+    pub(super) fn lose_all(&self, gone: Gone) {
+        if self.stage.replace(Stage::Over) != Stage::Over {
+            self.leave_shelf();
+        }
+        let count = {
+            let mut slots = self.slots.borrow_mut();
+            slots.iter_mut().for_each(|slot| slot.lose(gone));
+            slots.len()
+        };
+        (0..count).for_each(|slot| self.wake(slot));
+    }
+
+    /// What has come of the head of an answer; where there is nothing, the task of `cx` is woken when there is.
+    pub(super) fn find_head(&self, id: StreamId, cx: &Context<'_>) -> Found {
+        let found = self.with(id, |slot| {
+            if !slot.interims.is_empty() && slot.interims_seen <= INTERIM_MAX {
+                return Found::Interim(slot.interims.remove(0));
+            }
+            match (slot.head.take(), slot.answer) {
+                (Some((head, framing)), _) => Found::Final(head, framing),
+                (None, Answer::Gone(gone)) => Found::Gone(gone),
+                (None, Answer::Open | Answer::Whole) => {
+                    slot.listen(cx);
+                    Found::Nothing
+                }
+            }
+        });
+        found.unwrap_or(Found::Gone(Gone::Closed))
+    }
+
+    /// Moves the content that has arrived to `buf`, which is empty; where there is nothing, the task of `cx` is woken when
+    /// there is.
+    pub(super) fn take(&self, id: StreamId, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken {
+        let found = self.with(id, |slot| {
+            if !slot.inbound.is_empty() {
+                std::mem::swap(&mut slot.inbound, buf);
+                return Taken::Content;
+            }
+            match slot.answer {
+                Answer::Whole => Taken::End(slot.trailers.take()),
+                Answer::Gone(gone) => Taken::Gone(gone),
+                Answer::Open => {
+                    slot.listen(cx);
+                    Taken::Nothing
+                }
+            }
+        });
+        found.unwrap_or(Taken::Gone(Gone::Closed))
+    }
+
+    /// Whether all of the answer has arrived, and how many bytes of it nobody has taken; `None` while more may come, or
+    /// trailer fields came with it.
+    pub(super) fn whole(&self, id: StreamId) -> Option<usize> {
+        let found = self.with(id, |slot| {
+            let is_whole = slot.answer == Answer::Whole && slot.trailers.is_none();
+            is_whole.then_some(slot.inbound.len())
+        });
+        found.flatten()
+    }
+
+    /// Copies what [`Mux::whole`] has told of to `out`.
+    pub(super) fn copy_whole(&self, id: StreamId, out: &mut Vec<u8>) {
+        self.with(id, |slot| out.extend_from_slice(&slot.inbound));
+    }
+
+    /// The reader is done with `count` bytes, for which the upstream may send others.
+    pub(super) fn consumed(&self, id: StreamId, count: usize) {
+        let mut client = self.client.borrow_mut();
+        client.consumed(id, count);
+        if !client.output().is_empty() {
+            drop(client);
+            self.wake_driver();
+        }
+    }
+
+    /// Ready when content may be sent, with false when none will be taken any more.
+    pub(super) fn poll_capacity(&self, id: StreamId, cx: &Context<'_>) -> Poll<bool> {
+        if self.stage.get() == Stage::Over {
+            return Poll::Ready(false);
+        }
+        self.prepare_output();
+        let has_room = self.has_output_room();
+        if has_room && self.client.borrow_mut().capacity(id) > 0 {
+            return Poll::Ready(true);
+        }
+        let waits = self.with(id, |slot| {
+            slot.listen(cx);
+            slot.waits_for = match has_room {
+                true => WaitsFor::Window,
+                false => WaitsFor::Room,
+            };
+            matches!(slot.answer, Answer::Open)
+        });
+        match waits {
+            Some(true) => Poll::Pending,
+            // The stream is over, or the upstream may reset it now that it has answered: the codec knows.
+            Some(false) | None => self.poll_sendable(id),
+        }
+    }
+
+    /// Whether the stream can still be sent on, though not now.
+    fn poll_sendable(&self, id: StreamId) -> Poll<bool> {
+        let sent = self.client.borrow_mut().send_data(id, &[], End::Later);
+        match sent {
+            Ok(_) => Poll::Pending,
+            Err(_) => Poll::Ready(false),
+        }
+    }
+
+    /// Whether the output has room for content that is worth a frame.
+    pub(super) fn has_output_room(&self) -> bool {
+        let room_max = self.endpoint.options().h2.output_bytes_max;
+        let room = room_max.saturating_sub(self.client.borrow_mut().output().len());
+        room > FRAME_BYTES_MIN
+    }
+
+    /// Wakes the streams that wait for `what`, one or all; of all, each time another one first.
+    pub(super) fn wake_waiting(&self, what: WaitsFor, only: Option<StreamId>) {
+        let count = self.slots.borrow().len();
+        let first = self.turn.get();
+        for slot in (first..count).chain(0..first.min(count)) {
+            let is_meant = {
+                let slots = &mut *self.slots.borrow_mut();
+                let known = &mut slots[slot];
+                let is_meant = known.waits_for == what && (only.is_none() || known.id == only);
+                if is_meant {
+                    known.waits_for = WaitsFor::Nothing;
+                }
+                is_meant
+            };
+            if is_meant {
+                self.wake(slot);
+            }
+        }
+        if only.is_none() && count > 0 {
+            self.turn.set((first + 1) % count);
+        }
+    }
+
+    /// Gives back memory that a quiet connection does not need.
+    pub(super) fn shrink(&self) {
+        let mut client = self.client.borrow_mut();
+        let output = std::mem::take(client.output());
+        self.worker.buffers.give_back(output);
+        client.shrink();
+        *self.slots.borrow_mut() = Vec::new();
+    }
+
+    fn wake(&self, slot: usize) {
+        let waker = {
+            let mut slots = self.slots.borrow_mut();
+            slots.get_mut(slot).and_then(|known| known.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn with<T>(&self, id: StreamId, look: impl FnOnce(&mut Slot) -> T) -> Option<T> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.get_mut(id.slot())?;
+        (slot.id == Some(id)).then(|| look(slot))
+    }
+}
+
+impl Slot {
+    fn lose(&mut self, gone: Gone) {
+        match self.answer {
+            Answer::Open => self.answer = Answer::Gone(gone),
+            // What came as a whole counts, and the first reason tells more.
+            Answer::Whole | Answer::Gone(_) => {}
+        }
+    }
+
+    /// The task of `cx` is the one to wake.
+    fn listen(&mut self, cx: &Context<'_>) {
+        match &self.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            Some(_) | None => self.waker = Some(cx.waker().clone()),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The shared connections to one upstream, and who waits for one. Using them is left to `mux`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use super::mux::Mux;
+use crate::failure::{Failure, FailureKind, Retry};
+use crate::upstream::limits::STREAMS_FORESEEN;
+
+/// The connections of HTTP/2 to one upstream.
+pub struct Shelf {
+    muxes: RefCell<Vec<Rc<Mux>>>,
+    /// Woken when a stream ends, and when a connection is made, is not, or says how many streams it takes.
+    changed: Notify,
+    /// The number of the next connection.
+    next_number: Cell<u64>,
+    dials: Cell<usize>,
+    waiting: Cell<usize>,
+    /// Streams that the newest connection takes at a time.
+    streams: Cell<usize>,
+    /// Whether the upstream chose HTTP/1.1 when it was dialled last: then nobody waits for a connection of another.
+    http1: Cell<bool>,
+    failures: Cell<u64>,
+    last_failure: RefCell<Option<Told>>,
+}
+
+/// A failure to make a connection, for those who waited for it.
+struct Told {
+    kind: FailureKind,
+    text: String,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Shelf {
+            muxes: RefCell::default(),
+            changed: Notify::new(),
+            next_number: Cell::new(1),
+            dials: Cell::new(0),
+            waiting: Cell::new(0),
+            streams: Cell::new(STREAMS_FORESEEN),
+            http1: Cell::new(false),
+            failures: Cell::new(0),
+            last_failure: RefCell::default(),
+        }
+    }
+}
+
+impl Shelf {
+    /// A connection with room, of those with number `since` or a higher one.
+    pub(super) fn any(&self, since: u64) -> Option<Rc<Mux>> {
+        let muxes = self.muxes.borrow();
+        let mut young = muxes.iter().filter(|mux| mux.number() >= since);
+        // The first is filled first, so that those which the load does not need grow old.
+        young.find(|mux| mux.has_room()).cloned()
+    }
+
+    /// As [`Shelf::any`], of those that are in use.
+    pub(super) fn busy(&self, since: u64) -> Option<Rc<Mux>> {
+        let muxes = self.muxes.borrow();
+        let mut young = muxes.iter().filter(|mux| mux.number() >= since);
+        young
+            .find(|mux| mux.open_streams() > 0 && mux.has_room())
+            .cloned()
+    }
+
+    /// The number that the next connection gets.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.get()
+    }
+
+    /// A number for a new connection.
+    pub(super) fn take_number(&self) -> u64 {
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        number
+    }
+
+    pub(super) fn add(&self, mux: Rc<Mux>) {
+        self.muxes.borrow_mut().push(mux);
+    }
+
+    /// The connection takes no more streams.
+    pub(super) fn remove(&self, mux: &Mux) {
+        let is_other = |known: &Rc<Mux>| !std::ptr::eq(Rc::as_ptr(known), mux);
+        self.muxes.borrow_mut().retain(is_other);
+        self.changed.notify_waiters();
+    }
+
+    /// A stream has ended: one of those who wait can have its place.
+    pub(super) fn note_ended(&self) {
+        if self.waiting.get() > 0 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A connection takes so many streams at a time.
+    pub(super) fn note_streams(&self, count: usize) {
+        self.streams.set(count.max(1));
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the upstream chooses HTTP/1.1.
+    pub(super) fn note_http1(&self, chosen: bool) {
+        self.http1.set(chosen);
+    }
+
+    /// Whether connections are being made that will have room for one more who waits.
+    pub(super) fn is_worth_waiting(&self) -> bool {
+        if self.http1.get() {
+            return false;
+        }
+        let muxes = self.muxes.borrow();
+        let begun = muxes.iter().filter(|mux| mux.is_beginning()).count();
+        self.waiting.get() < (self.dials.get() + begun) * self.streams.get()
+    }
+
+    /// Waits until something has changed.
+    ///
+    /// # Errors
+    ///
+    /// The failure of a connection that was being made meanwhile.
+    pub(super) async fn wait(&self) -> Result<(), Failure> {
+        let before = self.failures.get();
+        self.changed().await;
+        match &*self.last_failure.borrow() {
+            Some(told) if self.failures.get() != before => Err(told.failure()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// As [`Shelf::wait`] without looking at failures.
+    pub(super) async fn changed(&self) {
+        let _waiting = Counted::up(&self.waiting);
+        self.changed.notified().await;
+    }
+
+    /// Somebody makes a connection, until what is returned is dropped.
+    pub(super) fn dialling(&self) -> Dialling<'_> {
+        Dialling {
+            shelf: self,
+            _count: Counted::up(&self.dials),
+        }
+    }
+
+    /// A connection could not be made.
+    pub(super) fn note_failure(&self, failure: &Failure) {
+        *self.last_failure.borrow_mut() = Some(Told {
+            kind: failure.kind,
+            text: match &failure.source {
+                Some(source) => source.to_string(),
+                None => String::new(),
+            },
+        });
+        self.failures.set(self.failures.get() + 1);
+    }
+
+    /// Ends all connections with their last stream.
+    pub fn retire(&self) {
+        let muxes = self.muxes.take();
+        muxes.iter().for_each(|mux| mux.retire());
+    }
+
+    /// Whether nobody has anything to do with it.
+    pub fn is_unused(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) == 1 && self.muxes.borrow().is_empty()
+    }
+
+    /// Connections now.
+    pub fn len(&self) -> usize {
+        self.muxes.borrow().len()
+    }
+}
+
+impl Told {
+    fn failure(&self) -> Failure {
+        Failure::new(crate::failure::Side::Upstream, self.kind)
+            .with_retry(Retry::Always)
+            .because(self.text.clone())
+    }
+}
+
+/// Somebody makes a connection.
+pub(super) struct Dialling<'a> {
+    shelf: &'a Shelf,
+    _count: Counted<'a>,
+}
+
+impl Drop for Dialling<'_> {
+    fn drop(&mut self) {
+        self.shelf.changed.notify_waiters();
+    }
+}
+
+/// One more, until it is dropped.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn up(count: &'a Cell<usize>) -> Counted<'a> {
+        count.set(count.get() + 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

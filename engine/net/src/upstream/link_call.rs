@@ -1,0 +1,333 @@
+//! A call that has its connection for itself, in HTTP/1 or FastCGI. The answer is read while the request is still being
+//! sent. What is asked and what becomes of the answer is left to the floor above, the body to `answer`.
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::{Method, Status};
+use sluice_wire::h1::{self, Progress, ResponseDecoder, ResponseFraming, ResponseKind};
+
+use crate::body::{Body, RequestBody, Tunnel};
+use crate::failure::{Failure, FailureKind, Retry, Side};
+use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::timer::Timer;
+use crate::upstream::answer::AnswerBody;
+use crate::upstream::call::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::endpoint::Protocol;
+use crate::upstream::fastcgi::{Complaints, Records};
+use crate::upstream::learned::told_timeout;
+use crate::upstream::limits::INTERIM_MAX;
+use crate::upstream::link::{Lease, Link, Origin};
+use crate::upstream::upload::{Upload, WaitsFor};
+use crate::worker::Worker;
+
+/// A request on its way on a connection of its own. Dropping it closes the connection.
+pub struct LinkCall {
+    pub(super) link: Link,
+    pub(super) upload: Upload,
+    pub(super) lease: Option<Lease>,
+    decoder: ResponseDecoder,
+    /// The records around the answer, where FastCGI is spoken.
+    pub(super) records: Option<Box<Records>>,
+    /// What was received and not taken; holds no memory while nothing is there.
+    pub(super) received: Vec<u8>,
+    /// The part of `received` before this was taken.
+    pub(super) taken: usize,
+    interims: u32,
+    interim_answers: InterimAnswers,
+    pub(super) silence: Silence,
+}
+
+impl LinkCall {
+    /// Begins to send `upload` on `link`. `lease` is held until the answer has ended.
+    pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
+        let options = link.endpoint.options();
+        let (records, upload) = match options.protocol {
+            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
+            Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
+        };
+        LinkCall {
+            link,
+            upload,
+            lease,
+            decoder: ResponseDecoder::new(),
+            records,
+            received: Vec::new(),
+            taken: 0,
+            interims: 0,
+            interim_answers: InterimAnswers::Keep,
+            silence: Silence::default(),
+        }
+    }
+
+    /// Passes interim answers on to the client, by way of [`Worker::interims`].
+    pub fn pass_interims(&mut self) {
+        self.interim_answers = InterimAnswers::Pass;
+    }
+
+    /// Has `complaints` told what a FastCGI application writes to standard error.
+    pub fn listen(&mut self, complaints: Complaints) {
+        if let Some(records) = &mut self.records {
+            records.listen(complaints);
+        }
+    }
+
+    /// Sends the request; ready with the head of the final answer.
+    pub(super) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Worker,
+        method: &Method,
+    ) -> Poll<Result<Answer, Failure>> {
+        loop {
+            if let Poll::Ready(Err(failure)) = self.upload.poll(&mut self.link.stream, worker, cx) {
+                return Poll::Ready(Err(failure));
+            }
+            match self.poll_receive(cx, worker) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Pending => {
+                    let timeouts = &self.link.endpoint.options().timeouts;
+                    let limit = match (self.upload.is_done(), self.upload.waits_for()) {
+                        (true, _) => shorter(timeouts.answer, timeouts.read),
+                        (false, WaitsFor::Upstream) => timeouts.write,
+                        // A slow client has limits of its own.
+                        (false, WaitsFor::Client) => None,
+                    };
+                    if let Some(records) = &mut self.records
+                        && self.upload.waits_for() == WaitsFor::Upstream
+                    {
+                        records.wait(cx, worker, &self.link);
+                    }
+                    let progress = self.upload.sent();
+                    return self.silence.poll(cx, worker, limit, progress).map(Err);
+                }
+            }
+            if let Some(answer) = self.decode(worker, method)? {
+                return Poll::Ready(Ok(answer));
+            }
+        }
+    }
+
+    /// Receives at least one byte.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Result<(), Failure>> {
+        // The memory to read into is taken for the moment only: ten thousand requests may wait for their answers.
+        if self.received.capacity() == 0 {
+            self.received = worker.buffers.small();
+        } else {
+            self.received.reserve(READ_BUFFER_BYTES / 2);
+        }
+        let polled = self.link.stream.poll_read(cx, &mut self.received);
+        if polled.is_pending() && self.received.is_empty() {
+            worker.buffers.give_back(std::mem::take(&mut self.received));
+        }
+        match ready!(polled) {
+            Ok(0) => Poll::Ready(Err(closed(io::ErrorKind::UnexpectedEof.into()))),
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(closed(error))),
+        }
+    }
+
+    /// The final head, if all of it was received.
+    fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
+        let mut head = worker.upstreams.spare_head();
+        if let Some(records) = &mut self.records {
+            let Some((taken, framing)) =
+                records.decode_head(&mut self.received, method, &mut head)?
+            else {
+                worker.upstreams.give_back(head);
+                self.drop_taken(worker);
+                return Ok(None);
+            };
+            self.taken = taken;
+            return Ok(Some(Answer { head, framing }));
+        }
+        loop {
+            let unread = &self.received[self.taken..];
+            let decoded = self
+                .decoder
+                .decode(&self.link.endpoint.options().h1, unread, method, &mut head)
+                .map_err(garbage)?;
+            let Progress::Complete {
+                consumed,
+                value: framing,
+            } = decoded
+            else {
+                worker.upstreams.give_back(head);
+                self.drop_taken(worker);
+                return Ok(None);
+            };
+            self.taken += consumed;
+            match framing.kind {
+                ResponseKind::Final | ResponseKind::Switched => {
+                    // Those that say so say so each time: the first answer of a connection will do.
+                    if self.link.origin == Origin::Fresh
+                        && let Some(timeout) = told_timeout(&head.fields)
+                    {
+                        worker.upstreams.note_told(&self.link.endpoint, timeout);
+                    }
+                    return Ok(Some(Answer { head, framing }));
+                }
+                ResponseKind::Interim => {
+                    self.note_interim(head.status)?;
+                    if self.interim_answers == InterimAnswers::Pass {
+                        worker.interims.leave(&head);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_interim(&mut self, status: Status) -> Result<(), Failure> {
+        self.interims += 1;
+        if self.interims > INTERIM_MAX {
+            let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+            return Err(failure.because("more interim answers than anybody needs"));
+        }
+        if status == Status::CONTINUE {
+            self.upload.go_on();
+        }
+        Ok(())
+    }
+
+    /// Frees what was taken of `received`.
+    fn drop_taken(&mut self, worker: &Worker) {
+        self.received.drain(..self.taken);
+        self.taken = 0;
+        if self.received.is_empty() {
+            worker.buffers.give_back(std::mem::take(&mut self.received));
+        }
+    }
+
+    /// The body of the request, if all of it can be sent once more: its answer is not wanted.
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        self.upload.take_body()
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) -> CallFailure {
+        let in_records = self
+            .records
+            .as_ref()
+            .is_some_and(|records| records.has_heard());
+        let is_silent = self.received.is_empty() && self.interims == 0 && !in_records;
+        let heard = if is_silent {
+            Heard::Nothing
+        } else {
+            Heard::Something
+        };
+        let retry = match (failure.side, self.upload.sent(), heard) {
+            (Side::Client, _, _) => Retry::Never,
+            // It says itself that it has not begun.
+            _ if failure.kind == FailureKind::Unavailable => Retry::Always,
+            (_, 0, Heard::Nothing) => Retry::Always,
+            // Whatever came was not shown to the client.
+            (_, _, Heard::Nothing | Heard::Something) => Retry::IfIdempotent,
+        };
+        CallFailure {
+            failure: failure.with_retry(retry),
+            origin: self.link.origin,
+            heard,
+            body: self.upload.take_body(),
+        }
+    }
+
+    /// The body of `answer`, whose head has been read. A short one that is here already is copied to `inline`,
+    /// which must be empty; so it costs no memory of its own and the connection is free again.
+    pub fn into_body(
+        mut self,
+        worker: &Rc<Worker>,
+        framing: ResponseFraming,
+        inline: &mut Vec<u8>,
+    ) -> Result<Body, Failure> {
+        debug_assert!(inline.is_empty(), "the answer's bytes stand alone");
+        let here = &self.received[self.taken..];
+        let length = match framing.body {
+            h1::BodyFraming::None => 0,
+            h1::BodyFraming::Length(length) => length,
+            h1::BodyFraming::Chunked | h1::BodyFraming::UntilClose => u64::MAX,
+        };
+        let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
+        if is_elsewhere || self.records.is_some() {
+            let mut body = AnswerBody::new(self, framing, worker.clone());
+            // A short chunked body is mostly here as a whole, too.
+            return Ok(match body.take_short(inline)? {
+                true => Body::Inline,
+                false => Body::Stream(Box::new(body)),
+            });
+        }
+        let length = length as usize;
+        inline.extend_from_slice(&here[..length]);
+        let surplus = here.len() - length;
+        worker.buffers.give_back(std::mem::take(&mut self.received));
+        if surplus == 0 && framing.keep_alive == h1::KeepAlive::Reuse && self.upload.is_done() {
+            worker.upstreams.put(self.link, worker.clock.coarse());
+        }
+        let none = framing.body == h1::BodyFraming::None || length == 0;
+        Ok(if none { Body::Empty } else { Body::Inline })
+    }
+
+    /// The connection after an answer that switched protocols.
+    pub fn into_tunnel(mut self, worker: &Worker, lifetime: Option<Duration>) -> Tunnel {
+        let received = self.received[self.taken..].to_vec();
+        worker.buffers.give_back(std::mem::take(&mut self.received));
+        Tunnel {
+            stream: self.link.stream,
+            received,
+            lifetime,
+            lease: self.lease,
+            notice: None,
+            buffer_bytes: None,
+        }
+    }
+}
+
+/// A limit on the time without progress.
+#[derive(Default)]
+pub(super) struct Silence {
+    timer: Option<Timer>,
+    progress: u64,
+}
+
+impl Silence {
+    /// Ready with a failure when `limit` has passed since `progress` last changed.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Worker,
+        limit: Option<Duration>,
+        progress: u64,
+    ) -> Poll<Failure> {
+        let Some(limit) = limit else {
+            return Poll::Pending;
+        };
+        let timer = match &self.timer {
+            Some(timer) if self.progress == progress => timer,
+            _ => {
+                self.progress = progress;
+                let timer = self.timer.get_or_insert_with(|| worker.timers.timer());
+                timer.set(&worker.clock, limit);
+                timer
+            }
+        };
+        timer
+            .poll_expired(cx)
+            .map(|()| Failure::new(Side::Upstream, FailureKind::Timeout))
+    }
+}
+
+pub(super) fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}
+
+pub(super) fn closed(error: io::Error) -> Failure {
+    Failure::from_io(Side::Upstream, error)
+}
+
+pub(super) fn garbage(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::new(Side::Upstream, FailureKind::Protocol).because(error)
+}
