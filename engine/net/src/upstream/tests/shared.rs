@@ -27,6 +27,12 @@ const END_HEADERS: u8 = 4;
 const REFUSED: u32 = 7;
 const CANCEL: u32 = 8;
 
+/// Names and values.
+type Lines = Vec<(String, String)>;
+
+/// What an upstream sends again and again, on the stream of that number.
+type Flood = (&'static str, fn(&mut Frames, u32));
+
 /// The server's end of a connection.
 struct Frames<S = TcpStream> {
     socket: S,
@@ -154,7 +160,7 @@ impl<S: Read + Write> Frames<S> {
     }
 
     /// The next frame with a head, and its fields.
-    fn request(&mut self) -> Option<(u32, Vec<(String, String)>, bool)> {
+    fn request(&mut self) -> Option<(u32, Lines, bool)> {
         loop {
             let frame = self.next()?;
             if frame.kind == HEADERS {
@@ -164,7 +170,7 @@ impl<S: Read + Write> Frames<S> {
         }
     }
 
-    fn fields(&mut self, frame: &Frame) -> Vec<(String, String)> {
+    fn fields(&mut self, frame: &Frame) -> Lines {
         let mut fields = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let decoded = self.decoder.decode(&frame.payload, |field| {
@@ -791,7 +797,7 @@ fn the_failure_of_one_dial_is_told_to_all_who_waited_for_it() {
 /// What upstreams send that do not speak HTTP/2, or speak it badly.
 #[test]
 fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
-    let floods: [(&str, fn(&mut Frames, u32)); 9] = [
+    let floods: [Flood; 9] = [
         ("pings", |frames, _| frames.send(PING, 0, 0, &[0; 8])),
         ("settings", |frames, _| frames.send(SETTINGS, 0, 0, &[])),
         ("empty frames", |frames, id| frames.send(DATA, 0, id, &[])),
