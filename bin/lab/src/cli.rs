@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, doctor};
+use crate::{audit, doctor, hit};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -19,6 +19,8 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Loads one URL and says what it found
+    Hit(Box<hit::Options>),
     /// Checks any report by arithmetic: ours, another tool's output, a pasted table or a published study
     Audit(audit::command::Options),
     /// Says whether this machine is fit for measuring, and what would limit a run
@@ -51,6 +53,7 @@ pub enum Answer {
 /// Reads the command line and carries it out.
 pub fn main() -> ExitCode {
     let outcome = match Lab::parse().command {
+        Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };

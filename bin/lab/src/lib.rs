@@ -6,7 +6,10 @@
 pub mod audit;
 pub mod cli;
 pub mod doctor;
+pub mod hit;
 pub mod limits;
+pub mod load;
 pub mod machine;
+pub mod quantity;
 pub mod result;
 pub mod statistics;

@@ -126,6 +126,9 @@ pub struct Asked {
     /// Requests after which a connection is closed; `None` for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection_max: Option<u64>,
+    /// Requests after which the load ended, where a number rather than a time ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_max: Option<u64>,
     /// Threads.
     pub threads: usize,
     /// Bytes of the body of each request.

@@ -1,0 +1,44 @@
+//! The one clock of a load: nanoseconds since the load began.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since the load began.
+pub type Ns = u64;
+
+/// A clock that all threads of a load share by value.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    begin: Instant,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn start() -> Self {
+        Clock {
+            begin: Instant::now(),
+        }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Ns {
+        span(self.begin.elapsed())
+    }
+
+    /// The time of an instant; 0 for those before the beginning.
+    pub fn at(&self, instant: Instant) -> Ns {
+        span(instant.saturating_duration_since(self.begin))
+    }
+}
+
+/// A duration in nanoseconds; those of more than 584 years are cut.
+pub fn span(duration: Duration) -> Ns {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu_ns() -> Ns {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,331 @@
+//! A connection's socket, with TLS or without: opening, reading, writing. What the bytes mean is left to `talk`.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustls::{ClientConnection, pki_types::ServerName};
+
+use super::target::Address;
+use crate::result::FailureClass;
+
+/// A connection's socket.
+#[derive(Debug)]
+pub struct Link {
+    socket: OwnedFd,
+    tls: Option<Box<ClientConnection>>,
+}
+
+/// How TLS is spoken.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Trust, versions, ALPN.
+    pub config: Arc<rustls::ClientConfig>,
+    /// The name in the handshake.
+    pub name: ServerName<'static>,
+}
+
+/// What a failed step means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The kind.
+    pub class: FailureClass,
+    /// In the system's words.
+    pub text: String,
+}
+
+/// What reading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// So many bytes.
+    Bytes(usize),
+    /// None yet.
+    Nothing,
+    /// The server has sent everything it will send.
+    End,
+    /// The server broke the connection off.
+    Reset,
+}
+
+/// What beginning to connect came to.
+#[derive(Debug)]
+pub enum Dial {
+    /// The kernel is at it, or done: the socket tells when it can be written to.
+    Begun(Link),
+    /// The queue of a unix socket is full: to be tried again shortly.
+    Busy,
+    /// It failed at once.
+    Failed(Fault),
+}
+
+impl Link {
+    /// Begins to connect. `source` is a local address to connect from.
+    pub fn dial(address: &Address, source: Option<std::net::Ipv4Addr>) -> Dial {
+        let failed = |errno| Dial::Failed(connect_fault(errno));
+        let family = match address {
+            Address::Tcp(std::net::SocketAddr::V4(_)) => AddressFamily::INET,
+            Address::Tcp(std::net::SocketAddr::V6(_)) => AddressFamily::INET6,
+            Address::Unix(_) => AddressFamily::UNIX,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = match net::socket_with(family, SocketType::STREAM, flags, None) {
+            Ok(socket) => socket,
+            Err(errno) => return failed(errno),
+        };
+        let begun = match address {
+            Address::Tcp(to) => {
+                let from = source.map(|ip| std::net::SocketAddrV4::new(ip, 0));
+                let bound = from.map_or(Ok(()), |from| net::bind(&socket, &from));
+                bound
+                    .and_then(|()| sockopt::set_tcp_nodelay(&socket, true))
+                    .and_then(|()| net::connect(&socket, to))
+            }
+            Address::Unix(path) => {
+                net::SocketAddrUnix::new(path).and_then(|address| net::connect(&socket, &address))
+            }
+        };
+        match begun {
+            Ok(()) | Err(Errno::INPROGRESS) => Dial::Begun(Link { socket, tls: None }),
+            // Only a unix socket says so: its queue is full (connect(2)).
+            Err(Errno::AGAIN) if family == AddressFamily::UNIX => Dial::Busy,
+            Err(errno) => failed(errno),
+        }
+    }
+
+    /// Whether the connection is open, once the socket says that it can be written to.
+    pub fn finish_dial(&self) -> Result<(), Fault> {
+        match sockopt::socket_error(&self.socket) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(errno)) | Err(errno) => Err(connect_fault(errno)),
+        }
+    }
+
+    /// Begins TLS on an open connection.
+    pub fn begin_tls(&mut self, tls: &Tls) -> Result<(), Fault> {
+        let session = ClientConnection::new(tls.config.clone(), tls.name.clone());
+        let mut session = session.map_err(|error| tls_fault(&error))?;
+        // What is written is bounded by the request; a limit would only cut large uploads into more calls.
+        session.set_buffer_limit(None);
+        self.tls = Some(Box::new(session));
+        Ok(())
+    }
+
+    /// Goes on with the handshake. Gives whether it has ended.
+    pub fn handshake(&mut self) -> Result<bool, Fault> {
+        let Some(tls) = self.tls.as_deref_mut() else {
+            return Ok(true);
+        };
+        loop {
+            while tls.wants_write() {
+                match tls.write_tls(&mut Socket(self.socket.as_fd())) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(handshake_fault(&error)),
+                }
+            }
+            if !tls.is_handshaking() {
+                return Ok(true);
+            }
+            match tls.read_tls(&mut Socket(self.socket.as_fd())) {
+                Ok(0) => {
+                    let text = "the connection ended in the handshake".into();
+                    let class = FailureClass::TlsHandshake;
+                    return Err(Fault { class, text });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(handshake_fault(&error)),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // The alert tells the server why; whether it still hears it does not matter.
+                let _ = tls.write_tls(&mut Socket(self.socket.as_fd()));
+                return Err(tls_fault(&error));
+            }
+        }
+    }
+
+    /// The TLS session, if there is one.
+    pub fn session(&self) -> Option<&ClientConnection> {
+        self.tls.as_deref()
+    }
+
+    /// Reads what is there into `buf`.
+    pub fn read(&mut self, buf: &mut [u8]) -> Result<Input, Fault> {
+        let Some(tls) = self.tls.as_deref_mut() else {
+            return match net::recv(&self.socket, buf, RecvFlags::empty()) {
+                Ok((0, _)) => Ok(Input::End),
+                Ok((got, _)) => Ok(Input::Bytes(got)),
+                Err(Errno::AGAIN | Errno::INTR) => Ok(Input::Nothing),
+                Err(Errno::CONNRESET | Errno::PIPE) => Ok(Input::Reset),
+                Err(errno) => Err(read_fault(errno)),
+            };
+        };
+        loop {
+            match tls.reader().read(buf) {
+                Ok(0) => return Ok(Input::End),
+                Ok(got) => return Ok(Input::Bytes(got)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The end without a farewell (close_notify): whoever is on the way may have cut the answer.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Input::Reset);
+                }
+                Err(error) => return Err(other_fault(&error)),
+            }
+            match tls.read_tls(&mut Socket(self.socket.as_fd())) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Input::Nothing);
+                }
+                Err(error) if is_reset(&error) => return Ok(Input::Reset),
+                Err(error) => return Err(other_fault(&error)),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                let text = format!("TLS: {error}");
+                let class = FailureClass::Malformed;
+                return Err(Fault { class, text });
+            }
+        }
+    }
+
+    /// Writes pieces; gives how many bytes were taken. A broken connection takes none and is told by reading.
+    pub fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<usize, Fault> {
+        let Some(tls) = self.tls.as_deref_mut() else {
+            let sent = match pieces {
+                [piece] => net::send(&self.socket, piece, SendFlags::NOSIGNAL),
+                pieces => rustix::io::writev(&self.socket, pieces),
+            };
+            return match sent {
+                Ok(sent) => Ok(sent),
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET | Errno::PIPE) => Ok(0),
+                Err(errno) => Err(Fault {
+                    class: FailureClass::Write,
+                    text: io::Error::from(errno).to_string(),
+                }),
+            };
+        };
+        let mut taken = 0;
+        for piece in pieces {
+            taken += tls
+                .writer()
+                .write(piece)
+                .map_err(|error| other_fault(&error))?;
+        }
+        self.push_tls()?;
+        Ok(taken)
+    }
+
+    /// Sends what TLS has ready. Gives whether all of it left.
+    pub fn push_tls(&mut self) -> Result<bool, Fault> {
+        let Some(tls) = self.tls.as_deref_mut() else {
+            return Ok(true);
+        };
+        while tls.wants_write() {
+            match tls.write_tls(&mut Socket(self.socket.as_fd())) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if is_reset(&error) => return Ok(false),
+                Err(error) => return Err(other_fault(&error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether TLS holds bytes that the socket did not take yet.
+    pub fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A socket as TLS wants it.
+struct Socket<'a>(BorrowedFd<'a>);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let (got, _) = net::recv(self.0, buf, RecvFlags::empty())?;
+        Ok(got)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(net::send(self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_reset(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+fn connect_fault(errno: Errno) -> Fault {
+    let class = match errno {
+        Errno::CONNREFUSED | Errno::NOENT => FailureClass::Refused,
+        Errno::TIMEDOUT => FailureClass::ConnectTimeout,
+        Errno::CONNRESET | Errno::PIPE => FailureClass::Reset,
+        Errno::ADDRNOTAVAIL
+        | Errno::ADDRINUSE
+        | Errno::MFILE
+        | Errno::NFILE
+        | Errno::NOBUFS
+        | Errno::NOMEM
+        | Errno::AGAIN => FailureClass::NoLocalResource,
+        _ => FailureClass::Unreachable,
+    };
+    Fault {
+        class,
+        text: io::Error::from(errno).to_string(),
+    }
+}
+
+fn read_fault(errno: Errno) -> Fault {
+    let class = match errno {
+        Errno::NOBUFS | Errno::NOMEM => FailureClass::NoLocalResource,
+        _ => FailureClass::Unreachable,
+    };
+    Fault {
+        class,
+        text: io::Error::from(errno).to_string(),
+    }
+}
+
+fn other_fault(error: &io::Error) -> Fault {
+    Fault {
+        class: FailureClass::Write,
+        text: error.to_string(),
+    }
+}
+
+fn handshake_fault(error: &io::Error) -> Fault {
+    Fault {
+        class: FailureClass::TlsHandshake,
+        text: error.to_string(),
+    }
+}
+
+fn tls_fault(error: &rustls::Error) -> Fault {
+    let class = match error {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            FailureClass::Certificate
+        }
+        _ => FailureClass::TlsHandshake,
+    };
+    Fault {
+        class,
+        text: error.to_string(),
+    }
+}

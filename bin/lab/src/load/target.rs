@@ -1,0 +1,294 @@
+//! Where a load goes: an address, a name for Host and TLS, and the protocol.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use crate::result::FailureClass;
+
+/// Where a load goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The URL as given.
+    pub url: String,
+    /// Where connections go.
+    pub address: Address,
+    /// Host and port as a request names them.
+    pub authority: String,
+    /// The name in the TLS handshake.
+    pub name: String,
+    /// Path and query.
+    pub path: String,
+    /// What is spoken.
+    pub protocol: Protocol,
+}
+
+/// Where connections go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1 in clear text.
+    Http1,
+    /// HTTP/1.1 over TLS.
+    Https1,
+    /// HTTP/2 in clear text, without asking before (RFC 9113, section 3.3).
+    H2c,
+    /// HTTP/2 over TLS.
+    H2,
+}
+
+impl Protocol {
+    /// Whether TLS is spoken.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Protocol::Https1 | Protocol::H2)
+    }
+
+    /// Whether HTTP/2 is spoken.
+    pub fn is_h2(self) -> bool {
+        matches!(self, Protocol::H2c | Protocol::H2)
+    }
+
+    /// As a result writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Http1 => "http/1.1",
+            Protocol::Https1 => "https/1.1",
+            Protocol::H2c => "h2c",
+            Protocol::H2 => "h2",
+        }
+    }
+}
+
+/// Why a target cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoTarget {
+    /// `Resolve`, or nothing for a mistake in the URL.
+    pub class: Option<FailureClass>,
+    /// What is wrong, and what to type instead.
+    pub text: String,
+}
+
+/// Whether hosts other than this one may be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Addresses of this host's loopback, and unix sockets.
+    Loopback,
+    /// Any: the operator says that the host is theirs.
+    Anywhere,
+}
+
+impl Target {
+    /// Reads a URL, resolves its host, and refuses what may not be loaded. `unix` puts a socket in place of the address.
+    pub fn parse(
+        url: &str,
+        http2: bool,
+        unix: Option<PathBuf>,
+        reach: Reach,
+    ) -> Result<Self, NoTarget> {
+        let mistake = |text: String| NoTarget { class: None, text };
+        let (tls, rest) = match url.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
+            Some((scheme, _)) => {
+                let text = format!("`{scheme}://` is not loaded here: http:// and https:// are");
+                return Err(mistake(text));
+            }
+            None => (false, url),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let cut = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(cut);
+        if authority.is_empty() {
+            return Err(mistake(format!(
+                "`{url}` names no host; try http://localhost:8080/"
+            )));
+        }
+        if authority.contains('@') {
+            let text = "a user in the URL is not sent; give --header 'Authorization: …' instead";
+            return Err(mistake(text.into()));
+        }
+        if let Some(bad) = path
+            .chars()
+            .find(|c| c.is_control() || *c == ' ' || !c.is_ascii())
+        {
+            return Err(mistake(format!(
+                "`{bad}` in the path has to be written in per cent"
+            )));
+        }
+        let path = match path {
+            "" => "/".to_string(),
+            path if path.starts_with('?') => format!("/{path}"),
+            path => path.to_string(),
+        };
+        let (name, port) = split_authority(authority, tls).map_err(mistake)?;
+        let address = match unix {
+            Some(path) => Address::Unix(path),
+            None => Address::Tcp(resolve(&name, port)?),
+        };
+        guard(&address, reach)?;
+        let protocol = match (tls, http2) {
+            (false, false) => Protocol::Http1,
+            (true, false) => Protocol::Https1,
+            (false, true) => Protocol::H2c,
+            (true, true) => Protocol::H2,
+        };
+        Ok(Target {
+            url: url.to_string(),
+            address,
+            authority: authority.to_string(),
+            name,
+            path,
+            protocol,
+        })
+    }
+}
+
+/// Host without brackets, and port.
+fn split_authority(authority: &str, tls: bool) -> Result<(String, u16), String> {
+    let default = if tls { 443 } else { 80 };
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest
+                .split_once(']')
+                .ok_or(format!("`{authority}`: the bracket does not end"))?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let port = match port {
+        None => default,
+        Some(port) => port
+            .parse()
+            .map_err(|_| format!("`{port}` is no port: 1 to 65535"))?,
+    };
+    // `:8080` is this machine, as in configurations of servers.
+    let host = if host.is_empty() { "localhost" } else { host };
+    Ok((host.to_string(), port))
+}
+
+/// The first address of a host, IPv4 before IPv6: servers under test listen on both or on IPv4.
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, NoTarget> {
+    let failed = |text: String| NoTarget {
+        class: Some(FailureClass::Resolve),
+        text,
+    };
+    let found = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| failed(format!("`{host}` cannot be resolved: {error}")))?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    let first = found.first().copied();
+    first.ok_or_else(|| failed(format!("`{host}` has no address")))
+}
+
+/// A load is an attack on whoever did not ask for it.
+fn guard(address: &Address, reach: Reach) -> Result<(), NoTarget> {
+    let Address::Tcp(address) = address else {
+        return Ok(());
+    };
+    let own = match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unspecified(),
+    };
+    if own || reach == Reach::Anywhere {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is not this machine: a load without consent is an attack; --i-own-this-host says that you may",
+        address.ip()
+    );
+    Err(NoTarget { class: None, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Target, NoTarget> {
+        Target::parse(url, false, None, Reach::Loopback)
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (url, address, authority, path, protocol) in [
+            (
+                "http://127.0.0.1:8080",
+                "127.0.0.1:8080",
+                "127.0.0.1:8080",
+                "/",
+                Protocol::Http1,
+            ),
+            (
+                "https://127.0.0.1/a?b#c",
+                "127.0.0.1:443",
+                "127.0.0.1",
+                "/a?b",
+                Protocol::Https1,
+            ),
+            (
+                "http://[::1]:81/x",
+                "[::1]:81",
+                "[::1]:81",
+                "/x",
+                Protocol::Http1,
+            ),
+            (
+                "127.0.0.1:9?q",
+                "127.0.0.1:9",
+                "127.0.0.1:9",
+                "/?q",
+                Protocol::Http1,
+            ),
+        ] {
+            let target = parse(url).unwrap();
+            assert_eq!(
+                target.address,
+                Address::Tcp(address.parse().unwrap()),
+                "{url}"
+            );
+            assert_eq!(
+                (target.authority.as_str(), target.path.as_str()),
+                (authority, path)
+            );
+            assert_eq!(target.protocol, protocol);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (url, word) in [
+            ("ftp://a/", "ftp"),
+            ("http:///a", "no host"),
+            ("http://a@127.0.0.1/", "Authorization"),
+            ("http://127.0.0.1:99999/", "99999"),
+            ("http://127.0.0.1/a b", "per cent"),
+            ("http://192.0.2.1/", "--i-own-this-host"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(error.text.contains(word), "{url}: {}", error.text);
+        }
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_has_its_class() {
+        let error = parse("http://name.invalid/").unwrap_err();
+        assert_eq!(error.class, Some(FailureClass::Resolve));
+    }
+
+    #[test]
+    fn a_socket_takes_the_place_of_the_address() {
+        let path = PathBuf::from("/run/a.sock");
+        let target = Target::parse("http://app/x", false, Some(path.clone()), Reach::Loopback);
+        assert_eq!(target.unwrap().address, Address::Unix(path));
+    }
+}

@@ -1,0 +1,326 @@
+//! Loads of servers that do known things: each class of failure is counted exactly, a stall is seen by the open loop,
+//! and what a server did is what the generator says.
+
+mod faulty;
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use self::faulty::{Act, Faulty};
+use super::expect::Expect;
+use super::request::{Draft, Prepared};
+use super::target::Reach;
+use super::*;
+
+/// What every right answer of these servers says.
+pub(crate) const BODY: &[u8] = b"hello, lab";
+
+pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
+    let target =
+        Target::parse(&format!("http://{address}/x"), false, None, Reach::Loopback).unwrap();
+    let draft = Draft {
+        path: target.path.clone(),
+        ..Draft::default()
+    };
+    let prepared = draft.prepare(&target, Expect::exactly(200, BODY)).unwrap();
+    Plan {
+        target,
+        tls: None,
+        requests: vec![prepared],
+        mode: Mode::Closed,
+        connections: 4,
+        depth: 1,
+        requests_per_connection_max: None,
+        threads: 1,
+        cpus: Vec::new(),
+        requests_max: requests,
+        warmup: Duration::ZERO,
+        duration: Duration::from_secs(1),
+        drain: Duration::from_secs(5),
+        timeout: Duration::from_secs(5),
+        failure_pause: Duration::ZERO,
+        seed: 1,
+    }
+}
+
+fn load(plan: &Plan) -> Load {
+    run(plan, &mut |_| {}).unwrap()
+}
+
+/// All failures as pairs of class and count.
+fn failures(load: &Load) -> Vec<(FailureClass, u64)> {
+    let pairs = load.failures.iter();
+    pairs
+        .map(|failures| (failures.class, failures.count))
+        .collect()
+}
+
+#[test]
+fn each_fault_is_counted_exactly_in_its_class() {
+    // Every act has its turn at each place of a round, so that faults follow each other on old and new connections.
+    let acts = [
+        Act::Good,
+        Act::Status(502),
+        Act::Short,
+        Act::OtherBody,
+        Act::Close,
+        Act::Good,
+        Act::Reset,
+        Act::CutHead,
+        Act::CutBody,
+        Act::ResetBody,
+        Act::Garbage,
+        Act::Good,
+        Act::Good,
+        Act::Close,
+        Act::Reset,
+        Act::Status(404),
+        Act::Chunked,
+        Act::Old,
+        Act::Last,
+    ];
+    let server = Faulty::start(move |nth| acts[(nth * 7 % acts.len() as u64) as usize]);
+    for connections in [1, 5] {
+        let mut plan = plan(server.address, Some(570));
+        plan.connections = connections;
+        let load = load(&plan);
+        let did = server.take();
+        assert_eq!(load.ok + load.failed(), 570);
+        assert_eq!(failures(&load), did.failures(), "{connections} connections");
+        assert_eq!(load.ok, did.good);
+        assert_eq!(
+            load.latency.total.count, did.good,
+            "failures have no part in it"
+        );
+        assert_eq!(load.connections.opened, did.accepted);
+        let statuses = &load
+            .failures
+            .iter()
+            .find(|f| f.class == FailureClass::Status)
+            .unwrap()
+            .statuses;
+        assert_eq!(
+            statuses
+                .iter()
+                .map(|(status, _)| *status)
+                .collect::<Vec<_>>(),
+            [404, 502]
+        );
+    }
+}
+
+#[test]
+fn silence_is_a_timeout_of_its_kind() {
+    let server = Faulty::start(|nth| match nth % 10 {
+        3 => Act::Silent,
+        7 => Act::SilentBody,
+        _ => Act::Good,
+    });
+    let mut plan = plan(server.address, Some(40));
+    plan.timeout = Duration::from_millis(150);
+    let load = load(&plan);
+    let expected = [
+        (FailureClass::HeadTimeout, 4),
+        (FailureClass::BodyTimeout, 4),
+    ];
+    assert_eq!(failures(&load), expected);
+    let took = load.failures[0].latency.min_ns.unwrap();
+    assert!((150e6..2_000e6).contains(&took), "{took}");
+}
+
+#[test]
+fn nobody_there_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let load = load(&plan(address, Some(100)));
+    assert_eq!(failures(&load), [(FailureClass::Refused, 100)]);
+    assert_eq!((load.ok, load.connections.failed), (0, 100));
+}
+
+#[test]
+fn a_full_queue_is_a_connect_timeout() {
+    // A queue of one, filled: the kernel then drops what knocks.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let _fill = std::net::TcpStream::connect(address).unwrap();
+    let mut plan = plan(address, Some(6));
+    plan.connections = 3;
+    plan.timeout = Duration::from_millis(200);
+    assert_eq!(failures(&load(&plan)), [(FailureClass::ConnectTimeout, 6)]);
+}
+
+#[test]
+fn fields_are_checked_too() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, Some(10));
+    plan.requests[0].expect.fields = vec![("X-Missing".into(), None)];
+    assert_eq!(failures(&load(&plan)), [(FailureClass::Field, 10)]);
+}
+
+#[test]
+fn requests_per_connection_are_kept_to() {
+    let server = Faulty::start(|_| Act::Good);
+    for (most, connections) in [(1, 60), (7, 9), (20, 3)] {
+        let mut plan = plan(server.address, Some(60));
+        plan.connections = 3;
+        plan.requests_per_connection_max = Some(most);
+        let load = load(&plan);
+        let did = server.take();
+        assert_eq!((load.ok, load.failed()), (60, 0));
+        assert!(
+            did.accepted >= connections && did.most_on_one <= most,
+            "{most}: {did:?}"
+        );
+        assert_eq!(did.accepted, load.connections.opened);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, Some(500));
+    plan.depth = 8;
+    let load = load(&plan);
+    assert_eq!((load.ok, load.failed(), server.take().good), (500, 0, 500));
+}
+
+#[test]
+fn the_window_counts_what_ends_inside_it() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, None);
+    plan.duration = Duration::from_millis(500);
+    let load = load(&plan);
+    assert!(
+        load.ok > 0 && load.ok < server.take().good,
+        "warm-up does not count"
+    );
+    assert!((load.window_s - 0.5).abs() < 1e-6);
+    let series: u64 = load
+        .series
+        .as_ref()
+        .unwrap()
+        .points
+        .iter()
+        .map(|point| point.ok)
+        .sum();
+    assert_eq!((series, load.ended_ok), (load.ok, load.ok));
+    // Little's law: good answers x mean time = clients x window, a closed loop being always busy.
+    let busy = load.ok as f64 * load.latency.total.mean_ns.unwrap() / 1e9 / load.window_s;
+    assert!((0.85..1.1).contains(&(busy / 4.0)), "{busy}");
+}
+
+/// A server that stalls shows what coordinated omission hides: clients that wait for their answers ask nothing while it
+/// stalls, and so hardly see it.
+#[test]
+fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
+    let stall = Duration::from_millis(800);
+    let stalling = || Faulty::stalling(Duration::from_millis(1_000), stall);
+    let times = |mode| {
+        let server = stalling();
+        let mut plan = plan(server.address, None);
+        (plan.mode, plan.connections) = (mode, 2);
+        plan.warmup = Duration::from_millis(500);
+        plan.duration = Duration::from_millis(2_500);
+        load(&plan)
+    };
+    let open = times(Mode::Open {
+        rate: 200.0,
+        poisson: false,
+    });
+    let closed = times(Mode::Closed);
+    assert_eq!((open.failed(), closed.failed()), (0, 0));
+    assert_eq!(open.due, Some(500));
+    assert_eq!(open.ok, 500, "late answers count");
+    let p75 = |load: &Load| load.latency.total.hdr.as_ref().unwrap().percentile(75.0) as f64 / 1e6;
+    // 160 of 500 requests were due in the stall and waited 400 ms on average: a third of all.
+    assert!(p75(&open) > 60.0, "{}", p75(&open));
+    assert!(p75(&closed) < 40.0, "{}", p75(&closed));
+    let longest = open.latency.total.max_ns.unwrap() / 1e6;
+    assert!((700.0..1_500.0).contains(&longest), "{longest}");
+    // From when they were sent, even the open loop would have seen two slow requests only.
+    let service = open
+        .latency
+        .service
+        .as_ref()
+        .unwrap()
+        .hdr
+        .as_ref()
+        .unwrap()
+        .percentile(75.0);
+    assert!((service as f64) < 40e6, "{service}");
+}
+
+#[test]
+fn what_no_connection_takes_in_time_was_dropped() {
+    let server = Faulty::start(|nth| if nth == 0 { Act::Good } else { Act::Silent });
+    let mut plan = plan(server.address, None);
+    plan.mode = Mode::Open {
+        rate: 100.0,
+        poisson: false,
+    };
+    plan.connections = 1;
+    plan.timeout = Duration::from_millis(200);
+    plan.duration = Duration::from_millis(1_000);
+    let load = load(&plan);
+    let classes: Vec<_> = failures(&load).iter().map(|(class, _)| *class).collect();
+    assert_eq!(classes, [FailureClass::HeadTimeout, FailureClass::Dropped]);
+    assert_eq!(
+        load.ok + load.failed(),
+        100,
+        "every request that was due is somewhere"
+    );
+    assert!(load.failed_in(FailureClass::Dropped) > 10);
+}
+
+#[test]
+fn a_rate_is_kept_to() {
+    let server = Faulty::start(|_| Act::Good);
+    for poisson in [false, true] {
+        let mut plan = plan(server.address, None);
+        plan.mode = Mode::Open {
+            rate: 400.0,
+            poisson,
+        };
+        plan.duration = Duration::from_millis(1_500);
+        plan.threads = 2;
+        let load = load(&plan);
+        let due = load.due.unwrap();
+        assert_eq!(load.ok, due);
+        let most = if poisson { 100 } else { 1 };
+        assert!(due.abs_diff(600) <= most, "{due}");
+    }
+}
+
+#[test]
+fn plain_servers_and_strangers_fail_handshakes() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut tls = plan(server.address, Some(5));
+    tls.target = Target::parse(
+        &format!("https://{}/", server.address),
+        false,
+        None,
+        Reach::Loopback,
+    )
+    .unwrap();
+    let options = trust::TlsOptions {
+        insecure: true,
+        ..Default::default()
+    };
+    tls.tls = trust::prepare(&options, &tls.target).unwrap();
+    tls.timeout = Duration::from_millis(300);
+    assert_eq!(failures(&load(&tls)), [(FailureClass::TlsHandshake, 5)]);
+}
+
+#[test]
+fn a_probe_says_what_a_right_answer_is() {
+    let server = Faulty::start(|_| Act::Chunked);
+    let plan = plan(server.address, None);
+    let Prepared { .. } = &plan.requests[0];
+    let found = probe::probe(&plan.target, None, &plan.requests[0]).unwrap();
+    assert_eq!((found.status, found.body.as_slice()), (200, BODY));
+    assert_eq!(found.answered().body_sha256, probe::sha256(BODY));
+}

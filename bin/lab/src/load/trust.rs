@@ -1,0 +1,154 @@
+//! TLS of the generator: which certificates it takes, which versions and protocols it offers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pki_types::pem::PemObject;
+use pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::link::Tls;
+use super::target::Target;
+
+/// How TLS is to be spoken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Takes any certificate.
+    pub insecure: bool,
+    /// A file of certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Only this version: `1.2` or `1.3`.
+    pub version: Option<String>,
+    /// Whether sessions are resumed. Without, every connection makes a whole handshake.
+    pub resume: bool,
+}
+
+/// Puts the options into what connections need; `None` for targets without TLS.
+pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, String> {
+    if !target.protocol.is_tls() {
+        return Ok(None);
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let versions: &[_] = match options.version.as_deref() {
+        None => rustls::ALL_VERSIONS,
+        Some("1.2") => &[&rustls::version::TLS12],
+        Some("1.3") => &[&rustls::version::TLS13],
+        Some(other) => return Err(format!("TLS {other} is not spoken here: 1.2 and 1.3 are")),
+    };
+    let verifier = verifier(options, &provider)?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = match target.protocol.is_h2() {
+        true => vec![b"h2".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
+    if !options.resume {
+        config.resumption = Resumption::disabled();
+    }
+    let name = ServerName::try_from(target.name.clone())
+        .map_err(|_| format!("`{}` is no name for a certificate", target.name))?;
+    Ok(Some(Tls {
+        config: Arc::new(config),
+        name,
+    }))
+}
+
+fn verifier(
+    options: &TlsOptions,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    if options.insecure {
+        return Ok(Arc::new(Anything(provider.clone())));
+    }
+    let mut roots = RootCertStore::empty();
+    match &options.ca {
+        Some(path) => {
+            for certificate in read_certificates(path)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        let text =
+            "no certificate is trusted here: name one with --ca FILE, or take any with --insecure";
+        return Err(text.into());
+    }
+    let built =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+    match built {
+        Ok(verifier) => Ok(verifier),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| format!("{}: {error}", path.display()))?;
+    if found.is_empty() {
+        return Err(format!("{}: no certificate in it", path.display()));
+    }
+    Ok(found)
+}
+
+/// Takes any certificate: whoever loads a server of their own with a certificate of their own.
+#[derive(Debug)]
+struct Anything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
