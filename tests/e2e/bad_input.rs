@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, ask};
-use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, free_port, sluice};
+use crate::harness::{PATIENCE, Server, Setup, eventually};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -399,69 +398,14 @@ fn one_upstream_that_hangs_holds_up_nobody_else() {
     drop(hanging);
 }
 
-/// A server that may open few files, ended with the test.
-struct Confined {
-    child: Child,
-    port: u16,
-    _folder: Folder,
-}
-
-impl Confined {
-    fn start(files: u32) -> Confined {
-        let (folder, port) = (Folder::new(), free_port());
-        folder.write("Caddyfile", HELLO.replace("{port}", &port.to_string()));
-        let plain = sluice(&folder);
-        let mut command = Command::new("sh");
-        command
-            .arg("-c")
-            .arg(format!("ulimit -n {files}; exec \"$0\" run"))
-            .arg(plain.get_program());
-        command.current_dir(folder.path()).env_clear();
-        for (name, value) in plain.get_envs() {
-            command.env(name, value.unwrap_or_default());
-        }
-        let child = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("sh is there");
-        let server = Confined {
-            child,
-            port,
-            _folder: folder,
-        };
-        let until = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "nobody listens");
-            thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
-
-    /// Time on the processor so far, in ticks of 10 ms.
-    fn ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let stat = stat.expect("the process is there");
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .expect("a name")
-            .split(' ')
-            .collect();
-        fields[12].parse::<u64>().expect("a number") + fields[13].parse::<u64>().expect("a number")
-    }
-}
-
-impl Drop for Confined {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A server that may open few files.
+fn confined() -> Server {
+    Setup::new(HELLO).files_max(160).start()
 }
 
 #[test]
 fn the_limit_of_connections_holds_and_the_server_recovers() {
-    let server = Confined::start(160);
+    let server = confined();
     // Each of these has begun a request, so that it is not idle and cannot be let go for another.
     let busy: Vec<TcpStream> = (0..300)
         .map(|_| {
@@ -471,8 +415,7 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
         })
         .collect();
     thread::sleep(Duration::from_millis(300));
-    let files = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
-    let files = files.expect("the process is there").count();
+    let files = server.open_files();
     assert!(files <= 160 - 32, "files are left for other work: {files}");
     let before = server.ticks();
     thread::sleep(Duration::from_millis(700));
@@ -483,7 +426,7 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
 
 #[test]
 fn idle_connections_make_room_for_others() {
-    let server = Confined::start(160);
+    let server = confined();
     let mut idle = Vec::new();
     for _ in 0..300 {
         let mut client = Client::connect(server.port);

@@ -85,6 +85,14 @@ fn sluice_with(folder: &Folder, socket: OwnedFd) -> Command {
     command
 }
 
+/// The binary that may open so many files.
+fn sluice_within(folder: &Folder, files_max: u32) -> Command {
+    let mut command = apart(Command::new("sh"), folder);
+    let script = format!("ulimit -n {files_max}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_sluice")]);
+    command
+}
+
 fn apart(mut command: Command, folder: &Folder) -> Command {
     command
         .current_dir(folder.path())
@@ -146,6 +154,7 @@ pub struct Setup {
     variables: Vec<(String, String)>,
     waits_for_port: bool,
     inherited: Option<OwnedFd>,
+    files_max: Option<u32>,
 }
 
 impl Setup {
@@ -167,6 +176,7 @@ impl Setup {
             variables: Vec::new(),
             waits_for_port: true,
             inherited: None,
+            files_max: None,
         }
     }
 
@@ -201,11 +211,18 @@ impl Setup {
         self
     }
 
+    /// Lets it open no more files than this.
+    pub fn files_max(mut self, count: u32) -> Setup {
+        self.files_max = Some(count);
+        self
+    }
+
     /// Starts `sluice run` and waits until it listens.
     pub fn start(self) -> Server {
-        let mut command = match self.inherited {
-            Some(socket) => sluice_with(&self.folder, socket),
-            None => sluice(&self.folder),
+        let mut command = match (self.inherited, self.files_max) {
+            (Some(socket), _) => sluice_with(&self.folder, socket),
+            (None, Some(count)) => sluice_within(&self.folder, count),
+            (None, None) => sluice(&self.folder),
         };
         let stderr = std::fs::File::create(self.folder.path().join("stderr")).expect("writable");
         let stdout = std::fs::File::create(self.folder.path().join("stdout")).expect("writable");
@@ -332,6 +349,36 @@ impl Server {
         std::fs::read_dir(path)
             .expect("the process is there")
             .count()
+    }
+
+    /// Its time on the processor so far, in ticks of 10 ms.
+    pub fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let stat = stat.expect("the process is there");
+        let fields = stat.rsplit(')').next().expect("a name").split(' ');
+        let spent = fields.skip(12).take(2);
+        spent
+            .map(|part| part.parse::<u64>().expect("a number"))
+            .sum()
+    }
+
+    /// The page of metrics that the control interface shows; it must not be switched off.
+    pub fn metrics(&self) -> String {
+        let asked = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
+            self.admin
+        );
+        crate::client::exchange(self.admin, asked).text()
+    }
+
+    /// A sample without labels on that page.
+    pub fn metric(&self, name: &str) -> u64 {
+        let page = self.metrics();
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.and_then(|value| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {page}"))
     }
 
     /// A line of /proc/PID/status as a number, such as `VmRSS` in KiB or `Threads`.

@@ -1,12 +1,14 @@
 //! HTTPS with certificates of the local authority, through a client that trusts its root and nothing else.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pki_types::pem::PemObject;
 use pki_types::{CertificateDer, ServerName};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore, StreamOwned,
@@ -30,7 +32,8 @@ pub fn start() -> (Server, u16) {
     (server, plain)
 }
 
-fn root(folder: &Folder) -> CertificateDer<'static> {
+/// The root of the authority in `folder`.
+pub fn root(folder: &Folder) -> CertificateDer<'static> {
     let path = folder
         .path()
         .join("data/sluice/pki/authorities/local/root.crt");
@@ -50,10 +53,18 @@ pub fn trusting(
     root: CertificateDer<'static>,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ClientConfig> {
+    trusting_with(root, versions, default_provider())
+}
+
+/// The same with these ciphers and groups.
+pub fn trusting_with(
+    root: CertificateDer<'static>,
+    versions: &[&'static SupportedProtocolVersion],
+    provider: CryptoProvider,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(root).expect("a root certificate");
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .expect("the provider knows them")
         .with_root_certificates(roots)
@@ -68,9 +79,17 @@ pub fn trusting_local(folder: &Folder) -> Arc<ClientConfig> {
 }
 
 pub fn connect(config: &Arc<ClientConfig>, port: u16, name: &str) -> io::Result<Wire<Secure>> {
+    connect_to(config, (Ipv4Addr::LOCALHOST, port).into(), name)
+}
+
+pub fn connect_to(
+    config: &Arc<ClientConfig>,
+    addr: SocketAddr,
+    name: &str,
+) -> io::Result<Wire<Secure>> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let socket = TcpStream::connect(addr)?;
     socket.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut stream = StreamOwned::new(connection, socket);
     while stream.conn.is_handshaking() {

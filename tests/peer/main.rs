@@ -14,6 +14,7 @@ mod origins;
 mod peers;
 mod placeholders;
 mod sites;
+mod storage;
 mod templates;
 mod upstream;
 

@@ -307,6 +307,11 @@ pub enum Notice {
         /// What went wrong.
         why: String,
     },
+    /// The keys of session tickets that instances share cannot be looked at; those that are known are used on.
+    TicketsNotShared {
+        /// What is wrong.
+        why: String,
+    },
     /// A certificate was made.
     Issued {
         /// For whom.
@@ -347,6 +352,7 @@ impl Notice {
             | Notice::NotStored { .. }
             | Notice::FileUnusable { .. }
             | Notice::Revoked { .. }
+            | Notice::TicketsNotShared { .. }
             | Notice::Expired { .. } => true,
             Notice::NotYetValid { .. }
             | Notice::NoNames { .. }
@@ -405,6 +411,10 @@ impl fmt::Display for Notice {
                     "the new certificate for `{subject}` could not be stored: {why}"
                 )
             }
+            Notice::TicketsNotShared { why } => write!(
+                f,
+                "the keys of session tickets are not shared with other instances: {why}"
+            ),
             Notice::Issued { subject, issuer } => {
                 write!(f, "issuer `{issuer}` made a certificate for `{subject}`")
             }

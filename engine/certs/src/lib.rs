@@ -24,12 +24,14 @@ pub mod policy;
 pub mod published;
 pub mod renewal;
 mod secrets_log;
+pub mod selection;
 pub mod sources;
 pub mod storage;
 pub mod store;
 pub mod subject;
 mod tickets;
 pub mod trust;
+mod when;
 pub mod zerossl;
 
 pub use pki_types::CertificateDer;
@@ -51,11 +53,13 @@ pub use pair::Pair;
 pub use policy::{ClientAuth, ClientAuthMode, Policy, PolicyError, TlsPolicies};
 pub use published::Publisher;
 pub use renewal::Lifetime;
+pub use selection::{KeyAlgorithm, Selection};
 pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::Subject;
-pub use tickets::Tickets;
+pub use tickets::{Rotation, SharedKeys, Tickets};
+pub use when::When;
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 
 #[cfg(test)]

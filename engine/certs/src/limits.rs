@@ -257,3 +257,22 @@ pub const OCSP_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// The shortest pause between two changes of the keys of session tickets: more often nothing would be resumed.
 pub const TICKET_ROTATION_MIN: Duration = Duration::from_secs(60);
+
+/// How often the keys of session tickets change where the configuration does not say, as in Caddy.
+pub const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+/// The keys of session tickets that are kept where the configuration does not say, as in Caddy.
+pub const TICKET_KEYS: usize = 4;
+
+/// The most of them: each ticket is looked for among all.
+pub const TICKET_KEYS_MAX: usize = 64;
+
+/// How long a ticket is good for at most (RFC 8446, section 4.6.1).
+pub const TICKET_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a key that instances share is known before it is used. They look every [`FILES_PAUSE`], and some clocks are
+/// late.
+pub const TICKET_KEY_LEAD: Duration = Duration::from_secs(30);
+
+/// How long to wait for another instance that makes a key; it takes milliseconds.
+pub const TICKET_LOCK_WAIT: Duration = Duration::from_secs(5);

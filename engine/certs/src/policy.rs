@@ -19,26 +19,33 @@ use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
     SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
-use sluice_net::tls::{Acceptor, ConfigChoice, Preparation, RustlsAcceptor, Signatures};
+use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor, Signatures};
 
 use crate::challenges::{self, Challenges};
 use crate::limits::HELLO_NUMBERS_MAX;
 use crate::on_demand::{Demand, OnDemand};
 use crate::secrets_log::SecretsLog;
+use crate::selection::Selection;
 use crate::sources::Hello;
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 use crate::tickets::{self, Tickets};
+use crate::when::{Condition, When};
 
 /// How handshakes for some names are answered. Names of versions, ciphers and curves are those of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// What tells it from equal ones, the same on all instances that share the keys of session tickets: sessions go on
+    /// under no other.
+    pub scope: String,
     /// The names it is for, wildcards included; all when empty.
     pub names: Vec<String>,
+    /// For which connections it is, besides.
+    pub when: When,
     /// What is shown to clients whose wish cannot be met otherwise.
     pub fallback: Fallback,
-    /// Only certificates with one of these tags are shown; all when empty.
-    pub any_tag: Vec<String>,
+    /// Which certificates are shown.
+    pub selection: Selection,
     /// The lowest version, `tls1.2` when empty.
     pub version_min: String,
     /// The highest version, `tls1.3` when empty.
@@ -109,6 +116,8 @@ pub enum PolicyError {
     Curve(String),
     /// The name can be asked for by no client.
     Name(String),
+    /// The connections that it is for cannot be told.
+    When(String),
     /// Client certificates cannot be verified.
     ClientAuth(String),
     /// The system gives no randomness for session tickets.
@@ -146,6 +155,7 @@ impl fmt::Display for PolicyError {
                 )
             }
             PolicyError::Name(name) => write!(f, "`{name}` is no server name"),
+            PolicyError::When(what) => f.write_str(what),
             PolicyError::ClientAuth(what) => {
                 write!(f, "client certificates cannot be verified: {what}")
             }
@@ -159,16 +169,38 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
+/// All that a policy demands of clients. Keys that are shared are bound to it: an instance that demands more does not take
+/// the sessions of one that demands less.
+fn ticket_scope(policy: &Policy) -> String {
+    let demands = Policy {
+        tickets: Tickets::Off,
+        secrets_log: None,
+        ..policy.clone()
+    };
+    format!("{demands:?}")
+}
+
 /// The policies of one listener, ready to answer handshakes. The first one that is for a name is taken.
 pub struct TlsPolicies {
     built: Vec<Built>,
+    /// The first of those that are for all connections, by the name it is for.
     by_name: HashMap<Subject, usize>,
     /// The first that is for all names.
     for_all: Option<usize>,
+    /// Those that are for some connections only, in order.
+    conditional: Vec<Conditional>,
     refusing: Arc<ServerConfig>,
     /// What authorities ask for in handshakes.
     challenges: Option<Arc<Challenges>>,
     on_demand: Option<Arc<OnDemand>>,
+}
+
+/// A policy that is for some connections only.
+struct Conditional {
+    index: usize,
+    /// All when empty.
+    names: Vec<Subject>,
+    condition: Condition,
 }
 
 struct Built {
@@ -192,22 +224,32 @@ impl TlsPolicies {
         previous: Option<&TlsPolicies>,
     ) -> Result<TlsPolicies, PolicyError> {
         let mut by_name = HashMap::new();
-        let mut for_all = None;
+        let (mut for_all, mut conditional) = (None, Vec::new());
         let mut built: Vec<Built> = Vec::with_capacity(policies.len());
         for (index, policy) in policies.into_iter().enumerate() {
-            for name in &policy.names {
-                let name = Subject::parse(name).map_err(|_| PolicyError::Name(name.to_owned()))?;
-                by_name.entry(name).or_insert(index);
-            }
-            if policy.names.is_empty() && for_all.is_none() {
-                for_all = Some(index);
+            let parse =
+                |name: &String| Subject::parse(name).map_err(|_| PolicyError::Name(name.clone()));
+            let names = policy.names.iter().map(parse);
+            let names = names.collect::<Result<Vec<_>, _>>()?;
+            match policy.when.compile()? {
+                Some(condition) => conditional.push(Conditional {
+                    index,
+                    names,
+                    condition,
+                }),
+                None if names.is_empty() => _ = for_all.get_or_insert(index),
+                None => {
+                    for name in names {
+                        by_name.entry(name).or_insert(index);
+                    }
+                }
             }
             // Equal policies must not share keys either: they may stand for different sites on purpose.
             let earlier = previous.and_then(|previous| previous.built.get(index));
             let tickets = earlier.filter(|earlier| earlier.policy == policy);
             let tickets = match tickets {
                 Some(earlier) => earlier.ours.ticketer.clone(),
-                None => tickets::ticketer(policy.tickets)?,
+                None => tickets::ticketer(&policy.tickets, &ticket_scope(&policy))?,
             };
             built.push(Built::new(policy, store, tickets)?);
         }
@@ -216,6 +258,7 @@ impl TlsPolicies {
             built,
             by_name,
             for_all,
+            conditional,
             refusing,
             challenges: None,
             on_demand: None,
@@ -247,34 +290,38 @@ impl TlsPolicies {
         Arc::new(RustlsAcceptor::new(self))
     }
 
-    /// The first policy for `server_name`.
-    fn find(&self, server_name: Option<&str>) -> Option<&Built> {
+    /// The first policy for a client between `ends` that asks for `server_name`.
+    fn find(&self, server_name: Option<&str>, ends: Ends) -> Option<&Built> {
         let by_name = |subject: &Subject| self.by_name.get(subject).copied();
         let subject = server_name.and_then(|name| Subject::parse(name).ok());
+        let wildcard = subject.as_ref().and_then(crate::store::wildcard_of);
         let exact = subject.as_ref().and_then(by_name);
-        let wildcard = subject
-            .as_ref()
-            .and_then(|subject| by_name(&crate::store::wildcard_of(subject)?));
-        let first = [exact, wildcard, self.for_all]
-            .into_iter()
-            .flatten()
-            .min()?;
-        self.built.get(first)
+        let by_wildcard = wildcard.as_ref().and_then(by_name);
+        let first = [exact, by_wildcard, self.for_all];
+        let first = first.into_iter().flatten().min();
+        let is_for =
+            |name: &Subject| Some(name) == subject.as_ref() || Some(name) == wildcard.as_ref();
+        let earlier = self.conditional.iter().find(|one| {
+            first.is_none_or(|first| one.index < first)
+                && (one.names.is_empty() || one.names.iter().any(is_for))
+                && one.condition.holds(server_name, ends)
+        });
+        self.built.get(earlier.map(|one| one.index).or(first)?)
     }
 }
 
 impl ConfigChoice for TlsPolicies {
-    fn prepare(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Option<Preparation> {
+    fn prepare(&self, hello: &ClientHello<'_>, ends: Ends) -> Option<Preparation> {
         let on_demand = self.on_demand.as_ref()?;
         let name = hello.server_name()?;
-        let policy = &self.find(Some(name))?.policy;
+        let policy = &self.find(Some(name), ends)?.policy;
         if policy.refuse || self.challenge(hello).is_some() {
             return None;
         }
         let told = || Hello {
             signature_schemes: numbers(hello.signature_schemes()),
             cipher_suites: numbers(hello.cipher_suites()),
-            local,
+            local: ends.local,
         };
         match on_demand.demand(name, told) {
             Demand::Nothing => None,
@@ -283,11 +330,11 @@ impl ConfigChoice for TlsPolicies {
         }
     }
 
-    fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig> {
+    fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig> {
         if let Some(config) = self.challenge(hello) {
             return config;
         }
-        let Some(built) = self.find(hello.server_name()) else {
+        let Some(built) = self.find(hello.server_name(), ends) else {
             return self.refusing.clone();
         };
         if let (Some(on_demand), Some(name)) = (&self.on_demand, hello.server_name())
@@ -303,12 +350,12 @@ impl ConfigChoice for TlsPolicies {
         } else {
             &built.ours
         };
-        if hello.server_name().is_some() || local.is_none() {
+        if hello.server_name().is_some() || ends.local.is_none() {
             return config.clone();
         }
         // Only clients that name no host pay for this copy: rustls tells its resolver no address.
         let mut config = ServerConfig::clone(config);
-        config.cert_resolver = resolver(&built.policy, &built.store, local);
+        config.cert_resolver = resolver(&built.policy, &built.store, ends.local);
         Arc::new(config)
     }
 }
@@ -370,7 +417,7 @@ fn resolver(
     Arc::new(Resolver {
         store: store.clone(),
         fallback: policy.fallback.clone(),
-        any_tag: policy.any_tag.clone(),
+        selection: policy.selection.clone(),
         local,
     })
 }
@@ -397,7 +444,7 @@ fn refusing() -> Result<Arc<ServerConfig>, PolicyError> {
     let resolver = Resolver {
         store: CertStore::new([]),
         fallback: Fallback::default(),
-        any_tag: Vec::new(),
+        selection: Selection::default(),
         local: None,
     };
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -10,7 +10,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::failure::CertsError;
 use crate::limits::{PEM_BYTES_MAX, STORAGE_LOCK_PAUSE, STORAGE_LOCK_WAIT};
@@ -72,6 +72,26 @@ impl Storage {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(source) => Err(CertsError::io("remove", &path, source)),
         }
+    }
+
+    /// Writes a file, reads it and removes it.
+    ///
+    /// # Errors
+    /// Whatever of it fails.
+    pub fn try_out(&self) -> Result<(), CertsError> {
+        let _lock = self.lock()?;
+        let name = format!("rw_test_{}", std::process::id());
+        let content = format!("{:?}\n", SystemTime::now());
+        run(&self.file_steps(&name, content.as_bytes()))?;
+        let found = self.read(&name)?;
+        self.remove(&name)?;
+        if found.as_deref() == Some(content.as_bytes()) {
+            return Ok(());
+        }
+        Err(CertsError::Damaged {
+            path: self.path(&name),
+            what: "what was written there is not what is read".to_owned(),
+        })
     }
 
     /// The certificate `<name>.crt` with its key `<name>.key`; `None` if there is no certificate. `fits` tells
@@ -344,6 +364,75 @@ mod tests {
         }
     }
 
+    /// Where the process that is killed writes; set for that one alone.
+    const VICTIM: &str = "SLUICE_TEST_VICTIM";
+
+    /// Writes two pairs in turn until it is killed. No test of its own: it ends at once where nobody asked for it.
+    #[test]
+    fn victim() {
+        let Some(folder) = std::env::var_os(VICTIM) else {
+            return;
+        };
+        let storage = Storage::new(folder);
+        loop {
+            for text in ["one", "two"] {
+                storage.write_pair("a/b", &pair(text)).unwrap();
+                storage.write("a/b.json", text.as_bytes()).unwrap();
+            }
+        }
+    }
+
+    /// Runs a process that writes until `is_time` and kills it; gives what it left.
+    fn killed(folder: &Path, is_time: impl Fn() -> bool) -> Storage {
+        // Written last of all, so it tells that one pair is there.
+        for name in ["a/b.json", "a/b.json.next"] {
+            let _ = fs::remove_file(folder.join(name));
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "storage::tests::victim"])
+            .env(VICTIM, folder)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while !folder.join("a/b.json").exists() || !is_time() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        Storage::new(folder)
+    }
+
+    #[test]
+    fn a_process_killed_at_any_moment_leaves_a_whole_pair() {
+        let folder = TempFolder::new();
+        let next = |name: &str| folder.path().join("a").join(name);
+        let check = |storage: &Storage| {
+            let found = storage.read_pair("a/b", fits).unwrap();
+            assert!(
+                found == Some(pair("one")) || found == Some(pair("two")),
+                "{found:?}"
+            );
+            let about = storage.read("a/b.json").unwrap().unwrap();
+            assert!(about == b"one" || about == b"two");
+            let key = fs::metadata(next("b.key")).unwrap().permissions().mode();
+            assert_eq!(key & 0o777, 0o600);
+            storage.write_pair("a/b", &pair("three")).unwrap();
+            assert_eq!(storage.read_pair("a/b", fits).unwrap(), Some(pair("three")));
+        };
+        // In the middle of each step: once a file stands beside its place, once only one of the two does, and at
+        // moments of chance.
+        for name in ["b.crt.next", "b.key.next", "b.json.next"] {
+            check(&killed(folder.path(), || next(name).exists()));
+        }
+        check(&killed(folder.path(), || {
+            next("b.crt.next").exists() && !next("b.key.next").exists()
+        }));
+        for round in 0..12 {
+            let until = Instant::now() + std::time::Duration::from_micros(700 * round);
+            check(&killed(folder.path(), || Instant::now() > until));
+        }
+    }
+
     #[test]
     fn a_crash_while_a_file_is_filled_leaves_the_old_one() {
         let folder = TempFolder::new();
@@ -378,6 +467,18 @@ mod tests {
         assert_eq!(mode("pki/root.key"), 0o600);
         assert_eq!(mode("pki/sub/leaf.key"), 0o600);
         assert_eq!(mode("pki/sub"), 0o700);
+    }
+
+    #[test]
+    fn a_storage_is_tried_out_without_a_trace() {
+        let folder = TempFolder::new();
+        let storage = Storage::new(folder.path().join("data"));
+        storage.try_out().unwrap();
+        let names = fs::read_dir(folder.path().join("data")).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["locks"]);
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(Storage::new(folder.path().join("file")).try_out().is_err());
     }
 
     #[test]

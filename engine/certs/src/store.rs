@@ -13,6 +13,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::pair::Pair;
+use crate::selection::Selection;
 use crate::subject::Subject;
 
 /// The certificates of a configuration. Renewed ones take the place of the old in it, so handshakes that begin
@@ -332,8 +333,8 @@ impl fmt::Debug for Shown {
 pub(crate) struct Resolver {
     pub(crate) store: Arc<CertStore>,
     pub(crate) fallback: Fallback,
-    /// Certificates without any of these tags do not count; all count when empty.
-    pub(crate) any_tag: Vec<String>,
+    /// Certificates that it does not take do not count.
+    pub(crate) selection: Selection,
     /// The address the client connected to, where it matters.
     pub(crate) local: Option<IpAddr>,
 }
@@ -342,9 +343,7 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes: &[SignatureScheme] = hello.signature_schemes();
         let usable = |pair: &Pair| {
-            let is_chosen =
-                self.any_tag.is_empty() || pair.tags.iter().any(|tag| self.any_tag.contains(tag));
-            is_chosen && pair.certified.key.choose_scheme(schemes).is_some()
+            self.selection.takes(pair) && pair.certified.key.choose_scheme(schemes).is_some()
         };
         self.store
             .choose(hello.server_name(), self.local, &self.fallback, usable)

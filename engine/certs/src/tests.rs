@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use sluice_net::tls::{
-    Acceptor, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust, Session,
+    Acceptor, ClientIdentity, Connector, ConnectorOptions, Ends, Identity, ServerTrust, Session,
     SessionError,
 };
 
@@ -16,7 +16,8 @@ use crate::policy::{ClientAuth, ClientAuthMode, Policy, TlsPolicies};
 use crate::storage::StoredPair;
 use crate::store::{CertStore, Fallback};
 use crate::{
-    Issuer, KeyType, LocalCa, LocalCaOptions, Maintainer, Pair, Plan, Request, Storage, Subject,
+    Issuer, KeyType, LocalCa, LocalCaOptions, Maintainer, Pair, Plan, Request, Selection, Storage,
+    Subject, When,
 };
 
 /// A folder of its own for a test, removed at its end.
@@ -127,7 +128,7 @@ fn input(session: &mut dyn Session, bytes: &[u8]) -> Result<(), SessionError> {
     Ok(())
 }
 
-type Ends = (Box<dyn Session>, Box<dyn Session>);
+type Both = (Box<dyn Session>, Box<dyn Session>);
 
 /// Shakes hands; the error is the first that either side has.
 pub(crate) fn shake(
@@ -135,8 +136,14 @@ pub(crate) fn shake(
     host: &str,
     acceptor: &dyn Acceptor,
     local: Option<IpAddr>,
-) -> Result<Ends, SessionError> {
-    let (mut client, mut server) = (client.connect(host).unwrap(), acceptor.accept_at(local));
+) -> Result<Both, SessionError> {
+    let (mut client, mut server) = {
+        let ends = Ends {
+            local,
+            remote: None,
+        };
+        (client.connect(host).unwrap(), acceptor.accept_at(ends))
+    };
     while client.has_output() || server.has_output() {
         input(&mut *server, &output(&mut *client))?;
         input(&mut *client, &output(&mut *server))?;
@@ -526,6 +533,57 @@ fn the_first_policy_for_a_name_decides() {
     }
 }
 
+/// The first policy that is for a connection decides, whether or not it is for all of them.
+#[test]
+fn policies_may_be_for_some_connections_only() {
+    let test = TestCa::new();
+    let store = CertStore::new([test.pair("a.test"), test.pair("b.test")]);
+    let policy = |protocol: &str, names: &[&str], local: &str| Policy {
+        alpn: vec![protocol.to_owned()],
+        names: names.iter().map(ToString::to_string).collect(),
+        when: When {
+            local: Some(local.to_owned())
+                .filter(|text| !text.is_empty())
+                .into_iter()
+                .collect(),
+            ..When::default()
+        },
+        ..Default::default()
+    };
+    let acceptor = acceptor(
+        vec![
+            policy("inner", &["*.test"], "10.0.0.0/8"),
+            policy("a", &["a.test"], ""),
+            policy("late", &["a.test"], "192.0.2.1"),
+            policy("all", &[], "192.0.2.0/24"),
+            policy("rest", &[], ""),
+        ],
+        &store,
+    );
+    let protocols = ["inner", "a", "late", "all", "rest"];
+    for (host, local, expected) in [
+        ("a.test", "10.0.0.1", "inner"),
+        ("b.test", "10.0.0.1", "inner"),
+        ("a.test", "192.0.2.1", "a"),
+        ("b.test", "192.0.2.1", "all"),
+        ("b.test", "198.51.100.1", "rest"),
+    ] {
+        let client = test.client_with(|options| {
+            options.alpn = protocols
+                .iter()
+                .map(|name| name.as_bytes().to_vec())
+                .collect();
+        });
+        let local = local.parse().ok();
+        let (_, server) = shake(&client, host, &*acceptor, local).unwrap();
+        assert_eq!(
+            server.info().alpn,
+            expected.as_bytes(),
+            "{host} at {local:?}"
+        );
+    }
+}
+
 #[test]
 fn what_a_policy_cannot_be_built_from_is_named() {
     let store = CertStore::new([]);
@@ -633,7 +691,10 @@ fn a_policy_with_tags_shows_only_certificates_that_have_one() {
     let [one, two] = [tagged("a.test", "one"), tagged("a.test", "two")];
     let store = CertStore::new([one, two.clone()]);
     let policy = |tag: &str| Policy {
-        any_tag: vec![tag.to_owned()],
+        selection: Selection {
+            any_tag: vec![tag.to_owned()],
+            ..Selection::default()
+        },
         ..Default::default()
     };
     let two_only = acceptor(vec![policy("two")], &store);

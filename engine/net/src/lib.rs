@@ -8,6 +8,7 @@ mod connection;
 pub mod entrance;
 pub mod failure;
 pub mod gate;
+mod handshakes;
 pub mod interims;
 pub mod limits;
 pub mod listener;

@@ -92,3 +92,14 @@ pub const TLS_CLIENT_SESSIONS_MAX: usize = 256;
 /// The longest a handshake may take that waits for a certificate of ours to be made: authorities take some seconds, and
 /// browsers give up after about a minute.
 pub const TLS_PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Steps of handshakes that a worker does between two looks at its sockets. One costs up to 200 us, as much as all else
+/// that is done in between: whoever is served waits at most twice as long, and no handshake waits for ever.
+pub const HANDSHAKES_PER_TURN: usize = 4;
+
+/// Handshakes that a worker has open with one address, or one IPv6 network of 64 bits, once three quarters of all
+/// connections are taken. A browser opens six at a time; a household behind one address has room for some of them.
+pub const HANDSHAKES_PER_ORIGIN_MAX: usize = 32;
+
+/// Handshakes that wait for their turn on one worker: two or three seconds of work, which clients wait for.
+pub const HANDSHAKES_WAITING_MAX: usize = 8192;

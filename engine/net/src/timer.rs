@@ -28,6 +28,8 @@ enum State {
     Until(Moment),
     /// As `Until`, and what waits is worth less than a new connection.
     IdleUntil(Moment),
+    /// The same, but for the end of the process, which it need not hurry for.
+    YieldUntil(Moment),
     /// Acts when all that is idle is ended, and never by itself.
     Drain,
     Expired,
@@ -49,7 +51,10 @@ impl Timers {
     /// Marks what is due at `now` and wakes whoever waits for it.
     pub fn sweep(&self, now: Moment) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
-            let due = matches!(slot.state, State::Until(at) | State::IdleUntil(at) if at <= now);
+            let due = match slot.state {
+                State::Until(at) | State::IdleUntil(at) | State::YieldUntil(at) => at <= now,
+                State::Unset | State::Drain | State::Expired => false,
+            };
             if due {
                 slot.state = State::Expired;
                 if let Some(waker) = &slot.waker {
@@ -65,7 +70,7 @@ impl Timers {
     pub fn expire_oldest_idle(&self) -> bool {
         let mut slots = self.slots.borrow_mut();
         let idle = slots.iter_mut().filter_map(|(_, slot)| match slot.state {
-            State::IdleUntil(at) => Some((at, slot)),
+            State::IdleUntil(at) | State::YieldUntil(at) => Some((at, slot)),
             State::Unset | State::Until(_) | State::Drain | State::Expired => None,
         });
         let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else {
@@ -106,6 +111,12 @@ impl Timer {
     /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed.
     pub fn set_idle(&self, clock: &Clock, after: Duration) {
         self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(clock.coarse() + after);
+    }
+
+    /// As [`Timer::set_idle`] for a connection that has not asked for anything yet, but may be about to: a process that
+    /// ends lets it.
+    pub fn set_yielding(&self, clock: &Clock, after: Duration) {
+        self.timers.slots.borrow_mut()[self.key].state = State::YieldUntil(clock.coarse() + after);
     }
 
     /// Acts when the process ends ([`Timers::expire_all_idle`]): for connections that are not idle and have to be told.
@@ -175,6 +186,22 @@ mod tests {
         assert!(!timer.has_expired());
         timers.expire_all_idle();
         assert!(timer.has_expired());
+    }
+
+    #[test]
+    fn a_timer_that_yields_makes_room_first_if_it_is_due_first_and_does_not_end_early() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let (idle, yielding) = (timers.timer(), timers.timer());
+        idle.set_idle(&clock, Duration::from_secs(9));
+        yielding.set_yielding(&clock, Duration::from_secs(5));
+        timers.expire_all_idle();
+        assert!(idle.has_expired() && !yielding.has_expired());
+        idle.set_idle(&clock, Duration::from_secs(9));
+        assert!(timers.expire_oldest_idle());
+        assert!(yielding.has_expired() && !idle.has_expired());
+        yielding.set_yielding(&clock, Duration::from_secs(5));
+        timers.sweep(clock.coarse() + Duration::from_secs(5));
+        assert!(yielding.has_expired());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use sluice_message::Moment;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
 use crate::service::{Exchange, Service};
 use crate::timer::Timers;
@@ -33,6 +34,8 @@ pub struct Worker {
     pub buffers: Buffers,
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
+    /// TLS handshakes in progress with clients.
+    pub(crate) handshakes: Rc<Handshakes>,
     /// Interim answers on their way to the client whose connection is being polled.
     pub interims: Interims,
     /// What it has counted.
@@ -54,6 +57,10 @@ pub struct Counters {
     pub open: Count,
     /// TLS handshakes that failed.
     pub handshakes_failed: Count,
+    /// TLS handshakes that were not begun or not ended because there were too many.
+    pub handshakes_shed: Count,
+    /// TLS handshakes that had to wait for their turn.
+    pub handshakes_waited: Count,
     /// Requests whose handler panicked.
     pub panics: Count,
     /// Connections on which HTTP/2 was spoken.
@@ -162,6 +169,15 @@ impl ConnectionLimit {
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// How much room is left.
+    pub(crate) fn room(&self) -> Room {
+        if self.open() < self.max - self.max / 4 {
+            Room::Ample
+        } else {
+            Room::Scarce
+        }
     }
 }
 

@@ -238,6 +238,7 @@ async fn run<S: Service>(
     mut inbox: mpsc::Receiver<Command<S>>,
 ) {
     let sweeper = tokio::task::spawn_local(sweep(worker.clone()));
+    let giver = tokio::task::spawn_local(worker.handshakes.clone().give_turns());
     let shared = Rc::new(Shared {
         worker,
         limit,
@@ -262,6 +263,7 @@ async fn run<S: Service>(
         }
     }
     sweeper.abort();
+    giver.abort();
 }
 
 /// Moves the clock on and lets timeouts act.
@@ -368,7 +370,8 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
     }
 }
 
-/// No more connections or files are to be had: what is idle longest goes, and accepting rests a moment.
+/// No more connections or files are to be had: what is idle longest goes, handshakes that do not go on among it, and
+/// accepting rests a moment.
 async fn make_room<S: Service>(shared: &Shared<S>) {
     shared.worker.counters.accept_pauses.up();
     for _ in 0..ACCEPT_BURST_MAX {

@@ -75,11 +75,7 @@ fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64,
 /// over what is still coming.
 fn assert_calmed(server: &Server, (_, told): (u64, Option<u32>)) {
     assert!(matches!(told, None | Some(CALM)), "{told:?}");
-    let asked = format!(
-        "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
-        server.admin
-    );
-    let counted = || crate::client::exchange(server.admin, &asked).text();
+    let counted = || server.metrics();
     let line = "sluice_http2_connections_calmed_total 1";
     eventually(line, || counted().contains(line), counted);
 }

@@ -109,11 +109,6 @@ pub const GAPS: &[Gap] = &[
         "skip_install_trust",
         "only `sluice trust` changes the trust store",
     ),
-    always(
-        "global options",
-        "storage_check",
-        "the storage is not tried out beforehand",
-    ),
     always("servers", "0rtt", "early data is never accepted"),
     always(
         "servers",

@@ -119,6 +119,10 @@ impl Maintainer {
         failures: u32,
         now: SystemTime,
     ) -> Result<Arc<Pair>, CertsError> {
+        if self.rhythm().tries_storage {
+            // What cannot be kept is ordered again after each start, until the authority has enough of it.
+            self.storage.try_out()?;
+        }
         let name = format!("issue_cert_{}", subject.file_name());
         let lock = self.storage.shared_lock(&name, ORDER_TIMEOUT);
         let _lock = match lock {

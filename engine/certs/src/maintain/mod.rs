@@ -23,6 +23,7 @@ use crate::renewal::seed_of;
 use crate::storage::Storage;
 use crate::store::CertStore;
 use crate::subject::Subject;
+use crate::tickets::SharedKeys;
 use plan::{Attempts, Key, Managed, ManagedTable};
 use staple::Staples;
 
@@ -36,8 +37,17 @@ pub struct Maintainer {
     /// Files of the configuration that is served.
     files: Mutex<Option<Arc<WatchedFiles>>>,
     rhythm: Mutex<Rhythm>,
+    ticket_keys: Mutex<TicketKeys>,
     staples: Staples,
     bell: Arc<Bell>,
+}
+
+/// The keys of session tickets that other instances have, too.
+#[derive(Default)]
+struct TicketKeys {
+    keys: Option<Arc<SharedKeys>>,
+    /// What was wrong at the last look.
+    trouble: Option<String>,
 }
 
 #[derive(Default)]
@@ -57,6 +67,8 @@ pub struct Rhythm {
     pub look: Duration,
     /// The pause between two cleanings of the storage; `None` never cleans.
     pub clean: Option<Duration>,
+    /// Whether the storage is tried out before each order at an authority.
+    pub tries_storage: bool,
 }
 
 impl Default for Rhythm {
@@ -64,6 +76,7 @@ impl Default for Rhythm {
         Rhythm {
             look: MAINTENANCE_PAUSE_MAX,
             clean: Some(CLEAN_PAUSE),
+            tries_storage: true,
         }
     }
 }
@@ -154,6 +167,7 @@ impl Maintainer {
             state: Mutex::default(),
             files: Mutex::default(),
             rhythm: Mutex::default(),
+            ticket_keys: Mutex::default(),
             bell: Arc::default(),
         }
     }
@@ -192,6 +206,36 @@ impl Maintainer {
         let files = files.clone();
         for notice in files.iter().flat_map(|files| files.refresh()) {
             self.notice(notice);
+        }
+    }
+
+    /// Looks after these keys of session tickets from now on, in place of others.
+    pub fn share_tickets(&self, keys: Option<Arc<SharedKeys>>) {
+        let trouble = None;
+        let mut own = self
+            .ticket_keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *own = TicketKeys { keys, trouble };
+    }
+
+    /// Takes over what other instances have changed in the keys of session tickets, and changes them where it is time.
+    pub fn refresh_ticket_keys(&self, now: SystemTime) {
+        let mut own = self
+            .ticket_keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(keys) = own.keys.clone() else {
+            return;
+        };
+        let trouble = keys.refresh(now).err().map(|error| error.to_string());
+        if own.trouble == trouble {
+            return;
+        }
+        own.trouble.clone_from(&trouble);
+        drop(own);
+        if let Some(why) = trouble {
+            self.notice(Notice::TicketsNotShared { why });
         }
     }
 

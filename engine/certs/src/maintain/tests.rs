@@ -319,6 +319,33 @@ fn an_order_holds_nobody_up_and_its_name_gets_no_other_certificate_meanwhile() {
 }
 
 #[test]
+fn nothing_is_ordered_that_could_not_be_kept_unless_that_is_wanted() {
+    let s = setup(&[]);
+    let orders = Arc::new(AtomicU32::new(0));
+    let counted = orders.clone();
+    let authority = remote(&s, move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let place = s.folder.path().join("a file");
+    fs::write(&place, "").unwrap();
+    let maintainer = Arc::new(Maintainer::new(Storage::new(place)));
+    provide(&maintainer, &s.store, &authority, &["r.test"], s.start).unwrap();
+    finish(&maintainer, s.start);
+    assert_eq!(orders.load(Ordering::Relaxed), 0);
+    let notices = maintainer.take_notices();
+    let said = notices.iter().map(ToString::to_string).collect::<String>();
+    assert!(said.contains("a file"), "{said}");
+    maintainer.set_rhythm(Rhythm {
+        tries_storage: false,
+        ..Rhythm::default()
+    });
+    finish(&maintainer, s.start + RETRY_PAUSE_MAX * 24);
+    assert_eq!(orders.load(Ordering::Relaxed), 1);
+    assert!(!s.store.is_empty(), "it is shown from memory");
+}
+
+#[test]
 fn a_configuration_that_is_not_kept_orders_nothing() {
     let s = setup(&[]);
     let authority = remote(&s, || panic!("an order"));

@@ -15,18 +15,19 @@ mod send;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, Remote};
 use sluice_wire::h1::RequestDecoder;
 
 use crate::failure::Failure;
+use crate::handshakes::Handshake;
 use crate::listener::Slot;
 use crate::service::{Exchange, Service};
 use crate::stream::Stream;
 use crate::timer::Timer;
-use crate::tls::{HandshakeError, TlsStream};
+use crate::tls::{Ends, HandshakeError, TlsStream};
 use crate::worker::{Shared, Worker};
 use crate::workers::Open;
 
@@ -154,7 +155,13 @@ impl<S: Service> Connection<S> {
         let stream = match &binding.tls {
             Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
                 stream,
-                acceptor.accept_at(local.map(|addr| addr.ip())),
+                acceptor.accept_at(Ends {
+                    local: local.map(|addr| addr.ip()),
+                    remote: match remote {
+                        Remote::Ip(addr) => Some(addr.ip()),
+                        Remote::Unix => None,
+                    },
+                }),
             ))),
             None => stream,
         };
@@ -187,8 +194,19 @@ impl<S: Service> Connection<S> {
         let binding = self.slot.binding();
         let timeout = binding.service.settings().handshake_timeout;
         drop(binding);
-        self.link.timer.set(&self.link.worker.clock, timeout);
-        match shake_hands(&self.link).await {
+        let worker = &self.link.worker;
+        let room = self.shared.limit.room();
+        let Ok(handshake) = worker.handshakes.begin(self.info.remote, room) else {
+            worker.counters.handshakes_shed.up();
+            return false;
+        };
+        self.link.timer.set_yielding(&worker.clock, timeout);
+        let shaken = shake_hands(&self.link, &handshake).await;
+        if handshake.has_waited() {
+            worker.counters.handshakes_waited.up();
+        }
+        drop(handshake);
+        match shaken {
             Ok(tls) => {
                 let info = ConnInfo {
                     tls: Some(Box::new(tls)),
@@ -197,20 +215,31 @@ impl<S: Service> Connection<S> {
                 self.info = Rc::new(info);
                 return true;
             }
-            Err(HandshakeError::PlainHttp) => linger::refuse_plain_http(&self.link).await,
-            Err(_) => {
-                self.link.worker.counters.handshakes_failed.up();
+            Err(Unsecured::Failed(HandshakeError::PlainHttp)) => {
+                linger::refuse_plain_http(&self.link).await;
             }
+            Err(Unsecured::Failed(_)) => worker.counters.handshakes_failed.up(),
+            Err(Unsecured::Shed) => worker.counters.handshakes_shed.up(),
         }
         false
     }
 }
 
-async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeError> {
+/// Why a connection is not secure.
+enum Unsecured {
+    Failed(HandshakeError),
+    /// Too many wait for their turn.
+    Shed,
+}
+
+async fn shake_hands(
+    link: &Link,
+    handshake: &Handshake,
+) -> Result<sluice_message::TlsInfo, Unsecured> {
     let mut has_prepared = false;
     std::future::poll_fn(|cx| {
         if let Stream::Tls(tls) = &mut *link.stream.borrow_mut() {
-            if let Poll::Ready(done) = tls.poll_handshake(cx) {
+            if let Poll::Ready(done) = poll_step(tls, handshake, cx) {
                 return Poll::Ready(done);
             }
             if tls.is_preparing() && !has_prepared {
@@ -222,9 +251,23 @@ async fn shake_hands(link: &Link) -> Result<sluice_message::TlsInfo, HandshakeEr
         }
         link.timer
             .poll_expired(cx)
-            .map(|()| Err(HandshakeError::Timeout))
+            .map(|()| Err(Unsecured::Failed(HandshakeError::Timeout)))
     })
     .await
+}
+
+/// A step of a handshake, once there is something to do and it has its turn.
+fn poll_step(
+    tls: &mut TlsStream,
+    handshake: &Handshake,
+    cx: &mut Context<'_>,
+) -> Poll<Result<sluice_message::TlsInfo, Unsecured>> {
+    ready!(tls.poll_handshake_input(cx));
+    if !tls.is_preparing() && ready!(handshake.poll_turn(cx)).is_err() {
+        return Poll::Ready(Err(Unsecured::Shed));
+    }
+    tls.poll_handshake(cx)
+        .map(|done| done.map_err(Unsecured::Failed))
 }
 
 /// A used or new exchange for the next request of a connection.

@@ -10,7 +10,7 @@ pub use rustls_session::{
     Preparation, RustlsAcceptor, ServerTrust, Signatures, certificates_from_pem,
     system_certificates,
 };
-pub use session::{Acceptor, Session, SessionError};
+pub use session::{Acceptor, Ends, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};
 
 #[cfg(test)]

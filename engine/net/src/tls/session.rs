@@ -13,12 +13,21 @@ pub trait Acceptor: Send + Sync {
     /// A new session in the server's role.
     fn accept(&self) -> Box<dyn Session>;
 
-    /// As `accept`, for a connection to our address `local`, which decides about the certificate where a client
-    /// names no host.
-    fn accept_at(&self, local: Option<IpAddr>) -> Box<dyn Session> {
-        let _ = local;
+    /// As `accept`, for a connection between these: our own decides about the certificate where a client names no
+    /// host.
+    fn accept_at(&self, ends: Ends) -> Box<dyn Session> {
+        let _ = ends;
         self.accept()
     }
+}
+
+/// The addresses of a connection, as far as there are any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Our own.
+    pub local: Option<IpAddr>,
+    /// The client's.
+    pub remote: Option<IpAddr>,
 }
 
 /// One TLS connection without its socket.

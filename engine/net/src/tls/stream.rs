@@ -146,6 +146,19 @@ impl TlsStream {
         self.session.is_preparing()
     }
 
+    /// Ready when [`TlsStream::poll_handshake`] may have something to do. Asks the kernel nothing; a false alarm is
+    /// possible.
+    pub fn poll_handshake_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let awaits_input = self.stage == Stage::Handshake
+            && !self.session.is_preparing()
+            && !self.session.has_output();
+        match &mut self.socket {
+            // What is wrong with the socket is what reading it says.
+            Some(socket) if awaits_input => socket.poll_readable(cx).map(|_| ()),
+            Some(_) | None => Poll::Ready(()),
+        }
+    }
+
     /// Carries the handshake on; ready with what it settled. Calling it again after that tells the same.
     pub fn poll_handshake(
         &mut self,

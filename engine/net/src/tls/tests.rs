@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -18,7 +17,7 @@ use crate::stream::Stream;
 struct Fixed(Arc<ServerConfig>);
 
 impl ConfigChoice for Fixed {
-    fn choose(&self, _: &ClientHello<'_>, _: Option<IpAddr>) -> Arc<ServerConfig> {
+    fn choose(&self, _: &ClientHello<'_>, _: Ends) -> Arc<ServerConfig> {
         self.0.clone()
     }
 }

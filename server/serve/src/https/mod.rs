@@ -19,8 +19,8 @@ use std::time::{Duration, SystemTime};
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, Source, Stapling, Storage, Subject, Tickets, TlsPolicies,
-    WatchedFiles,
+    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, Tickets,
+    TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_model::tls::InternalIssuer;
@@ -34,6 +34,7 @@ pub(crate) use acme::resolver;
 pub use authorities::Authorities;
 pub(crate) use auto::expand;
 use plans::Scheme;
+use policies::TicketScheme;
 
 const LOGGER: &str = "tls";
 
@@ -77,6 +78,7 @@ pub(crate) struct Https {
     /// What is being served; its ticket keys go on over a reload.
     current: Policies,
     store: Option<Arc<CertStore>>,
+    shared_keys: Option<Arc<SharedKeys>>,
     /// What authorities remember of ACME clients, by the authority's id.
     desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
 }
@@ -94,6 +96,8 @@ pub(crate) struct Prepared {
     provisions: Vec<Provision>,
     rhythm: Rhythm,
     stapling: Option<Stapling>,
+    /// The keys of session tickets that other instances have, too.
+    shared_keys: Option<Arc<SharedKeys>>,
 }
 
 impl Https {
@@ -107,6 +111,7 @@ impl Https {
             log,
             current: HashMap::new(),
             store: None,
+            shared_keys: None,
             desks: Mutex::default(),
         }
     }
@@ -163,13 +168,17 @@ impl Https {
             }
         };
         let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
-        let tickets = policies::tickets(config).unwrap_or_else(|refusal| {
+        let tickets = self.tickets(config, purpose).unwrap_or_else(|refusal| {
             refusals.push(Refusal {
                 place: "apps.tls.session_tickets".to_owned(),
                 ..refusal
             });
-            Tickets::Usual
+            Tickets::Off
         });
+        let shared_keys = match &tickets {
+            Tickets::Shared(keys) => Some(keys.clone()),
+            Tickets::Own(_) | Tickets::Off => None,
+        };
         let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
         let keys = Keys {
             storage: &self.storage,
@@ -190,8 +199,33 @@ impl Https {
             provisions,
             rhythm: plans::rhythm(config),
             stapling: plans::stapling(config),
+            shared_keys,
         };
         (auto.config, prepared)
+    }
+
+    /// How sessions are resumed. Keys that are shared go on over a reload, and nobody makes any for a look.
+    fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
+        let (folder, rotation) = match policies::ticket_scheme(config)? {
+            TicketScheme::Off => return Ok(Tickets::Off),
+            TicketScheme::Own(rotation) => return Ok(Tickets::Own(rotation)),
+            TicketScheme::Shared(folder, rotation) => (folder, rotation),
+        };
+        if purpose == Purpose::Check {
+            return Ok(Tickets::Own(rotation));
+        }
+        let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
+        if let Some(keys) = &self.shared_keys
+            && keys.are_of(&storage, rotation)
+        {
+            return Ok(Tickets::Shared(keys.clone()));
+        }
+        let opened = SharedKeys::open(storage, rotation, SystemTime::now());
+        opened.map(Tickets::Shared).map_err(|error| {
+            Refusal::new(format!(
+                "the keys of session tickets cannot be shared: {error}"
+            ))
+        })
     }
 
     /// How the handshakes of each server are answered, on addresses with different versions of HTTP apart.
@@ -273,6 +307,8 @@ impl Https {
         self.maintainer.set_stapling(stapling, &prepared.store);
         self.current = prepared.policies;
         self.store = Some(prepared.store);
+        self.maintainer.share_tickets(prepared.shared_keys.clone());
+        self.shared_keys = prepared.shared_keys;
         self.maintainer.watch(prepared.files);
         for provision in prepared.provisions {
             self.maintainer.keep(provision);
@@ -418,6 +454,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
         maintainer.staple(now);
         if now >= look {
             maintainer.refresh_files();
+            maintainer.refresh_ticket_keys(now);
             look = now + FILES_PAUSE;
         }
         if now >= clean {

@@ -171,6 +171,7 @@ pub(super) fn rhythm(config: &Config) -> Rhythm {
             Some(tls) if tls.disable_storage_clean => None,
             Some(_) | None => clean.or(usual.clean),
         },
+        tries_storage: !tls.is_some_and(|tls| tls.disable_storage_check),
     }
 }
 
@@ -474,6 +475,8 @@ mod tests {
         assert_eq!(set.look, Duration::from_secs(60));
         assert_eq!(set.clean, Some(Duration::from_secs(7200)));
         assert_eq!(read(r#"{"disable_storage_clean":true}"#).clean, None);
+        assert!(set.tries_storage);
+        assert!(!read(r#"{"disable_storage_check":true}"#).tries_storage);
     }
 
     #[test]

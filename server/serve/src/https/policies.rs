@@ -2,11 +2,16 @@
 
 use std::path::PathBuf;
 
-use sluice_certs::{ClientAuth, ClientAuthMode, Fallback, Policy, Subject, Tickets, TlsPolicies};
-use sluice_model::Config;
-use sluice_model::tls::{
-    CertificateSelection, ClientAuthentication, ConnectionPolicy, SessionTickets,
+use serde_json::Value;
+use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
+use sluice_certs::{
+    ClientAuth, ClientAuthMode, Fallback, KeyAlgorithm, Policy, Rotation, Selection, Subject,
+    Tickets, TlsPolicies, When,
 };
+use sluice_model::tls::{
+    CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
+};
+use sluice_model::{Config, RawModule};
 use sluice_net::Protocols;
 
 use super::{Keys, LOGGER, Purpose};
@@ -40,7 +45,8 @@ pub(super) fn build(
             ..refusal
         })?;
         policies.push(Policy {
-            tickets: around.tickets,
+            scope: format!("{place}[{index}] {protocols:?}"),
+            tickets: around.tickets.clone(),
             ..built
         });
     }
@@ -56,45 +62,12 @@ fn policy(
     around: &Around<'_>,
 ) -> Result<Policy, Refusal> {
     let on = &config.r#match;
-    let later = [
-        (
-            on.local_ip.is_some(),
-            "choosing TLS settings by local address",
-        ),
-        (
-            on.remote_ip.is_some(),
-            "choosing TLS settings by remote address",
-        ),
-        (
-            on.sni_regexp.is_some(),
-            "choosing TLS settings by a pattern",
-        ),
-        (config.handshake_context.is_some(), "a handshake context"),
-    ];
-    if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
-        return Err(Refusal::not_yet(what, "remove it"));
-    }
-    if let Some(selection) = &config.certificate_selection {
-        let CertificateSelection {
-            serial_number,
-            subject_organization,
-            public_key_algorithm,
-            any_tag: _,
-            all_tags,
-        } = selection;
-        let others = !serial_number.is_empty()
-            || !subject_organization.is_empty()
-            || public_key_algorithm.is_some()
-            || !all_tags.is_empty();
-        if others {
-            return Err(Refusal::not_yet(
-                "choosing certificates by more than `any_tag`",
-                "give each pair of files a tag",
-            ));
-        }
+    if config.handshake_context.is_some() {
+        return Err(Refusal::not_yet("a handshake context", "remove it"));
     }
     Ok(Policy {
         names: on.sni.clone(),
+        when: when(on),
         fallback: Fallback {
             default_sni: subject(&config.default_sni)?,
             fallback_sni: subject(&config.fallback_sni)?,
@@ -111,19 +84,87 @@ fn policy(
             .transpose()?,
         secrets_log: secrets_log(&config.insecure_secrets_log, around)?,
         refuse: config.drop,
-        any_tag: match &config.certificate_selection {
-            Some(selection) => selection.any_tag.clone(),
-            None => Vec::new(),
-        },
+        selection: config
+            .certificate_selection
+            .as_ref()
+            .map(selection)
+            .transpose()?
+            .unwrap_or_default(),
+        // Both are for whoever knows the place of the policy.
         tickets: Tickets::default(),
+        scope: String::new(),
     })
 }
 
-/// How sessions are resumed, for all servers.
-pub(super) fn tickets(config: &Config) -> Result<Tickets, Refusal> {
+/// For which connections a policy is.
+fn when(on: &HandshakeMatch) -> When {
+    let remote = on.remote_ip.as_ref();
+    When {
+        local: match &on.local_ip {
+            Some(local) => local.ranges.clone(),
+            None => Vec::new(),
+        },
+        remote: remote
+            .map(|remote| remote.ranges.clone())
+            .unwrap_or_default(),
+        not_remote: remote
+            .map(|remote| remote.not_ranges.clone())
+            .unwrap_or_default(),
+        name_pattern: on.sni_regexp.as_ref().map(|regexp| regexp.pattern.clone()),
+    }
+}
+
+/// Which certificates a policy shows.
+fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
+    let CertificateSelection {
+        serial_number,
+        subject_organization,
+        public_key_algorithm,
+        any_tag,
+        all_tags,
+    } = config;
+    let serial = |number: &Value| {
+        let digits = number.as_str().unwrap_or_default();
+        let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+        let digits = match digits.trim_start_matches('0') {
+            "" => "0",
+            digits => digits,
+        };
+        is_number.then(|| digits.to_owned()).ok_or_else(|| {
+            Refusal::new(format!("`{number}` is no serial number of a certificate"))
+                .with_help("write its decimal digits as a string: `\"1234\"`")
+        })
+    };
+    let algorithm = |name: &Value| {
+        let known = name.as_str().and_then(KeyAlgorithm::parse);
+        known.ok_or_else(|| {
+            Refusal::new(format!("unknown algorithm of public keys `{name}`"))
+                .with_help("there are rsa, ecdsa and dsa")
+        })
+    };
+    Ok(Selection {
+        any_tag: any_tag.clone(),
+        all_tags: all_tags.clone(),
+        serial_numbers: serial_number.iter().map(serial).collect::<Result<_, _>>()?,
+        organizations: subject_organization.clone(),
+        key_algorithm: public_key_algorithm.as_ref().map(algorithm).transpose()?,
+    })
+}
+
+/// How sessions are resumed, for all servers, before anything is opened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TicketScheme {
+    Off,
+    /// With keys of our own.
+    Own(Rotation),
+    /// With keys in a storage: this folder, or that of certificates.
+    Shared(Option<PathBuf>, Rotation),
+}
+
+pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     let tls = config.apps.tls.as_ref();
     let Some(settings) = tls.and_then(|tls| tls.session_tickets.as_ref()) else {
-        return Ok(Tickets::Usual);
+        return Ok(TicketScheme::Own(Rotation::default()));
     };
     let SessionTickets {
         key_source,
@@ -132,29 +173,58 @@ pub(super) fn tickets(config: &Config) -> Result<Tickets, Refusal> {
         disable_rotation,
         disabled,
     } = settings;
-    let source = key_source
-        .as_ref()
-        .and_then(|source| source.get("provider"));
-    let source = source.map_or("standard", |name| name.as_str().unwrap_or_default());
-    let later = [
-        (
-            source != "standard",
-            "ticket keys from elsewhere (`key_source`)",
-        ),
-        (*max_keys != 0, "`max_keys` of session tickets"),
-        (
-            *disable_rotation,
-            "keeping the keys of session tickets for ever",
-        ),
-    ];
-    if let Some((_, what)) = later.iter().find(|(used, _)| *used) {
-        return Err(Refusal::not_yet(what, "remove it"));
+    let keys_max = match usize::try_from(*max_keys) {
+        // As in Caddy.
+        Err(_) | Ok(0) => TICKET_KEYS,
+        Ok(count) if count <= TICKET_KEYS_MAX => count,
+        Ok(_) => {
+            let problem = format!("`max_keys` of session tickets is above {TICKET_KEYS_MAX}");
+            return Err(Refusal::new(problem));
+        }
+    };
+    let interval = given(*rotation_interval).unwrap_or(TICKET_ROTATION);
+    let rotation = if *disable_rotation {
+        Rotation::never()
+    } else {
+        Rotation::new(interval, keys_max)
+    };
+    let provider = |source: &RawModule| {
+        let name = source.get("provider").and_then(|name| name.as_str());
+        name.unwrap_or_default().to_owned()
+    };
+    let source = key_source.as_ref().map(provider);
+    match (source.as_deref(), key_source) {
+        _ if *disabled => Ok(TicketScheme::Off),
+        (Some("distributed"), Some(source)) => {
+            Ok(TicketScheme::Shared(ticket_folder(source)?, rotation))
+        }
+        (None | Some("standard"), _) => Ok(TicketScheme::Own(rotation)),
+        (Some(name), _) => Err(Refusal::new(format!(
+            "unknown source of session ticket keys `{name}`"
+        ))
+        .with_help("there are `standard` and `distributed`")),
     }
-    Ok(match given(*rotation_interval) {
-        _ if *disabled => Tickets::Off,
-        Some(pause) => Tickets::Every(pause),
-        None => Tickets::Usual,
-    })
+}
+
+/// The folder that instances share, where it is not that of certificates.
+fn ticket_folder(source: &RawModule) -> Result<Option<PathBuf>, Refusal> {
+    let Some(storage) = source.get("storage").filter(|storage| !storage.is_null()) else {
+        return Ok(None);
+    };
+    let text = |key: &str| storage.get(key).and_then(|value| value.as_str());
+    match (text("module"), text("root")) {
+        (Some("file_system"), root) => Ok(root.filter(|root| !root.is_empty()).map(PathBuf::from)),
+        (other, _) => {
+            let what = format!(
+                "storage `{}` for session ticket keys",
+                other.unwrap_or_default()
+            );
+            Err(Refusal::not_yet(
+                &what,
+                "name a folder: `file_system` and `root`",
+            ))
+        }
+    }
 }
 
 fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
@@ -226,27 +296,69 @@ mod tests {
     use super::*;
 
     #[test]
+    fn certificates_are_chosen_by_what_is_written_or_it_is_refused_by_name() {
+        let read = |text: &str| {
+            let config: CertificateSelection = serde_json::from_str(text).expect("a model");
+            selection(&config).map_err(|refusal| refusal.to_string())
+        };
+        let all = read(
+            r#"{"serial_number":["007","0"],"subject_organization":["Ours"],
+            "public_key_algorithm":"ECDSA","any_tag":["a"],"all_tags":["b"]}"#,
+        );
+        let expected = Selection {
+            any_tag: vec!["a".to_owned()],
+            all_tags: vec!["b".to_owned()],
+            serial_numbers: vec!["7".to_owned(), "0".to_owned()],
+            organizations: vec!["Ours".to_owned()],
+            key_algorithm: Some(KeyAlgorithm::Ecdsa),
+        };
+        assert_eq!(all, Ok(expected));
+        for (bad, named) in [
+            (r#"{"serial_number":[7]}"#, "`7`"),
+            (r#"{"serial_number":["0x7"]}"#, "0x7"),
+            (r#"{"public_key_algorithm":"ed448"}"#, "ed448"),
+        ] {
+            let said = read(bad).expect_err(bad);
+            assert!(said.contains(named), "{said}");
+        }
+    }
+
+    #[test]
     fn tickets_are_as_the_configuration_says_or_refused_by_name() {
         let read = |text: &str| {
             let text = format!(r#"{{"apps":{{"tls":{{"session_tickets":{text}}}}}}}"#);
             let config = Config::from_json(&text).expect("a model");
-            tickets(&config).map_err(|refusal| refusal.to_string())
+            ticket_scheme(&config).map_err(|refusal| refusal.to_string())
         };
-        assert_eq!(read("{}"), Ok(Tickets::Usual));
+        let own = |rotation| Ok(TicketScheme::Own(rotation));
+        let usual = Rotation::default();
+        assert_eq!(read("{}"), own(usual));
         assert_eq!(
             read(r#"{"key_source":{"provider":"standard"}}"#),
-            Ok(Tickets::Usual)
+            own(usual)
         );
-        assert_eq!(read(r#"{"disabled":true}"#), Ok(Tickets::Off));
-        let hour = Duration::from_secs(3600);
+        assert_eq!(read(r#"{"max_keys":-1}"#), own(usual));
+        assert_eq!(read(r#"{"disabled":true}"#), Ok(TicketScheme::Off));
+        let hourly = Rotation::new(Duration::from_secs(3600), 9);
+        let set = r#"{"rotation_interval":"1h","max_keys":9}"#;
+        assert_eq!(read(set), own(hourly));
+        assert_eq!(read(r#"{"disable_rotation":true}"#), own(Rotation::never()));
+        let shared =
+            |folder: Option<&str>| Ok(TicketScheme::Shared(folder.map(PathBuf::from), usual));
         assert_eq!(
-            read(r#"{"rotation_interval":"1h"}"#),
-            Ok(Tickets::Every(hour))
+            read(r#"{"key_source":{"provider":"distributed"}}"#),
+            shared(None)
         );
+        let elsewhere = r#"{"key_source":{"provider":"distributed",
+            "storage":{"module":"file_system","root":"/shared"}}}"#;
+        assert_eq!(read(elsewhere), shared(Some("/shared")));
         for (bad, named) in [
-            (r#"{"key_source":{"provider":"distributed"}}"#, "key_source"),
-            (r#"{"max_keys":9}"#, "max_keys"),
-            (r#"{"disable_rotation":true}"#, "for ever"),
+            (r#"{"key_source":{"provider":"vault"}}"#, "vault"),
+            (r#"{"max_keys":65}"#, "max_keys"),
+            (
+                r#"{"key_source":{"provider":"distributed","storage":{"module":"redis"}}}"#,
+                "redis",
+            ),
         ] {
             let said = read(bad).expect_err(bad);
             assert!(said.contains(named), "{said}");

@@ -358,13 +358,31 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "Spans of traces that the collector took.",
         hub.spans.exported.load(Ordering::Relaxed),
     );
+    write_tls(&sum, page);
+    write_http2(&sum, page);
+    write_own_gauges(recorder, sum(|worker| &worker.open), page);
+}
+
+fn write_tls(
+    sum: &impl Fn(fn(&sluice_net::Counters) -> &sluice_net::Count) -> u64,
+    page: &mut Page,
+) {
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
     counter(
         "sluice_tls_handshakes_failed_total",
         "TLS handshakes that failed.",
         sum(|worker| &worker.handshakes_failed),
     );
-    write_http2(&sum, page);
-    write_own_gauges(recorder, sum(|worker| &worker.open), page);
+    counter(
+        "sluice_tls_handshakes_shed_total",
+        "TLS handshakes that were given up because there were too many.",
+        sum(|worker| &worker.handshakes_shed),
+    );
+    counter(
+        "sluice_tls_handshakes_waited_total",
+        "TLS handshakes that had to wait for their turn.",
+        sum(|worker| &worker.handshakes_waited),
+    );
 }
 
 fn write_http2(

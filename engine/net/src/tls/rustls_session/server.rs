@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,7 +12,7 @@ use sluice_message::TlsInfo;
 
 use super::{Live, tls_error};
 use crate::limits::TLS_HANDSHAKE_READ_BYTES;
-use crate::tls::session::{Acceptor, Session, SessionError};
+use crate::tls::session::{Acceptor, Ends, Session, SessionError};
 
 /// Something that a handshake waits for, such as a certificate that is being made.
 pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -21,12 +20,12 @@ pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
 pub trait ConfigChoice: Send + Sync {
     /// What has to be waited for before [`ConfigChoice::choose`], which gets the same; asked once for a handshake.
-    fn prepare(&self, _hello: &ClientHello<'_>, _local: Option<IpAddr>) -> Option<Preparation> {
+    fn prepare(&self, _hello: &ClientHello<'_>, _ends: Ends) -> Option<Preparation> {
         None
     }
 
-    /// The configuration to go on with; `local` is our address that the client connected to, where known.
-    fn choose(&self, hello: &ClientHello<'_>, local: Option<IpAddr>) -> Arc<ServerConfig>;
+    /// The configuration to go on with on a connection between these.
+    fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig>;
 }
 
 /// Makes server sessions.
@@ -43,13 +42,13 @@ impl RustlsAcceptor {
 
 impl Acceptor for RustlsAcceptor {
     fn accept(&self) -> Box<dyn Session> {
-        self.accept_at(None)
+        self.accept_at(Ends::default())
     }
 
-    fn accept_at(&self, local: Option<IpAddr>) -> Box<dyn Session> {
+    fn accept_at(&self, ends: Ends) -> Box<dyn Session> {
         Box::new(ServerSession {
             choice: self.choice.clone(),
-            local,
+            ends,
             stage: Stage::Sniff { held: Vec::new() },
         })
     }
@@ -57,7 +56,7 @@ impl Acceptor for RustlsAcceptor {
 
 struct ServerSession {
     choice: Arc<dyn ConfigChoice>,
-    local: Option<IpAddr>,
+    ends: Ends,
     stage: Stage,
 }
 
@@ -98,11 +97,11 @@ impl ServerSession {
     }
 
     fn prepare(&self, accepted: &Accepted) -> Option<Preparation> {
-        self.choice.prepare(&accepted.client_hello(), self.local)
+        self.choice.prepare(&accepted.client_hello(), self.ends)
     }
 
     fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
-        let config = self.choice.choose(&accepted.client_hello(), self.local);
+        let config = self.choice.choose(&accepted.client_hello(), self.ends);
         let is_probe = config.alpn_protocols == [CHALLENGE_ALPN];
         match accepted.into_connection(config) {
             Ok(conn) => {

@@ -1,0 +1,463 @@
+//! Session tickets: the keys that seal them, and when those change. Each policy has keys of its own, so that a session goes on
+//! under the policy it began under and no other. Keys that several instances share are left to `shared`.
+
+mod shared;
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use aws_lc_rs::rand;
+use rustls::server::ProducesTickets;
+
+pub use shared::SharedKeys;
+
+use crate::limits::{
+    TICKET_KEYS, TICKET_KEYS_MAX, TICKET_LIFETIME_MAX, TICKET_ROTATION, TICKET_ROTATION_MIN,
+};
+use crate::policy::PolicyError;
+
+/// How sessions are resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tickets {
+    /// By tickets whose keys nobody else has; they end with the process.
+    Own(Rotation),
+    /// By tickets whose keys all instances with one storage have.
+    Shared(Arc<SharedKeys>),
+    /// Not at all.
+    Off,
+}
+
+impl Default for Tickets {
+    fn default() -> Self {
+        Tickets::Own(Rotation::default())
+    }
+}
+
+/// When keys change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    interval: Duration,
+    keys_max: usize,
+    /// Whether they change at all.
+    changes: bool,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Rotation::new(TICKET_ROTATION, TICKET_KEYS)
+    }
+}
+
+impl Rotation {
+    /// A new key each `interval`, at least [`TICKET_ROTATION_MIN`]. Tickets are taken while their key is one of the last
+    /// `keys_max`, of which there are one to [`TICKET_KEYS_MAX`].
+    pub fn new(interval: Duration, keys_max: usize) -> Rotation {
+        Rotation {
+            interval: interval.max(TICKET_ROTATION_MIN),
+            keys_max: keys_max.clamp(1, TICKET_KEYS_MAX),
+            changes: true,
+        }
+    }
+
+    /// One key for ever.
+    pub fn never() -> Rotation {
+        Rotation {
+            changes: false,
+            ..Rotation::default()
+        }
+    }
+
+    /// Until when tickets are taken whose key was used from `from`.
+    fn until(&self, from: u64) -> u64 {
+        if !self.changes {
+            return u64::MAX;
+        }
+        let keys = u64::try_from(self.keys_max).unwrap_or(u64::MAX);
+        from.saturating_add(self.interval.as_secs().saturating_mul(keys))
+    }
+
+    /// Whether a key that is used from `from` is still the one to seal with. One from the future was made by a clock that
+    /// was set since.
+    fn is_current(&self, from: u64, now: u64) -> bool {
+        !self.changes || (from <= now && now - from < self.interval.as_secs())
+    }
+
+    /// What clients are told of how long their tickets are good for.
+    fn lifetime(&self) -> u32 {
+        let most = u32::try_from(TICKET_LIFETIME_MAX.as_secs()).unwrap_or(u32::MAX);
+        u32::try_from(self.until(0)).unwrap_or(u32::MAX).min(most)
+    }
+}
+
+/// What seals tickets under the policy that `scope` tells from all others.
+pub(crate) fn ticketer(
+    tickets: &Tickets,
+    scope: &str,
+) -> Result<Arc<dyn ProducesTickets>, PolicyError> {
+    let source = match tickets {
+        Tickets::Off => return Ok(Arc::new(NoTickets)),
+        Tickets::Own(rotation) => Source::Own(*rotation),
+        Tickets::Shared(keys) => Source::Shared(keys.clone()),
+    };
+    let sealer = Sealer {
+        source,
+        scope: scope.to_owned(),
+        ring: RwLock::default(),
+    };
+    // Whether there is randomness shows now, not in a handshake.
+    let made = sealer.refresh(now());
+    made.map_err(|NoRandom| PolicyError::Tickets("the system has no randomness".to_owned()))?;
+    Ok(Arc::new(sealer))
+}
+
+/// The system gives no randomness.
+struct NoRandom;
+
+/// Of what keys are made.
+#[derive(Clone, PartialEq, Eq)]
+struct Secret {
+    /// From when on tickets are sealed with it, in seconds since 1970.
+    from: u64,
+    bytes: [u8; SECRET_BYTES],
+}
+
+const SECRET_BYTES: usize = 32;
+
+impl Secret {
+    fn new(from: u64) -> Result<Secret, NoRandom> {
+        let mut bytes = [0; SECRET_BYTES];
+        rand::fill(&mut bytes).map_err(|_| NoRandom)?;
+        Ok(Secret { from, bytes })
+    }
+}
+
+/// The keys of one policy.
+struct Sealer {
+    source: Source,
+    scope: String,
+    ring: RwLock<Ring>,
+}
+
+enum Source {
+    Own(Rotation),
+    Shared(Arc<SharedKeys>),
+}
+
+#[derive(Default)]
+struct Ring {
+    /// Which state of the shared secrets they are made of.
+    generation: u64,
+    /// The newest first.
+    keys: Vec<Key>,
+}
+
+/// A key that was made for one policy.
+struct Key {
+    name: [u8; NAME_BYTES],
+    from: u64,
+    until: u64,
+    seal: RandomizedNonceKey,
+}
+
+/// What tickets begin with: chance finds no other key by it.
+const NAME_BYTES: usize = 16;
+
+impl Key {
+    /// Binds a secret to a policy: from the key of one nobody can tell that of another (RFC 5869).
+    fn new(secret: &Secret, scope: &str, rotation: Rotation) -> Result<Key, NoRandom> {
+        let bound = Salt::new(HKDF_SHA256, LABEL).extract(&secret.bytes);
+        let mut material = [0; NAME_BYTES + SECRET_BYTES];
+        let info = [scope.as_bytes()];
+        let made = bound
+            .expand(&info, Length(material.len()))
+            .and_then(|made| made.fill(&mut material));
+        made.map_err(|_| NoRandom)?;
+        let (name, key) = material.split_at(NAME_BYTES);
+        Ok(Key {
+            name: name.try_into().map_err(|_| NoRandom)?,
+            from: secret.from,
+            until: rotation.until(secret.from),
+            // Nonces are random, and this way of sealing survives that one comes twice (RFC 8452).
+            seal: RandomizedNonceKey::new(&AES_256_GCM_SIV, key).map_err(|_| NoRandom)?,
+        })
+    }
+
+    fn seal(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut sealed = plain.to_vec();
+        let nonce = self
+            .seal
+            .seal_in_place_append_tag(Aad::from(self.name), &mut sealed)
+            .ok()?;
+        Some([&self.name[..], nonce.as_ref(), &sealed].concat())
+    }
+
+    fn open(&self, rest: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut opened = sealed.to_vec();
+        let length = self
+            .seal
+            .open_in_place(nonce, Aad::from(self.name), &mut opened)
+            .ok()?
+            .len();
+        opened.truncate(length);
+        Some(opened)
+    }
+}
+
+/// Tells the keys made here from any others of the same secret.
+const LABEL: &[u8] = b"sluice session tickets 1";
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl Sealer {
+    fn rotation(&self) -> Rotation {
+        match &self.source {
+            Source::Own(rotation) => *rotation,
+            Source::Shared(keys) => keys.rotation(),
+        }
+    }
+
+    /// Sees to it that the newest key is the one to seal with, if it can be.
+    fn refresh(&self, now: u64) -> Result<(), NoRandom> {
+        match &self.source {
+            Source::Own(rotation) => self.rotate(*rotation, now),
+            Source::Shared(keys) => self.follow(keys),
+        }
+    }
+
+    fn rotate(&self, rotation: Rotation, now: u64) -> Result<(), NoRandom> {
+        let is_current = |ring: &Ring| {
+            let newest = ring.keys.first();
+            newest.is_some_and(|key| rotation.is_current(key.from, now))
+        };
+        if is_current(&self.ring.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        if is_current(&ring) {
+            return Ok(());
+        }
+        let key = Key::new(&Secret::new(now)?, &self.scope, rotation)?;
+        ring.keys.insert(0, key);
+        ring.keys.truncate(rotation.keys_max);
+        ring.keys.retain(|key| key.until > now);
+        Ok(())
+    }
+
+    fn follow(&self, shared: &SharedKeys) -> Result<(), NoRandom> {
+        let generation = shared.generation();
+        let known = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        if known.generation == generation {
+            return Ok(());
+        }
+        drop(known);
+        let secrets = shared.secrets();
+        let keys = secrets
+            .iter()
+            .map(|secret| Key::new(secret, &self.scope, shared.rotation()))
+            .collect::<Result<_, _>>()?;
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        *ring = Ring { generation, keys };
+        Ok(())
+    }
+
+    fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
+        self.refresh(now).ok()?;
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        // One that is not used yet is there for the tickets of instances whose clocks are ahead.
+        let usable = |key: &&Key| key.from <= now && now < key.until;
+        ring.keys.iter().find(usable)?.seal(plain)
+    }
+
+    fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+        // Without it old keys are still good for what they sealed.
+        let _ = self.refresh(now);
+        let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let key = ring.keys.iter().find(|key| key.name == name)?;
+        (now < key.until).then(|| key.open(rest))?
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+impl ProducesTickets for Sealer {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.rotation().lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(plain, now())
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.open(cipher, now())
+    }
+}
+
+fn now() -> u64 {
+    seconds(SystemTime::now())
+}
+
+/// Since 1970; a clock before that is as good as 1970.
+fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _cipher: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600;
+
+    fn sealer(source: Source, scope: &str) -> Sealer {
+        Sealer {
+            source,
+            scope: scope.to_owned(),
+            ring: RwLock::default(),
+        }
+    }
+
+    fn own(rotation: Rotation) -> Sealer {
+        sealer(Source::Own(rotation), "")
+    }
+
+    fn hourly(keys_max: usize) -> Sealer {
+        own(Rotation::new(Duration::from_secs(HOUR), keys_max))
+    }
+
+    #[test]
+    fn tickets_are_taken_as_long_as_their_key_is_one_of_the_last() {
+        let sealer = hourly(3);
+        let begin = 1_000_000;
+        let ticket = sealer.seal(b"session", begin).unwrap();
+        let opened = |now| sealer.open(&ticket, now);
+        for later in [0, HOUR - 1, HOUR, 2 * HOUR, 3 * HOUR - 1] {
+            assert_eq!(opened(begin + later).as_deref(), Some(&b"session"[..]));
+        }
+        assert_eq!(opened(begin + 3 * HOUR), None);
+        assert_eq!(opened(begin), None, "the key is gone for good");
+    }
+
+    #[test]
+    fn keys_that_nobody_used_for_long_are_not_used_either() {
+        let sealer = hourly(3);
+        let ticket = sealer.seal(b"session", 0).unwrap();
+        assert!(sealer.open(&ticket, 100 * HOUR).is_none());
+        let again = sealer.seal(b"session", 100 * HOUR).unwrap();
+        assert_ne!(ticket[..NAME_BYTES], again[..NAME_BYTES]);
+        assert_eq!(sealer.ring.read().unwrap().keys.len(), 1);
+    }
+
+    /// Row 37: whoever knows an old key, or guesses that there is none, opens and forges nothing.
+    #[test]
+    fn nobody_opens_the_tickets_of_another_key_however_often_they_change() {
+        let sealer = hourly(1);
+        let mut before: Option<Vec<u8>> = None;
+        for turn in 0..1000 {
+            let now = turn * HOUR;
+            let ticket = sealer.seal(b"session", now).unwrap();
+            assert_eq!(sealer.open(&ticket, now).as_deref(), Some(&b"session"[..]));
+            assert_eq!(sealer.ring.read().unwrap().keys.len(), 1);
+            // Tickets of old keys, none at all, and those that an all-zero key or name would take.
+            let old = before.replace(ticket.clone());
+            assert!(old.is_none_or(|old| sealer.open(&old, now).is_none()));
+            let mut forged = ticket.clone();
+            forged[..NAME_BYTES].fill(0);
+            assert_eq!(sealer.open(&forged, now), None);
+            assert_eq!(sealer.open(&vec![0; ticket.len()], now), None);
+        }
+    }
+
+    #[test]
+    fn no_byte_of_a_ticket_can_be_changed_or_left_out() {
+        let sealer = hourly(2);
+        let ticket = sealer.seal(b"session", 0).unwrap();
+        for at in 0..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[at] ^= 1;
+            assert_eq!(sealer.open(&changed, 0), None, "byte {at}");
+            assert_eq!(sealer.open(&ticket[..at], 0), None, "the first {at}");
+        }
+        assert_ne!(sealer.seal(b"session", 0).unwrap(), ticket);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_loses_no_sessions_and_keeps_no_key_longer() {
+        let sealer = hourly(2);
+        let ticket = sealer.seal(b"session", 10 * HOUR).unwrap();
+        let back = sealer.seal(b"session", 5 * HOUR).unwrap();
+        assert_ne!(ticket[..NAME_BYTES], back[..NAME_BYTES]);
+        assert!(sealer.open(&ticket, 5 * HOUR).is_some());
+        assert!(sealer.open(&back, 7 * HOUR).is_none());
+    }
+
+    #[test]
+    fn a_key_that_never_changes_is_told_to_live_for_a_week() {
+        let sealer = own(Rotation::never());
+        let ticket = sealer.seal(b"session", 0).unwrap();
+        assert!(sealer.open(&ticket, 1_000_000_000).is_some());
+        assert_eq!(ProducesTickets::lifetime(&sealer), 7 * 24 * 3600);
+    }
+
+    #[test]
+    fn clients_are_told_how_long_a_ticket_may_be_good_for() {
+        let told = |tickets| ticketer(&tickets, "").unwrap().lifetime();
+        assert_eq!(told(Tickets::default()), 4 * 12 * 3600);
+        let rotation = |seconds, keys| Rotation::new(Duration::from_secs(seconds), keys);
+        assert_eq!(told(Tickets::Own(rotation(3600, 2))), 2 * 3600);
+        let shortest = u32::try_from(TICKET_ROTATION_MIN.as_secs()).unwrap();
+        assert_eq!(told(Tickets::Own(rotation(0, 0))), shortest);
+        assert_eq!(told(Tickets::Own(rotation(1 << 40, 9))), 7 * 24 * 3600);
+        assert!(!ticketer(&Tickets::Off, "").unwrap().enabled());
+    }
+
+    #[test]
+    fn more_keys_than_there_may_be_are_not_kept() {
+        let sealer = hourly(usize::MAX);
+        for turn in 0..TICKET_KEYS_MAX as u64 + 9 {
+            sealer.seal(b"session", turn * HOUR).unwrap();
+        }
+        let keys = sealer.ring.read().unwrap().keys.len();
+        assert_eq!(keys, TICKET_KEYS_MAX);
+    }
+}

@@ -1,0 +1,314 @@
+//! Secrets of session tickets in a storage that several instances share, so that a session begun with one goes on with
+//! another. Binding them to policies is left to the module above.
+//!
+//! The file is no secret of Caddy's: what our tickets hold only we can read, so its keys would be of no use. A key is in
+//! the file for a while before it is used, so that no instance meets a ticket whose key it has not seen.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{Rotation, SECRET_BYTES, Secret, seconds};
+use crate::failure::CertsError;
+use crate::limits::{TICKET_KEY_LEAD, TICKET_KEYS_MAX, TICKET_LOCK_WAIT};
+use crate::storage::Storage;
+
+/// Where they are.
+const FILE: &str = "session_tickets/keys.json";
+
+/// What whoever changes them holds.
+const LOCK: &str = "session_tickets";
+
+/// Secrets that all instances with one storage have.
+pub struct SharedKeys {
+    storage: Storage,
+    rotation: Rotation,
+    /// The newest first.
+    secrets: RwLock<Vec<Secret>>,
+    /// Counts how often they have changed here, from 1.
+    generation: AtomicU64,
+}
+
+impl SharedKeys {
+    /// Those in `storage`; makes them if there are none.
+    ///
+    /// # Errors
+    /// A storage that cannot be read or written, or whose file is damaged.
+    pub fn open(
+        storage: Storage,
+        rotation: Rotation,
+        now: SystemTime,
+    ) -> Result<Arc<SharedKeys>, CertsError> {
+        let keys = SharedKeys {
+            storage,
+            rotation,
+            secrets: RwLock::default(),
+            generation: AtomicU64::new(0),
+        };
+        keys.refresh(now)?;
+        Ok(Arc::new(keys))
+    }
+
+    /// Whether these are the keys of `storage` that change like `rotation`.
+    pub fn are_of(&self, storage: &Storage, rotation: Rotation) -> bool {
+        self.storage.path("") == storage.path("") && self.rotation == rotation
+    }
+
+    /// Takes over what others have changed, and makes a new secret where it is time. What was known stays on an error.
+    ///
+    /// # Errors
+    /// As of [`SharedKeys::open`].
+    pub fn refresh(&self, now: SystemTime) -> Result<(), CertsError> {
+        let now = seconds(now);
+        let mut found = self.read()?;
+        if self.next(&found, now).is_some() {
+            let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
+            // Somebody else may have been first.
+            found = self.read()?;
+            if let Some(from) = self.next(&found, now) {
+                let made = Secret::new(from).map_err(|super::NoRandom| {
+                    CertsError::Signing("the system has no randomness".to_owned())
+                })?;
+                let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
+                found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
+                found.insert(0, made);
+                // One of them is not used yet.
+                found.truncate(self.rotation.keys_max + 1);
+                self.write(&found)?;
+            }
+            drop(lock);
+        }
+        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        if *known != found {
+            *known = found;
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// From when on a new secret is to be used; `None` as long as none is needed.
+    fn next(&self, found: &[Secret], now: u64) -> Option<u64> {
+        let lead = TICKET_KEY_LEAD.as_secs();
+        let Some(newest) = found.first() else {
+            return Some(now);
+        };
+        if !self.rotation.changes {
+            return None;
+        }
+        let end = newest.from.saturating_add(self.rotation.interval.as_secs());
+        if end <= now {
+            // Nobody was there for a while, so nobody has to be waited for.
+            return Some(now);
+        }
+        // One that is further ahead than any instance makes it was made by a clock that was set since, and goes.
+        if newest.from > now.saturating_add(2 * lead) {
+            return Some(now);
+        }
+        (end <= now.saturating_add(lead)).then_some(end)
+    }
+
+    pub(super) fn rotation(&self) -> Rotation {
+        self.rotation
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        self.secrets
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn read(&self) -> Result<Vec<Secret>, CertsError> {
+        let Some(text) = self.storage.read(FILE)? else {
+            return Ok(Vec::new());
+        };
+        decode(&text).ok_or_else(|| CertsError::Damaged {
+            path: self.storage.path(FILE),
+            what: "these are no keys of session tickets; without the file new ones are made"
+                .to_owned(),
+        })
+    }
+
+    fn write(&self, secrets: &[Secret]) -> Result<(), CertsError> {
+        let keys = secrets
+            .iter()
+            .map(|secret| json!({"from": secret.from, "secret": STANDARD.encode(secret.bytes)}));
+        let text = json!({"keys": keys.collect::<Vec<Value>>()});
+        self.storage.write(FILE, text.to_string().as_bytes())
+    }
+}
+
+/// Strict: a key of zeros, or of another length, is no key.
+fn decode(text: &[u8]) -> Option<Vec<Secret>> {
+    let text: Value = serde_json::from_slice(text).ok()?;
+    let keys = text.get("keys")?.as_array()?;
+    if keys.len() > TICKET_KEYS_MAX + 1 {
+        return None;
+    }
+    let mut secrets = Vec::with_capacity(keys.len());
+    for key in keys {
+        let bytes = STANDARD.decode(key.get("secret")?.as_str()?).ok()?;
+        let bytes = <[u8; SECRET_BYTES]>::try_from(bytes).ok()?;
+        if bytes == [0; SECRET_BYTES] {
+            return None;
+        }
+        let from = key.get("from")?.as_u64()?;
+        secrets.push(Secret { from, bytes });
+    }
+    // The newest first, whoever wrote them.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.from));
+    Some(secrets)
+}
+
+/// Two policies have the same keys if they have the same object.
+impl PartialEq for SharedKeys {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for SharedKeys {}
+
+impl fmt::Debug for SharedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedKeys({})", self.storage.path(FILE).display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::RwLock;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::super::{Sealer, Source};
+    use super::*;
+    use crate::tests::TempFolder;
+
+    const HOUR: u64 = 3600;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn open(folder: &TempFolder, now: u64) -> Arc<SharedKeys> {
+        let rotation = Rotation::new(Duration::from_secs(HOUR), 2);
+        SharedKeys::open(Storage::new(folder.path()), rotation, at(now)).unwrap()
+    }
+
+    fn sealer(keys: &Arc<SharedKeys>, scope: &str) -> Sealer {
+        Sealer {
+            source: Source::Shared(keys.clone()),
+            scope: scope.to_owned(),
+            ring: RwLock::default(),
+        }
+    }
+
+    #[test]
+    fn instances_open_the_tickets_of_one_another_under_the_same_policy_only() {
+        let folder = TempFolder::new();
+        let (one, two) = (open(&folder, HOUR), open(&folder, HOUR));
+        let ticket = sealer(&one, "a").seal(b"session", HOUR).unwrap();
+        let opened = sealer(&two, "a").open(&ticket, HOUR);
+        assert_eq!(opened.as_deref(), Some(&b"session"[..]));
+        assert_eq!(sealer(&two, "b").open(&ticket, HOUR), None);
+        assert_eq!(sealer(&one, "b").open(&ticket, HOUR), None);
+        let path = folder.path().join(FILE);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        // A restart changes nothing.
+        let third = open(&folder, HOUR + 5);
+        assert!(sealer(&third, "a").open(&ticket, HOUR + 5).is_some());
+    }
+
+    #[test]
+    fn a_key_is_known_to_all_before_it_is_used_and_gone_when_it_is_old() {
+        let folder = TempFolder::new();
+        let (one, two) = (open(&folder, HOUR), open(&folder, HOUR));
+        let (here, there) = (sealer(&one, "a"), sealer(&two, "a"));
+        let first = here.seal(b"1", HOUR).unwrap();
+        let lead = TICKET_KEY_LEAD.as_secs();
+        // One of them makes the next key, and seals with the old one still.
+        let soon = 2 * HOUR - lead;
+        one.refresh(at(soon)).unwrap();
+        let second = here.seal(b"2", soon).unwrap();
+        assert_eq!(first[..16], second[..16]);
+        two.refresh(at(soon + 5)).unwrap();
+        assert_eq!(one.secrets().len(), 2);
+        // It is used from the same moment on by all, and what one seals all open.
+        let third = here.seal(b"3", 2 * HOUR).unwrap();
+        assert_ne!(second[..16], third[..16]);
+        assert!(there.open(&third, 2 * HOUR).is_some());
+        assert_eq!(there.seal(b"4", 2 * HOUR).unwrap()[..16], third[..16]);
+        assert!(there.open(&first, 3 * HOUR - 1).is_some());
+        assert!(there.open(&first, 3 * HOUR).is_none());
+        for turn in 2..1000 {
+            one.refresh(at(turn * HOUR)).unwrap();
+            assert!(one.secrets().len() <= 3);
+        }
+        assert!(here.open(&third, 999 * HOUR).is_none());
+    }
+
+    #[test]
+    fn many_instances_at_once_make_one_key() {
+        let folder = TempFolder::new();
+        let started: Vec<_> = std::thread::scope(|scope| {
+            let starting: Vec<_> = (0..3)
+                .map(|_| scope.spawn(|| open(&folder, HOUR)))
+                .collect();
+            starting
+                .into_iter()
+                .map(|one| one.join().unwrap())
+                .collect()
+        });
+        let first = started[0].secrets();
+        assert_eq!(first.len(), 1);
+        assert!(started.iter().all(|keys| keys.secrets() == first));
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_what_was_known_is_kept() {
+        let folder = TempFolder::new();
+        let keys = open(&folder, HOUR);
+        let ticket = sealer(&keys, "a").seal(b"x", HOUR).unwrap();
+        let zeros = STANDARD.encode([0; SECRET_BYTES]);
+        for damaged in [
+            "",
+            "{}",
+            r#"{"keys":[{"from":1}]}"#,
+            r#"{"keys":[{"from":1,"secret":"AAAA"}]}"#,
+            &format!(r#"{{"keys":[{{"from":1,"secret":"{zeros}"}}]}}"#),
+        ] {
+            std::fs::write(folder.path().join(FILE), damaged).unwrap();
+            let error = keys.refresh(at(HOUR)).unwrap_err();
+            assert!(error.to_string().contains("keys.json"), "{error}");
+            let rotation = Rotation::default();
+            let storage = Storage::new(folder.path());
+            assert!(SharedKeys::open(storage, rotation, at(HOUR)).is_err());
+        }
+        assert!(sealer(&keys, "a").open(&ticket, HOUR).is_some());
+        // They end all the same.
+        assert!(sealer(&keys, "a").open(&ticket, 3 * HOUR).is_none());
+        assert!(sealer(&keys, "a").seal(b"x", 3 * HOUR).is_none());
+    }
+
+    #[test]
+    fn a_clock_that_was_far_ahead_stops_nothing() {
+        let folder = TempFolder::new();
+        let ahead = open(&folder, 1000 * HOUR);
+        assert_eq!(ahead.secrets().len(), 1);
+        let keys = open(&folder, HOUR);
+        assert!(sealer(&keys, "a").seal(b"x", HOUR).is_some());
+        keys.refresh(at(HOUR + 5)).unwrap();
+        assert_eq!(keys.secrets().len(), 1);
+    }
+}

@@ -1,0 +1,122 @@
+//! For which connections a policy is, besides the names of its clients' hellos. Which policy is taken among those that are
+//! for a connection is left to `policy`.
+
+use std::net::IpAddr;
+
+use sluice_net::tls::Ends;
+use sluice_route::matcher::IpRanges;
+use sluice_route::regexp::Regexp;
+
+use crate::policy::PolicyError;
+
+/// For which connections a policy is: all that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    /// Networks that hold our address; any when empty.
+    pub local: Vec<String>,
+    /// Networks that hold the client's; any when empty.
+    pub remote: Vec<String>,
+    /// Networks that do not hold it.
+    pub not_remote: Vec<String>,
+    /// An expression that the name matches which the client asks for; without a name it is matched against nothing.
+    pub name_pattern: Option<String>,
+}
+
+/// The same, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    local: Option<IpRanges>,
+    remote: Option<IpRanges>,
+    not_remote: Option<IpRanges>,
+    name_pattern: Option<Regexp>,
+}
+
+impl When {
+    /// `None` if it always holds.
+    pub(crate) fn compile(&self) -> Result<Option<Condition>, PolicyError> {
+        if *self == When::default() {
+            return Ok(None);
+        }
+        let ranges = |texts: &[String]| match texts {
+            [] => Ok(None),
+            texts => IpRanges::new(texts)
+                .map(Some)
+                .map_err(|error| PolicyError::When(error.to_string())),
+        };
+        let pattern = self.name_pattern.as_deref().map(Regexp::new);
+        Ok(Some(Condition {
+            local: ranges(&self.local)?,
+            remote: ranges(&self.remote)?,
+            not_remote: ranges(&self.not_remote)?,
+            name_pattern: pattern
+                .transpose()
+                .map_err(|error| PolicyError::When(error.to_string()))?,
+        }))
+    }
+}
+
+impl Condition {
+    /// Whether it holds for a client between `ends` that asks for `server_name`.
+    pub(crate) fn holds(&self, server_name: Option<&str>, ends: Ends) -> bool {
+        let is_in = |ranges: &Option<IpRanges>, ip: Option<IpAddr>| match ranges {
+            None => true,
+            Some(ranges) => ip.is_some_and(|ip| ranges.contains(ip)),
+        };
+        let name = server_name.unwrap_or_default().as_bytes();
+        let is_excluded = self.not_remote.is_some() && is_in(&self.not_remote, ends.remote);
+        is_in(&self.local, ends.local)
+            && is_in(&self.remote, ends.remote)
+            && !is_excluded
+            && self
+                .name_pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_given_must_hold() {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let when = When {
+            local: texts(&["10.0.0.1", "::1"]),
+            remote: texts(&["192.0.2.0/24"]),
+            not_remote: texts(&["192.0.2.128/25"]),
+            name_pattern: Some("^[a-c]\\.test$".to_owned()),
+        };
+        let condition = when.compile().unwrap().unwrap();
+        let holds = |name, local: &str, remote: &str| {
+            let (local, remote) = (local.parse().ok(), remote.parse().ok());
+            condition.holds(name, Ends { local, remote })
+        };
+        assert!(holds(Some("b.test"), "10.0.0.1", "192.0.2.1"));
+        assert!(holds(Some("b.test"), "::1", "192.0.2.1"));
+        assert!(!holds(Some("d.test"), "10.0.0.1", "192.0.2.1"));
+        assert!(!holds(None, "10.0.0.1", "192.0.2.1"));
+        assert!(!holds(Some("b.test"), "10.0.0.2", "192.0.2.1"));
+        assert!(!holds(Some("b.test"), "10.0.0.1", "192.0.2.200"));
+        assert!(!holds(Some("b.test"), "10.0.0.1", "192.0.3.1"));
+        // Whoever has no address is in no network.
+        assert!(!holds(Some("b.test"), "", "192.0.2.1"));
+        assert!(!holds(Some("b.test"), "10.0.0.1", ""));
+        assert!(When::default().compile().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_network_or_expression_is_named() {
+        let bad = When {
+            local: vec!["10.0.0.0/99".to_owned()],
+            ..When::default()
+        };
+        let said = bad.compile().unwrap_err().to_string();
+        assert!(said.contains("10.0.0.0/99"), "{said}");
+        let bad = When {
+            name_pattern: Some("(".to_owned()),
+            ..When::default()
+        };
+        assert!(bad.compile().is_err());
+    }
+}

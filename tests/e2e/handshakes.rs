@@ -1,0 +1,459 @@
+//! Handshakes of TLS: what they settle, whom they let in, and floods of them. Certificates are left to `tls`.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, HandshakeKind, NamedGroup};
+
+use crate::harness::{Server, Setup, eventually};
+use crate::tls::{client, connect, connect_to, get, root, trusting_with};
+
+const OPTIONS: &str =
+    "{\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n";
+
+/// A site whose `tls` block says `words`.
+fn site(words: &str) -> Server {
+    Server::start(&format!(
+        "{OPTIONS}localhost {{\n\ttls internal {{\n\t\t{words}\n\t}}\n\trespond \"{{tls_version}} {{tls_cipher}}\"\n}}\n"
+    ))
+}
+
+/// What the handshake of this client settles, or that it fails.
+fn settled(
+    server: &Server,
+    provider: CryptoProvider,
+) -> Result<(Option<NamedGroup>, String), io::Error> {
+    let config = trusting_with(root(&server.folder), &[&TLS13, &TLS12], provider);
+    let mut wire = connect(&config, server.port, "localhost")?;
+    let group = wire.stream().conn.negotiated_key_exchange_group();
+    let group = group.map(|group| group.name());
+    Ok((group, get(&mut wire, "localhost", "/").1))
+}
+
+fn with_groups(groups: &[&'static dyn rustls::crypto::SupportedKxGroup]) -> CryptoProvider {
+    CryptoProvider {
+        kx_groups: groups.to_vec(),
+        ..default_provider()
+    }
+}
+
+#[test]
+fn the_key_exchange_is_post_quantum_where_the_client_knows_it() {
+    let server = site("protocols tls1.2");
+    let group = |groups: &[_]| settled(&server, with_groups(groups)).map(|found| found.0);
+    let both = [kx_group::X25519MLKEM768, kx_group::X25519];
+    let found = group(&both).expect("a handshake");
+    assert_eq!(found, Some(NamedGroup::X25519MLKEM768));
+    for (offered, name) in [
+        (kx_group::X25519, NamedGroup::X25519),
+        (kx_group::SECP256R1, NamedGroup::secp256r1),
+        (kx_group::SECP384R1, NamedGroup::secp384r1),
+    ] {
+        assert_eq!(group(&[offered]).expect("a handshake"), Some(name));
+    }
+}
+
+#[test]
+fn only_the_groups_of_the_configuration_are_taken() {
+    let server = site("curves secp384r1 x25519");
+    let group = |groups: &[_]| settled(&server, with_groups(groups)).map(|found| found.0);
+    // The first share of this client is for nobody: it is asked for another.
+    for (first, second, name) in [
+        (
+            kx_group::X25519MLKEM768,
+            kx_group::SECP384R1,
+            NamedGroup::secp384r1,
+        ),
+        (kx_group::SECP256R1, kx_group::X25519, NamedGroup::X25519),
+    ] {
+        assert_eq!(group(&[first, second]).expect("a handshake"), Some(name));
+    }
+    assert!(group(&[kx_group::SECP256R1]).is_err());
+    assert!(group(&[kx_group::X25519MLKEM768]).is_err());
+}
+
+#[test]
+fn versions_and_ciphers_are_those_of_the_configuration() {
+    let suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256";
+    let server = site(&format!("protocols tls1.2 tls1.2\n\t\tciphers {suite}"));
+    let (_, body) = settled(&server, default_provider()).expect("a handshake");
+    assert_eq!(body, format!("tls1.2 {suite}"));
+    let newest = client(&server.folder, &[&TLS13]);
+    assert!(connect(&newest, server.port, "localhost").is_err());
+    let server = site("protocols tls1.3");
+    let older = client(&server.folder, &[&TLS12]);
+    let error = connect(&older, server.port, "localhost")
+        .err()
+        .expect("refused");
+    assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+}
+
+/// An authority for clients.
+struct ClientCa {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl ClientCa {
+    fn new() -> ClientCa {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        ClientCa {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
+    }
+
+    /// A client with a certificate of this authority.
+    fn client(
+        &self,
+        server: &Server,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Arc<ClientConfig> {
+        let mut params = CertificateParams::new(vec!["me.test".to_owned()]).expect("a name");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        let leaf = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let plain = client(&server.folder, &[&TLS13, &TLS12]);
+        let mut config = (*plain).clone();
+        let provider = Arc::new(default_provider());
+        let key = provider.key_provider.load_private_key(key).expect("a key");
+        let known = rustls::sign::CertifiedKey::new(vec![leaf.der().clone()], key);
+        config.client_auth_cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(known));
+        Arc::new(config)
+    }
+}
+
+/// Whether this client is answered.
+fn is_let_in(config: &Arc<ClientConfig>, server: &Server, name: &str) -> bool {
+    // A refusal comes after the end of a handshake of TLS 1.3, with the first read.
+    let Ok(mut wire) = connect(config, server.port, name) else {
+        return false;
+    };
+    let asked = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    let sent = wire.try_send(asked);
+    let head = sent.ok().and_then(|()| wire.head());
+    head.is_some_and(|head| head[0].contains(" 200 "))
+}
+
+#[test]
+fn each_mode_of_client_authentication_lets_in_whom_it_says() {
+    let (known, stranger) = (ClientCa::new(), ClientCa::new());
+    for (mode, without, of_stranger) in [
+        ("request", true, true),
+        ("require", false, true),
+        ("verify_if_given", true, false),
+        ("require_and_verify", false, false),
+    ] {
+        let setup = Setup::new(&format!(
+            "{OPTIONS}localhost {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\tmode {mode}\n\t\t\t\
+             trust_pool file ca.pem\n\t\t}}\n\t}}\n\trespond ok\n}}\n"
+        ));
+        setup.folder().write("ca.pem", &known.pem);
+        let server = setup.start();
+        let plain = client(&server.folder, &[&TLS13, &TLS12]);
+        assert_eq!(
+            is_let_in(&plain, &server, "localhost"),
+            without,
+            "{mode}, none"
+        );
+        let own = known.client(&server, |_| ());
+        assert!(is_let_in(&own, &server, "localhost"), "{mode}, a known one");
+        let other = stranger.client(&server, |_| ());
+        assert_eq!(
+            is_let_in(&other, &server, "localhost"),
+            of_stranger,
+            "{mode}, another's"
+        );
+        let old = known.client(&server, |params| {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1)
+        });
+        assert_eq!(
+            is_let_in(&old, &server, "localhost"),
+            of_stranger,
+            "{mode}, an old one"
+        );
+    }
+}
+
+/// Row 38: names that are no names are text for whoever reads them, and nothing else.
+#[test]
+fn odd_names_of_clients_are_text() {
+    let ca = ClientCa::new();
+    let setup = Setup::new(&format!(
+        "{OPTIONS}localhost {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\ttrust_pool file ca.pem\n\t\t}}\n\t}}\n\
+         \theader Name \"{{http.request.tls.client.san.dns_names.0}}\"\n\theader Subject \"{{tls_client_subject}}\"\n\trespond ok\n}}\n"
+    ));
+    setup.folder().write("ca.pem", &ca.pem);
+    let server = setup.start();
+    for odd in [
+        "a\0.test",
+        "*",
+        "a.test\r\nSet-Cookie: x=1",
+        "{env.HOME}",
+        "*.*.test",
+        "",
+    ] {
+        let config = ca.client(&server, |params| {
+            params.subject_alt_names = vec![SanType::DnsName(odd.try_into().expect("ASCII"))];
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, odd);
+        });
+        let Ok(mut wire) = connect(&config, server.port, "localhost") else {
+            continue;
+        };
+        wire.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let Some(head) = wire.head() else {
+            continue;
+        };
+        assert!(head[0].contains(" 200 "), "{odd:?}: {head:?}");
+        let lines = head.iter().skip(1);
+        assert!(
+            lines.clone().all(|line| !line.starts_with("Set-Cookie")),
+            "{head:?}"
+        );
+        assert!(
+            lines
+                .clone()
+                .all(|line| !line.contains(server.folder.path().to_str().expect("text")))
+        );
+        assert!(head.iter().all(|line| !line.contains('\0')), "{head:?}");
+    }
+    // Whoever is no odd one is told by name.
+    let mut wire = connect(&ca.client(&server, |_| ()), server.port, "localhost").expect("known");
+    let (head, _) = get(&mut wire, "localhost", "/");
+    assert_eq!(crate::wire::field(&head, "Name"), Some("me.test"));
+}
+
+/// Row 40: a site that asks for certificates cannot be reached through the handshake of another.
+#[test]
+fn nobody_reaches_a_site_through_the_handshake_of_another() {
+    let ca = ClientCa::new();
+    let setup = Setup::new(&format!(
+        "{OPTIONS}open.localhost {{\n\ttls internal\n\trespond open\n}}\n\
+         closed.localhost {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\ttrust_pool file ca.pem\n\t\t}}\n\t}}\n\
+         \trespond secret\n}}\n"
+    ));
+    setup.folder().write("ca.pem", &ca.pem);
+    let server = setup.start();
+    let plain = client(&server.folder, &[&TLS13]);
+    assert!(is_let_in(&plain, &server, "open.localhost"));
+    assert!(!is_let_in(&plain, &server, "closed.localhost"));
+    let own = ca.client(&server, |_| ());
+    assert!(is_let_in(&own, &server, "closed.localhost"));
+    for host in [
+        "closed.localhost",
+        "CLOSED.localhost",
+        "closed.localhost.",
+        "closed.localhost:443",
+        "nobody.localhost",
+        "127.0.0.1",
+    ] {
+        let mut wire = connect(&plain, server.port, "open.localhost").expect("open to all");
+        let (head, body) = get(&mut wire, host, "/");
+        assert!(head[0].contains(" 421 "), "{host}: {head:?}");
+        assert_eq!(body, "", "{host}");
+    }
+    // The other way round, too; and a form of the same name is the same name.
+    let mut wire = connect(&own, server.port, "closed.localhost").expect("known");
+    assert!(get(&mut wire, "open.localhost", "/").0[0].contains(" 421 "));
+    let mut wire = connect(&plain, server.port, "open.localhost").expect("open to all");
+    let (head, body) = get(&mut wire, &format!("OPEN.localhost:{}", server.port), "/");
+    assert!(head[0].contains(" 200 ") && body == "open", "{head:?}");
+    // Over HTTP/2 the connection goes on for the name it was made for.
+    let mut two = (*plain).clone();
+    two.alpn_protocols = vec![b"h2".to_vec()];
+    let wire = connect(&Arc::new(two), server.port, "open.localhost").expect("open to all");
+    let mut peer = crate::h2::peer::Peer::begin(wire.reader.into_inner(), &[]);
+    for (host, status) in [
+        ("open.localhost", 200),
+        ("closed.localhost", 421),
+        ("Closed.Localhost", 421),
+        ("closed.localhost:443", 421),
+        ("open.localhost", 200),
+    ] {
+        let id = peer.ask(&[
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", host),
+            (":path", "/"),
+        ]);
+        assert_eq!(peer.answer(id).status, status, "{host}");
+    }
+}
+
+/// A hello that does not go on.
+const HALF: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+
+fn half(port: u16) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    io::Write::write_all(&mut stream, HALF).ok()?;
+    Some(stream)
+}
+
+/// Row 35: one address has no more handshakes than its share once connections are scarce.
+#[test]
+fn half_handshakes_of_one_address_leave_room_for_others() {
+    let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
+        .files_max(464)
+        .start();
+    let config = client(&server.folder, &[&TLS13]);
+    // There may be 200 connections.
+    let flood: Vec<_> = (0..400).filter_map(|_| half(server.port)).collect();
+    let others = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port));
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let mut wire = connect_to(&config, others, "localhost").expect("another address");
+        assert_eq!(get(&mut wire, "localhost", "/").1, "ok");
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    let shed = server.metric("sluice_tls_handshakes_shed_total");
+    assert!((100..=400).contains(&shed), "{shed}");
+    drop(flood);
+    eventually(
+        "the end of the flood",
+        || is_let_in(&config, &server, "localhost"),
+        || server.stderr(),
+    );
+}
+
+/// Row 35: handshakes that do not go on make room, from however many addresses they come.
+#[test]
+fn a_table_full_of_half_handshakes_makes_room() {
+    let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
+        .files_max(176)
+        .start();
+    let config = client(&server.folder, &[&TLS13]);
+    // There may be 56 connections, and 64 handshakes of one address where they are scarce.
+    let flood: Vec<_> = (0..120).filter_map(|_| half(server.port)).collect();
+    let begun = Instant::now();
+    let others = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port));
+    let mut wire = connect_to(&config, others, "localhost").expect("there is room");
+    assert_eq!(get(&mut wire, "localhost", "/").1, "ok");
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(flood);
+}
+
+/// Row 35: whole handshakes as fast as they come hold up neither those who are served nor those who come.
+#[test]
+fn a_flood_of_whole_handshakes_leaves_others_served() {
+    let server = Server::start(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"));
+    let config = client(&server.folder, &[&TLS13]);
+    let mut served = connect(&config, server.port, "localhost").expect("a connection");
+    let over = AtomicBool::new(false);
+    let (mut slowest, mut joined) = (Duration::ZERO, Duration::ZERO);
+    let shaken: u64 = thread::scope(|scope| {
+        let flooding: Vec<_> = (0..16)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut config = (*config).clone();
+                    config.resumption = rustls::client::Resumption::disabled();
+                    let (config, mut count) = (Arc::new(config), 0);
+                    while !over.load(Ordering::Relaxed) {
+                        count += u64::from(connect(&config, server.port, "localhost").is_ok());
+                    }
+                    count
+                })
+            })
+            .collect();
+        for _ in 0..50 {
+            let begun = Instant::now();
+            served.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let head = served.head().expect("an answer");
+            served.body(&head).expect("a body");
+            slowest = slowest.max(begun.elapsed());
+            thread::sleep(Duration::from_millis(20));
+        }
+        let begun = Instant::now();
+        let others = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port));
+        let mut wire = connect_to(&config, others, "localhost").expect("another address");
+        get(&mut wire, "localhost", "/");
+        joined = begun.elapsed();
+        over.store(true, Ordering::Relaxed);
+        flooding
+            .into_iter()
+            .map(|one| one.join().expect("no panic"))
+            .sum()
+    });
+    println!("{shaken} handshakes; others waited {slowest:?}, a new one {joined:?}");
+    assert!(shaken > 50, "{shaken} are no flood");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    assert!(joined < Duration::from_secs(2), "{joined:?}");
+    assert_eq!(
+        server.metric("sluice_tls_handshakes_shed_total"),
+        0,
+        "nobody was sent away"
+    );
+}
+
+/// A configuration whose sessions go on at every instance with this folder.
+fn shared(storage: &str, more: &str) -> String {
+    format!(
+        r#"{{"admin":{{"disabled":true}},"apps":{{"http":{{"https_port":{{port}},"servers":{{"s":{{
+        "listen":[":{{port}}"],"automatic_https":{{"disable_redirects":true}},
+        "tls_connection_policies":[{{{more}}}],
+        "routes":[{{"match":[{{"host":["localhost"]}}],"handle":[{{"handler":"static_response","body":"ok"}}]}}]}}}}}},
+        "tls":{{"session_tickets":{{"key_source":{{"provider":"distributed",
+        "storage":{{"module":"file_system","root":"{storage}"}}}}}}}}}}}}"#
+    )
+}
+
+#[test]
+fn a_session_goes_on_at_another_instance_that_shares_its_keys() {
+    let pool = crate::harness::Folder::new();
+    let storage = pool.path().join("keys").display().to_string();
+    let start = |more: &str, from: Option<&Server>| {
+        let setup = Setup::bare();
+        let text = setup.fill(&shared(&storage, more));
+        setup.folder().write("sluice.json", text);
+        if let Some(from) = from {
+            // The same authority, as behind one name.
+            let copied = std::process::Command::new("cp")
+                .arg("-r")
+                .arg(from.folder.path().join("data"))
+                .arg(setup.folder().path())
+                .status();
+            assert!(copied.expect("cp is there").success());
+        }
+        setup.args(&["--config", "sluice.json"]).start()
+    };
+    let one = start("", None);
+    let two = start("", Some(&one));
+    let strict = start(r#""alpn":["http/1.1"]"#, Some(&one));
+    let config = client(&one.folder, &[&TLS13]);
+    let kind = |server: &Server| {
+        let mut wire = connect(&config, server.port, "localhost").expect("a connection");
+        get(&mut wire, "localhost", "/");
+        wire.stream().conn.handshake_kind()
+    };
+    assert_eq!(kind(&one), Some(HandshakeKind::Full));
+    assert_eq!(kind(&two), Some(HandshakeKind::Resumed));
+    assert_eq!(kind(&one), Some(HandshakeKind::Resumed));
+    drop(one);
+    // After a restart, too.
+    let again = start("", Some(&two));
+    assert_eq!(kind(&two), Some(HandshakeKind::Resumed));
+    assert_eq!(kind(&again), Some(HandshakeKind::Resumed));
+    assert_eq!(kind(&strict), Some(HandshakeKind::Full), "another policy");
+}
