@@ -126,7 +126,7 @@ fn origin(journal: &Journal) -> Upstream {
 }
 
 /// An upstream that is a process of its own.
-fn process(port: u16, origin: u16) -> Server {
+pub fn process(port: u16, origin: u16) -> Server {
     let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\treverse_proxy 127.0.0.1:{origin}\n}}\n");
     let mut server = Setup::new(&text)
         .env("SLUICE_WORKERS", "1")

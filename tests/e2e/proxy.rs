@@ -75,7 +75,7 @@ fn sockets_of_the_file_system_are_upstreams_too() {
 }
 
 /// A frame as clients send it, masked (RFC 6455, section 5.3).
-fn masked(opcode: u8, content: &[u8]) -> Vec<u8> {
+pub fn masked(opcode: u8, content: &[u8]) -> Vec<u8> {
     let key = [1_u8, 2, 3, 4];
     let mut frame = vec![0x80 | opcode, 0x80 | 127];
     frame.extend_from_slice(&(content.len() as u64).to_be_bytes());
@@ -90,7 +90,7 @@ fn masked(opcode: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a frame with a length of 64 bits: opcode and unmasked content.
-fn frame(wire: &mut Wire) -> Option<(u8, Vec<u8>)> {
+pub fn frame(wire: &mut Wire) -> Option<(u8, Vec<u8>)> {
     let head = wire.take(10);
     let length = u64::from_be_bytes(head.get(2..10)?.try_into().ok()?);
     let key = if head[1] & 0x80 == 0 {
@@ -108,14 +108,14 @@ fn frame(wire: &mut Wire) -> Option<(u8, Vec<u8>)> {
 }
 
 /// The example of RFC 6455, section 1.3: the key, and what proves that it was understood.
-const WEBSOCKET_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+pub const WEBSOCKET_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const WEBSOCKET_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-fn websocket_echo(mut wire: Wire) -> Option<()> {
-    let head = wire.head()?;
-    let asked = field(&head, "Upgrade") == Some("websocket")
-        && field(&head, "Connection").is_some_and(|text| text.eq_ignore_ascii_case("upgrade"))
-        && field(&head, "Sec-WebSocket-Key") == Some(WEBSOCKET_KEY);
+/// Answers a request for a WebSocket and says again what is said, until it is ended.
+pub fn websocket_echo(wire: &mut Wire, head: &[String]) -> Option<()> {
+    let asked = field(head, "Upgrade") == Some("websocket")
+        && field(head, "Connection").is_some_and(|text| text.eq_ignore_ascii_case("upgrade"))
+        && field(head, "Sec-WebSocket-Key") == Some(WEBSOCKET_KEY);
     if !asked {
         return wire
             .try_send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -126,7 +126,7 @@ fn websocket_echo(mut wire: Wire) -> Option<()> {
          Sec-WebSocket-Accept: {WEBSOCKET_ACCEPT}\r\n\r\n"
     ))
     .ok()?;
-    while let Some((opcode, content)) = frame(&mut wire) {
+    while let Some((opcode, content)) = frame(wire) {
         let mut bytes = vec![0x80 | opcode, 127];
         bytes.extend_from_slice(&(content.len() as u64).to_be_bytes());
         bytes.extend_from_slice(&content);
@@ -138,9 +138,14 @@ fn websocket_echo(mut wire: Wire) -> Option<()> {
     None
 }
 
+fn echo_over_websocket(wire: &mut Wire) -> Option<()> {
+    let head = wire.head()?;
+    websocket_echo(wire, &head)
+}
+
 #[test]
 fn websockets_pass_both_ways() {
-    let upstream = Upstream::start(|wire| _ = websocket_echo(wire));
+    let upstream = Upstream::start(|mut wire| _ = echo_over_websocket(&mut wire));
     let server = start(&upstream);
     let mut client = Wire::connect(server.port);
     client.send(format!(

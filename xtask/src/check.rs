@@ -93,6 +93,29 @@ fn caddy(root: &Path) -> Option<PathBuf> {
     go_install(&folder, "caddy", &module)
 }
 
+/// The mixed load that is kept up for so many minutes. Its figures are printed.
+pub fn soak(root: &Path, minutes: &str) -> bool {
+    if !minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) {
+        eprintln!("`{minutes}` is no number of minutes");
+        return false;
+    }
+    cargo(
+        root,
+        &[
+            "test",
+            "-p",
+            "sluice",
+            "--test",
+            "e2e",
+            "soak",
+            "--",
+            "--ignored",
+            "--nocapture",
+        ],
+        &[("SLUICE_SOAK_MINUTES", OsStr::new(minutes))],
+    )
+}
+
 /// The ACME authority that the tests are run against: released, and the same everywhere.
 const PEBBLE: &str = "v2.10.1";
 

@@ -17,6 +17,7 @@ usage: cargo xtask <command>
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
+  soak [minutes] everything at once for so long (10): nothing fails, nothing grows
   sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
@@ -31,6 +32,8 @@ fn main() -> ExitCode {
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
         ["h2spec"] => check::h2spec(&root),
+        ["soak"] => check::soak(&root, "10"),
+        ["soak", minutes] => check::soak(&root, minutes),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),
             Err(_) => return usage(),

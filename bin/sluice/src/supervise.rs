@@ -601,6 +601,10 @@ impl Counts for Counted {
         )
     }
 
+    fn upstreams(&self) -> serde_json::Value {
+        metrics::upstreams(self.0.hub())
+    }
+
     fn count(&self, method: &str, path: &str, status: u16) {
         self.0.hub().count_admin(method, path, status);
     }

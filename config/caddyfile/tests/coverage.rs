@@ -154,6 +154,8 @@ impl Line {
             "dynamic" => outer("dynamic") || outer("source"),
             "transport http" => outer_two(&["transport"], "http"),
             "transport fastcgi" => outer_two(&["transport"], "fastcgi"),
+            "transport scgi" => outer_two(&["transport"], "scgi"),
+            "transport uwsgi" => outer_two(&["transport"], "uwsgi"),
             "issuer acme" => outer_two(&["issuer", "cert_issuer"], "acme"),
             "issuer zerossl" => outer_two(&["issuer", "cert_issuer"], "zerossl"),
             "issuer internal" => outer_two(&["issuer", "cert_issuer"], "internal"),

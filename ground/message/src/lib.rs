@@ -11,6 +11,7 @@ pub mod date;
 pub mod decimal;
 pub mod etag;
 pub mod fields;
+pub mod forwarded;
 pub mod head;
 pub mod hex;
 pub mod hop_by_hop;

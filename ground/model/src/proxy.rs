@@ -178,6 +178,8 @@ objects! {
         pub unhealthy_status: Vec<u16>,
         /// A wait that counts as a failure.
         pub unhealthy_latency: Duration,
+        /// The most upstreams that failures may take out at a time, in percent; all when zero. Our own word.
+        pub max_ejected: i64,
     }
 
     /// Speaks HTTP to upstreams.
@@ -290,6 +292,28 @@ objects! {
         pub capture_stderr: bool,
     }
 
+    /// Speaks SCGI or uwsgi to upstreams. Our own.
+    pub struct CgiTransport {
+        /// The folder of scripts, `{http.vars.root}` when empty.
+        pub root: String,
+        /// Where a path is split into script and path info.
+        pub split_path: Vec<String>,
+        /// Gives the real path of the root.
+        pub resolve_root_symlink: bool,
+        /// Further variables.
+        pub env: BTreeMap<String, String>,
+        /// How long dialling may take, 3 s when zero.
+        pub dial_timeout: Duration,
+        /// How long one read may take.
+        pub read_timeout: Duration,
+        /// How long one write may take.
+        pub write_timeout: Duration,
+        /// uwsgi: the first modifier of packets, which tells what kind of application is asked; 0 is WSGI.
+        pub modifier1: u8,
+        /// uwsgi: the second modifier.
+        pub modifier2: u8,
+    }
+
     /// Upstreams from SRV records.
     pub struct SrvUpstreams {
         /// The service.
@@ -352,6 +376,10 @@ tagged! {
         Http(Box<HttpTransport>) = "http",
         /// FastCGI.
         FastCgi(Box<FastCgiTransport>) = "fastcgi",
+        /// SCGI. Our own.
+        Scgi(Box<CgiTransport>) = "scgi",
+        /// uwsgi. Our own.
+        Uwsgi(Box<CgiTransport>) = "uwsgi",
     }
 }
 

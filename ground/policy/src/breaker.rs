@@ -29,6 +29,8 @@ pub struct Breaker {
     open_until: AtomicU64,
     /// 1 while a request is on its way that shows whether the upstream is well.
     probing: AtomicU64,
+    /// How often it opened.
+    trips: AtomicU64,
     /// Results of the latest parts of the window.
     cells: [AtomicU64; BREAKER_CELLS],
 }
@@ -75,6 +77,7 @@ impl Breaker {
             policy,
             open_until: AtomicU64::new(0),
             probing: AtomicU64::new(0),
+            trips: AtomicU64::new(0),
             cells: [const { AtomicU64::new(0) }; BREAKER_CELLS],
         }
     }
@@ -83,6 +86,16 @@ impl Breaker {
     pub fn allows(&self, now: Moment) -> bool {
         let until = self.open_until.load(Ordering::Relaxed);
         until == 0 || nanos(now) >= until
+    }
+
+    /// Whether requests go on as usual: it is neither open nor waits for the one that shows how the upstream is.
+    pub fn is_closed(&self) -> bool {
+        self.open_until.load(Ordering::Relaxed) == 0
+    }
+
+    /// How often it has opened, also after a request that was to show that the upstream is well.
+    pub fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
     }
 
     /// The upstream gets a request. While it is not known to be well again that is one for each
@@ -160,6 +173,7 @@ impl Breaker {
     }
 
     fn open(&self, now: Moment) {
+        self.trips.fetch_add(1, Ordering::Relaxed);
         self.open_until.store(self.trip_end(now), Ordering::Relaxed);
     }
 
@@ -257,9 +271,10 @@ mod tests {
         assert!(!breaker.allows(at(5_001)), "one is enough");
         breaker.note(Went::Wrong, at(5_100));
         assert!(!breaker.allows(at(10_099)));
+        assert!(breaker.trips() == 2 && !breaker.is_closed());
         breaker.begin(at(10_100));
         breaker.note(Went::Well, at(10_200));
-        assert!(breaker.allows(at(10_201)));
+        assert!(breaker.allows(at(10_201)) && breaker.is_closed());
         run(&breaker, 0, 9, at(10_300));
         assert!(breaker.allows(at(10_301)), "it begins anew");
     }

@@ -28,6 +28,8 @@ pub struct PassivePolicy {
     pub unhealthy_latency: Duration,
     /// Requests in flight that make an upstream full; zero turns this off.
     pub unhealthy_request_count: u32,
+    /// The share of all upstreams that failures may take out at a time, in percent; 100 for all of them.
+    pub ejected_max_percent: u32,
 }
 
 impl Default for PassivePolicy {
@@ -38,6 +40,7 @@ impl Default for PassivePolicy {
             unhealthy_statuses: Vec::new(),
             unhealthy_latency: Duration::ZERO,
             unhealthy_request_count: 0,
+            ejected_max_percent: 100,
         }
     }
 }
@@ -56,6 +59,12 @@ impl PassivePolicy {
             .unhealthy_statuses
             .iter()
             .any(|&wanted| is_status(status, wanted))
+    }
+
+    /// How many of so many upstreams failures may take out at a time: rounded down, but one at least.
+    pub fn ejected_max(&self, count: usize) -> usize {
+        let max = count as u64 * u64::from(self.ejected_max_percent) / 100;
+        usize::try_from(max).unwrap_or(count).max(1)
     }
 
     /// Whether an upstream that works on `in_flight` requests is full.
@@ -116,6 +125,20 @@ impl PassiveHealth {
         self.failures.iter().filter(counts).count() as u32
     }
 
+    /// Whether failures are remembered at all.
+    pub fn is_on(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// The latest failure; `None` if there was none.
+    pub fn latest_failure(&self) -> Option<Moment> {
+        let places = self.failures.len();
+        let next = self.next.load(Ordering::Relaxed) as usize;
+        let latest = (next + places).checked_sub(1)?.checked_rem(places)?;
+        let nanos = self.failures[latest].load(Ordering::Relaxed);
+        Some(Moment::START + Duration::from_nanos(nanos.checked_sub(1)?))
+    }
+
     /// When it last became healthy again; `None` if it was never unhealthy.
     pub fn recovered_at(&self) -> Option<Moment> {
         let places = self.failures.len();
@@ -141,6 +164,17 @@ impl PassiveHealth {
 
 fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Of upstreams that failures make unhealthy, each with its latest failure: those up to and including this one are left
+/// out, where no more than `max` may be. `None` where that are all of them. Who is left out gets no requests and fails no
+/// more, while the others go on to: so those that were left out first stay out until their failures are forgotten.
+pub fn last_ejected<K: Copy + Ord>(failing: &mut [(Moment, K)], max: usize) -> Option<(Moment, K)> {
+    let at = max.checked_sub(1)?;
+    if failing.len() <= max {
+        return None;
+    }
+    Some(*failing.select_nth_unstable(at).1)
 }
 
 /// When an upstream is checked, and how many results in a row change our mind.

@@ -9,3 +9,5 @@ pub mod h1;
 pub mod h2;
 pub mod limits;
 pub mod proxy_protocol;
+pub mod scgi;
+pub mod uwsgi;

@@ -79,6 +79,8 @@ pub enum Task {
     Explain,
     /// Show what was counted.
     ShowMetrics,
+    /// Show how the upstreams are.
+    ShowUpstreams,
 }
 
 impl Task {
@@ -91,6 +93,7 @@ impl Task {
             b"/stop" => (Task::Stop, "POST"),
             b"/explain" => (Task::Explain, "POST"),
             b"/metrics" => (Task::ShowMetrics, "GET, HEAD"),
+            b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, "GET, HEAD"),
             b"/config" => (Task::ShowConfig, "GET, HEAD"),
             _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
             _ => {
@@ -116,7 +119,7 @@ impl Task {
         }
         let why = match task {
             Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
-            Task::ShowMetrics => "this path takes GET",
+            Task::ShowMetrics | Task::ShowUpstreams => "this path takes GET",
             Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
         };
         let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
@@ -130,7 +133,7 @@ impl Task {
     pub fn wants_body(self) -> bool {
         match self {
             Task::Load | Task::Adapt | Task::Explain => true,
-            Task::Stop | Task::ShowConfig | Task::ShowMetrics => false,
+            Task::Stop | Task::ShowConfig | Task::ShowMetrics | Task::ShowUpstreams => false,
         }
     }
 }
@@ -146,6 +149,10 @@ pub fn perform(
     match task {
         Task::ShowConfig => Next::Answer(show(head.uri.path(), current)),
         Task::ShowMetrics => Next::Answer(metrics(head, current)),
+        Task::ShowUpstreams => Next::Answer(match current.counts() {
+            Some(counts) => Reply::json(&counts.upstreams()),
+            None => nothing_counted(),
+        }),
         Task::Adapt => Next::Answer(match decode(head, body) {
             Ok((config, _, warnings)) => {
                 Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
@@ -281,9 +288,13 @@ fn with_texts(text: &str) -> Result<Decoded, String> {
     })
 }
 
+fn nothing_counted() -> Reply {
+    Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is counted yet")
+}
+
 fn metrics(head: &RequestHead, current: &Current) -> Reply {
     let Some(counts) = current.counts() else {
-        return Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is counted yet");
+        return nothing_counted();
     };
     let accept = head.fields.first(FieldId::Accept).unwrap_or_default();
     let (media_type, body) = counts.page(accept);

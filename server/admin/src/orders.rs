@@ -72,6 +72,9 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The page that Prometheus reads, and its media type, for a client that takes these.
     fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>);
 
+    /// How the upstreams are: a list of objects, of which each has at least `address` and `fails`.
+    fn upstreams(&self) -> Value;
+
     /// Counts a request to the control interface.
     fn count(&self, method: &str, path: &str, status: u16);
 }

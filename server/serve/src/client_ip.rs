@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use sluice_message::{ConnInfo, FieldName, Fields, Remote};
+use sluice_message::{ConnInfo, FieldName, Fields, Remote, forwarded};
 use sluice_model::Server;
 use sluice_model::http::IpSource;
 use sluice_route::matcher::IpRanges;
@@ -89,13 +89,20 @@ impl TrustedProxies {
             return None;
         }
         let found = self.fields.iter().find_map(|name| {
-            let mut named = fields.find(name.as_str().as_bytes()).flat_map(addresses);
-            match self.order {
-                Order::Leftmost => named.find_map(|ip| ip),
-                Order::RightmostUntrusted => self.rightmost(named.collect()),
+            let lines = fields.find(name.as_str().as_bytes());
+            match name.as_str().eq_ignore_ascii_case("forwarded") {
+                true => self.pick(lines.flat_map(forwarded::clients)),
+                false => self.pick(lines.flat_map(addresses)),
             }
         });
         found.or_else(|| remote_ip(conn))
+    }
+
+    fn pick(&self, mut named: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+        match self.order {
+            Order::Leftmost => named.find_map(|ip| ip),
+            Order::RightmostUntrusted => self.rightmost(named.collect()),
+        }
     }
 
     /// From the right, the first that is no trusted proxy; `None` if there is none. Text that is no address ends the
@@ -154,6 +161,40 @@ mod tests {
         proxies(strict)
             .client_ip(&conn, &fields)
             .map(|ip| ip.to_string())
+    }
+
+    #[test]
+    fn forwarded_is_read_where_it_is_named() {
+        let ranges = sluice_model::matcher::IpRanges {
+            ranges: vec!["10.0.0.0/8".to_owned()],
+        };
+        for (strict, value, expected) in [
+            (0, "for=9.9.9.9;proto=https, for=8.8.8.8", "9.9.9.9"),
+            (
+                1,
+                "for=9.9.9.9, for=\"[2001:db8::1]:1\", for=10.0.0.2",
+                "2001:db8::1",
+            ),
+            (1, "for=9.9.9.9, for=unknown, for=10.0.0.2", "7.7.7.7"),
+        ] {
+            let server = Server {
+                trusted_proxies: Some(IpSource::Static(ranges.clone())),
+                trusted_proxies_strict: strict,
+                client_ip_headers: vec!["Forwarded".to_owned(), "X-Forwarded-For".to_owned()],
+                ..Server::default()
+            };
+            let proxies = TrustedProxies::build(&server).unwrap().unwrap();
+            let conn = ConnInfo {
+                remote: Remote::Ip("10.0.0.1:1".parse().unwrap()),
+                local: None,
+                tls: None,
+            };
+            let mut fields = Fields::new();
+            fields.push(sluice_message::FieldId::Forwarded, value.as_bytes());
+            fields.push(sluice_message::FieldId::XForwardedFor, b"7.7.7.7");
+            let found = proxies.client_ip(&conn, &fields).unwrap().to_string();
+            assert_eq!(found, expected, "{value}");
+        }
     }
 
     #[test]

@@ -53,6 +53,10 @@ pub const HEALTH_REDIRECTS_MAX: usize = 10;
 /// ten thousand requests under way hold no more than 640 MB, and those are all being retried.
 pub const REPLAY_BYTES_MAX: usize = 64 * 1024;
 
+/// What may be taken of an answer's body at a time where the configuration says (`read_buffer`). Less than a page costs
+/// more calls of the system than it carries; more would let a thousand slow clients hold gigabytes.
+pub const READ_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 4 * 1024..=1024 * 1024;
+
 /// What a tunnel may take at a time in each direction where the configuration says: smaller pieces cost more calls of the
 /// system than they carry, and a thousand tunnels with larger ones would hold gigabytes.
 pub const STREAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 512..=1024 * 1024;

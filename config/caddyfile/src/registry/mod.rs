@@ -86,7 +86,10 @@ pub const OWN: &[&str] = &[
     "in_flight",
     "lb_bounded_load",
     "lb_slow_start",
+    "max_ejected",
     "rate_limit",
+    "transport scgi",
+    "transport uwsgi",
     "zone",
 ];
 

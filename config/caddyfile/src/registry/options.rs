@@ -44,6 +44,10 @@ pub(super) const fn refused(
     }
 }
 
+const FASTCGI: &str = "transport fastcgi";
+const SCGI: &str = "transport scgi";
+const UWSGI: &str = "transport uwsgi";
+
 /// The options of directives, matchers and other options.
 pub const OPTIONS: &[OptionEntry] = &[
     lowered("respond", "body", "body <text>"),
@@ -321,6 +325,7 @@ pub const OPTIONS: &[OptionEntry] = &[
         "lb_bounded_load",
         "lb_bounded_load <percent>",
     ),
+    lowered("reverse_proxy", "max_ejected", "max_ejected <percent>"),
     lowered("reverse_proxy", "coalesce", "coalesce"),
     lowered(
         "reverse_proxy",
@@ -487,30 +492,30 @@ pub const OPTIONS: &[OptionEntry] = &[
         "forward_proxy_url <url>",
     ),
     lowered("transport http", "local_address", "local_address <address>"),
-    lowered("transport fastcgi", "root", "root <path>"),
-    lowered("transport fastcgi", "split", "split <at>"),
-    lowered("transport fastcgi", "env", "env <key> <value>"),
-    lowered(
-        "transport fastcgi",
-        "resolve_root_symlink",
-        "resolve_root_symlink",
-    ),
-    lowered(
-        "transport fastcgi",
-        "dial_timeout",
-        "dial_timeout <duration>",
-    ),
-    lowered(
-        "transport fastcgi",
-        "read_timeout",
-        "read_timeout <duration>",
-    ),
-    lowered(
-        "transport fastcgi",
-        "write_timeout",
-        "write_timeout <duration>",
-    ),
-    lowered("transport fastcgi", "capture_stderr", "capture_stderr"),
+    lowered(FASTCGI, "root", "root <path>"),
+    lowered(FASTCGI, "split", "split <at>"),
+    lowered(FASTCGI, "env", "env <key> <value>"),
+    lowered(FASTCGI, "resolve_root_symlink", "resolve_root_symlink"),
+    lowered(FASTCGI, "dial_timeout", "dial_timeout <duration>"),
+    lowered(FASTCGI, "read_timeout", "read_timeout <duration>"),
+    lowered(FASTCGI, "write_timeout", "write_timeout <duration>"),
+    lowered(FASTCGI, "capture_stderr", "capture_stderr"),
+    lowered(SCGI, "root", "root <path>"),
+    lowered(SCGI, "split", "split <at>"),
+    lowered(SCGI, "env", "env <key> <value>"),
+    lowered(SCGI, "resolve_root_symlink", "resolve_root_symlink"),
+    lowered(SCGI, "dial_timeout", "dial_timeout <duration>"),
+    lowered(SCGI, "read_timeout", "read_timeout <duration>"),
+    lowered(SCGI, "write_timeout", "write_timeout <duration>"),
+    lowered(UWSGI, "root", "root <path>"),
+    lowered(UWSGI, "split", "split <at>"),
+    lowered(UWSGI, "env", "env <key> <value>"),
+    lowered(UWSGI, "resolve_root_symlink", "resolve_root_symlink"),
+    lowered(UWSGI, "dial_timeout", "dial_timeout <duration>"),
+    lowered(UWSGI, "read_timeout", "read_timeout <duration>"),
+    lowered(UWSGI, "write_timeout", "write_timeout <duration>"),
+    lowered(UWSGI, "modifier1", "modifier1 <number>"),
+    lowered(UWSGI, "modifier2", "modifier2 <number>"),
     lowered("templates", "mime", "mime <types...>"),
     lowered("templates", "between", "between <open_delim> <close_delim>"),
     lowered("templates", "root", "root <path>"),

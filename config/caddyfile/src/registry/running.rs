@@ -80,15 +80,15 @@ pub const GAPS: &[Gap] = &[
         "sweep_interval",
         "keys that no longer count go with the requests that follow",
     ),
-    idle(
+    partly(
         "transport http",
         "read_buffer",
-        "buffers are shared by all connections of a worker",
+        "from 4 KiB to 1 MiB, of the body of an answer in HTTP/1; the usual is 64 KiB",
     ),
     idle(
         "transport http",
         "write_buffer",
-        "buffers are shared by all connections of a worker",
+        "a request goes on in the pieces in which it came, each as soon as it is here: none waits in a buffer",
     ),
     partly(
         "transport http",

@@ -9,7 +9,7 @@ use sluice_wire::h1::{BodyDecoder, KeepAlive, ResponseFraming};
 
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::limits::{BODY_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use crate::upstream::fastcgi::Records;
 use crate::upstream::link_call::{LinkCall, Silence, closed, garbage};
 use crate::worker::Worker;
@@ -22,7 +22,7 @@ pub struct AnswerBody {
     call: Option<LinkCall>,
     keep_alive: KeepAlive,
     decoder: BodyDecoder,
-    /// The records around the content, where FastCGI is spoken.
+    /// What tells where the content is, where one of the protocols of CGI is spoken.
     records: Option<Box<Records>>,
     /// What was received; holds no memory while nothing is there.
     received: Vec<u8>,
@@ -145,13 +145,18 @@ impl AnswerBody {
             .decoder
             .remaining()
             .is_none_or(|remaining| remaining > small_max);
-        let is_small = self.received.capacity() as u64 <= small_max;
+        let set = self
+            .call
+            .as_ref()
+            .and_then(|call| call.link.endpoint.options().read_bytes);
+        let is_short = self.received.capacity() < set.unwrap_or(BODY_BUFFER_BYTES);
         let buffers = &self.worker.buffers;
-        if self.received.capacity() == 0 || (is_small && wants_large) {
-            let fresh = if wants_large {
-                buffers.large()
-            } else {
-                buffers.small()
+        if self.received.capacity() == 0 || (is_short && wants_large) {
+            let fresh = match (wants_large, set) {
+                (false, _) => buffers.small(),
+                (true, None) => buffers.large(),
+                // Not one of those that workers share.
+                (true, Some(bytes)) => Vec::with_capacity(bytes),
             };
             buffers.give_back(std::mem::replace(&mut self.received, fresh));
         } else {
@@ -176,10 +181,10 @@ impl AnswerBody {
         }
         match ready!(polled) {
             Ok(0) => {
-                match &self.records {
-                    None => self.decoder.finish_at_eof().map_err(cut_off)?,
-                    Some(records) => records.finish_at_eof().map_err(cut_off)?,
+                if let Some(records) = &self.records {
+                    records.finish_at_eof().map_err(cut_off)?;
                 }
+                self.decoder.finish_at_eof().map_err(cut_off)?;
                 self.call = None;
                 Poll::Ready(Ok(()))
             }

@@ -128,13 +128,16 @@ pub enum Protocol {
     Http2,
     /// FastCGI.
     FastCgi,
+    /// What SCGI and uwsgi have in common: the variables of a request and its content as they are, a CGI head and content
+    /// back, and one request on a connection.
+    Cgi,
 }
 
 impl Protocol {
     /// Whether calls may share a connection.
     pub fn may_share(self) -> bool {
         match self {
-            Protocol::Http1 | Protocol::FastCgi => false,
+            Protocol::Http1 | Protocol::FastCgi | Protocol::Cgi => false,
             Protocol::Negotiated | Protocol::Http2 => true,
         }
     }
@@ -161,6 +164,8 @@ pub struct Options {
     pub h1: sluice_wire::h1::Limits,
     /// Limits of each connection of HTTP/2.
     pub h2: sluice_wire::h2::Limits,
+    /// Bytes of an answer's body that are taken at a time; [`crate::limits::BODY_BUFFER_BYTES`] where `None`.
+    pub read_bytes: Option<usize>,
 }
 
 /// An upstream: an address and how to speak to it. Shared by all workers.

@@ -1,6 +1,6 @@
-//! What a call to a FastCGI application has beside one over HTTP: records around the answer, its CGI head, what the
-//! application complains of, and when its connections are kept. Sending and receiving are left to `call` and
-//! `answer`.
+//! What a call to an application of CGI has beside one over HTTP: the CGI head of its answer, and with FastCGI records
+//! around it, what the application complains of, and when its connections are kept. Sending and receiving are left to
+//! `call` and `answer`.
 
 use std::ops::Range;
 use std::task::Context;
@@ -20,9 +20,10 @@ use crate::worker::Worker;
 /// that far. Not called where it wrote nothing.
 pub type Complaints = Box<dyn FnOnce(&Stderr, Option<Status>)>;
 
-/// The records of one answer.
+/// The records of one answer, or none where it comes bare.
 pub(super) struct Records {
-    decoder: AnswerDecoder,
+    /// Takes the content out of records; `None` where all there is is content, up to the end of the connection.
+    decoder: Option<AnswerDecoder>,
     head: HeadDecoder,
     /// Before this what was received is content of the answer, behind it raw.
     content_end: usize,
@@ -39,10 +40,20 @@ enum Heard {
 }
 
 impl Records {
+    /// An answer of FastCGI.
     pub fn new(limits: Limits) -> Box<Records> {
+        Records::read_by(Some(AnswerDecoder::new()), HeadDecoder::new(limits))
+    }
+
+    /// An answer of SCGI or uwsgi.
+    pub fn none(limits: Limits) -> Box<Records> {
+        Records::read_by(None, HeadDecoder::with_status_line(limits))
+    }
+
+    fn read_by(decoder: Option<AnswerDecoder>, head: HeadDecoder) -> Box<Records> {
         Box::new(Records {
-            decoder: AnswerDecoder::new(),
-            head: HeadDecoder::new(limits),
+            decoder,
+            head,
             content_end: 0,
             progress: Heard::Nothing,
             status: None,
@@ -53,8 +64,10 @@ impl Records {
 
     /// Keeps what the application writes to standard error, and tells it in the end.
     pub fn listen(&mut self, complaints: Complaints) {
-        self.decoder = AnswerDecoder::keeping_stderr();
-        self.complaints = Some(complaints);
+        if let Some(decoder) = &mut self.decoder {
+            *decoder = AnswerDecoder::keeping_stderr();
+            self.complaints = Some(complaints);
+        }
     }
 
     /// Whether anything came.
@@ -64,7 +77,7 @@ impl Records {
 
     /// Whether the application has ended its answer.
     pub fn is_done(&self) -> bool {
-        self.decoder.is_done()
+        self.decoder.as_ref().is_some_and(AnswerDecoder::is_done)
     }
 
     /// The head, once all of it is among `received`, whose content is moved together at its start; also how much of
@@ -90,7 +103,12 @@ impl Records {
                 value: length,
             } => {
                 self.status = Some(head.status);
-                Ok(Some((consumed, framing(head.status, method, length))))
+                let keep_alive = match self.decoder {
+                    Some(_) => KeepAlive::Reuse,
+                    None => KeepAlive::Close,
+                };
+                let framing = framing(head.status, method, length, keep_alive);
+                Ok(Some((consumed, framing)))
             }
             Progress::Incomplete if self.is_done() => Err(garbage(NoHead)),
             Progress::Incomplete => Ok(None),
@@ -122,21 +140,28 @@ impl Records {
             self.progress = Heard::Something;
             self.patience = None;
         }
-        let step = self.decoder.decode_merged(raw).map_err(failure)?;
+        let Some(decoder) = &mut self.decoder else {
+            return Ok((at..received.len(), received.len()));
+        };
+        let step = decoder.decode_merged(raw).map_err(failure)?;
         let content = at + step.content.start..at + step.content.end;
         Ok((content, at + step.consumed))
     }
 
-    /// The connection has ended here: only an answer that the application has ended itself is whole.
+    /// The connection has ended here: with records only an answer that the application has ended itself is whole.
     pub fn finish_at_eof(&self) -> Result<(), AnswerFault> {
-        self.decoder.finish_at_eof()
+        match &self.decoder {
+            Some(decoder) => decoder.finish_at_eof(),
+            None => Ok(()),
+        }
     }
 
     /// Notes that the request was sent and nothing comes. If nothing comes on a new connection for long, then maybe
     /// because nobody has accepted it: all processes of the application may sit on connections that we keep, each
     /// waiting for its next request. So those are given up, and none is kept for a while.
     pub fn wait(&mut self, cx: &mut Context<'_>, worker: &Worker, link: &Link) {
-        if self.has_heard() || link.origin == Origin::Kept {
+        // Without records no connection is kept.
+        if self.has_heard() || link.origin == Origin::Kept || self.decoder.is_none() {
             return;
         }
         let patience = self.patience.get_or_insert_with(|| {
@@ -157,11 +182,11 @@ impl Records {
 
 impl Drop for Records {
     fn drop(&mut self) {
-        let stderr = self.decoder.stderr();
-        if let Some(complaints) = self.complaints.take()
-            && !stderr.text.is_empty()
+        if let Some(decoder) = &self.decoder
+            && let Some(complaints) = self.complaints.take()
+            && !decoder.stderr().text.is_empty()
         {
-            complaints(stderr, self.status);
+            complaints(decoder.stderr(), self.status);
         }
     }
 }
@@ -187,17 +212,22 @@ fn failure(fault: AnswerFault) -> Failure {
     }
 }
 
-/// How the body ends within the content of the records.
-fn framing(status: Status, method: &Method, length: Option<u64>) -> ResponseFraming {
+/// How the body ends within the content.
+fn framing(
+    status: Status,
+    method: &Method,
+    length: Option<u64>,
+    keep_alive: KeepAlive,
+) -> ResponseFraming {
     let body = match length {
         _ if status.is_bodiless() || *method == Method::Head => BodyFraming::None,
         Some(length) => BodyFraming::Length(length),
-        // Until the application ends it.
+        // Until the application, or the connection, ends it.
         None => BodyFraming::UntilClose,
     };
     ResponseFraming {
         body,
-        keep_alive: KeepAlive::Reuse,
+        keep_alive,
         kind: ResponseKind::Final,
     }
 }

@@ -29,7 +29,7 @@ pub struct LinkCall {
     pub(super) upload: Upload,
     pub(super) lease: Option<Lease>,
     decoder: ResponseDecoder,
-    /// The records around the answer, where FastCGI is spoken.
+    /// What reads the answer, where one of the protocols of CGI is spoken.
     pub(super) records: Option<Box<Records>>,
     /// What was received and not taken; holds no memory while nothing is there.
     pub(super) received: Vec<u8>,
@@ -47,6 +47,7 @@ impl LinkCall {
         let (records, upload) = match options.protocol {
             Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
             Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
+            Protocol::Cgi => (Some(Records::none(options.h1.clone())), upload.at_once()),
         };
         LinkCall {
             link,

@@ -113,6 +113,12 @@ impl Upload {
         self
     }
 
+    /// Sends the body without waiting to be asked for it: no application of CGI says `100 Continue`.
+    pub(super) fn at_once(mut self) -> Upload {
+        self.go_on();
+        self
+    }
+
     /// Leaves out the trailer fields of the body.
     pub fn without_trailers(mut self) -> Upload {
         self.trailers = Trailers::Drop;

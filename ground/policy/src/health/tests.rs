@@ -217,3 +217,53 @@ fn the_end_of_an_illness_is_known() {
         None
     );
 }
+
+#[test]
+fn failures_take_out_no_more_than_a_share() {
+    let policy = |ejected_max_percent| PassivePolicy {
+        ejected_max_percent,
+        ..PassivePolicy::default()
+    };
+    for (percent, count, max) in [
+        (100, 4, 4),
+        (50, 4, 2),
+        (50, 5, 2),
+        (10, 4, 1),
+        (1, 1, 1),
+        (99, 1, 1),
+    ] {
+        let found = policy(percent).ejected_max(count);
+        assert_eq!(found, max, "{percent} % of {count}");
+    }
+    let at = |seconds| Moment::START + Duration::from_secs(seconds);
+    let all = [(at(3), 'a'), (at(1), 'b'), (at(2), 'c'), (at(2), 'd')];
+    for (max, last) in [
+        (1, Some((at(1), 'b'))),
+        (2, Some((at(2), 'c'))),
+        (3, Some((at(2), 'd'))),
+        (4, None),
+        (9, None),
+    ] {
+        assert_eq!(last_ejected(&mut all.clone(), max), last, "{max}");
+    }
+    assert_eq!(last_ejected(&mut [(at(1), 'a')], 1), None);
+}
+
+#[test]
+fn the_latest_failure_is_remembered() {
+    let policy = PassivePolicy {
+        fail_duration: Duration::from_secs(10),
+        max_fails: 2,
+        ..PassivePolicy::default()
+    };
+    let health = PassiveHealth::new(&policy);
+    assert!(health.is_on() && health.latest_failure().is_none());
+    for seconds in [1, 2, 5] {
+        let now = Moment::START + Duration::from_secs(seconds);
+        health.fail(now);
+        assert_eq!(health.latest_failure(), Some(now));
+    }
+    let none = PassiveHealth::new(&PassivePolicy::default());
+    none.fail(Moment::START);
+    assert!(!none.is_on() && none.latest_failure().is_none());
+}

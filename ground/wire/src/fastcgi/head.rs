@@ -1,4 +1,5 @@
-//! The head of a CGI answer (RFC 3875, section 6.3), from bytes. The body is left to the caller.
+//! The head of a CGI answer (RFC 3875, section 6.3), from bytes: of FastCGI, SCGI and uwsgi. The body is left to the
+//! caller.
 
 use core::fmt;
 
@@ -24,7 +25,7 @@ pub enum HeadFault {
     TooLarge,
     /// A line is malformed.
     Field(FieldFault),
-    /// Status is not a number of three digits from 200 up.
+    /// Status, or the status line, has no number of three digits from 200 up.
     Status,
     /// Status stands there more than once.
     StatusRepeated,
@@ -54,10 +55,18 @@ impl core::error::Error for HeadError {}
 #[derive(Clone, Debug)]
 pub struct HeadDecoder {
     limits: Limits,
+    status_line: StatusLine,
     /// The lines before this are complete and not empty.
     line_at: usize,
     /// No line ends between `line_at` and here.
     scanned: usize,
+}
+
+/// Whether the first line may be one of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatusLine {
+    Refused,
+    Taken,
 }
 
 impl HeadDecoder {
@@ -65,8 +74,18 @@ impl HeadDecoder {
     pub fn new(limits: Limits) -> HeadDecoder {
         HeadDecoder {
             limits,
+            status_line: StatusLine::Refused,
             line_at: 0,
             scanned: 0,
+        }
+    }
+
+    /// A decoder that takes a status line of HTTP for the status, too: that is how uWSGI answers in each of its
+    /// protocols. A field Status behind such a line is one like any other.
+    pub fn with_status_line(limits: Limits) -> HeadDecoder {
+        HeadDecoder {
+            status_line: StatusLine::Taken,
+            ..HeadDecoder::new(limits)
         }
     }
 
@@ -114,6 +133,7 @@ impl HeadDecoder {
 
     fn read(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<u64>, HeadError> {
         let mut status = None;
+        let mut has_line = false;
         let mut at = 0;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (line_at, field) = (at, without_end(line));
@@ -121,11 +141,19 @@ impl HeadDecoder {
             if field.is_empty() {
                 break;
             }
+            if line_at == 0
+                && self.status_line == StatusLine::Taken
+                && let Some(after) = field.strip_prefix(b"HTTP/")
+            {
+                status = Some(read_line(after).ok_or(error(HeadFault::Status, 0))?);
+                has_line = true;
+                continue;
+            }
             let (name, value) = self
                 .split(field)
                 .map_err(|(fault, place)| error(HeadFault::Field(fault), line_at + place))?;
             let fail = |fault| Err(error(fault, line_at));
-            if name.eq_ignore_ascii_case(b"status") {
+            if !has_line && name.eq_ignore_ascii_case(b"status") {
                 if status.is_some() {
                     return fail(HeadFault::StatusRepeated);
                 }
@@ -196,6 +224,18 @@ fn error(fault: HeadFault, offset: usize) -> HeadError {
 fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// A status line behind `HTTP/` (RFC 9112, section 4). Which version it names says nothing: the connection is none of
+/// HTTP.
+fn read_line(after: &[u8]) -> Option<Status> {
+    let (version, rest) = after.split_first_chunk::<4>()?;
+    match version {
+        [major, b'.', minor, b' '] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            read_status(rest)
+        }
+        _ => None,
+    }
 }
 
 /// RFC 3875, section 6.3.3. Interim answers are the server's own affair.

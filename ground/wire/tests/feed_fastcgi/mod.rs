@@ -96,15 +96,24 @@ fn look(decoder: &mut HeadDecoder, bytes: &[u8], head: &mut ResponseHead) -> Opt
 
 /// The outcome for a head given in one piece, after checking that every other way of cutting it has the same.
 pub fn head(bytes: &[u8], limits: &Limits) -> String {
+    head_by(bytes, || HeadDecoder::new(limits.clone()))
+}
+
+/// The same for a head that may begin with a status line.
+pub fn head_of_http(bytes: &[u8], limits: &Limits) -> String {
+    head_by(bytes, || HeadDecoder::with_status_line(limits.clone()))
+}
+
+fn head_by(bytes: &[u8], decoder: impl Fn() -> HeadDecoder) -> String {
     let mut head = ResponseHead::default();
     let unfinished = || "incomplete".to_owned();
-    let whole = look(&mut HeadDecoder::new(limits.clone()), bytes, &mut head);
+    let whole = look(&mut decoder(), bytes, &mut head);
     let whole = whole.unwrap_or_else(unfinished);
-    let mut decoder = HeadDecoder::new(limits.clone());
-    let grown = (0..=bytes.len()).find_map(|end| look(&mut decoder, &bytes[..end], &mut head));
+    let mut growing = decoder();
+    let grown = (0..=bytes.len()).find_map(|end| look(&mut growing, &bytes[..end], &mut head));
     assert_eq!(grown.unwrap_or_else(unfinished), whole, "byte by byte");
     for cut in (0..bytes.len()).step_by(1 + bytes.len() / 200) {
-        let mut decoder = HeadDecoder::new(limits.clone());
+        let mut decoder = decoder();
         let halves = look(&mut decoder, &bytes[..cut], &mut head)
             .or_else(|| look(&mut decoder, bytes, &mut head));
         assert_eq!(halves.unwrap_or_else(unfinished), whole, "cut at {cut}");
@@ -127,5 +136,6 @@ pub fn check(bytes: &[u8]) {
     ] {
         head(&outcome.content, &limits);
         head(bytes, &limits);
+        head_of_http(bytes, &limits);
     }
 }

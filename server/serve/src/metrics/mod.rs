@@ -12,11 +12,13 @@ mod push;
 mod series;
 mod site;
 mod text;
+mod upstreams;
 
 pub use page::page;
 pub use push::{PushSettings, Pusher};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
+pub use upstreams::{Standing, upstreams};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
@@ -54,8 +56,8 @@ pub struct SpanCounts {
 
 /// What is known of the health of an upstream.
 pub trait Health: std::fmt::Debug + Send + Sync {
-    /// Whether it takes requests.
-    fn is_healthy(&self) -> bool;
+    /// How it is now.
+    fn standing(&self) -> Standing;
 }
 
 impl Default for Hub {

@@ -8,7 +8,7 @@ use super::otlp::Families;
 use super::series::{AnswerTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Bound, Format, Kind, Page};
-use super::{Hub, lock, process};
+use super::{Hub, process, upstreams};
 use crate::handlers::rate_limit::ZoneTotals;
 use crate::record::Recorder;
 
@@ -40,7 +40,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     if let Some(http) = hub.http() {
         write_http(&http, page);
     }
-    write_upstreams(hub, page);
+    upstreams::write(hub, page);
     write_rate_limits(recorder, page);
     process::write(page, hub.started);
     page.single(
@@ -227,27 +227,6 @@ fn write_requests(
             page.family(name, help, kind);
         }
         page.sample("", &names.list(), value);
-    }
-}
-
-fn write_upstreams(hub: &Hub, page: &mut Page) {
-    let mut found = std::collections::BTreeMap::new();
-    for (address, health) in lock(&hub.upstreams).iter() {
-        if let Some(health) = health.upgrade() {
-            // One that a proxy finds down is worth a look, whatever another one thinks.
-            *found.entry(address.clone()).or_insert(true) &= health.is_healthy();
-        }
-    }
-    if found.is_empty() {
-        return;
-    }
-    page.family(
-        "caddy_reverse_proxy_upstreams_healthy",
-        "Whether an upstream is healthy.",
-        Kind::Gauge,
-    );
-    for (address, healthy) in &found {
-        page.sample("", &[("upstream", address)], u8::from(*healthy));
     }
 }
 

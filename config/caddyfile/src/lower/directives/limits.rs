@@ -126,6 +126,21 @@ impl Lowering<'_> {
         }
     }
 
+    /// A whole number of percent from 1 to 100, with or without the sign.
+    pub(super) fn percent_to_100(&mut self, line: &Directive) -> Option<i64> {
+        let word = self.single(line)?;
+        let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
+        match digits.parse::<u32>() {
+            Ok(percent @ 1..=100) => Some(i64::from(percent)),
+            Ok(_) | Err(_) => {
+                let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
+                let label = "expected percent of all upstreams, 1 to 100";
+                let diagnostic = word.error("invalid-number", title, label);
+                self.refuse(diagnostic.help("`max_ejected 50` leaves every second one in"))
+            }
+        }
+    }
+
     /// A share: `0.5` or `50%`.
     fn share(&mut self, word: &Token) -> Option<f64> {
         let (text, whole) = match word.text.strip_suffix('%') {

@@ -377,6 +377,7 @@ impl Lowering<'_> {
             "max_fails",
             "unhealthy_status",
             "unhealthy_latency",
+            "max_ejected",
         ];
         let name = line.name.text.as_str();
         if !known.contains(&name) && name != "unhealthy_request_count" {
@@ -390,6 +391,7 @@ impl Lowering<'_> {
             "fail_duration" => passive.fail_duration = self.single_duration(line)?,
             "max_fails" => passive.max_fails = self.single_number(line, "a number of failures")?,
             "unhealthy_latency" => passive.unhealthy_latency = self.single_duration(line)?,
+            "max_ejected" => passive.max_ejected = self.percent_to_100(line)?,
             "unhealthy_status" => {
                 self.texts(line)?;
                 for word in &line.args {

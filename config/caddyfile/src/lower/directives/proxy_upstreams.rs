@@ -102,6 +102,9 @@ impl Lowering<'_> {
             (Some(Transport::FastCgi(_)), Scheme::Https) => {
                 "the upstreams are `https://` and FastCGI has no TLS"
             }
+            (Some(Transport::Scgi(_) | Transport::Uwsgi(_)), Scheme::Https | Scheme::H2c) => {
+                "the upstreams are spoken to over HTTP, and the transport is another"
+            }
             _ => return Some(()),
         };
         let label = "scheme and transport disagree";

@@ -1,7 +1,9 @@
-//! The transports of a proxy: `http` and `fastcgi`.
+//! The transports of a proxy: `http` and `fastcgi`, and our own `scgi` and `uwsgi`.
 
 use sluice_model::RawModule;
-use sluice_model::proxy::{FastCgiTransport, HttpTransport, KeepAlive, Transport, UpstreamTls};
+use sluice_model::proxy::{
+    CgiTransport, FastCgiTransport, HttpTransport, KeepAlive, Transport, UpstreamTls,
+};
 
 use crate::lower::Lowering;
 use crate::lower::args::texts;
@@ -12,7 +14,7 @@ impl Lowering<'_> {
     /// `transport <name> { … }`.
     pub(super) fn transport(&mut self, line: &Directive) -> Option<Transport> {
         let Some((name, args)) = line.args.split_first() else {
-            return self.missing(line, "a transport: `http` or `fastcgi`");
+            return self.missing(line, "a transport: `http`, `fastcgi`, `scgi` or `uwsgi`");
         };
         self.exact::<0>(line, args)?;
         let place = std::mem::replace(&mut self.place, "transport http");
@@ -22,10 +24,49 @@ impl Lowering<'_> {
                 self.place = "transport fastcgi";
                 self.fastcgi_transport(line)
             }
-            _ => self.unknown_module(name, "transport", &["http", "fastcgi"]),
+            "scgi" => {
+                self.place = "transport scgi";
+                let transport = self.cgi_transport(line);
+                transport.map(|transport| Transport::Scgi(Box::new(transport)))
+            }
+            "uwsgi" => {
+                self.place = "transport uwsgi";
+                let transport = self.cgi_transport(line);
+                transport.map(|transport| Transport::Uwsgi(Box::new(transport)))
+            }
+            _ => self.unknown_module(name, "transport", &["http", "fastcgi", "scgi", "uwsgi"]),
         };
         self.place = place;
         transport
+    }
+
+    /// The words of `transport fastcgi`, but for those of its own records, and the modifiers of uwsgi.
+    fn cgi_transport(&mut self, line: &Directive) -> Option<CgiTransport> {
+        let mut shared = FastCgiTransport::default();
+        let (mut modifier1, mut modifier2) = (0, 0);
+        self.each(line.lines(), |this, option| {
+            const MODIFIER: &str = "a number from 0 to 255";
+            let is_uwsgi = this.place == "transport uwsgi";
+            match option.name.text.as_str() {
+                "modifier1" if is_uwsgi => modifier1 = this.single_number(option, MODIFIER)?,
+                "modifier2" if is_uwsgi => modifier2 = this.single_number(option, MODIFIER)?,
+                "capture_stderr" => return this.unknown_option(option),
+                _ if this.fastcgi_option(option, &mut shared)? => {}
+                _ => return this.unknown_option(option),
+            }
+            Some(())
+        })?;
+        Some(CgiTransport {
+            root: shared.root,
+            split_path: shared.split_path,
+            resolve_root_symlink: shared.resolve_root_symlink,
+            env: shared.env,
+            dial_timeout: shared.dial_timeout,
+            read_timeout: shared.read_timeout,
+            write_timeout: shared.write_timeout,
+            modifier1,
+            modifier2,
+        })
     }
 
     fn fastcgi_transport(&mut self, line: &Directive) -> Option<Transport> {

@@ -1,9 +1,12 @@
 //! What a reverse proxy says of itself when a request is explained: whom it would ask, what it would send, and what
 //! each answer would lead to. Nobody is asked.
 
+use std::sync::Arc;
+
 use sluice_diag::shown;
 use sluice_net::RequestBody;
 
+use super::fastcgi::FastCgi;
 use super::upstream::Upstream;
 use super::{Content, ReverseProxy};
 use crate::context::Exchange;
@@ -17,14 +20,14 @@ impl ReverseProxy {
     pub(super) fn account_of(&self, x: &mut Exchange) -> Account {
         let chosen = self.selection.foresee(&self.upstreams, x);
         let mut says = vec![self.whom(x, chosen)];
-        if let Some(upstream) = chosen.or(self.upstreams.first()) {
+        if let Some(upstream) = chosen.or(self.upstreams.first().map(|first| &**first)) {
             // Placeholders in what it is sent may name it.
             x.context.upstream.address.clone_from(&upstream.address);
             match self.prepare(x, upstream, &RequestBody::None, None) {
                 Ok(prepared) => {
-                    says.extend(match self.fastcgi {
+                    says.extend(match &self.fastcgi {
                         None => sent(&prepared.head),
-                        Some(_) => script(&prepared.head),
+                        Some(fastcgi) => script(fastcgi, &prepared.head),
                     });
                     x.worker.buffers.give_back(prepared.head);
                 }
@@ -65,9 +68,9 @@ impl ReverseProxy {
         if self.dynamic.is_some() {
             return format!("{does} an upstream that is looked up when a request comes");
         }
-        let name = |upstream: &Upstream| {
+        let name = |upstream: &Arc<Upstream>| {
             let address = shown(&upstream.address);
-            match self.selection.may_get(upstream, x) {
+            match self.selection.may_get(&self.upstreams, upstream, x) {
                 true => address,
                 false => format!("{address} (down or full)"),
             }
@@ -102,20 +105,13 @@ fn sent(head: &[u8]) -> Option<String> {
     Some(format!("as `{}`{}", shown(line), host.unwrap_or_default()))
 }
 
-/// The script that encoded FastCGI parameters name (FastCGI specification, section 3.4).
-fn script(params: &[u8]) -> Option<String> {
-    const NAME: &[u8] = b"SCRIPT_FILENAME";
-    let at = memchr::memmem::find(params, NAME)?;
-    let (before, value) = (&params[..at], &params[at + NAME.len()..]);
-    // Before the name stand its own length and that of the value, in one byte or in four.
-    const NAME_LEN: u8 = NAME.len() as u8;
-    let len = match before {
-        [.., NAME_LEN, len] if *len < 0x80 => usize::from(*len),
-        [.., NAME_LEN, a, b, c, d] => u32::from_be_bytes([a & 0x7f, *b, *c, *d]) as usize,
-        _ => return None,
-    };
-    let path = String::from_utf8_lossy(value.get(..len)?);
-    Some(format!("to run `{}`", shown(&path)))
+/// The script of an encoded request, in words.
+fn script(fastcgi: &FastCgi, request: &[u8]) -> Option<String> {
+    let path = fastcgi.script_of(request)?;
+    Some(format!(
+        "to run `{}`",
+        shown(&String::from_utf8_lossy(&path))
+    ))
 }
 
 #[cfg(test)]
@@ -127,16 +123,5 @@ mod tests {
         let head = b"GET /a HTTP/1.1\r\nA: b\r\nhost: x.test\r\n\r\n";
         assert_eq!(sent(head), Some("as `GET /a`, Host `x.test`".to_owned()));
         assert_eq!(sent(b"\x01\x01"), None);
-    }
-
-    #[test]
-    fn scripts_are_found_among_parameters() {
-        let short = b"\x01\x01AB\x0f\x06SCRIPT_FILENAME/a.php\x01\x01CD";
-        assert_eq!(script(short), Some("to run `/a.php`".to_owned()));
-        let path = "/".repeat(70);
-        let mut long = b"\x0f\x80\0\0\x46SCRIPT_FILENAME".to_vec();
-        long.extend_from_slice(path.as_bytes());
-        assert_eq!(script(&long), Some(format!("to run `{path}`")));
-        assert_eq!(script(b"SCRIPT_FILENAME"), None);
     }
 }

@@ -67,7 +67,7 @@ pub struct Target {
 
 impl ActiveChecks {
     /// Checks of `upstreams`.
-    pub fn new(checks: &Arc<Checks>, upstreams: &[Upstream]) -> ActiveChecks {
+    pub fn new(checks: &Arc<Checks>, upstreams: &[Arc<Upstream>]) -> ActiveChecks {
         let targets = upstreams.iter().map(|upstream| checks.target_of(upstream));
         ActiveChecks {
             checks: checks.clone(),

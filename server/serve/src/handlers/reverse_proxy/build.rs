@@ -28,36 +28,30 @@ use crate::build::{Builder, Refusal};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::rewrite;
-use crate::https::Keys;
 use crate::limits::STREAM_BUFFER_BYTES;
-use crate::log::Log;
-use crate::metrics::Health;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
-    let maker = Arc::new(maker(config, cx.log, cx.keys)?);
+    let facts = match cx.proxy_facts_are_asked {
+        true => Facts::Shown,
+        false => Facts::Unused,
+    };
+    let maker = Arc::new(maker(config, facts, cx)?);
     let dynamic = Dynamic::build(config, &maker)?;
     let upstreams = match &dynamic {
         // They are listed together with those that requests name.
         Some(Dynamic::Named(_)) => Box::default(),
         Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker)?,
     };
-    if let Some(recorder) = cx.recorder {
-        for upstream in &upstreams {
-            let checked: Arc<dyn Health> = upstream.checked.clone();
-            recorder
-                .hub()
-                .add_upstream(&upstream.address, Arc::downgrade(&checked));
-        }
+    upstreams.iter().for_each(|upstream| maker.show(upstream));
+    if let Some(log) = cx.log {
+        let dials: Vec<&str> = config.upstreams.iter().map(|one| &*one.dial).collect();
+        maker.transport.warn(log, &dials.join(" "));
     }
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
-    let facts = match cx.proxy_facts_are_asked {
-        true => Facts::Shown,
-        false => Facts::Unused,
-    };
-    let selection = Selection::build(config, &upstreams, facts, maker.breaking)?;
+    let selection = Selection::build(config, &upstreams, &maker)?;
     let interceptions = config
         .handle_response
         .iter()
@@ -133,16 +127,18 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
     })
 }
 
-fn maker(config: &Config, log: Option<&Log>, keys: Option<&Keys<'_>>) -> Result<Maker, Refusal> {
-    let transport = Transport::build(config.transport.as_ref(), log, keys)?;
+fn maker(config: &Config, facts: Facts, cx: &Builder<'_>) -> Result<Maker, Refusal> {
+    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys)?;
     let checks = config.health_checks.as_ref();
-    let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()));
+    let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());
     let active = active.map(|active| Checks::build(active, &transport));
     let policy = config.load_balancing.as_ref();
     Ok(Maker {
         checks: active.transpose()?.flatten().map(Arc::new),
         cookie_key: cookie_key(policy.and_then(|policy| policy.selection_policy.as_ref())),
+        counted: select::counted(config, &passive, facts)?,
+        hub: cx.recorder.map(|recorder| recorder.hub().clone()),
         passive,
         breaking: config
             .circuit_breaker
@@ -153,13 +149,14 @@ fn maker(config: &Config, log: Option<&Log>, keys: Option<&Keys<'_>>) -> Result<
     })
 }
 
-fn fixed(config: &[UpstreamConfig], maker: &Maker) -> Result<Box<[Upstream]>, Refusal> {
+fn fixed(config: &[UpstreamConfig], maker: &Maker) -> Result<Box<[Arc<Upstream>]>, Refusal> {
     let at_load = |upstream: &UpstreamConfig| {
         let dial = dynamic::at_load(&upstream.dial)?;
-        maker.fixed(&UpstreamConfig {
+        let fixed = maker.fixed(&UpstreamConfig {
             dial,
             ..upstream.clone()
-        })
+        });
+        fixed.map(Arc::new)
     };
     config.iter().map(at_load).collect()
 }

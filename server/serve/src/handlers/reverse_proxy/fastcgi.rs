@@ -1,5 +1,5 @@
-//! `transport fastcgi`: a request as the variables that CGI names (RFC 3875, section 4) and PHP expects. Records and
-//! connections are left to `sluice-wire` and `sluice-net`.
+//! `transport fastcgi`, `scgi` and `uwsgi`: a request as the variables that CGI names (RFC 3875, section 4) and PHP
+//! expects. How they are written, records and connections are left to `sluice-wire` and `sluice-net`.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -8,15 +8,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use sluice_message::{
     ConnInfo, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head, path,
 };
-use sluice_model::proxy::FastCgiTransport as Config;
+use sluice_model::proxy::{CgiTransport, FastCgiTransport as Config};
 use sluice_net::RequestBody;
 use sluice_net::upstream::Call;
 use sluice_route::placeholder::{NoValues, Unknown};
 use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
-use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
 
 use super::buffering::{self, Measured};
+use super::params::{Dialect, Params};
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -24,8 +24,10 @@ use crate::files::{Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use crate::log::{Level, Log};
 
-/// How the applications of a directive are spoken to.
+/// How the applications of a directive are spoken to: over FastCGI, or one of the protocols that carry the same variables
+/// in other bytes.
 pub struct FastCgi {
+    dialect: Dialect,
     root: Root,
     symlinks: Symlinks,
     /// The endings of scripts, in lower case; the path behind one is for the script.
@@ -60,8 +62,31 @@ pub struct Asked<'a> {
 }
 
 impl FastCgi {
-    /// Reads the settings.
+    /// Reads the settings of `transport fastcgi`.
     pub fn build(config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
+        FastCgi::speaking(Dialect::FastCgi, config, log)
+    }
+
+    /// Reads the settings of `transport scgi` and `transport uwsgi`.
+    pub fn build_bare(dialect: Dialect, config: &CgiTransport) -> Result<FastCgi, Refusal> {
+        if let Some(name) = ["CONTENT_LENGTH", "SCGI"]
+            .iter()
+            .find(|name| config.env.contains_key(**name))
+        {
+            return Err(Refusal::new(format!("env `{name}` in this transport"))
+                .with_help("remove it: the length of a request's content is told by the server"));
+        }
+        let shared = Config {
+            root: config.root.clone(),
+            split_path: config.split_path.clone(),
+            resolve_root_symlink: config.resolve_root_symlink,
+            env: config.env.clone(),
+            ..Config::default()
+        };
+        FastCgi::speaking(dialect, &shared, None)
+    }
+
+    fn speaking(dialect: Dialect, config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
         let template =
             |text: &str| Template::parse(text).map_err(|error| Refusal::new(error.to_string()));
         let mut own = Vec::new();
@@ -82,6 +107,7 @@ impl FastCgi {
             }
         }
         Ok(FastCgi {
+            dialect,
             root: Root::build(&config.root)?,
             symlinks: if config.resolve_root_symlink {
                 Symlinks::Resolve
@@ -125,9 +151,8 @@ impl FastCgi {
             return Err(Fault::new(Status::BAD_REQUEST, reason));
         }
         let root = self.root(asked)?;
-        encode_begin(WhenDone::Keep, out);
         let mut variables = Variables {
-            params: Params::new(out),
+            params: Params::begin(self.dialect, asked.length, out),
             own: &self.own,
             text: Vec::new(),
         };
@@ -145,8 +170,12 @@ impl FastCgi {
                 value.expand(asked.values, Unknown::Empty, text);
             });
         }
-        variables.params.end();
-        Ok(())
+        variables.params.end()
+    }
+
+    /// The script that a request encoded by [`FastCgi::encode`] names.
+    pub fn script_of(&self, request: &[u8]) -> Option<Vec<u8>> {
+        self.dialect.find(request, b"SCRIPT_FILENAME")
     }
 
     /// Has it told what the application writes to standard error during `call`, if that is wanted.
@@ -388,18 +417,19 @@ struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    fn is_own(&self, name: &[u8]) -> bool {
-        self.own.iter().any(|(own, _)| **own == *name)
+    /// Whether the configuration has a value for it, or it stands there already.
+    fn is_taken(&self, name: &[u8]) -> bool {
+        self.own.iter().any(|(own, _)| **own == *name) || self.params.begins_with(name)
     }
 
     fn add(&mut self, name: &[u8], value: &[u8]) {
-        if !self.is_own(name) {
+        if !self.is_taken(name) {
             self.params.push(name, value);
         }
     }
 
     fn add_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
-        if !self.is_own(name) {
+        if !self.is_taken(name) {
             self.params.push_with(name, &mut self.text, write);
         }
     }

@@ -12,9 +12,11 @@ use sluice_policy::health::PassivePolicy;
 use super::active::Checks;
 use super::breaking::Breaking;
 use super::build::{address_of, tcp};
+use super::select::Counted;
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
+use crate::metrics::{Health, Hub};
 
 /// What all upstreams of a directive have in common.
 pub struct Maker {
@@ -25,6 +27,10 @@ pub struct Maker {
     pub(super) cookie_key: Option<hmac::Key>,
     /// The checks, where there are any.
     pub(super) checks: Option<Arc<Checks>>,
+    /// Whether requests in progress are counted.
+    pub(super) counted: Counted,
+    /// Where upstreams are shown, unless a request names them.
+    pub(super) hub: Option<Arc<Hub>>,
 }
 
 /// How upstreams that the configuration does not name are dialled.
@@ -84,7 +90,17 @@ impl Maker {
             health: PassiveHealth::new(&self.passive),
             breaker: self.breaking.as_ref().map(Breaking::breaker),
             checked: Arc::default(),
+            is_checked: self.checks.is_some(),
+            counted: self.counted,
             role: Role::Usual,
+        }
+    }
+
+    /// Shows the health of `upstream` as long as it is in use.
+    pub fn show(&self, upstream: &Arc<Upstream>) {
+        if let Some(hub) = &self.hub {
+            let health: Arc<dyn Health> = upstream.clone();
+            hub.add_upstream(&upstream.address, Arc::downgrade(&health));
         }
     }
 

@@ -14,6 +14,7 @@ mod facts;
 mod fastcgi;
 mod intercept;
 mod making;
+mod params;
 mod redirects;
 mod replay;
 mod request;
@@ -58,7 +59,7 @@ use verbose::Verbose;
 
 /// The directive at work.
 struct ReverseProxy {
-    upstreams: Box<[Upstream]>,
+    upstreams: Box<[Arc<Upstream>]>,
     /// Where further upstreams come from; in memory of its own, as most directives have none.
     dynamic: Option<Box<Dynamic>>,
     selection: Selection,
@@ -71,7 +72,7 @@ struct ReverseProxy {
     trusted_proxies: IpRanges,
     buffering: Buffering,
     interceptions: Vec<Interception>,
-    /// What FastCGI needs, where upstreams speak it.
+    /// What FastCGI, SCGI and uwsgi need, where upstreams speak one of them.
     fastcgi: Option<Arc<FastCgi>>,
     content: Content,
     /// Whether placeholders show times and load.

@@ -2,6 +2,7 @@
 //! decides is left to `sluice-policy`; here is what it looks at.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time;
@@ -10,13 +11,14 @@ use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy
 use sluice_net::clock;
 use sluice_policy::balance::{Choice, Hint};
 use sluice_policy::breaker::Went;
-use sluice_policy::health::PassivePolicy;
+use sluice_policy::health::{PassivePolicy, last_ejected};
 use sluice_policy::{HashBy, Policy, Turn, Upstreams};
 use sluice_route::{query, values as route_values};
 
 use super::Facts;
 use super::breaking::Breaking;
 use super::build::duration;
+use super::making::Maker;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
 use crate::context::Exchange;
@@ -39,9 +41,11 @@ pub struct Selection {
 }
 
 /// Whether requests in progress are counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// They are.
     Yes,
+    /// Nobody asks for their number.
     No,
 }
 
@@ -102,38 +106,24 @@ impl Selection {
     /// Reads policy and passive checks.
     pub fn build(
         config: &Config,
-        upstreams: &[Upstream],
-        facts: Facts,
-        breaking: Option<Breaking>,
+        upstreams: &[Arc<Upstream>],
+        maker: &Maker,
     ) -> Result<Selection, Refusal> {
         let balancing = config.load_balancing.as_ref();
         let chosen = balancing.and_then(|c| c.selection_policy.as_ref());
         let checks = config.health_checks.as_ref();
-        let passive = passive(checks.and_then(|checks| checks.passive.as_ref()));
-        let bound = match balancing.map_or(0, |c| c.bounded_load) {
-            0 => None,
-            percent => Some(bound(percent)?),
-        };
-        let policy = policy(chosen, bound)?;
-        let limited = passive.unhealthy_request_count > 0
-            || upstreams
-                .iter()
-                .any(|upstream| upstream.requests_max.is_some());
-        let compares = needs_load(&policy);
+        let passive = maker.passive.clone();
         let has_roles = upstreams
             .iter()
             .any(|upstream| upstream.role != Role::Usual);
         let is_watched = passive.is_on() || checks.is_some_and(|c| c.active.is_some());
-        let is_checked = limited || is_watched || has_roles || breaking.is_some();
+        let is_limited = is_limited(config, &passive);
+        let is_checked = is_limited || is_watched || has_roles || maker.breaking.is_some();
         Ok(Selection {
-            policy,
+            policy: policy(chosen, bound(config)?)?,
             turn: Turn::new(),
             cookie: cookie(chosen),
-            load: if limited || compares || facts == Facts::Shown {
-                Counted::Yes
-            } else {
-                Counted::No
-            },
+            load: maker.counted,
             checks: if is_checked {
                 Checks::Some
             } else {
@@ -143,7 +133,7 @@ impl Selection {
                 .and_then(|c| duration(c.slow_start))
                 .unwrap_or_default(),
             passive,
-            breaking,
+            breaking: maker.breaking,
         })
     }
 
@@ -170,14 +160,18 @@ impl Selection {
 
     /// What would be chosen, without a turn being taken or the client being told; for policies that leave it to chance,
     /// one of those that may be.
-    pub fn foresee<'a>(&self, upstreams: &'a [Upstream], x: &Exchange) -> Option<&'a Upstream> {
+    pub fn foresee<'a, U: Borrow<Upstream>>(
+        &self,
+        upstreams: &'a [U],
+        x: &Exchange,
+    ) -> Option<&'a Upstream> {
         let choice = self.decide(
             upstreams,
             x,
             &Tried::since(x.worker.clock.coarse()),
             &Turn::new(),
         )?;
-        upstreams.get(choice.index)
+        upstreams.get(choice.index).map(Borrow::borrow)
     }
 
     /// Whether the same request always gets the same upstream, as long as that is available.
@@ -185,9 +179,16 @@ impl Selection {
         matches!(self.policy, Policy::First) || self.policy.hash_by().is_some()
     }
 
-    /// Whether an upstream may get a request now.
-    pub fn may_get(&self, upstream: &Upstream, x: &Exchange) -> bool {
-        self.checks == Checks::None || self.is_able(upstream, x.worker.clock.coarse())
+    /// Whether one of `upstreams` may get a request now.
+    pub fn may_get<U: Borrow<Upstream>>(
+        &self,
+        upstreams: &[U],
+        upstream: &Upstream,
+        x: &Exchange,
+    ) -> bool {
+        let now = x.worker.clock.coarse();
+        let ejected = self.ejected(upstreams, now);
+        self.checks == Checks::None || self.is_able(upstream, ejected, now)
     }
 
     fn decide<U: Borrow<Upstream>>(
@@ -202,13 +203,14 @@ impl Selection {
         if let Some(by) = self.policy.hash_by() {
             push_key(by, x, &mut key);
         }
+        let ejected = self.ejected(upstreams, now);
         let named = self
             .cookie
             .as_ref()
             .and_then(|cookie| cookie.named(upstreams, x));
         if let Some((index, leaving)) = named.map(|named| (named, upstreams[named].borrow()))
             && leaving.role == Role::Draining
-            && self.is_able(leaving, now)
+            && self.is_able(leaving, ejected, now)
             && !tried.upstreams.contains(&place(leaving))
         {
             return Some(Choice {
@@ -225,6 +227,7 @@ impl Selection {
             let view = View {
                 upstreams,
                 selection: self,
+                ejected,
                 now,
                 tried: &tried.upstreams,
                 stage,
@@ -238,11 +241,23 @@ impl Selection {
         }
     }
 
+    /// Which of `upstreams` are left out for their failures.
+    fn ejected<U: Borrow<Upstream>>(&self, upstreams: &[U], now: Moment) -> Ejected {
+        if self.passive.ejected_max_percent >= 100 {
+            return Ejected::All;
+        }
+        let all = upstreams.iter().map(Borrow::borrow);
+        let failing = all.filter(|upstream: &&Upstream| !upstream.health.is_healthy(now));
+        let mut failing: Vec<(Moment, usize)> = failing.map(|one| failed(one, now)).collect();
+        let max = self.passive.ejected_max(upstreams.len());
+        last_ejected(&mut failing, max).map_or(Ejected::All, Ejected::UpTo)
+    }
+
     /// Whether `upstream` can take a request: it is healthy and not full.
-    fn is_able(&self, upstream: &Upstream, now: Moment) -> bool {
+    fn is_able(&self, upstream: &Upstream, ejected: Ejected, now: Moment) -> bool {
         let in_flight = upstream.load.in_flight();
         !upstream.checked.is_down()
-            && upstream.health.is_healthy(now)
+            && (upstream.health.is_healthy(now) || ejected.spares(upstream, now))
             && upstream
                 .breaker
                 .as_ref()
@@ -293,6 +308,31 @@ impl Selection {
     }
 }
 
+/// Which of the upstreams that failed too often are left out.
+#[derive(Clone, Copy)]
+enum Ejected {
+    All,
+    /// Those that failed no later than this one; the others would be too many.
+    UpTo((Moment, usize)),
+}
+
+impl Ejected {
+    fn spares(self, upstream: &Upstream, now: Moment) -> bool {
+        match self {
+            Ejected::All => false,
+            Ejected::UpTo(last) => failed(upstream, now) > last,
+        }
+    }
+}
+
+/// When an upstream failed last, and what tells it from others that failed at that moment.
+fn failed(upstream: &Upstream, now: Moment) -> (Moment, usize) {
+    (
+        upstream.health.latest_failure().unwrap_or(now),
+        place(upstream),
+    )
+}
+
 /// Which upstreams come into question; a later stage counts where none does in the earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -336,6 +376,7 @@ impl Stage {
 struct View<'a, U> {
     upstreams: &'a [U],
     selection: &'a Selection,
+    ejected: Ejected,
     now: Moment,
     tried: &'a [usize],
     stage: Stage,
@@ -356,7 +397,7 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
             return true;
         }
         upstream.role == self.stage.role()
-            && self.selection.is_able(upstream, self.now)
+            && self.selection.is_able(upstream, self.ejected, self.now)
             && (self.stage != Stage::First || self.takes_part(index, upstream))
     }
 
@@ -446,9 +487,38 @@ impl Cookie {
     }
 }
 
-fn bound(percent: i64) -> Result<u32, Refusal> {
+/// Whether requests in progress have to be counted: somebody compares, limits or shows them.
+pub(super) fn counted(
+    config: &Config,
+    passive: &PassivePolicy,
+    facts: Facts,
+) -> Result<Counted, Refusal> {
+    let balancing = config.load_balancing.as_ref();
+    let chosen = balancing.and_then(|c| c.selection_policy.as_ref());
+    let compares = needs_load(&policy(chosen, bound(config)?)?);
+    Ok(
+        match is_limited(config, passive) || compares || facts == Facts::Shown {
+            true => Counted::Yes,
+            false => Counted::No,
+        },
+    )
+}
+
+/// Whether an upstream can have too many requests in progress.
+fn is_limited(config: &Config, passive: &PassivePolicy) -> bool {
+    passive.unhealthy_request_count > 0 || config.upstreams.iter().any(|one| one.max_requests > 0)
+}
+
+fn bound(config: &Config) -> Result<Option<u32>, Refusal> {
+    let percent = config
+        .load_balancing
+        .as_ref()
+        .map_or(0, |balancing| balancing.bounded_load);
+    if percent == 0 {
+        return Ok(None);
+    }
     let bound = u32::try_from(percent).ok().filter(|bound| *bound >= 100);
-    bound.ok_or_else(|| {
+    bound.map(Some).ok_or_else(|| {
         Refusal::new(format!("bounded_load {percent}"))
             .with_help("give percent of an even share, 100 or more; 125 is usual")
     })
@@ -546,15 +616,26 @@ fn cookie(config: Option<&SelectionPolicy>) -> Option<Cookie> {
 }
 
 /// Reads the passive checks.
-pub(super) fn passive(config: Option<&PassiveChecks>) -> PassivePolicy {
+pub(super) fn passive(config: Option<&PassiveChecks>) -> Result<PassivePolicy, Refusal> {
     let Some(config) = config else {
-        return PassivePolicy::default();
+        return Ok(PassivePolicy::default());
     };
-    PassivePolicy {
+    let ejected_max_percent = match config.max_ejected {
+        0 => 100,
+        percent => u32::try_from(percent)
+            .ok()
+            .filter(|percent| (1..=100).contains(percent))
+            .ok_or_else(|| {
+                Refusal::new(format!("max_ejected {percent}"))
+                    .with_help("give percent of all upstreams, 1 to 100")
+            })?,
+    };
+    Ok(PassivePolicy {
         fail_duration: duration(config.fail_duration).unwrap_or_default(),
         max_fails: u32::try_from(config.max_fails).unwrap_or(0).max(1),
         unhealthy_statuses: config.unhealthy_status.clone(),
         unhealthy_latency: duration(config.unhealthy_latency).unwrap_or_default(),
         unhealthy_request_count: u32::try_from(config.unhealthy_request_count).unwrap_or(0),
-    }
+        ejected_max_percent,
+    })
 }

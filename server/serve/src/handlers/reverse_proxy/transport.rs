@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use sluice_certs::Subject;
 use sluice_model::proxy::{
-    FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig, Transport as Config, UpstreamTls,
+    CgiTransport, FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig,
+    Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
 use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
 use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, limits};
+use sluice_wire::uwsgi::Modifiers;
 
 use super::build::duration;
 use super::dialling;
 use super::fastcgi::FastCgi;
 use super::making::Way;
+use super::params::Dialect;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
 use crate::https::Keys;
+use crate::limits::READ_BUFFER_BYTES;
 use crate::log::Log;
 use crate::trust_pool;
 
@@ -31,6 +35,16 @@ pub struct Transport {
     /// Ports spoken to without TLS.
     plain_ports: Vec<u16>,
     versions: Versions,
+    verification: Verification,
+}
+
+/// Whether the certificates of upstreams are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verification {
+    /// They are, or there are none.
+    On,
+    /// Anybody may answer in their place.
+    Off,
 }
 
 /// Which versions of HTTP are spoken, beside HTTP/1.1.
@@ -89,26 +103,31 @@ impl Transport {
             None => Transport::http(&HttpTransport::default(), keys),
             Some(Config::Http(config)) => Transport::http(config, keys),
             Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
+            Some(Config::Scgi(config)) => {
+                if config.modifier1 != 0 || config.modifier2 != 0 {
+                    return Err(Refusal::new("modifiers in `transport scgi`")
+                        .with_help("remove them; only packets of uwsgi have such"));
+                }
+                Transport::of_cgi(config, Dialect::Scgi)
+            }
+            Some(Config::Uwsgi(config)) => {
+                let modifiers = Modifiers {
+                    first: config.modifier1,
+                    second: config.modifier2,
+                };
+                Transport::of_cgi(config, Dialect::Uwsgi(modifiers))
+            }
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
                 Err(Refusal::new(format!("unknown transport `{name}`"))
-                    .with_help("the transports are `http` and `fastcgi`"))
+                    .with_help("the transports are `http`, `fastcgi`, `scgi` and `uwsgi`"))
             }
         }
     }
 
     fn http(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Transport, Refusal> {
         let versions = Versions::read(&config.versions)?;
-        let proxy_header = match config.proxy_protocol.as_str() {
-            "" => ProxyHeader::Off,
-            "v1" => ProxyHeader::V1,
-            "v2" => ProxyHeader::V2,
-            other => {
-                return Err(Refusal::new(format!(
-                    "proxy_protocol `{other}`; it is `v1` or `v2`"
-                )));
-            }
-        };
+        let proxy_header = proxy_header(&config.proxy_protocol)?;
         let mut plain_ports = Vec::new();
         let mut tls = None;
         if let Some(config) = &config.tls {
@@ -142,6 +161,7 @@ impl Transport {
             .ok()
             .filter(|max| *max > 0);
         let timeouts = timeouts(config);
+        let tls_config = config.tls.as_ref();
         let options = Options {
             protocol: versions.protocol(tls.is_some()),
             tls,
@@ -152,6 +172,7 @@ impl Transport {
             busy_max,
             h1,
             h2,
+            read_bytes: read_bytes(config.read_buffer_size)?,
         };
         Ok(Transport {
             options,
@@ -159,6 +180,10 @@ impl Transport {
             fastcgi: None,
             plain_ports,
             versions,
+            verification: match tls_config.is_some_and(|tls| tls.insecure_skip_verify) {
+                true => Verification::Off,
+                false => Verification::On,
+            },
         })
     }
 
@@ -182,12 +207,53 @@ impl Transport {
             fastcgi: Some(Arc::new(FastCgi::build(config, log)?)),
             plain_ports: Vec::new(),
             versions: Versions::default(),
+            verification: Verification::On,
         })
     }
 
-    /// What FastCGI needs, where it is spoken.
+    /// Neither protocol says where an answer ends but by the end of its connection, so none is kept.
+    fn of_cgi(config: &CgiTransport, dialect: Dialect) -> Result<Transport, Refusal> {
+        let defaults = Timeouts::default();
+        let timeouts = Timeouts {
+            dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
+            read: duration(config.read_timeout),
+            write: duration(config.write_timeout),
+            ..defaults
+        };
+        let options = Options {
+            protocol: Protocol::Cgi,
+            keep_alive: KeepAlive::Off,
+            timeouts,
+            ..Options::default()
+        };
+        Ok(Transport {
+            options,
+            proxy_header: ProxyHeader::Off,
+            fastcgi: Some(Arc::new(FastCgi::build_bare(dialect, config)?)),
+            plain_ports: Vec::new(),
+            versions: Versions::default(),
+            verification: Verification::On,
+        })
+    }
+
+    /// What FastCGI, SCGI and uwsgi need, where one of them is spoken.
     pub fn fastcgi(&self) -> Option<&Arc<FastCgi>> {
         self.fastcgi.as_ref()
+    }
+
+    /// Says so where nothing proves that an upstream is who it should be.
+    pub fn warn(&self, log: &Log, upstreams: &str) {
+        if self.verification == Verification::Off {
+            let logger = "http.reverse_proxy.transport.http";
+            let message = "the certificates of upstreams are not verified";
+            log.warn(logger, message)
+                .text("upstreams", upstreams)
+                .text(
+                    "instead",
+                    "tls_trust_pool with the authority that signed them",
+                )
+                .send();
+        }
     }
 
     /// The options for an upstream on `port`.
@@ -215,6 +281,35 @@ impl Transport {
     /// Which PROXY header connections begin with.
     pub fn proxy_header(&self) -> ProxyHeader {
         self.proxy_header
+    }
+}
+
+fn proxy_header(name: &str) -> Result<ProxyHeader, Refusal> {
+    match name {
+        "" => Ok(ProxyHeader::Off),
+        "v1" => Ok(ProxyHeader::V1),
+        "v2" => Ok(ProxyHeader::V2),
+        other => Err(Refusal::new(format!(
+            "proxy_protocol `{other}`; it is `v1` or `v2`"
+        ))),
+    }
+}
+
+/// The size that the configuration gives for a buffer to read answers with.
+fn read_bytes(size: i64) -> Result<Option<usize>, Refusal> {
+    if size <= 0 {
+        return Ok(None);
+    }
+    let bytes = usize::try_from(size).ok();
+    match bytes.filter(|bytes| READ_BUFFER_BYTES.contains(bytes)) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(
+            Refusal::new(format!("`read_buffer` of {size} bytes")).with_help(format!(
+                "give a size from {} to {} bytes",
+                READ_BUFFER_BYTES.start(),
+                READ_BUFFER_BYTES.end()
+            )),
+        ),
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
+use sluice_net::clock;
 use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
 
-use crate::metrics::Health;
+use super::select::Counted;
+use crate::metrics::{Health, Standing};
 
 /// One upstream.
 pub struct Upstream {
@@ -38,8 +40,32 @@ pub struct Upstream {
     pub breaker: Option<Breaker>,
     /// What checks of our own say.
     pub checked: Arc<Checked>,
+    /// Whether there are such checks.
+    pub is_checked: bool,
+    /// Whether its requests in progress are counted.
+    pub counted: Counted,
     /// Its part beside the others.
     pub role: Role,
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Upstream").field(&self.address).finish()
+    }
+}
+
+impl Health for Upstream {
+    fn standing(&self) -> Standing {
+        let now = clock::now();
+        Standing {
+            requests: (self.counted == Counted::Yes).then(|| self.load.in_flight()),
+            failures: self.health.fails(now),
+            by_checks: self.is_checked.then(|| !self.checked.is_down()),
+            by_failures: self.health.is_on().then(|| self.health.is_healthy(now)),
+            by_circuit: self.breaker.as_ref().map(Breaker::is_closed),
+            trips: self.breaker.as_ref().map_or(0, Breaker::trips),
+        }
+    }
 }
 
 /// The part of an upstream beside the others.
@@ -60,12 +86,6 @@ pub struct Checked {
     is_down: AtomicBool,
     /// When it came up again, in nanoseconds; 0 if it was never down.
     up_at: AtomicU64,
-}
-
-impl Health for Checked {
-    fn is_healthy(&self) -> bool {
-        !self.is_down()
-    }
 }
 
 impl Checked {

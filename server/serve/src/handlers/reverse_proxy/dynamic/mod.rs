@@ -87,6 +87,7 @@ impl Member {
     /// Begins to check `upstream`, if its directive has checks.
     fn new(upstream: Upstream, maker: &Maker, worker: &Rc<Worker>) -> Member {
         let upstream = Arc::new(upstream);
+        maker.show(&upstream);
         let target = maker
             .checks()
             .map(|checks| checks.follow(&upstream, worker));

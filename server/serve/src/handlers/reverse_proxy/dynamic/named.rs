@@ -45,7 +45,9 @@ impl Named {
                     dial: text,
                     ..upstream.clone()
                 };
-                One::Fixed(Arc::new(maker.fixed(&fixed)?))
+                let fixed = Arc::new(maker.fixed(&fixed)?);
+                maker.show(&fixed);
+                One::Fixed(fixed)
             });
         }
         let is_fixed = list.iter().all(|one| matches!(one, One::Fixed(_)));

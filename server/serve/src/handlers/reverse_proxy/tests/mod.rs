@@ -2,6 +2,7 @@
 
 mod attacks;
 mod choosing;
+#[path = "../../../../../../tests/doubles/dns.rs"]
 mod dns;
 mod dynamic;
 mod failing;

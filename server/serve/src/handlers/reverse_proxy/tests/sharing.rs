@@ -59,6 +59,51 @@ fn the_least_busy_of_all_workers_gets_the_next() {
     );
 }
 
+/// At low load almost every upstream is idle when a request comes. A worker that saw only its own requests would often
+/// choose one that works for another worker; here that is never so, and chance among the idle ones is fair.
+#[test]
+fn at_low_load_no_request_goes_to_a_busy_upstream() {
+    const CLIENTS: usize = 3;
+    const ROUNDS: usize = 200;
+    let busy: Vec<Arc<AtomicUsize>> = (0..4).map(|_| Arc::default()).collect();
+    let met = Arc::new(AtomicUsize::new(0));
+    let fakes: Vec<Fake> = busy
+        .iter()
+        .map(|busy| {
+            let (busy, met) = (busy.clone(), met.clone());
+            Fake::new(move |mut peer| {
+                while peer.head().is_some() {
+                    if busy.fetch_add(1, Ordering::SeqCst) > 0 {
+                        met.fetch_add(1, Ordering::SeqCst);
+                    }
+                    thread::sleep(Duration::from_millis(2));
+                    // Before the answer: the next request may come of it.
+                    busy.fetch_sub(1, Ordering::SeqCst);
+                    peer.send(HI);
+                }
+            })
+        })
+        .collect();
+    let list: Vec<_> = fakes.iter().map(|fake| (fake, json!({}))).collect();
+    let proxy = shared(4, &list, policy("least_conn"), json!({}));
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            // Each on a connection, and so on a worker, of its own.
+            scope.spawn(|| (0..ROUNDS).for_each(|_| assert_eq!(proxy.ask(GET).status(), 200)));
+        }
+    });
+    let shares: Vec<usize> = fakes.iter().map(|fake| fake.seen().len()).collect();
+    let met = met.load(Ordering::SeqCst);
+    println!("least_conn, 4 workers, 3 clients, 4 upstreams: shares {shares:?}, {met} met another");
+    let fair = CLIENTS * ROUNDS / shares.len();
+    assert!(
+        shares.iter().all(|share| share.abs_diff(fair) < fair / 3),
+        "{shares:?}"
+    );
+    // Two workers may look at the same moment.
+    assert!(met * 50 <= CLIENTS * ROUNDS, "{met} requests met another");
+}
+
 #[test]
 fn turns_go_round_over_all_workers() {
     let fakes: Vec<Fake> = (0..3).map(|_| Fake::answering(HI)).collect();

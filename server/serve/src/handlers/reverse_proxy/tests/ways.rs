@@ -138,10 +138,16 @@ fn a_local_address_is_dialled_from() {
 
 #[test]
 fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
-    // `localhost` is 127.0.0.1 and ::1; only the second listens.
-    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+    // `localhost` is 127.0.0.1 and ::1; only the second listens. The port is none of those that the kernel hands out:
+    // another test could have the same at 127.0.0.1.
+    if TcpListener::bind("[::1]:0").is_err() {
         return;
+    }
+    let only_six = |port: &u16| {
+        let six = TcpListener::bind(("::1", *port)).ok()?;
+        TcpListener::bind(("127.0.0.1", *port)).ok().map(|_| six)
     };
+    let listener = (10_000..12_000).find_map(|port| only_six(&port)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let _fake = Fake::on(listener, Fake::naming("six"));
     for delay in ["10ms", "-1ns"] {

@@ -9,6 +9,8 @@ use std::thread;
 const A: u16 = 1;
 const SRV: u16 = 33;
 
+const UNPOISONED: &str = "nobody panics with it";
+
 /// What a name has.
 #[derive(Clone)]
 pub enum Record {
@@ -43,13 +45,13 @@ struct State {
 impl Dns {
     pub fn knowing(records: Vec<(&'static str, Record)>) -> Dns {
         let (udp, tcp) = loop {
-            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-            if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
+            let udp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr().expect("it is bound")) {
                 break (udp, tcp);
             }
         };
         let dns = Dns {
-            address: udp.local_addr().unwrap(),
+            address: udp.local_addr().expect("it is bound"),
             state: Arc::new(Mutex::new(State {
                 mood: Mood::Answers,
                 ttl: 3600,
@@ -62,7 +64,7 @@ impl Dns {
             let mut question = [0; 2048];
             while let Ok((count, from)) = udp.recv_from(&mut question) {
                 let number = asked.fetch_add(1, Ordering::SeqCst);
-                let state = state.lock().unwrap();
+                let state = state.lock().expect(UNPOISONED);
                 let question = &question[..count];
                 let answer = match state.mood {
                     Mood::Silent => continue,
@@ -70,7 +72,7 @@ impl Dns {
                     Mood::Answers => state.answer(question),
                     Mood::Babbles => babble(question, number),
                 };
-                udp.send_to(&answer, from).unwrap();
+                let _ = udp.send_to(&answer, from);
             }
         });
         let state = dns.state.clone();
@@ -79,9 +81,11 @@ impl Dns {
                 let mut length = [0; 2];
                 while socket.read_exact(&mut length).is_ok() {
                     let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
-                    socket.read_exact(&mut question).unwrap();
-                    let answer = state.lock().unwrap().answer(&question);
-                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                    if socket.read_exact(&mut question).is_err() {
+                        break;
+                    }
+                    let answer = state.lock().expect(UNPOISONED).answer(&question);
+                    let length = u16::try_from(answer.len()).expect("it fits").to_be_bytes();
                     let _ = socket.write_all(&[&length[..], &answer].concat());
                 }
             }
@@ -90,15 +94,15 @@ impl Dns {
     }
 
     pub fn set(&self, records: Vec<(&'static str, Record)>) {
-        self.state.lock().unwrap().records = records;
+        self.state.lock().expect(UNPOISONED).records = records;
     }
 
     pub fn mood(&self, mood: Mood) {
-        self.state.lock().unwrap().mood = mood;
+        self.state.lock().expect(UNPOISONED).mood = mood;
     }
 
     pub fn ttl(&self, seconds: u32) {
-        self.state.lock().unwrap().ttl = seconds;
+        self.state.lock().expect(UNPOISONED).ttl = seconds;
     }
 
     /// Questions over UDP so far.
@@ -144,7 +148,7 @@ fn babble(question: &[u8], number: usize) -> Vec<u8> {
         1 => question[..7].to_vec(),
         2 => {
             // A name that is a pointer to itself.
-            let here = u16::try_from(whole.len()).unwrap() | 0xc000;
+            let here = u16::try_from(whole.len()).expect("it fits") | 0xc000;
             whole.extend_from_slice(&here.to_be_bytes());
             whole.extend_from_slice(&[0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
             whole

@@ -1,0 +1,83 @@
+//! uwsgi, the protocol of the server uWSGI, the side of the web server: a request's variables in one packet. Its content
+//! follows as it is. The answer is a head, with a status line of HTTP or without, and content up to the end of the
+//! connection: [`crate::fastcgi::HeadDecoder`] reads the head.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The bytes before the variables: a modifier, their length, another modifier.
+const HEAD_BYTES: usize = 4;
+
+/// The variables do not fit into one packet, whose length has 16 bits, as has that of each name and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the variables of the request do not fit into a packet of uwsgi")
+    }
+}
+
+impl core::error::Error for TooLong {}
+
+/// What kind of application is asked ("uwsgi protocol", the table of modifiers): both are 0 for WSGI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modifiers {
+    /// The first byte of the packet.
+    pub first: u8,
+    /// The fourth one.
+    pub second: u8,
+}
+
+/// Writes the variables of a request ("uwsgi protocol", the packet; numbers are little-endian).
+#[derive(Debug)]
+pub struct Params<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the packet begins.
+    start: usize,
+    modifiers: Modifiers,
+    fit: Result<(), TooLong>,
+}
+
+impl<'a> Params<'a> {
+    /// Begins a packet at the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>, modifiers: Modifiers) -> Params<'a> {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEAD_BYTES]);
+        Params {
+            out,
+            start,
+            modifiers,
+            fit: Ok(()),
+        }
+    }
+
+    /// Adds a variable.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        for part in [name, value] {
+            let Ok(length) = u16::try_from(part.len()) else {
+                self.fit = Err(TooLong);
+                return;
+            };
+            self.out.extend_from_slice(&length.to_le_bytes());
+            self.out.extend_from_slice(part);
+        }
+    }
+
+    /// Ends the packet; where the variables do not fit `out` is as it was before.
+    pub fn end(self) -> Result<(), TooLong> {
+        let length = u16::try_from(self.out.len() - self.start - HEAD_BYTES);
+        match (self.fit, length) {
+            (Ok(()), Ok(length)) => {
+                let [low, high] = length.to_le_bytes();
+                let head = [self.modifiers.first, low, high, self.modifiers.second];
+                self.out[self.start..self.start + HEAD_BYTES].copy_from_slice(&head);
+                Ok(())
+            }
+            (Err(TooLong), _) | (_, Err(_)) => {
+                self.out.truncate(self.start);
+                Err(TooLong)
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The variables of a request in the bytes of FastCGI, SCGI or uwsgi. Which variables there are is left to `fastcgi`.
+
+use sluice_message::Status;
+use sluice_wire::fastcgi::{self, WhenDone, encode_begin};
+use sluice_wire::uwsgi::Modifiers;
+use sluice_wire::{scgi, uwsgi};
+
+use crate::failure::Fault;
+
+/// The protocol that carries the variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// FastCGI.
+    FastCgi,
+    /// SCGI.
+    Scgi,
+    /// uwsgi, with what kind of application is asked.
+    Uwsgi(Modifiers),
+}
+
+/// The variables so far.
+pub enum Params<'a> {
+    /// In records.
+    FastCgi(fastcgi::Params<'a>),
+    /// In a netstring.
+    Scgi(scgi::Params<'a>),
+    /// In a packet.
+    Uwsgi(uwsgi::Params<'a>),
+}
+
+impl<'a> Params<'a> {
+    /// Begins a request with a body of this length at the end of `out`.
+    pub fn begin(dialect: Dialect, length: u64, out: &'a mut Vec<u8>) -> Params<'a> {
+        match dialect {
+            Dialect::FastCgi => {
+                encode_begin(WhenDone::Keep, out);
+                Params::FastCgi(fastcgi::Params::new(out))
+            }
+            Dialect::Scgi => Params::Scgi(scgi::Params::new(out, length)),
+            Dialect::Uwsgi(modifiers) => Params::Uwsgi(uwsgi::Params::new(out, modifiers)),
+        }
+    }
+
+    /// Whether the variables of this protocol begin with `name`, which must not come again.
+    pub fn begins_with(&self, name: &[u8]) -> bool {
+        match self {
+            Params::Scgi(_) => matches!(name, b"CONTENT_LENGTH" | b"SCGI"),
+            Params::FastCgi(_) | Params::Uwsgi(_) => false,
+        }
+    }
+
+    /// Adds a variable.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        match self {
+            Params::FastCgi(params) => params.push(name, value),
+            Params::Scgi(params) => params.push(name, value),
+            Params::Uwsgi(params) => params.push(name, value),
+        }
+    }
+
+    /// Adds a variable whose value is put together piece by piece in `scratch`, which is emptied first.
+    pub fn push_with(
+        &mut self,
+        name: &[u8],
+        scratch: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        scratch.clear();
+        write(scratch);
+        self.push(name, scratch);
+    }
+
+    /// Ends the variables. Some do not fit into a protocol.
+    pub fn end(self) -> Result<(), Fault> {
+        match self {
+            Params::FastCgi(params) => {
+                params.end();
+                Ok(())
+            }
+            Params::Scgi(params) => params
+                .end()
+                .map_err(|zero| Fault::new(Status::BAD_REQUEST, zero.to_string())),
+            Params::Uwsgi(params) => params
+                .end()
+                .map_err(|long| Fault::new(Status::HEADERS_TOO_LARGE, long.to_string())),
+        }
+    }
+}
+
+impl Dialect {
+    /// The value of the variable `name` in an encoded request.
+    pub fn find(self, request: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+        let at = memchr::memmem::find(request, name)?;
+        let (before, after) = (&request[..at], &request[at + name.len()..]);
+        let value = match self {
+            Dialect::FastCgi => after.get(..length_before(before, name.len())?),
+            Dialect::Scgi => {
+                let value = after.strip_prefix(&[0])?;
+                value.get(..memchr::memchr(0, value)?)
+            }
+            Dialect::Uwsgi(_) => {
+                let (length, value) = after.split_first_chunk()?;
+                value.get(..usize::from(u16::from_le_bytes(*length)))
+            }
+        };
+        value.map(<[u8]>::to_vec)
+    }
+}
+
+/// The length of a value of FastCGI: before the name stand its own length and that of the value, in one byte or in four
+/// (FastCGI specification, section 3.4).
+fn length_before(before: &[u8], name_length: usize) -> Option<usize> {
+    let name_length = u8::try_from(name_length).ok()?;
+    match before {
+        [.., own, length] if *own == name_length && *length < 0x80 => Some(usize::from(*length)),
+        [.., own, a, b, c, d] if *own == name_length => {
+            Some(u32::from_be_bytes([a & 0x7f, *b, *c, *d]) as usize)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_in_each_protocol() {
+        let long = "/".repeat(300);
+        for dialect in [
+            Dialect::FastCgi,
+            Dialect::Scgi,
+            Dialect::Uwsgi(Modifiers::default()),
+        ] {
+            for value in ["/a.php", &long, ""] {
+                let mut out = Vec::new();
+                let mut params = Params::begin(dialect, 7, &mut out);
+                params.push(b"A", b"b");
+                params.push(b"SCRIPT_FILENAME", value.as_bytes());
+                params.push(b"C", b"d");
+                params.end().unwrap();
+                let found = dialect.find(&out, b"SCRIPT_FILENAME");
+                assert_eq!(found.as_deref(), Some(value.as_bytes()), "{dialect:?}");
+                assert_eq!(dialect.find(&out, b"MISSING"), None);
+            }
+            assert_eq!(dialect.find(b"SCRIPT_FILENAME", b"SCRIPT_FILENAME"), None);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let end = |dialect, value: &[u8]| {
+            let mut out = b"before".to_vec();
+            let mut params = Params::begin(dialect, 0, &mut out);
+            params.push(b"A", value);
+            let ended = params.end().map_err(|fault| fault.status.code());
+            (ended, out.len() == 6)
+        };
+        let uwsgi = Dialect::Uwsgi(Modifiers::default());
+        assert_eq!(end(Dialect::Scgi, b"a\0b"), (Err(400), true));
+        assert_eq!(end(uwsgi, &[b'x'; 0x10000]), (Err(431), true));
+        assert_eq!(end(uwsgi, &[b'x'; 0xffff]), (Err(431), true));
+        assert_eq!(end(uwsgi, &[b'x'; 0xff00]), (Ok(()), false));
+        assert_eq!(end(Dialect::FastCgi, b"a\0b"), (Ok(()), false));
+    }
+}

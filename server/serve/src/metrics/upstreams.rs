@@ -1,0 +1,257 @@
+//! How upstreams are: for the page of metrics, and for the control interface. What they are judged by is left to
+//! `reverse_proxy`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::text::{Kind, Page};
+use super::{Hub, lock};
+
+/// How an upstream is, by each kind of judgement that its directive asks for; `None` for one that it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Requests in progress, where somebody counts them.
+    pub requests: Option<usize>,
+    /// Failures that are remembered, no more than make it unhealthy.
+    pub failures: u32,
+    /// Whether it passes checks of our own.
+    pub by_checks: Option<bool>,
+    /// Whether it has failed seldom enough.
+    pub by_failures: Option<bool>,
+    /// Whether its circuit breaker lets requests through as usual.
+    pub by_circuit: Option<bool>,
+    /// How often its circuit breaker has opened.
+    pub trips: u64,
+}
+
+impl Standing {
+    /// By each kind of judgement, with its name.
+    fn judgements(&self) -> [(&'static str, Option<bool>); 3] {
+        [
+            ("checks", self.by_checks),
+            ("failures", self.by_failures),
+            ("circuit", self.by_circuit),
+        ]
+    }
+
+    /// Whether nothing is known against it.
+    fn is_healthy(&self) -> bool {
+        self.judgements()
+            .iter()
+            .all(|(_, well)| *well != Some(false))
+    }
+
+    /// Two directives may have an upstream each at one address. One that is found unhealthy is worth a look, whatever
+    /// another one thinks.
+    fn join(&mut self, other: &Standing) {
+        let both = |one: Option<bool>, other: Option<bool>| match (one, other) {
+            (Some(one), Some(other)) => Some(one && other),
+            (one, other) => one.or(other),
+        };
+        self.by_checks = both(self.by_checks, other.by_checks);
+        self.by_failures = both(self.by_failures, other.by_failures);
+        self.by_circuit = both(self.by_circuit, other.by_circuit);
+        self.requests = match (self.requests, other.requests) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        self.failures += other.failures;
+        self.trips += other.trips;
+    }
+}
+
+/// Those in use, by address.
+fn found(hub: &Hub) -> BTreeMap<String, Standing> {
+    let mut found: BTreeMap<String, Standing> = BTreeMap::new();
+    for (address, health) in lock(&hub.upstreams).iter() {
+        let Some(standing) = health.upgrade().map(|health| health.standing()) else {
+            continue;
+        };
+        match found.get_mut(address) {
+            Some(known) => known.join(&standing),
+            None => _ = found.insert(address.clone(), standing),
+        }
+    }
+    found
+}
+
+/// The upstreams as the control interface shows them: `address`, `num_requests` and `fails` as in Caddy, of which
+/// `num_requests` is missing where nobody counts them; and words of our own.
+pub fn upstreams(hub: &Hub) -> Value {
+    let shown = |(address, standing): (String, Standing)| {
+        let mut value = json!({
+            "address": address,
+            "fails": standing.failures,
+            "healthy": standing.is_healthy(),
+        });
+        if let Some(requests) = standing.requests {
+            value["num_requests"] = json!(requests);
+        }
+        for (name, well) in standing.judgements() {
+            if let Some(well) = well {
+                value["healthy_by"][name] = json!(well);
+            }
+        }
+        if standing.by_circuit.is_some() {
+            value["circuit_trips"] = json!(standing.trips);
+        }
+        value
+    };
+    found(hub).into_iter().map(shown).collect()
+}
+
+/// Writes their series.
+pub(super) fn write(hub: &Hub, page: &mut Page) {
+    let found = found(hub);
+    if found.is_empty() {
+        return;
+    }
+    page.family(
+        "caddy_reverse_proxy_upstreams_healthy",
+        "Whether an upstream is healthy.",
+        Kind::Gauge,
+    );
+    for (address, standing) in &found {
+        let labels = [("upstream", address.as_str())];
+        page.sample("", &labels, u8::from(standing.is_healthy()));
+    }
+    write_some(
+        &found,
+        page,
+        (
+            "sluice_upstream_circuit_trips_total",
+            "Times that the circuit breaker of an upstream has opened.",
+            Kind::Counter,
+        ),
+        |standing| standing.by_circuit.map(|_| standing.trips),
+    );
+    write_some(
+        &found,
+        page,
+        (
+            "sluice_upstream_failures",
+            "Failures of an upstream that are remembered.",
+            Kind::Gauge,
+        ),
+        |standing| standing.by_failures.map(|_| u64::from(standing.failures)),
+    );
+    write_some(
+        &found,
+        page,
+        (
+            "sluice_upstream_requests_in_flight",
+            "Requests that an upstream is working on.",
+            Kind::Gauge,
+        ),
+        |standing| standing.requests.map(|requests| requests as u64),
+    );
+    write_judgements(&found, page);
+}
+
+/// Writes a family of those upstreams that have a value.
+fn write_some(
+    found: &BTreeMap<String, Standing>,
+    page: &mut Page,
+    (name, help, kind): (&'static str, &str, Kind),
+    value: impl Fn(&Standing) -> Option<u64>,
+) {
+    let mut begun = false;
+    for (address, standing) in found {
+        let Some(value) = value(standing) else {
+            continue;
+        };
+        if !std::mem::replace(&mut begun, true) {
+            page.family(name, help, kind);
+        }
+        page.sample("", &[("upstream", address.as_str())], value);
+    }
+}
+
+fn write_judgements(found: &BTreeMap<String, Standing>, page: &mut Page) {
+    let mut begun = false;
+    for (address, standing) in found {
+        for (by, well) in standing.judgements() {
+            let Some(well) = well else {
+                continue;
+            };
+            if !std::mem::replace(&mut begun, true) {
+                page.family(
+                    "sluice_upstream_healthy",
+                    "Whether an upstream is healthy, by one kind of judgement.",
+                    Kind::Gauge,
+                );
+            }
+            let labels = [("by", by), ("upstream", address.as_str())];
+            page.sample("", &labels, u8::from(well));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Weak};
+
+    use super::super::Health;
+    use super::*;
+
+    impl Health for Standing {
+        fn standing(&self) -> Standing {
+            *self
+        }
+    }
+
+    fn add(hub: &Hub, address: &str, standing: Standing) -> Arc<dyn Health> {
+        let health: Arc<dyn Health> = Arc::new(standing);
+        let weak: Weak<dyn Health> = Arc::downgrade(&health);
+        hub.add_upstream(address, weak);
+        health
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_not_shown() {
+        let hub = Hub::default();
+        let _plain = add(&hub, "a:1", Standing::default());
+        let shown = upstreams(&hub);
+        assert_eq!(
+            shown,
+            json!([{ "address": "a:1", "fails": 0, "healthy": true }])
+        );
+    }
+
+    #[test]
+    fn upstreams_of_one_address_are_shown_together_while_they_are_in_use() {
+        let hub = Hub::default();
+        let _one = add(
+            &hub,
+            "a:1",
+            Standing {
+                requests: Some(2),
+                failures: 1,
+                by_checks: Some(true),
+                ..Standing::default()
+            },
+        );
+        let other = add(
+            &hub,
+            "a:1",
+            Standing {
+                requests: Some(3),
+                by_circuit: Some(false),
+                trips: 4,
+                ..Standing::default()
+            },
+        );
+        let both = json!([{
+            "address": "a:1", "num_requests": 5, "fails": 1, "healthy": false,
+            "healthy_by": { "checks": true, "circuit": false }, "circuit_trips": 4,
+        }]);
+        assert_eq!(upstreams(&hub), both);
+        drop(other);
+        let one = json!([{
+            "address": "a:1", "num_requests": 2, "fails": 1, "healthy": true,
+            "healthy_by": { "checks": true },
+        }]);
+        assert_eq!(upstreams(&hub), one);
+    }
+}
