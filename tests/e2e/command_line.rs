@@ -66,7 +66,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let folder = Folder::new();
     folder.write(
         "Caddyfile",
-        "a.test {\n\treverse_proxy localhost:1 {\n\t\ttransport http {\n\t\t\tversions 2\n\t\t}\n\t}\n}\n",
+        "http://a.test {\n\tbind udp/127.0.0.1\n\trespond ok\n}\n",
     );
     assert_eq!(
         run_to_end(&folder, &["adapt"]).status.code(),
@@ -76,7 +76,7 @@ fn what_cannot_run_yet_is_refused_by_name() {
     let output = run_to_end(&folder, &["validate"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("a transport without HTTP/1.1"),
+        text(&output.stderr).contains("listening on network `udp`"),
         "{}",
         text(&output.stderr)
     );
