@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, doctor, hit};
+use crate::{audit, doctor, hit, report};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -23,6 +23,14 @@ enum Command {
     Hit(Box<hit::Options>),
     /// Checks any report by arithmetic: ours, another tool's output, a pasted table or a published study
     Audit(audit::command::Options),
+    /// Compares two results, or two subjects of one, in paired ratios and words
+    Compare(report::command::CompareOptions),
+    /// Says what bounded a cell of a result
+    Explain(report::command::ExplainOptions),
+    /// For continuous integration: ends with 1 if a quantity is shown to be worse than allowed
+    Gate(report::command::GateOptions),
+    /// Writes a result as HTML, Markdown, CSV and charts
+    Report(report::command::ReportOptions),
     /// Says whether this machine is fit for measuring, and what would limit a run
     Doctor(doctor::Options),
 }
@@ -55,6 +63,10 @@ pub fn main() -> ExitCode {
     let outcome = match Lab::parse().command {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
+        Command::Compare(options) => report::command::compare_results(&options),
+        Command::Explain(options) => report::command::explain_cell(&options),
+        Command::Gate(options) => report::command::gate(&options),
+        Command::Report(options) => report::command::report(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

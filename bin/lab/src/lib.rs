@@ -11,5 +11,6 @@ pub mod limits;
 pub mod load;
 pub mod machine;
 pub mod quantity;
+pub mod report;
 pub mod result;
 pub mod statistics;

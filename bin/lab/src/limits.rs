@@ -40,3 +40,12 @@ pub const CLAIM_DEPTH_MAX: usize = 32;
 
 /// Columns of plain text: what a terminal of common width shows beside an indent.
 pub const TEXT_COLUMNS: usize = 100;
+
+/// Drawings in one HTML report. Each has 3 to 15 KB; more than these make a page that opens slowly.
+pub const REPORT_DRAWINGS_MAX: usize = 400;
+
+/// Chance of a false alarm of a gate over all of its cells together.
+pub const GATE_LEVEL: f64 = 0.05;
+
+/// Cells that a message lists when a name fits none or several.
+pub const CHOICES_MAX: usize = 20;

@@ -1,0 +1,226 @@
+//! A result as Markdown: tables in a study's shape, beside the figures that the study printed, and what the claims became.
+
+use std::fmt::Write;
+
+use super::shapes::{Table, tables};
+use super::view::View;
+use crate::audit::claim::Statement;
+use crate::audit::evidence::Row;
+use crate::audit::finding::{Weight, number, percent};
+use crate::audit::{audit, ours, studies};
+use crate::result::{CellState, RunResult};
+
+/// The Markdown of a result. `shape` is a study's number.
+pub fn write(result: &RunResult, shape: Option<&str>) -> String {
+    let view = View::new(result);
+    let chosen = shape.or(result
+        .experiment
+        .as_ref()
+        .and_then(|experiment| experiment.table_shape.as_deref()));
+    let mut out = format!("# {}\n\n{}\n", title(result), conditions(result));
+    for table in tables(&view, chosen) {
+        if !table.title.is_empty() {
+            let _ = write!(out, "\n## {}\n", table.title);
+        }
+        out.push('\n');
+        out.push_str(&table_text(&table));
+    }
+    for cell in result
+        .cells
+        .iter()
+        .filter(|cell| cell.state != CellState::Measured)
+    {
+        let _ = writeln!(
+            out,
+            "\nNot measured: {} ({})",
+            axes(cell),
+            state_words(&cell.state)
+        );
+    }
+    if let Some(published) = chosen.and_then(studies::study) {
+        out.push_str(&beside_published(&view, published));
+    }
+    out.push_str(&claims(result));
+    out.push_str(&findings(result));
+    out
+}
+
+/// The heading of a result.
+pub fn title(result: &RunResult) -> String {
+    if result.title.is_empty() {
+        result.name.clone()
+    } else {
+        result.title.clone()
+    }
+}
+
+fn conditions(result: &RunResult) -> String {
+    let machine = &result.machine;
+    let mut lines = vec![format!(
+        "{} x {}, {} memory, {}, kernel {}.",
+        machine.cpus,
+        if machine.cpu_model.is_empty() {
+            "processor"
+        } else {
+            &machine.cpu_model
+        },
+        super::text::size(machine.memory_bytes as f64),
+        machine.os,
+        machine.kernel
+    )];
+    if !result.command.is_empty() {
+        lines.push(format!(
+            "Made by `{}` with start value {}.",
+            result.command.join(" "),
+            result.seed
+        ));
+    }
+    lines.extend(result.notes.iter().cloned());
+    lines.join("\n")
+}
+
+/// A table in Markdown.
+pub fn table_text(table: &Table) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut out = line(&table.headings);
+    let dashes: Vec<String> = table
+        .headings
+        .iter()
+        .enumerate()
+        .map(|(at, _)| if at == 0 { "---" } else { "---:" }.into())
+        .collect();
+    out.push_str(&line(&dashes));
+    table.rows.iter().for_each(|row| out.push_str(&line(row)));
+    out
+}
+
+/// Rates of this run beside those that a study printed, where the same row exists.
+fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> String {
+    let Ok(study) = study else {
+        return String::new();
+    };
+    let mut rows = Vec::new();
+    for seen in &view.cells {
+        let fits = |row: &&Row| {
+            let shared = row
+                .dims
+                .iter()
+                .filter(|(dim, _)| seen.cell.axes.contains_key(*dim));
+            let mut shared = shared.peekable();
+            shared.peek().is_some() && shared.all(|(dim, value)| seen.cell.axis(dim) == value)
+        };
+        let mut found = study.sheet.rows.iter().filter(fits);
+        // A row that several printed ones fit is beside none of them.
+        let (Some(printed), None) = (found.next(), found.next()) else {
+            continue;
+        };
+        let here = seen.stat("goodput").map(|stat| stat.point);
+        let (Some(here), Some(there)) = (here, printed.goodput()) else {
+            continue;
+        };
+        rows.push(vec![
+            printed.label(),
+            number(there),
+            percent(printed.failed_share.unwrap_or(0.0)),
+            number(here),
+            percent(seen.row.failed_share.unwrap_or(0.0)),
+            seen.stat("goodput")
+                .map_or(String::new(), |stat| stat.uncertainty()),
+        ]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let headings = [
+        "row",
+        "good/s printed",
+        "errors printed",
+        "good/s here",
+        "errors here",
+        "±",
+    ];
+    let table = Table {
+        title: String::new(),
+        headings: headings.map(str::to_string).into(),
+        rows,
+    };
+    format!(
+        "\n## Beside the printed figures\n\nAnother machine, other versions: compare orders and ratios, not figures.\n\n{}",
+        table_text(&table)
+    )
+}
+
+fn claims(result: &RunResult) -> String {
+    let Some(experiment) = result
+        .experiment
+        .as_ref()
+        .filter(|experiment| !experiment.claims.is_empty())
+    else {
+        return String::new();
+    };
+    let rows = ours::sheet(result).rows;
+    let mut out =
+        String::from("\n## Claims\n\n| claim | here | what was compared |\n| --- | --- | --- |\n");
+    for (name, formula) in &experiment.claims {
+        let (word, lines) = match Statement::parse(formula) {
+            Ok(statement) => {
+                let outcome = statement.evaluate(&rows);
+                (outcome.word().to_string(), outcome.lines().join("; "))
+            }
+            Err(error) => ("cannot be read".to_string(), error),
+        };
+        let _ = writeln!(
+            out,
+            "| {name}: `{}` | {word} | {} |",
+            formula.replace('|', "\\|"),
+            lines.replace('|', "\\|")
+        );
+    }
+    out
+}
+
+fn findings(result: &RunResult) -> String {
+    let sheet = ours::sheet(result);
+    let found = audit(&sheet);
+    let heavy: Vec<_> = found
+        .iter()
+        .filter(|f| f.weight != Weight::Sound && f.rule != "A11")
+        .collect();
+    if heavy.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n## What the audit says\n");
+    for finding in heavy {
+        let _ = write!(
+            out,
+            "\n- **{}: {}** {}",
+            finding.rule, finding.title, finding.meaning
+        );
+        for line in &finding.arithmetic {
+            let _ = write!(out, "\n  - {line}");
+        }
+    }
+    out.push('\n');
+    out
+}
+
+/// The place of a cell in words.
+pub fn axes(cell: &crate::result::Cell) -> String {
+    let words: Vec<String> = cell
+        .axes
+        .iter()
+        .map(|(axis, value)| format!("{axis} {value}"))
+        .collect();
+    words.join(", ")
+}
+
+/// Why a cell has no figures.
+pub fn state_words(state: &CellState) -> String {
+    match state {
+        CellState::Pending => "not yet".into(),
+        CellState::Measured => "measured".into(),
+        CellState::NotInstalled(reason) => format!("not installed: {reason}"),
+        CellState::DidNotStart(reason) => format!("did not start: {reason}"),
+        CellState::Skipped(reason) => format!("left out: {reason}"),
+    }
+}

@@ -1,0 +1,23 @@
+//! A result for people and programs: one HTML file that needs nothing else, Markdown in the shapes of the studies, CSV and
+//! single charts. `view` orders the cells, `chart` draws, the others write. Nothing is measured or judged here.
+
+pub mod chart;
+pub mod command;
+pub mod compare;
+pub mod csv;
+pub mod explain;
+pub mod gate;
+mod html;
+pub mod load;
+pub mod markdown;
+mod panels;
+mod shapes;
+mod text;
+pub mod view;
+
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod tests;
+
+pub use html::page;

@@ -1,0 +1,318 @@
+use std::collections::BTreeMap;
+
+use super::compare::{Quantity, compare};
+use super::gate::{self, Judgement, Threshold};
+use super::view::View;
+use super::{csv, example, explain, html, markdown, panels};
+use crate::result::{MarkKind, RunResult};
+use crate::statistics::verdict::Verdict;
+
+/// Tags that are opened must be closed in order; what HTML leaves open is left out.
+fn check_nesting(text: &str) -> usize {
+    let void = ["meta", "br", "!doctype"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut seen = 0;
+    // Scripts and styles may contain `<`.
+    let script = text.find("<script>").map_or("", |at| {
+        &text[at..text.find("</script>").map_or(text.len(), |end| end + 9)]
+    });
+    let text = text.replace(script, "");
+    let leaked: &str = Box::leak(text.into_boxed_str());
+    for part in leaked.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("every tag ends");
+        let name = tag
+            .split([' ', '/', '\n'])
+            .find(|name| !name.is_empty())
+            .unwrap_or("");
+        seen += 1;
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "closing {tag}");
+        } else if !tag.ends_with('/') && !void.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+    seen
+}
+
+#[test]
+fn the_page_is_whole_and_needs_nothing_else() {
+    let result = example::result();
+    let page = html::page(&result, None);
+    assert!(check_nesting(&page) > 2000);
+    let text = page
+        .replace("http://www.w3.org/2000/svg", "")
+        .replace("http://127.0.0.1:8080/", "");
+    for mark in ["http://", "https://", "@import", "url(", "src="] {
+        assert!(!text.contains(mark), "the page fetches something: {mark}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("<beta>") && page.contains("&lt;beta&gt;"));
+    for heading in [
+        "Read this first",
+        "In short",
+        "Claims",
+        "Latency by percentile",
+        "Over time",
+        "Cell by cell",
+        "How it was measured",
+    ] {
+        assert!(page.contains(&format!("<h2>{heading}</h2>")), "{heading}");
+    }
+    assert!(page.contains("Not measured: clients 10, subject absent, test fixed"));
+    if let Some(folder) = std::env::var_os("LAB_EXAMPLE") {
+        let folder = std::path::Path::new(&folder);
+        std::fs::write(folder.join("report.html"), &page).unwrap();
+        std::fs::write(
+            folder.join("result.json"),
+            serde_json::to_string(&result).unwrap(),
+        )
+        .unwrap();
+    }
+}
+
+#[test]
+fn every_link_has_its_place() {
+    let page = html::page(&example::result(), None);
+    for part in page.split("href=\"#").skip(1) {
+        let id = part.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+}
+
+#[test]
+fn a_single_target_and_an_empty_result_have_pages_too() {
+    let mut one = example::result();
+    one.cells.truncate(1);
+    one.cells[0].blocks.truncate(1);
+    one.cells[0].axes = BTreeMap::new();
+    one.experiment = None;
+    for result in [one, RunResult::default()] {
+        let page = html::page(&result, Some("000"));
+        check_nesting(&page);
+        assert!(!page.contains("NaN"));
+        markdown::write(&result, Some("002"));
+        csv::write(&result);
+    }
+}
+
+#[test]
+fn charts_hold_all_cells_and_open_as_files() {
+    let result = example::result();
+    let view = View::new(&result);
+    assert_eq!(
+        (view.subjects.len(), view.tests.len(), view.levels.len()),
+        (4, 2, 3)
+    );
+    let latency = panels::latency_bars(&view);
+    assert_eq!(latency.len(), 6);
+    assert_eq!(panels::percentiles(&view).len(), 6);
+    assert_eq!(panels::curves(&view).len(), 8);
+    assert_eq!(panels::heat_maps(&view).len(), 24);
+    // Failures are drawn for the one level that has some.
+    let failures = panels::overview(&view)
+        .iter()
+        .filter(|panel| panel.drawing.title().starts_with("failures"))
+        .count();
+    assert_eq!(failures, 1);
+    for panel in latency {
+        let drawn = panel.drawing.draw(true);
+        assert!(drawn.starts_with("<svg xmlns=") && drawn.contains("<style>"));
+        check_nesting(&drawn);
+    }
+}
+
+#[test]
+fn tables_have_the_shape_of_their_study() {
+    let result = example::result();
+    let hotdogs = markdown::write(&result, Some("000"));
+    assert!(
+        hotdogs.contains(
+            "| test | min | median | average | p90 | p95 | max | requests | errors | ± | flags |"
+        ),
+        "{hotdogs}"
+    );
+    assert!(hotdogs.contains("## 1,000 clients"));
+    assert!(hotdogs.contains("| heavy-proxy |") && hotdogs.contains("| ERR |"));
+    let python = markdown::write(&result, Some("002"));
+    assert!(
+        python
+            .contains("| test | Requests/sec | Avg Latency (ms) | P99 Latency (ms) | ± | flags |")
+    );
+    assert!(python.contains("swift-first") && python.contains("| holds |"));
+}
+
+#[test]
+fn csv_has_a_line_for_each_block() {
+    let text = csv::write(&example::result());
+    // 24 cells of 5 blocks, one cell without, and the headings.
+    assert_eq!(text.lines().count(), 24 * 5 + 1 + 1);
+    let columns = text.lines().next().unwrap().split(',').count();
+    assert!(
+        text.lines().all(|line| line.split(',').count() == columns),
+        "no field here has a comma"
+    );
+    assert!(text.contains("not installed: no program `absent`"));
+}
+
+#[test]
+fn subjects_are_compared_in_pairs_and_words() {
+    let result = example::result();
+    let verdicts = |one: &str, two: &str, quantity: Quantity| -> Vec<Verdict> {
+        let comparison = compare(&result, &result, Some((one, two)));
+        assert_eq!(comparison.pairs.len(), 6);
+        comparison
+            .pairs
+            .into_iter()
+            .map(|pair| {
+                pair.compared
+                    .into_iter()
+                    .find(|c| c.quantity == quantity)
+                    .unwrap()
+                    .verdict
+            })
+            .collect()
+    };
+    assert!(
+        verdicts("steady", "swift", Quantity::Rate)
+            .iter()
+            .all(|v| *v == Verdict::Faster)
+    );
+    assert!(
+        verdicts("swift", "steady", Quantity::Cpu)
+            .iter()
+            .all(|v| *v == Verdict::Slower)
+    );
+    let again = verdicts("steady", "steady (again)", Quantity::Rate);
+    assert!(
+        again
+            .iter()
+            .all(|v| matches!(v, Verdict::NoDifference | Verdict::NotShown)),
+        "{again:?}"
+    );
+    let failing = verdicts("swift", "heavy", Quantity::Rate);
+    assert_eq!(
+        failing[2],
+        Verdict::NotComparable {
+            reason: "the second fails in 1.96 %".into()
+        }
+    );
+    let text = compare(&result, &result, Some(("steady", "swift"))).text();
+    assert!(
+        text.starts_with("noise floor ") && text.contains("  rps      +33."),
+        "{text}"
+    );
+}
+
+#[test]
+fn other_machines_and_plans_are_named() {
+    let result = example::result();
+    let mut other = result.clone();
+    other.machine.kernel = "6.2".into();
+    other.experiment.as_mut().unwrap().sha256 = "00".into();
+    let reasons = compare(&result, &other, None).reasons;
+    assert_eq!(
+        reasons,
+        [
+            "kernel: `6.1.0` and `6.2`",
+            "experiment file: `abababababab` and `00`"
+        ]
+    );
+}
+
+fn gated(base: &str, new: &str, thresholds: &[&str]) -> Judgement {
+    let result = example::result();
+    let thresholds: Vec<Threshold> = thresholds
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
+    let partner = |cell: &crate::result::Cell| {
+        let mut wanted = cell.axes.clone();
+        (cell.axis("subject") == base).then(|| wanted.insert("subject".into(), new.into()))?;
+        result.cells.iter().find(|cell| cell.axes == wanted)
+    };
+    gate::verdict(&gate::check(&result, &thresholds, None, partner))
+}
+
+#[test]
+fn the_gate_closes_on_what_is_shown_only() {
+    assert_eq!(
+        gated("steady", "steady (again)", &["rps:-3%", "cpu:+5%"]),
+        Judgement::Pass
+    );
+    assert_eq!(gated("steady", "swift", &["rps:-3%"]), Judgement::Pass);
+    // Six cells that are all 33 % worse. Five blocks cannot show one of six alone; together they can.
+    assert_eq!(
+        gated("swift", "steady", &["rps:-3%"]),
+        Judgement::Regression
+    );
+    assert_eq!(
+        gated("swift", "steady", &["rps:-40%"]),
+        Judgement::Pass,
+        "that much is allowed"
+    );
+    assert_eq!(gated("swift", "heavy", &["rps:-3%"]), Judgement::Regression);
+    // Without a regression the cell that fails at 1,000 clients keeps the gate from saying that all is well.
+    assert!(matches!(
+        gated("swift", "heavy", &["rps:-90%"]),
+        Judgement::Unusable(_)
+    ));
+    assert!(matches!(
+        gated("nobody", "swift", &["rps:-3%"]),
+        Judgement::Unusable(_)
+    ));
+    assert_eq!(gate::blocks_needed(6), 7);
+    assert_eq!(gate::blocks_needed(1), 5);
+}
+
+#[test]
+fn thresholds_say_what_worse_means() {
+    let told = |text: &str| text.parse::<Threshold>().unwrap_err();
+    assert_eq!("p99:+5%".parse::<Threshold>().unwrap().share, 0.05);
+    assert_eq!(
+        "rps:-3%".parse::<Threshold>().unwrap().quantity,
+        Quantity::Rate
+    );
+    assert!(told("rps:+3%").contains("write a minus"));
+    assert!(told("p99:-5%").contains("write a plus"));
+    assert!(told("speed:+5%").contains("quantities are rps, median, p99, cpu, rss"));
+    assert!(told("p99:5").contains("is no threshold"));
+}
+
+#[test]
+fn cells_are_explained() {
+    let mut result = example::result();
+    let heavy = result
+        .cells
+        .iter()
+        .find(|cell| cell.axis("subject") == "heavy" && cell.axis("clients") == "1000")
+        .unwrap();
+    let id = heavy.id.clone();
+    let text = explain::explain(&result, explain::find(&result, &id[..8]).unwrap());
+    for words in [
+        "the server's processors were full: 0.95 of 1 in use",
+        "reset before the answer, such as: connection reset",
+        "1,000 clients always asking",
+        "2.0 % of the requests failed",
+    ] {
+        assert!(text.contains(words), "`{words}` in\n{text}");
+    }
+    let axes = explain::find(&result, "subject=swift, test=proxy, clients=10").unwrap();
+    assert_eq!(axes.axis("subject"), "swift");
+    assert!(
+        explain::find(&result, "subject=swift")
+            .unwrap_err()
+            .starts_with("6 cells are called")
+    );
+    assert!(
+        explain::find(&result, "zzz")
+            .unwrap_err()
+            .starts_with("no cells are called")
+    );
+    let block = &mut result.cells[0].blocks[0];
+    block.load.generator.as_mut().unwrap().busiest = 0.97;
+    block.marks.push(crate::result::Mark {
+        kind: MarkKind::GeneratorLimited,
+        text: "97 % busy".into(),
+    });
+    assert!(explain::explain(&result, &result.cells[0]).contains("block 0: 97 % busy"));
+}
