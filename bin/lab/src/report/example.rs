@@ -163,23 +163,7 @@ fn load(
 ) -> Load {
     let total = Distribution::of(histogram);
     let mean = total.mean_ns.unwrap_or(1.0);
-    let point = |_| {
-        let slice = rate * 0.1 * (1.0 + 0.05 * random.normal());
-        Point {
-            ok: slice as u64,
-            max_ns: (mean * 4.0) as u64,
-            heat: (0..7_u8)
-                .map(|step| {
-                    (
-                        heat_step((mean * 0.4) as u64) + step,
-                        (slice * [0.1, 0.3, 0.3, 0.2, 0.07, 0.02, 0.001][step as usize]) as u64,
-                    )
-                })
-                .collect(),
-            ..Point::default()
-        }
-    };
-    let points = (0..30).map(point).collect();
+    let points = (0..30).map(|_| slice(rate * 0.1, mean, random)).collect();
     Load {
         engine: Engine {
             name: "native".into(),
@@ -226,6 +210,22 @@ fn load(
             points,
         }),
         ..Load::default()
+    }
+}
+
+/// A tenth of a second of about `answers` answers.
+fn slice(answers: f64, mean_ns: f64, random: &mut Random) -> Point {
+    const SHARES: [f64; 7] = [0.1, 0.3, 0.3, 0.2, 0.07, 0.02, 0.001];
+    let answers = answers * (1.0 + 0.05 * random.normal());
+    let first = heat_step((mean_ns * 0.4) as u64);
+    let steps = SHARES.iter().zip(first..);
+    Point {
+        ok: answers as u64,
+        max_ns: (mean_ns * 4.0) as u64,
+        heat: steps
+            .map(|(share, step)| (step, (answers * share) as u64))
+            .collect(),
+        ..Point::default()
     }
 }
 

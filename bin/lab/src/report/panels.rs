@@ -55,7 +55,7 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
             by_test(
                 view,
                 level,
-                &named("processor time per good answer"),
+                &named("processor time per good answer (µs)"),
                 "cpu_us",
                 Unit::Microseconds,
             ),
@@ -63,7 +63,7 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
             by_test(
                 view,
                 level,
-                &named("largest memory"),
+                &named("largest memory (MiB)"),
                 "rss_max",
                 Unit::Mebibytes,
             ),
@@ -197,6 +197,34 @@ fn quantile_points(histogram: &Histogram) -> Vec<Point> {
     (0..=count).map(point).collect()
 }
 
+/// Curves of each test: heading, figure, unit, scale.
+const CURVES: [(&str, &str, Unit, Scale); 4] = [
+    (
+        "good answers per second",
+        "goodput",
+        Unit::PerSecond,
+        Scale::Linear,
+    ),
+    (
+        "p99 of good answers",
+        "p99",
+        Unit::Milliseconds,
+        Scale::Fitting,
+    ),
+    (
+        "median of good answers",
+        "median",
+        Unit::Milliseconds,
+        Scale::Fitting,
+    ),
+    (
+        "largest memory (MiB)",
+        "rss_max",
+        Unit::Mebibytes,
+        Scale::Fitting,
+    ),
+];
+
 /// Figures against the level, where there are several: answers, latency, and processor time.
 pub fn curves(view: &View<'_>) -> Vec<Panel> {
     if view.levels.len() < 2
@@ -214,30 +242,9 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
         ("clients", Unit::Count)
     };
     let x_scale = if open { Scale::Linear } else { Scale::Log };
-    let figures = [
-        (
-            "good answers per second",
-            "goodput",
-            Unit::PerSecond,
-            Scale::Linear,
-        ),
-        (
-            "p99 of good answers",
-            "p99",
-            Unit::Milliseconds,
-            Scale::Fitting,
-        ),
-        (
-            "median of good answers",
-            "median",
-            Unit::Milliseconds,
-            Scale::Fitting,
-        ),
-        ("largest memory", "rss_max", Unit::Mebibytes, Scale::Fitting),
-    ];
     let mut panels = Vec::new();
     for test in 0..view.tests.len() {
-        for (what, figure, unit, scale) in &figures {
+        for (what, figure, unit, scale) in &CURVES {
             let series = (0..view.subjects.len()).map(|subject| Series {
                 name: view.subjects[subject].clone(),
                 colour: subject,
@@ -304,7 +311,7 @@ pub fn over_time(view: &View<'_>) -> Vec<Panel> {
             view,
             test,
             level,
-            "processor use",
+            "processor use (100 % is one core)",
             Unit::CorePercent,
             |seen| {
                 let points = &seen.typical_block().resources.as_ref()?.subject.points;
@@ -327,7 +334,7 @@ pub fn over_time(view: &View<'_>) -> Vec<Panel> {
             view,
             test,
             level,
-            "resident memory",
+            "resident memory (MiB)",
             Unit::Mebibytes,
             |seen| {
                 let points = &seen.typical_block().resources.as_ref()?.subject.points;

@@ -51,7 +51,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
         "Read this first",
         "In short",
         "Claims",
-        "Latency by percentile",
+        "Latency",
         "Over time",
         "Cell by cell",
         "How it was measured",
@@ -289,7 +289,7 @@ fn cells_are_explained() {
     let id = heavy.id.clone();
     let text = explain::explain(&result, explain::find(&result, &id[..8]).unwrap());
     for words in [
-        "the server's processors were full: 0.95 of 1 in use",
+        "the server's processors were full: 0.94 of 1 in use",
         "reset before the answer, such as: connection reset",
         "1,000 clients always asking",
         "2.0 % of the requests failed",

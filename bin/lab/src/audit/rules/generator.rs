@@ -103,9 +103,13 @@ fn twin_rows(sheet: &Sheet, rows: &[usize]) -> Option<Vec<usize>> {
         let near = |at: &&usize| rate(at) >= rate(base) && rate(at) <= rate(base) * (1.0 + TWINS);
         rows.iter().filter(near).copied().collect()
     };
-    let several =
-        |set: &Vec<usize>| grouped(sheet, set, |row| row.dim("subject").to_string()).len() > 1;
+    let several = |set: &Vec<usize>| grouped(sheet, set, |row| program(row).to_string()).len() > 1;
     rows.iter().map(within).filter(several).max_by_key(Vec::len)
+}
+
+/// The program: a subject that is measured twice is called `<name> (again)` the second time.
+fn program(row: &Row) -> &str {
+    row.dim("subject").trim_end_matches(" (again)")
 }
 
 fn key(row: &Row, without: &[&str]) -> String {

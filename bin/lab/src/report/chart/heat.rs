@@ -94,7 +94,7 @@ impl Heat {
                 continue;
             }
             free = y(step);
-            let name = Unit::Milliseconds.tick((heat_step_ns(step) as f64 / 1e4).round() / 100.0);
+            let name = Unit::Milliseconds.tick(two_digits(heat_step_ns(step) as f64 / 1e6));
             let name = if step == 0 { "1 µs".to_string() } else { name };
             let _ = write!(
                 out,
@@ -113,6 +113,12 @@ impl Heat {
         );
         out
     }
+}
+
+/// The steps are powers of two in microseconds: 16.384 ms reads 16 ms.
+fn two_digits(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.max(1e-6).log10().floor() - 1.0);
+    (value / unit).round() * unit
 }
 
 fn added(columns: &[Vec<(u8, u64)>]) -> Vec<(u8, u64)> {

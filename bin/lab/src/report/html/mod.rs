@@ -179,18 +179,16 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
 
 fn drawings(view: &View<'_>, out: &mut String) {
     let mut left = REPORT_DRAWINGS_MAX;
-    let groups: [(&str, &str, Vec<Panel>); 6] = [
+    let mut latency = panels::latency_bars(view);
+    latency.extend(panels::percentiles(view));
+    latency.sort_by_key(|panel| (panel.test, panel.level));
+    let groups: [(&str, &str, Vec<Panel>); 5] = [
         (
             "overview",
             "Answers, cost, failures",
             panels::overview(view),
         ),
-        ("latency", "Latency", panels::latency_bars(view)),
-        (
-            "percentiles",
-            "Latency by percentile",
-            panels::percentiles(view),
-        ),
+        ("latency", "Latency", latency),
         (
             "curves",
             if view.is_open() {
