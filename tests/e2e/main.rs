@@ -30,6 +30,7 @@ mod intercept;
 mod limits;
 mod logs;
 mod metrics;
+mod nginx;
 mod ocsp;
 mod php;
 mod process;

@@ -10,6 +10,7 @@ mod http;
 mod logs;
 mod matchers;
 mod metrics;
+mod nginx;
 mod origins;
 mod peers;
 mod placeholders;

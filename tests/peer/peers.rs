@@ -139,14 +139,17 @@ impl Site {
         &self.dir
     }
 
-    /// Starts `program` with the file of `case` and waits until it answers.
-    pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
-        let text = case
-            .caddyfile
-            .replace("ROOT", &self.dir.join("www").display().to_string())
+    /// Fills in where files and upstreams are.
+    pub fn fill(&self, text: &str) -> String {
+        text.replace("ROOT", &self.dir.join("www").display().to_string())
             .replace("FASTCGI", &format!("127.0.0.1:{}", self.fastcgi))
             .replace("UPSTREAM", &format!("127.0.0.1:{}", self.upstream))
-            .replace("DEAD", &format!("127.0.0.1:{}", free_port()));
+            .replace("DEAD", &format!("127.0.0.1:{}", free_port()))
+    }
+
+    /// Starts `program` with the file of `case` and waits until it answers.
+    pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
+        let text = self.fill(case.caddyfile);
         let text = format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}");
         self.start_text(program, case.name, &text, name)
     }

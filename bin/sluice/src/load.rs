@@ -27,6 +27,8 @@ pub enum Adapter {
     Caddy1,
     /// The model itself: Caddy's JSON.
     Json,
+    /// nginx's configuration language.
+    Nginx,
 }
 
 /// The file that is used where none is named.
@@ -176,6 +178,9 @@ impl Source {
         if file.starts_with("caddyfile") || file.ends_with(".caddyfile") {
             return Adapter::Caddyfile;
         }
+        if file == "nginx.conf" || file.ends_with(".nginx.conf") {
+            return Adapter::Nginx;
+        }
         // A Caddyfile may begin with a brace too, but then a line end follows it.
         let json = text
             .trim_start()
@@ -183,10 +188,26 @@ impl Source {
             .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
         if file.ends_with(".json") || json {
             Adapter::Json
+        } else if file.ends_with(".conf") && begins_like_nginx(text) {
+            Adapter::Nginx
         } else {
             Adapter::Caddyfile
         }
     }
+}
+
+/// Whether a text begins as an nginx.conf does: no other language here ends its lines with semicolons, or has a block
+/// with one of these names at its outermost level.
+fn begins_like_nginx(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap_or_default().trim_end_matches('{');
+        let is_block = matches!(name, "events" | "http") && line.ends_with('{');
+        let code = line.split_once(" #").map_or(line, |(code, _)| code);
+        is_block || code.trim_end().ends_with(';')
+    })
 }
 
 /// Warns of a Caddyfile that is not in its customary layout, at the first line that is not.
@@ -227,7 +248,7 @@ pub fn parse(
             let loader = Recording::default();
             let adapted = match adapter {
                 Adapter::Caddy1 => adapt_v1(name, text, &loader),
-                Adapter::Caddyfile | Adapter::Json => adapt(name, text, &loader),
+                Adapter::Caddyfile | Adapter::Json | Adapter::Nginx => adapt(name, text, &loader),
             };
             let Adapted {
                 mut config,
@@ -266,6 +287,7 @@ pub fn parse(
                 None => Err(Failed::report(&report, format)),
             }
         }
+        Adapter::Nginx => nginx(name, text, format, read_at),
         Adapter::Json => match Config::from_json(text) {
             Ok(config) => Ok(Loaded {
                 config,
@@ -278,6 +300,36 @@ pub fn parse(
             Err(error) => Err(Failed::report(&json_report(name, text, &error), format)),
         },
     }
+}
+
+fn nginx(
+    name: &str,
+    text: &str,
+    format: MessageFormat,
+    read_at: SystemTime,
+) -> Result<Loaded, Failed> {
+    let loader = Recording::default();
+    let sluice_nginx::Adapted {
+        config,
+        report,
+        origins,
+    } = sluice_nginx::adapt(name, text, &loader);
+    let Some(config) = config else {
+        return Err(Failed::report(&report, format));
+    };
+    let read = loader.read.into_inner();
+    let files = std::iter::once(name.to_owned()).chain(read.into_iter().map(|(path, _)| path));
+    Ok(Loaded {
+        config,
+        written: Some(Arc::new(Written {
+            sources: report.sources.clone(),
+            origins,
+        })),
+        report,
+        files: files.collect(),
+        read_at,
+        texts: None,
+    })
 }
 
 /// How hard it is to guess a password that stands in a file of Caddy 1, as readable text. It is hashed anew whenever the
@@ -393,6 +445,10 @@ mod tests {
         assert_eq!(guess("a.conf", "{}"), Adapter::Json);
         assert_eq!(guess("a.conf", "{\n\tdebug\n}\n"), Adapter::Caddyfile);
         assert_eq!(guess("a.conf", "localhost\nrespond ok"), Adapter::Caddyfile);
+        assert_eq!(guess("/etc/nginx/nginx.conf", ""), Adapter::Nginx);
+        assert_eq!(guess("a.nginx.conf", ""), Adapter::Nginx);
+        assert_eq!(guess("a.conf", "# x\n\nuser a; # b\n"), Adapter::Nginx);
+        assert_eq!(guess("a.conf", "events {\n}\n"), Adapter::Nginx);
         let named = Source::File {
             path: "a.json".into(),
             adapter: Some(Adapter::Caddyfile),

@@ -66,6 +66,7 @@ fn collect_slugs(folder: &Path, slugs: &mut BTreeSet<String>) {
 fn messages_and_pages_are_the_same() {
     let mut slugs = BTreeSet::new();
     collect_slugs(&repository().join("config/caddyfile/src"), &mut slugs);
+    collect_slugs(&repository().join("config/nginx/src"), &mut slugs);
     collect_slugs(&repository().join("bin/sluice/src"), &mut slugs);
     collect_slugs(
         &repository().join("server/serve/src/expression"),

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
+use crate::nginx::{AccessLines, AccessRules, Nginx, NginxFiles, ScriptPath, TryFiles};
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
 use crate::value::{Duration, WeakString};
@@ -48,6 +49,18 @@ tagged! {
         Map(Map) = "map",
         /// Serves metrics.
         Metrics(MetricsHandler) = "metrics",
+        /// The virtual servers of an nginx.conf. Our own module.
+        Nginx(Box<Nginx>) = "nginx",
+        /// Who may come in, by nginx's rules. Our own module.
+        NginxAccess(AccessRules) = "nginx_access",
+        /// Files as nginx serves them. Our own module.
+        NginxFiles(Box<NginxFiles>) = "nginx_files",
+        /// What nginx's access logs are told. Our own module.
+        NginxLog(AccessLines) = "nginx_log",
+        /// Splits the path of a script as nginx does. Our own module.
+        NginxScriptPath(ScriptPath) = "nginx_script_path",
+        /// Goes on with the first file that exists, as nginx does. Our own module.
+        NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
         /// Pushes resources over HTTP/2.
         Push(Push) = "push",
         /// Refuses requests that come too often. Not in Caddy itself: a plugin's module.
@@ -83,6 +96,7 @@ impl Handler {
             }
             Self::ReverseProxy(proxy) => response_routes(&mut proxy.handle_response),
             Self::Intercept(intercept) => response_routes(&mut intercept.handle_response),
+            Self::Nginx(nginx) => nginx.route_lists_mut(),
             _ => Vec::new(),
         }
     }

@@ -18,6 +18,7 @@ pub mod handler;
 pub mod http;
 pub mod logging;
 pub mod matcher;
+pub mod nginx;
 mod object;
 pub mod pki;
 pub mod proxy;

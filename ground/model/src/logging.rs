@@ -55,6 +55,9 @@ objects! {
     /// A writer without settings.
     pub struct PlainWriter {}
 
+    /// Writes messages alone. Our own module.
+    pub struct MessageEncoder {}
+
     /// Writes to a file that is rolled over.
     pub struct FileWriter {
         /// The path.
@@ -175,5 +178,7 @@ tagged! {
         Append(AppendEncoder) = "append",
         /// For systemd's journal.
         Journald(JournaldEncoder) = "journald",
+        /// The message alone. Our own module.
+        Message(MessageEncoder) = "message",
     }
 }

@@ -49,6 +49,42 @@ objects! {
         pub verbose_logs: bool,
         /// Identical requests that are under way at one time ask the upstream once. Our own word.
         pub coalesce: bool,
+        /// Passes on as nginx does, where present. Our own word.
+        pub as_nginx: Option<AsNginx>,
+    }
+
+    /// How nginx passes requests on: it adds nothing of its own, and tells the upstream's name as the host.
+    pub struct AsNginx {
+        /// The Host field, with placeholders.
+        pub host: String,
+        /// What stands in the target in place of its first bytes; the target as it was sent when absent.
+        pub target: Option<Target>,
+        /// Whether a client may switch to another protocol.
+        pub upgrade: bool,
+        /// Fields of answers that are not passed back.
+        pub hide: Vec<String>,
+        /// Redirects of the upstream that are changed; the first that fits counts.
+        pub redirects: Vec<LocationChange>,
+        /// How redirects name this server.
+        pub naming: crate::nginx::Redirects,
+    }
+
+    /// What stands in a target in place of its beginning.
+    pub struct Target {
+        /// The new beginning, with placeholders.
+        pub path: String,
+        /// How many bytes of the path it replaces.
+        pub cut: u32,
+    }
+
+    /// A redirect of the upstream that is changed.
+    pub struct LocationChange {
+        /// What it begins with, with placeholders.
+        pub from: String,
+        /// The pattern that it matches, where `from` is empty.
+        pub pattern: String,
+        /// What stands there instead, with placeholders.
+        pub to: String,
     }
 
     /// One upstream.
@@ -290,6 +326,12 @@ objects! {
         pub write_timeout: Duration,
         /// Logs what the application writes to standard error.
         pub capture_stderr: bool,
+        /// Sends no variables but those of `env` and the fields of the request. Our own word.
+        pub only_env: bool,
+        /// Variables of `env` that are left out where they are empty. Our own word.
+        pub env_if_not_empty: Vec<String>,
+        /// Connections kept for the next request, briefly when absent. Our own word.
+        pub keep_alive: Option<KeepAlive>,
     }
 
     /// Speaks SCGI or uwsgi to upstreams. Our own.

@@ -92,6 +92,24 @@ impl Regexp {
         self.regex.capture_names()
     }
 
+    /// Finds the first match and writes where its groups begin and end, the whole match first; `into` is left as it
+    /// was where there is none. Texts of 4 GiB and more match nothing.
+    pub fn groups(&self, text: &[u8], into: &mut Vec<Option<(u32, u32)>>) -> bool {
+        if u32::try_from(text.len()).is_err() {
+            return false;
+        }
+        let Some(captures) = self.regex.captures(text) else {
+            return false;
+        };
+        into.clear();
+        into.extend(
+            captures
+                .iter()
+                .map(|group| group.map(|group| (group.start() as u32, group.end() as u32))),
+        );
+        true
+    }
+
     /// Memory for [`Regexp::read`].
     pub(crate) fn locations(&self) -> CaptureLocations {
         self.regex.capture_locations()

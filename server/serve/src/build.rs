@@ -10,12 +10,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use sluice_model as model;
-use sluice_route::Template;
+use sluice_route::{MatcherSets, RouteIndex, Template};
 
+use crate::handler::Handler;
+use crate::handlers::nginx::TreeRef;
+use crate::handlers::nginx::types::Types;
 use crate::https::{Authorities, Keys};
 use crate::log::Log;
 use crate::metrics::SiteMetrics;
-use crate::pipeline::{List, Program};
+use crate::pipeline::{List, Program, Route};
 use crate::record::Recorder;
 use crate::site::SiteRef;
 
@@ -119,6 +122,12 @@ pub struct Builder<'m> {
     body_is_asked: bool,
     /// Whether anything in the server asks for the times or the load of upstreams.
     pub(crate) proxy_facts_are_asked: bool,
+    /// The media types of the nginx.conf that is being built.
+    pub(crate) nginx_types: Vec<Arc<Types>>,
+    /// Its servers once they are built.
+    pub(crate) nginx_tree: TreeRef,
+    /// A list of a handler's own that handles errors.
+    own_errors: Option<usize>,
     /// Where in the configuration we are.
     place: String,
     refusals: Vec<Refusal>,
@@ -149,6 +158,9 @@ impl<'m> Builder<'m> {
             named: HashMap::new(),
             body_is_asked: routes::asks_for_body(server),
             proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
+            nginx_types: Vec::new(),
+            nginx_tree: TreeRef::default(),
+            own_errors: None,
             place: place.to_owned(),
             refusals: Vec::new(),
         };
@@ -175,7 +187,8 @@ impl<'m> Builder<'m> {
         if builder.refusals.is_empty() {
             let program = Program {
                 lists: builder.lists,
-                errors,
+                errors: errors.or(builder.own_errors),
+                errors_recur: builder.own_errors.is_some(),
                 itself: builder.itself,
                 metrics: builder.metrics,
             };
@@ -202,6 +215,25 @@ impl<'m> Builder<'m> {
             b.lists[number] = b.list(routes);
             number
         })
+    }
+
+    /// Has these handlers answer whatever fails. Errors of their own come to them again.
+    pub(crate) fn answer_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
+        let number = self.within(".errors", |b| b.number(&[]));
+        let routes = vec![Route {
+            matchers: MatcherSets::new(Vec::new()),
+            handlers,
+            group: None,
+            terminal: false,
+            kind: None,
+        }];
+        let keys: Vec<_> = routes.iter().map(|route| route.matchers.key()).collect();
+        self.lists[number] = List {
+            index: RouteIndex::build(&keys),
+            routes,
+            errors: None,
+        };
+        self.own_errors = Some(number);
     }
 
     /// The number of a list that is still to be built.

@@ -8,6 +8,7 @@ use sluice_net::Body;
 
 use crate::handler::Filter;
 use crate::handlers::in_flight::Held as InFlight;
+use crate::handlers::nginx::{Captures, State as NginxState, Tables};
 use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
 use crate::tracing::Span;
@@ -53,6 +54,12 @@ pub struct Context {
     pub log: Seldom<LogInfo>,
     /// What is remembered for metrics.
     pub metrics: Marks,
+    /// Where the request is among the locations of an nginx.conf.
+    pub nginx: NginxState,
+    /// The tables of an nginx.conf, where it has any.
+    pub tables: Option<Arc<Tables>>,
+    /// The groups of the latest pattern of an nginx.conf that matched.
+    pub captures: Seldom<Captures>,
 }
 
 /// What few requests put aside.
@@ -157,6 +164,7 @@ impl Empty for LogInfo {
             names: Vec::new(),
             fields: Vec::new(),
             late: Vec::new(),
+            body_bytes_sent: 0,
             error: None,
             trace: None,
         };
@@ -169,6 +177,7 @@ impl Empty for LogInfo {
         self.names.clear();
         self.fields.clear();
         self.late.clear();
+        self.body_bytes_sent = 0;
         self.error = None;
         self.trace = None;
     }
@@ -345,6 +354,8 @@ pub struct LogInfo {
     pub fields: Vec<(Arc<str>, String)>,
     /// What is still to be asked for fields, when the answer has ended.
     pub late: Vec<Arc<dyn Late>>,
+    /// Bytes of the answer's body that were sent, once it has ended.
+    pub body_bytes_sent: u64,
     /// Error that ended the request, if any.
     pub error: Option<String>,
     /// The span of a trace, where `tracing` asked for one.
@@ -380,5 +391,8 @@ impl Context {
         self.upstream.fields.clear();
         self.log.clear();
         self.metrics = Marks::default();
+        self.nginx = NginxState::default();
+        self.captures.clear();
+        self.tables = None;
     }
 }

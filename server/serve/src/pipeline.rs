@@ -20,6 +20,8 @@ pub struct Program {
     pub(crate) lists: Vec<List>,
     /// The list that handles errors nothing else handled.
     pub(crate) errors: Option<usize>,
+    /// Whether that list handles errors of its own as well. It then has to end by itself.
+    pub(crate) errors_recur: bool,
     /// The server that it belongs to, for handlers that ask it for a page.
     pub(crate) itself: SiteRef,
     /// Counts requests by the routes of the first list, where the configuration asks for it.
@@ -312,7 +314,10 @@ impl Program {
         x.res.status = fault.status;
         let handled_before = x.context.error.is_some();
         let inner = x.context.scopes.last().map(|scope| scope.errors);
-        watch.failed(&fault, inner.or(self.errors.filter(|_| !handled_before)));
+        watch.failed(
+            &fault,
+            inner.or(self.errors.filter(|_| !handled_before || self.errors_recur)),
+        );
         x.context.error = Some(Box::new(ErrorInfo {
             status: fault.status,
             message: fault.message.into_owned(),
@@ -334,7 +339,7 @@ impl Program {
             return None;
         }
         match self.errors {
-            Some(errors) if !handled_before => {
+            Some(errors) if !handled_before || self.errors_recur => {
                 x.context.frames.clear();
                 x.context.frames.push(Frame::at(errors));
                 x.context.groups.clear();

@@ -166,6 +166,7 @@ impl Recorder {
         }
         if let Some(access) = access.filter(|_| !x.context.log.skip) {
             if !x.context.log.late.is_empty() {
+                x.context.log.body_bytes_sent = completion.body_bytes_sent;
                 // As the directives are nested in Caddy: the last one says its word first.
                 for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
                     late.add(x);

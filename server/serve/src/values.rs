@@ -20,6 +20,7 @@ use sluice_route::{Found, Input, Key, Kind, MatcherSets, RequestValues, Template
 use crate::client_cert;
 use crate::context::{Exchange, ProxyFacts};
 use crate::failure::Fault;
+use crate::handlers::nginx;
 
 /// The values of placeholders at this point of an exchange.
 pub struct At<'a>(pub &'a Exchange);
@@ -88,6 +89,7 @@ impl Values for At<'_> {
             Key::Var(name) if &**name == "trusted_proxy" => push(out, x.context.from_trusted_proxy),
             Key::Var(name) if &**name != "client_ip" => known(x.context.vars.find(name), out),
             Key::Other(name) => maybe(x.context.mapped.find(name), out),
+            Key::Nginx(key) => nginx::variables::value(x, key, out),
             Key::Error(key) => self.error(*key, out),
             Key::File(key) => self.file(*key, out),
             Key::Proxy(key) => self.proxy(key, out),

@@ -73,7 +73,7 @@ fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Fail
     let is_old = match source.adapter(&text) {
         Adapter::Caddy1 => true,
         Adapter::Caddyfile => sluice_caddyfile::is_v1(&name, &text),
-        Adapter::Json => false,
+        Adapter::Json | Adapter::Nginx => false,
     };
     if !is_old {
         return Err(

@@ -6,7 +6,7 @@ use core::fmt;
 
 use sluice_message::FieldId;
 
-use super::Kind;
+use super::{Kind, NginxKey};
 
 /// What a placeholder stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +137,8 @@ pub enum Key {
     System(SystemKey),
     /// `file.PATH`: the content of a file.
     FileText(Box<str>),
+    /// `nginx.*`: what only nginx has a variable for.
+    Nginx(NginxKey),
     /// Any other name: those that `map` sets, and those that nobody knows.
     Other(Box<str>),
 }
@@ -349,6 +351,7 @@ fn parse_known(name: &str) -> Option<Key> {
         "env" => Some(Key::Env(rest.into())),
         "file" => Some(Key::FileText(rest.into())),
         "system" => SystemKey::parse(rest).map(Key::System),
+        "nginx" => NginxKey::parse(rest).map(Key::Nginx),
         "time" if rest == "now" => Some(Key::Time(TimeKey::Now)),
         "time" => TimeKey::parse(rest.strip_prefix("now.")?).map(Key::Time),
         _ => None,

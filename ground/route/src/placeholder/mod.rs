@@ -2,6 +2,7 @@
 //! left to the implementations of [`Values`].
 
 mod key;
+pub mod nginx;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use core::fmt;
 pub use key::{
     ClientCertKey, ErrorKey, FileKey, HeaderKey, Key, ProxyKey, SanKind, SystemKey, TimeKey, TlsKey,
 };
+pub use nginx::NginxKey;
 
 use crate::limits::PLACEHOLDERS_MAX;
 

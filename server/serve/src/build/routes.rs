@@ -40,8 +40,15 @@ impl<'m> Builder<'m> {
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
             let done = self.within(&format!(".handle[{index}]"), |b| {
-                let nests = matches!(handler, Config::Subroute(_));
+                let nests = matches!(handler, Config::Subroute(_) | Config::Nginx(_));
                 let asks = b.body_is_asked && !nests && asks_for_body(handler);
+                if let Config::Nginx(nginx) = handler {
+                    match handlers::nginx::build(nginx, b) {
+                        Ok(several) => built.extend(several),
+                        Err(refusal) => b.refuse(refusal),
+                    }
+                    return None;
+                }
                 match b.handler(handler) {
                     Ok(built) if asks => Some(handlers::body_text::before(built)),
                     Ok(built) => Some(built),
@@ -93,6 +100,13 @@ impl<'m> Builder<'m> {
                 Ok(handlers::copy_response::build_headers(config))
             }
             Config::Intercept(config) => handlers::intercept::build(config, self),
+            // Its handlers are two, see above.
+            Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
+            Config::NginxAccess(config) => handlers::nginx::access::build(config),
+            Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
+            Config::NginxLog(config) => handlers::nginx::log::build(config, self),
+            Config::NginxScriptPath(config) => handlers::nginx::script_path::build(config),
+            Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
             Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(
                 Refusal::new(format!("unknown handler `{}`", config.module()))

@@ -13,6 +13,7 @@ pub mod intercept;
 pub mod log_append;
 pub mod map;
 pub mod metrics;
+pub mod nginx;
 pub mod push;
 pub mod rate_limit;
 pub mod request_body;

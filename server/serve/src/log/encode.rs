@@ -55,6 +55,8 @@ pub enum Form {
     Json,
     /// Columns separated by tabs: time, level, logger, message, fields as JSON.
     Console,
+    /// The message alone, which then is a line that somebody else has put together.
+    Message,
 }
 
 /// How durations are spelled.
@@ -179,6 +181,7 @@ impl Encoder {
         match self.form {
             Form::Json => self.json_line(out, time, head, fields),
             Form::Console => self.console_line(out, time, head, fields),
+            Form::Message => out.extend_from_slice(head.message.as_bytes()),
         }
         out.extend_from_slice(self.line_ending.as_bytes());
     }
@@ -316,7 +319,7 @@ impl Encoder {
             (LevelFormat::Colour, form) => {
                 let escape = match form {
                     Form::Json => "\\u001b[",
-                    Form::Console => "\x1b[",
+                    Form::Console | Form::Message => "\x1b[",
                 };
                 for part in [escape, colour, "m", upper, escape, "0m"] {
                     out.extend_from_slice(part.as_bytes());

@@ -68,6 +68,7 @@ fn site() -> Site {
             program: Program {
                 lists: vec![list],
                 errors: None,
+                errors_recur: false,
                 itself: Default::default(),
                 metrics: None,
             },

@@ -3,9 +3,9 @@
 
 mod browse;
 mod hide;
-mod multipart;
+pub(crate) mod multipart;
 mod redirect;
-mod send;
+pub(crate) mod send;
 #[cfg(test)]
 mod tests;
 

@@ -14,7 +14,7 @@ use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 use crate::random;
 
 /// The parts with what stands between them.
-pub(super) struct Multipart {
+pub(crate) struct Multipart {
     worker: Rc<Worker>,
     boundary: String,
     /// Each part with its head before it; the last is only what ends the whole.
@@ -36,7 +36,7 @@ struct Part {
 }
 
 impl Multipart {
-    pub(super) fn new(
+    pub(crate) fn new(
         worker: Rc<Worker>,
         file: &OpenFile,
         ranges: Vec<Range>,
@@ -86,7 +86,7 @@ impl Multipart {
         }
     }
 
-    pub(super) fn media_type(&self) -> String {
+    pub(crate) fn media_type(&self) -> String {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 

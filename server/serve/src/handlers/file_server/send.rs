@@ -293,7 +293,7 @@ fn set_type(x: &mut Exchange, media_type: Option<&'static str>) {
     }
 }
 
-fn set_content_range(x: &mut Exchange, range: Range, size: u64) {
+pub(crate) fn set_content_range(x: &mut Exchange, range: Range, size: u64) {
     let mut text = [0; 72];
     let mut rest = &mut text[..];
     let last = range.start + range.len - 1;
@@ -313,7 +313,7 @@ fn varies_by_coding(x: &Exchange) -> bool {
     })
 }
 
-fn whole(file: &OpenFile) -> Body {
+pub(crate) fn whole(file: &OpenFile) -> Body {
     part(
         file,
         Range {
@@ -323,7 +323,7 @@ fn whole(file: &OpenFile) -> Body {
     )
 }
 
-fn part(file: &OpenFile, range: Range) -> Body {
+pub(crate) fn part(file: &OpenFile, range: Range) -> Body {
     match &file.content {
         Content::Bytes(bytes) => {
             let (start, len) = (range.start as usize, range.len as usize);

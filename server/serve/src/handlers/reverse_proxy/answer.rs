@@ -47,10 +47,18 @@ impl ReverseProxy {
             shared.clone_from(&head);
         }
         self.change_down(x, &mut head);
-        // The answer is the upstream's, and so is the name of its server; ours goes to Via.
-        x.res.fields.remove(FieldId::Server);
-        merge(&mut x.res.fields, &mut head.fields);
-        x.res.fields.push_fixed(via(version));
+        match &self.as_nginx {
+            Some(as_nginx) => {
+                as_nginx.take_fields(x, &mut head.fields);
+                merge(&mut x.res.fields, &mut head.fields);
+            }
+            None => {
+                // The answer is the upstream's, and so is the name of its server; ours goes to Via.
+                x.res.fields.remove(FieldId::Server);
+                merge(&mut x.res.fields, &mut head.fields);
+                x.res.fields.push_fixed(via(version));
+            }
+        }
         x.worker.upstreams.give_back(head);
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {

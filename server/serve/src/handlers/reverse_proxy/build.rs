@@ -12,6 +12,7 @@ use sluice_route::Rewrite;
 use sluice_route::matcher::IpRanges;
 
 use super::active::{ActiveChecks, Checks};
+use super::as_nginx::AsNginx;
 use super::breaking::Breaking;
 use super::buffering::Buffering;
 use super::coalescing::Coalescing;
@@ -76,6 +77,10 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         header_up,
         header_down,
         rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
+        as_nginx: match &config.as_nginx {
+            Some(config) => Some(Box::new(AsNginx::build(config, cx)?)),
+            None => None,
+        },
         trusted_proxies,
         facts,
         verbose: verbose(config, cx),

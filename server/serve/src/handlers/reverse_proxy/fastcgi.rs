@@ -34,10 +34,23 @@ pub struct FastCgi {
     split: Vec<Vec<u8>>,
     /// Variables of the configuration.
     own: Vec<(Box<[u8]>, Template)>,
+    /// Those of them that are left out where they are empty.
+    if_not_empty: Vec<Box<[u8]>>,
+    /// Which variables there are beside those and the fields of the request.
+    usual: Usual,
     user: Template,
     remainder: Template,
     /// Where it is told what applications write to standard error, if anywhere.
     complaints: Option<Log>,
+}
+
+/// Which variables there are beside those of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usual {
+    /// All that CGI names.
+    All,
+    /// None, as with nginx.
+    None,
 }
 
 /// What becomes of symbolic links in the root.
@@ -120,6 +133,16 @@ impl FastCgi {
                 .map(|ending| ending.to_ascii_lowercase().into())
                 .collect(),
             own,
+            if_not_empty: config
+                .env_if_not_empty
+                .iter()
+                .map(|name| name.as_bytes().into())
+                .collect(),
+            usual: if config.only_env {
+                Usual::None
+            } else {
+                Usual::All
+            },
             complaints: log.filter(|_| config.capture_stderr).cloned(),
             user: template("{http.auth.user.id}")?,
             remainder: template("{http.matchers.file.remainder}")?,
@@ -156,26 +179,45 @@ impl FastCgi {
             own: &self.own,
             text: Vec::new(),
         };
-        self.add_script(asked, &root, &mut variables);
-        add_request(asked, &mut variables);
-        add_server(asked, &mut variables);
-        add_peer(asked.conn, &mut variables);
-        variables.add_with(b"REMOTE_USER", |text| {
-            self.user.expand(asked.values, Unknown::Empty, text);
-        });
-        add_fields(asked.head, &mut variables);
-        for (name, value) in &self.own {
-            let text = &mut variables.text;
-            variables.params.push_with(name, text, |text| {
-                value.expand(asked.values, Unknown::Empty, text);
+        if self.usual == Usual::All {
+            self.add_script(asked, &root, &mut variables);
+            add_request(asked, &mut variables);
+            add_server(asked, &mut variables);
+            add_peer(asked.conn, &mut variables);
+            variables.add_with(b"REMOTE_USER", |text| {
+                self.user.expand(asked.values, Unknown::Empty, text);
             });
+        } else if !asked.head.authority.is_empty() {
+            variables.add(b"HTTP_HOST", &asked.head.authority);
         }
+        add_fields(asked.head, &mut variables);
+        self.add_own(asked, &mut variables);
         variables.params.end()
     }
 
     /// The script that a request encoded by [`FastCgi::encode`] names.
     pub fn script_of(&self, request: &[u8]) -> Option<Vec<u8>> {
         self.dialect.find(request, b"SCRIPT_FILENAME")
+    }
+
+    /// Adds the variables of the configuration.
+    fn add_own(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) {
+        let mut value = Vec::new();
+        for (name, template) in &self.own {
+            value.clear();
+            // nginx tells the length of the body that is sent, which for one without a length is that of what was
+            // collected.
+            match &**name {
+                b"CONTENT_LENGTH" if self.usual == Usual::None && asked.length > 0 => {
+                    write!(value, "{}", asked.length).expect("writing to memory does not fail");
+                }
+                _ => template.expand(asked.values, Unknown::Empty, &mut value),
+            }
+            if value.is_empty() && self.if_not_empty.contains(name) {
+                continue;
+            }
+            variables.params.push(name, &value);
+        }
     }
 
     /// Has it told what the application writes to standard error during `call`, if that is wanted.

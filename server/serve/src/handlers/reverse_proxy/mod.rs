@@ -4,6 +4,7 @@
 mod account;
 mod active;
 mod answer;
+mod as_nginx;
 mod breaking;
 pub(crate) mod buffering;
 mod build;
@@ -29,7 +30,7 @@ mod verbose;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::{FieldId, Method, Moment, Version};
+use sluice_message::{FieldId, Method, Moment, Status, Version};
 use sluice_net::tunnel::Term;
 use sluice_net::upstream::{
     Answer, Call, CallFailure, Carrier, Endpoint, Heard, Lease, Origin, Upload, Wanted, obtain,
@@ -46,6 +47,7 @@ use crate::failure::Fault;
 use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
+use as_nginx::AsNginx;
 use buffering::Buffering;
 use coalescing::Coalescing;
 use dynamic::Dynamic;
@@ -68,6 +70,8 @@ struct ReverseProxy {
     header_up: Option<Ops>,
     header_down: Option<HeaderDown>,
     rewrite: Option<Rewrite>,
+    /// How nginx passes requests on, where that is wanted.
+    as_nginx: Option<Box<AsNginx>>,
     /// Whose X-Forwarded fields are believed, beside those whom the server trusts.
     trusted_proxies: IpRanges,
     buffering: Buffering,
@@ -192,9 +196,21 @@ impl ReverseProxy {
                     retry::wait_until(x, moment).await;
                     body
                 }
-                (None, _) | (_, None) => return Step::Fail(failed.failure.into()),
+                (None, _) | (_, None) => return self.give_up(failed.failure),
             };
         }
+    }
+
+    /// No further try is allowed.
+    fn give_up(&self, failure: Failure) -> Step {
+        let is_unavailable =
+            failure.side == Side::Upstream && failure.kind == FailureKind::Unavailable;
+        let mut fault = Fault::from(failure);
+        // To nginx it is all the same why no upstream answers.
+        if is_unavailable && self.as_nginx.is_some() {
+            fault.status = Status::BAD_GATEWAY;
+        }
+        Step::Fail(fault)
     }
 
     /// Passes the request to one upstream. A kept connection that turns out to be closed is replaced by a new one

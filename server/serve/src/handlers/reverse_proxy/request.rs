@@ -136,6 +136,9 @@ impl ReverseProxy {
 
     /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.
     fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, sluice_message::Uri)>, Fault> {
+        if let Some(as_nginx) = &self.as_nginx {
+            return Ok(as_nginx.retarget(x));
+        }
         let Some(rewrite) = &self.rewrite else {
             return Ok(None);
         };
@@ -168,7 +171,10 @@ impl ReverseProxy {
         let fields = &x.req.fields;
         out.append(fields);
         strip_hop_by_hop(out);
-        let switch = switch_of(x, framing);
+        let switch = match &self.as_nginx {
+            Some(as_nginx) if !as_nginx.passes_upgrades() => Switch::No,
+            Some(_) | None => switch_of(x, framing),
+        };
         if let Switch::To(protocol) = &switch {
             out.push(FieldId::Upgrade, protocol);
             if x.req.version == Version::Http2 {
@@ -183,6 +189,11 @@ impl ReverseProxy {
         }
         if framing == BodyFraming::None {
             out.remove(FieldId::Expect);
+        }
+        if let Some(as_nginx) = &self.as_nginx {
+            out.remove(FieldId::Te);
+            as_nginx.set_host(x, out);
+            return switch;
         }
         self.set_host(x, upstream, out);
         out.push_fixed(via(x.req.version));

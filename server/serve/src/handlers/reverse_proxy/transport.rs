@@ -197,7 +197,10 @@ impl Transport {
         };
         let options = Options {
             protocol: Protocol::FastCgi,
-            keep_alive: KeepAlive::Briefly(limits::KEPT_BRIEFLY),
+            keep_alive: match &config.keep_alive {
+                Some(config) => keep_alive(Some(config)),
+                None => KeepAlive::Briefly(limits::KEPT_BRIEFLY),
+            },
             timeouts,
             ..Options::default()
         };

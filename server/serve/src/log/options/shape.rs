@@ -4,7 +4,7 @@ use serde_json::Value;
 use sluice_model::RawModule;
 use sluice_model::logging::{AppendEncoder, FilterEncoder, LineEncoder, Log, LogEncoder};
 
-use super::super::encode::{DurationFormat, Encoder, LevelFormat, Prefix};
+use super::super::encode::{DurationFormat, Encoder, Form, LevelFormat, Prefix};
 use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
 use super::super::node::Node;
@@ -65,6 +65,13 @@ impl Shape {
                     shape.prefix = Prefix::Priority;
                     journald.wrap.as_deref()
                 }
+                LogEncoder::Message(_) => {
+                    shape.base = Some(Encoder {
+                        form: Form::Message,
+                        ..Encoder::json()
+                    });
+                    None
+                }
                 LogEncoder::Other(module) => return Err(unknown(module, at)),
             };
         }
@@ -95,7 +102,7 @@ fn unknown(module: &RawModule, at: &Place) -> PlanError {
         .get("format")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let problem = format!("`{name}` is none of json, console, filter, append, journald");
+    let problem = format!("`{name}` is none of json, console, filter, append, journald, message");
     at.wrong("encoder", problem)
 }
 

@@ -1,0 +1,222 @@
+//! Whether each directive is one, may stand where it stands, and is told what it takes. What it does is left to `lower`.
+
+use std::collections::HashMap;
+
+use sluice_diag::{Diagnostic, Report, Span, closest};
+
+use crate::registry::{self, Context, Entry, MANY, Repeats, Takes, Verdict, Word};
+use crate::tree::Directive;
+
+/// Looks at all directives of `context` and at those inside of them. What cannot be used is reported and taken out.
+pub fn check(directives: &mut Vec<Directive>, context: Context, report: &mut Report) {
+    let mut first: HashMap<String, Span> = HashMap::new();
+    directives.retain_mut(|directive| is_fit(directive, context, &mut first, report));
+}
+
+fn is_fit(
+    directive: &mut Directive,
+    context: Context,
+    first: &mut HashMap<String, Span>,
+    report: &mut Report,
+) -> bool {
+    let Some(entry) = find(directive, context, report) else {
+        return false;
+    };
+    if !judge(directive, entry, report) {
+        return false;
+    }
+    let Some(word) = entry.word else { return false };
+    if !takes(directive, word, entry, report) || !values(directive, word, report) {
+        return false;
+    }
+    let before = first.get(directive.name()).copied();
+    if let Some(before) = before.filter(|_| word.repeats == Repeats::No) {
+        let title = format!("`{}` stands twice in one block", directive.name());
+        report.push(
+            Diagnostic::error("duplicate-directive", title)
+                .at(directive.span(), "it may stand there once")
+                .imported(directive.name.import)
+                .also(before, "the first one"),
+        );
+        return false;
+    }
+    first.insert(directive.name().to_owned(), directive.name.span);
+    if let Some(inner) = inside(directive, context)
+        && let Some(block) = &mut directive.block
+    {
+        check(block, inner, report);
+    }
+    true
+}
+
+/// What the directives in a block are in; `None` where they are no directives.
+pub fn inside(directive: &Directive, context: Context) -> Option<Context> {
+    Some(match (directive.name(), context) {
+        ("events", _) => Context::Events,
+        ("http", _) => Context::Http,
+        ("server", Context::Http) => Context::Server,
+        ("upstream", _) => Context::Upstream,
+        ("location", _) => Context::Location,
+        ("if", Context::Server) => Context::IfInServer,
+        ("if", _) => Context::IfInLocation,
+        ("limit_except", _) => Context::LimitExcept,
+        _ => return None,
+    })
+}
+
+fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<&'static Entry> {
+    let name = directive.name();
+    let mut known = registry::entries(name).peekable();
+    if known.peek().is_none() {
+        let found = Diagnostic::error("unknown-directive", format!("unknown directive `{name}`"))
+            .at(directive.name.span, "not a directive")
+            .imported(directive.name.import);
+        report.push(found.did_you_mean(closest(name, registry::names_in(context))));
+        return None;
+    }
+    let entries: Vec<&Entry> = known.collect();
+    if let Some(entry) = entries.iter().find(|entry| entry.may_stand_in(context)) {
+        return Some(entry);
+    }
+    let mut places: Vec<&str> = entries
+        .iter()
+        .flat_map(|entry| entry.contexts.split(','))
+        .collect();
+    places.dedup();
+    let title = format!("`{name}` is not allowed in {}", context.name());
+    report.push(
+        Diagnostic::error("misplaced-directive", title)
+            .at(directive.name.span, "it does not belong here")
+            .imported(directive.name.import)
+            .help(format!("it may stand in: {}", places.join(", "))),
+    );
+    None
+}
+
+/// Whether the directive is to be looked at any further.
+fn judge(directive: &Directive, entry: &Entry, report: &mut Report) -> bool {
+    let name = directive.name();
+    let place = directive.span();
+    let found = match entry.verdict() {
+        Verdict::Works | Verdict::Partly(_) | Verdict::Always(_) => return true,
+        Verdict::OnlyAs(built) if directive.arg(0).is_some_and(|word| built.contains(&word)) => {
+            return true;
+        }
+        Verdict::OnlyAs(built) => {
+            let built: Vec<String> = built
+                .iter()
+                .map(|word| format!("`{name} {word}`"))
+                .collect();
+            Diagnostic::error(
+                "unsupported-directive",
+                format!("`{name}` is known, but not built yet"),
+            )
+            .at(place, format!("of {}", entry.module))
+            .help(format!("what is built is {}", built.join(" and ")))
+        }
+        Verdict::Idle(holds) => Diagnostic::warning("no-effect", format!("`{name}` has no effect"))
+            .at(place, "read, and then left alone")
+            .note(holds),
+        Verdict::NotYet => Diagnostic::error(
+            "unsupported-directive",
+            format!("`{name}` is known, but not built yet"),
+        )
+        .at(place, format!("of {}", entry.module))
+        .help("remove it, or serve this with nginx until then"),
+        Verdict::Refused(reason) => Diagnostic::error(
+            "unsupported-directive",
+            format!("`{name}` is not supported"),
+        )
+        .at(place, format!("of {}", entry.module))
+        .note(reason),
+    };
+    let goes_on = matches!(entry.verdict(), Verdict::Idle(_));
+    report.push(found.imported(directive.name.import));
+    goes_on
+}
+
+/// Whether number of words and block fit.
+fn takes(directive: &Directive, word: &Word, entry: &Entry, report: &mut Report) -> bool {
+    let (min, max, wants_block) = match word.takes {
+        Takes::Nothing => (0, 0, false),
+        Takes::Flag | Takes::Choice(_) | Takes::Number | Takes::Size | Takes::Time => (1, 1, false),
+        Takes::Words(min, max) => (min, max, false),
+        Takes::Block(min, max) => (min, max, true),
+    };
+    let name = directive.name();
+    if directive.block.is_some() != wants_block {
+        let found = match wants_block {
+            true => Diagnostic::error("missing-block", format!("`{name}` has no block"))
+                .at(directive.span(), "`{` should follow"),
+            false => Diagnostic::error("unexpected-block", format!("`{name}` takes no block"))
+                .at(directive.span(), "`;` should follow"),
+        };
+        report.push(found.imported(directive.name.import).help(usage(entry)));
+        return false;
+    }
+    let count = directive.args.len();
+    if (min..=max).contains(&count) {
+        return true;
+    }
+    let wanted = match (min, max) {
+        (0, 0) => "nothing".to_owned(),
+        (min, MANY) => format!("at least {}", words(min)),
+        (min, max) if min == max => words(min),
+        (min, max) => format!("{min} to {}", words(max)),
+    };
+    report.push(
+        Diagnostic::error("argument-count", format!("`{name}` takes {wanted}"))
+            .at(directive.span(), format!("{count} given"))
+            .imported(directive.name.import)
+            .help(usage(entry)),
+    );
+    false
+}
+
+fn words(count: usize) -> String {
+    match count {
+        1 => "1 word".to_owned(),
+        count => format!("{count} words"),
+    }
+}
+
+fn usage(entry: &Entry) -> String {
+    format!(
+        "write `{}`",
+        format!("{} {}", entry.name, entry.syntax).trim()
+    )
+}
+
+/// Whether the words are of the kind that is wanted.
+fn values(directive: &Directive, word: &Word, report: &mut Report) -> bool {
+    let Some(arg) = directive.args.first() else {
+        return true;
+    };
+    let text = arg.text.as_str();
+    let wanted = match word.takes {
+        Takes::Flag if !matches!(text, "on" | "off") => "`on` or `off`".to_owned(),
+        Takes::Choice(choices) if !choices.contains(&text) => {
+            let named: Vec<String> = choices.iter().map(|choice| format!("`{choice}`")).collect();
+            named.join(", ")
+        }
+        Takes::Number if text.parse::<u64>().is_err() => "a number".to_owned(),
+        Takes::Size if crate::lower::values::size(text).is_none() => {
+            "a size such as `8k` or `1m`".to_owned()
+        }
+        Takes::Time if crate::lower::values::time(text).is_none() => {
+            "a length of time such as `30s` or `1h 30m`".to_owned()
+        }
+        _ => return true,
+    };
+    let name = directive.name();
+    report.push(
+        Diagnostic::error(
+            "invalid-value",
+            format!("`{text}` is no value for `{name}`"),
+        )
+        .at(arg.span, "not understood")
+        .imported(arg.import)
+        .help(format!("it takes {wanted}")),
+    );
+    false
+}

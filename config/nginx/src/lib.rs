@@ -1,0 +1,18 @@
+//! nginx.conf text to the model, with diagnostics.
+//!
+//! Whether a file that is named here can be opened, and whether the server can do what the model says, is left to
+//! `server/serve`.
+#![forbid(unsafe_code)]
+
+mod check;
+mod lex;
+pub mod limits;
+mod lower;
+mod modules;
+mod parse;
+pub mod registry;
+pub mod tree;
+
+pub use lower::{Adapted, adapt};
+pub use parse::{Parsed, parse};
+pub use sluice_caddyfile::{DiskLoader, Loader, MemoryLoader};

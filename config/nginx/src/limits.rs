@@ -1,0 +1,21 @@
+//! Every limit of the front end, with the reason for its number.
+
+/// Blocks inside blocks. Real files stay below ten; the parser recurses, so the stack sets the bound, and this stays far
+/// below it.
+pub const BLOCK_DEPTH_MAX: usize = 64;
+
+/// Includes inside includes, for the same reasons.
+pub const INCLUDE_DEPTH_MAX: usize = 32;
+
+/// Files that includes may bring: ten thousand sites with a file each, and what they share. A file that includes itself
+/// twice would otherwise double without end.
+pub const INCLUDES_MAX: usize = 40_000;
+
+/// Words that all files may have together; ten thousand sites of a hundred words each.
+pub const WORDS_MAX: usize = 2_000_000;
+
+/// Bytes of one word. nginx reads its files through a buffer of 4 KiB, and no word is longer.
+pub const WORD_BYTES_MAX: usize = 4096;
+
+/// Variables in one text: more are a mistake of whoever makes files by program.
+pub const VARIABLES_MAX: usize = 100;

@@ -1,0 +1,236 @@
+//! `listen`: the addresses of servers, and which servers share one.
+
+use sluice_diag::{Diagnostic, Span};
+
+use super::Lowering;
+use super::level::Level;
+use crate::tree::{Directive, Word};
+
+/// An address, or several with the same servers.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The addresses, as the model writes them.
+    pub listen: Vec<String>,
+    /// Its servers, by number.
+    pub sites: Vec<usize>,
+    /// The one that gets the requests that name none of them.
+    pub default: usize,
+    /// Whether TLS is spoken.
+    pub is_ssl: bool,
+    /// Whether a `listen` asks for HTTP/2.
+    pub is_http2: bool,
+    /// The first `listen`.
+    pub span: Span,
+    /// Whether a server asked to be the default one.
+    has_default: Option<Span>,
+}
+
+/// All addresses, in the order in which they are written.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses(Vec<Address>);
+
+impl Addresses {
+    /// Adds the addresses of the server with this number.
+    pub fn add(
+        &mut self,
+        cx: &mut Lowering<'_>,
+        site: usize,
+        server: &Directive,
+        level: &Level<'_>,
+    ) {
+        let mut lines = level.own("listen").peekable();
+        if lines.peek().is_none() {
+            self.entry("tcp4/:80".to_owned(), site, server.name.span);
+            return;
+        }
+        for line in lines {
+            self.listen(cx, site, line);
+        }
+    }
+
+    fn listen(&mut self, cx: &mut Lowering<'_>, site: usize, line: &Directive) {
+        let Some((address, params)) = line.args.split_first() else {
+            return;
+        };
+        let Some(listen) = address_of(&address.text) else {
+            let _: Option<()> = cx.invalid(
+                address,
+                "listen",
+                "`80`, `127.0.0.1:80`, `[::]:80`, `*:80` or `unix:/path`",
+            );
+            return;
+        };
+        let entry = self.entry(listen, site, line.span());
+        if entry.sites.iter().filter(|known| **known == site).count() > 1 {
+            entry.sites.pop();
+            cx.report.push(
+                Diagnostic::error(
+                    "duplicate-listen",
+                    format!("`listen {}` twice in one server", address.text),
+                )
+                .at(line.span(), "it may stand there once")
+                .imported(line.name.import),
+            );
+        }
+        for param in params {
+            parameter(cx, entry, site, param);
+        }
+    }
+
+    fn entry(&mut self, listen: String, site: usize, span: Span) -> &mut Address {
+        let known = self
+            .0
+            .iter()
+            .position(|address| address.listen[0] == listen);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(Address {
+                listen: vec![listen],
+                sites: Vec::new(),
+                default: site,
+                is_ssl: false,
+                is_http2: false,
+                span,
+                has_default: None,
+            });
+            self.0.len() - 1
+        });
+        let entry = &mut self.0[at];
+        entry.sites.push(site);
+        entry
+    }
+
+    /// Each address with its servers.
+    pub fn each(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        self.0
+            .iter()
+            .map(|address| (address.listen[0].as_str(), &*address.sites))
+    }
+
+    /// The addresses, those with the same servers together.
+    pub fn together(&self) -> Vec<Address> {
+        let mut found: Vec<Address> = Vec::new();
+        for address in &self.0 {
+            let same = found.iter_mut().find(|known| {
+                known.sites == address.sites
+                    && known.default == address.default
+                    && known.is_ssl == address.is_ssl
+                    && known.is_http2 == address.is_http2
+            });
+            match same {
+                Some(known) => known.listen.extend(address.listen.iter().cloned()),
+                None => found.push(address.clone()),
+            }
+        }
+        found
+    }
+}
+
+fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Word) {
+    let (name, _) = param.text.split_once('=').unwrap_or((&param.text, ""));
+    match name {
+        "default_server" | "default" => {
+            if let Some(first) = entry.has_default.filter(|_| entry.default != site) {
+                cx.report.push(
+                    Diagnostic::error(
+                        "duplicate-default",
+                        "a second default server for one address",
+                    )
+                    .at(param.span, "another server is the default one")
+                    .imported(param.import)
+                    .also(first, "the first one"),
+                );
+                return;
+            }
+            entry.default = site;
+            entry.has_default = Some(param.span);
+        }
+        "ssl" => entry.is_ssl = true,
+        "http2" => entry.is_http2 = true,
+        // Each worker has a socket of its own anyway, and accepts as fast as it can.
+        "reuseport" | "deferred" | "bind" | "backlog" | "ipv6only" | "fastopen"
+        | "so_keepalive" => {}
+        "rcvbuf" | "sndbuf" | "setfib" | "accept_filter" | "multipath" => {
+            cx.report.push(
+                Diagnostic::warning("no-effect", format!("`{name}` of `listen` has no effect"))
+                    .at(param.span, "read, and then left alone")
+                    .imported(param.import)
+                    .note("sockets have the settings of the system"),
+            );
+        }
+        "proxy_protocol" | "quic" | "spdy" => {
+            cx.report.push(
+                Diagnostic::error(
+                    "unsupported-directive",
+                    format!("`{name}` of `listen` is known, but not built yet"),
+                )
+                .at(param.span, "known, but not built")
+                .imported(param.import)
+                .help("remove it"),
+            );
+        }
+        _ => {
+            let _: Option<()> = cx.invalid(
+                param,
+                "listen",
+                "`default_server`, `ssl`, `http2`, `reuseport` and others",
+            );
+        }
+    }
+}
+
+/// An address as the model writes it.
+fn address_of(text: &str) -> Option<String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return path.starts_with('/').then(|| format!("unix/{path}"));
+    }
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    if let Some(port) = port(text) {
+        return Some(format!("tcp4/:{port}"));
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        let port = match rest.strip_prefix(':') {
+            Some(number) => port(number)?,
+            None if rest.is_empty() => 80,
+            None => return None,
+        };
+        return Some(format!("[{host}]:{port}"));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, number)) => (host, port(number)?),
+        None => (text, 80),
+    };
+    match host {
+        "" => None,
+        number if number.bytes().all(|byte| byte.is_ascii_digit()) => None,
+        "*" | "0.0.0.0" => Some(format!("tcp4/:{port}")),
+        host => Some(format!("{host}:{port}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address_of;
+
+    #[test]
+    fn addresses_are_read() {
+        for (text, expected) in [
+            ("80", "tcp4/:80"),
+            ("*:81", "tcp4/:81"),
+            ("0.0.0.0:8080", "tcp4/:8080"),
+            ("127.0.0.1", "127.0.0.1:80"),
+            ("localhost:82", "localhost:82"),
+            ("[::]:443", "[::]:443"),
+            ("[::1]", "[::1]:80"),
+            ("unix:/run/x.sock", "unix//run/x.sock"),
+        ] {
+            assert_eq!(address_of(text).as_deref(), Some(expected), "{text}");
+        }
+        for wrong in [
+            "0", "65536", "a:b", ":80", "[::", "[x]:80", "unix:x", "[::1]x",
+        ] {
+            assert_eq!(address_of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Virtual servers and their locations. What a directive in them does is left to its module.
+
+use sluice_diag::Diagnostic;
+use sluice_model::nginx::{Location, Place, VirtualServer};
+use sluice_model::{Handler, Route};
+
+use super::Lowering;
+use super::level::Level;
+use super::text::Facts;
+use crate::modules::{access, fastcgi, files, gzip, headers, http_core, log, proxy, rewrite};
+use crate::tree::{Directive, Word};
+
+/// What holds around a block.
+#[derive(Clone, Debug)]
+struct Around {
+    server_name: String,
+    root: Root,
+}
+
+/// Where the files of a place are.
+#[derive(Clone, Debug)]
+struct Root {
+    /// The folder, with placeholders.
+    text: String,
+    kind: RootKind,
+}
+
+/// What follows the text of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RootKind {
+    /// The whole path: `root`.
+    Root,
+    /// The path without so many first bytes: `alias` in a location with a path.
+    Alias(usize),
+    /// Nothing: `alias` in a location with a pattern.
+    Whole,
+}
+
+impl Root {
+    fn file(&self) -> String {
+        match self.kind {
+            RootKind::Root => format!("{}{{http.request.uri.path}}", self.text),
+            RootKind::Alias(cut) => format!("{}{{nginx.uri_from.{cut}}}", self.text),
+            RootKind::Whole => self.text.clone(),
+        }
+    }
+}
+
+/// How a location compares paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind<'t> {
+    /// From the left, or as a whole.
+    Path {
+        modifier: &'static str,
+        path: &'t str,
+    },
+    /// By a pattern.
+    Pattern {
+        modifier: &'static str,
+        pattern: &'t str,
+    },
+    /// Not at all: it has a name.
+    Named(&'t str),
+}
+
+/// What stands around a place and in it.
+struct Here<'a> {
+    level: Level<'a>,
+    facts: Facts,
+    root: Root,
+    /// The path of the location, where it has one.
+    prefix: Option<&'a str>,
+    /// The directive that says who answers.
+    content: Option<&'a Directive>,
+    try_files: Option<&'a Directive>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
+        let usual = Root {
+            text: self.path("html"),
+            kind: RootKind::Root,
+        };
+        let root = self.root(level, level, None, &usual, name);
+        let around = Around {
+            server_name: name.to_owned(),
+            root: root.clone(),
+        };
+        let facts = self.facts(&around, None);
+        let here = Here {
+            level: *level,
+            facts,
+            root,
+            prefix: None,
+            content: None,
+            try_files: level.own("try_files").next(),
+        };
+        let place = self.place(&here);
+        let rewrite = rewrite::lower(self, level.directives(), &here.facts, &mut |_, _| None);
+        let locations = self.locations(level, &around, None);
+        VirtualServer {
+            names: Vec::new(),
+            merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
+            underscores_in_headers: level.is_on("underscores_in_headers", false),
+            rewrite,
+            place,
+            branches: Vec::new(),
+            locations,
+        }
+    }
+
+    fn facts(&mut self, around: &Around, content: Option<&Directive>) -> Facts {
+        Facts {
+            server_name: around.server_name.clone(),
+            root: Some(around.root.text.clone()),
+            file: Some(around.root.file()),
+            proxy: content
+                .filter(|content| content.name() == "proxy_pass")
+                .and_then(proxy::facts),
+        }
+    }
+
+    /// The root that holds in a block: its own, or that of the blocks around it.
+    fn root(
+        &mut self,
+        level: &Level<'_>,
+        outer: &Level<'_>,
+        kind: Option<&Kind<'_>>,
+        usual: &Root,
+        server_name: &str,
+    ) -> Root {
+        let own = level.own("root").chain(level.own("alias")).last();
+        // At the level of a server the roots of `http` count as well.
+        let Some(directive) = own.or_else(|| kind.is_none().then(|| outer.find("root")).flatten())
+        else {
+            return usual.clone();
+        };
+        let Some(word) = directive.args.first() else {
+            return usual.clone();
+        };
+        let is_alias = directive.name() == "alias";
+        let facts = Facts {
+            server_name: server_name.to_owned(),
+            ..Facts::default()
+        };
+        let path = Word {
+            text: self.path(&word.text),
+            ..word.clone()
+        };
+        let text = self.text(&path, &facts);
+        match (is_alias, kind) {
+            (true, Some(Kind::Path { path, .. })) => Root {
+                text,
+                kind: RootKind::Alias(path.len()),
+            },
+            (true, Some(Kind::Pattern { .. })) => Root {
+                text,
+                kind: RootKind::Whole,
+            },
+            _ => Root {
+                text: text.strip_suffix('/').unwrap_or(&text).to_owned(),
+                kind: RootKind::Root,
+            },
+        }
+    }
+
+    fn locations(
+        &mut self,
+        level: &Level<'_>,
+        around: &Around,
+        outer: Option<&Kind<'_>>,
+    ) -> Vec<Location> {
+        let mut found: Vec<(Location, &Directive)> = Vec::new();
+        for directive in level.own("location") {
+            let Some(kind) = self.kind(directive, outer) else {
+                continue;
+            };
+            let location = self.location(level, directive, &kind, around);
+            let is_same = |known: &Location| {
+                let is_prefix = |modifier: &str| matches!(modifier, "" | "^~");
+                let same = known.modifier == location.modifier
+                    || is_prefix(&known.modifier) && is_prefix(&location.modifier);
+                same && known.path == location.path && !known.modifier.starts_with('~')
+            };
+            if let Some((_, first)) = found.iter().find(|(known, _)| is_same(known)) {
+                let title = format!("a second `location` for `{}`", location.path);
+                self.report.push(
+                    Diagnostic::error("duplicate-location", title)
+                        .at(directive.span(), "it would never be chosen")
+                        .imported(directive.name.import)
+                        .also(first.span(), "the first one"),
+                );
+            }
+            found.push((location, directive));
+        }
+        found.into_iter().map(|(location, _)| location).collect()
+    }
+
+    fn kind<'t>(&mut self, directive: &'t Directive, outer: Option<&Kind<'_>>) -> Option<Kind<'t>> {
+        let (modifier, word) = match directive.args.as_slice() {
+            [modifier, word] => (modifier.text.as_str(), word),
+            [word] => ("", word),
+            _ => return None,
+        };
+        let text = word.text.as_str();
+        let (modifier, text) = match modifier {
+            // A modifier may stand right in front of its path.
+            "" => ["^~", "~*", "=", "~"]
+                .iter()
+                .find_map(|known| Some((*known, text.strip_prefix(known)?)))
+                .unwrap_or(("", text)),
+            known => (known, text),
+        };
+        let kind = match modifier {
+            "" if text.starts_with('@') => Kind::Named(text),
+            "" => Kind::Path {
+                modifier: "",
+                path: text,
+            },
+            "=" => Kind::Path {
+                modifier: "=",
+                path: text,
+            },
+            "^~" => Kind::Path {
+                modifier: "^~",
+                path: text,
+            },
+            "~" => Kind::Pattern {
+                modifier: "~",
+                pattern: text,
+            },
+            "~*" => Kind::Pattern {
+                modifier: "~*",
+                pattern: text,
+            },
+            _ => {
+                let first = &directive.args[0];
+                return self.invalid(first, "location", "`=`, `^~`, `~`, `~*`, `@name` or a path");
+            }
+        };
+        if let Kind::Pattern { pattern, .. } = &kind {
+            self.pattern(pattern, word);
+        }
+        let misplaced = match (&kind, outer) {
+            (Kind::Named(_), Some(_)) => Some("a location with a name stands in a `server`"),
+            (_, Some(Kind::Named(_))) => Some("a location with a name holds no others"),
+            (_, Some(Kind::Path { modifier: "=", .. })) => {
+                Some("a location for one path holds no others")
+            }
+            (Kind::Path { path, .. }, Some(Kind::Path { path: around, .. }))
+                if !path.starts_with(around) =>
+            {
+                Some("its path does not begin with that of the location around it")
+            }
+            _ => None,
+        };
+        match misplaced {
+            None => Some(kind),
+            Some(why) => {
+                self.report.push(
+                    Diagnostic::error(
+                        "misplaced-location",
+                        format!("`location {text}` cannot stand here"),
+                    )
+                    .at(directive.span(), why)
+                    .imported(directive.name.import),
+                );
+                None
+            }
+        }
+    }
+
+    fn location(
+        &mut self,
+        level: &Level<'_>,
+        directive: &Directive,
+        kind: &Kind<'_>,
+        around: &Around,
+    ) -> Location {
+        let inner = level.within(directive.body());
+        let root = self.root(&inner, level, Some(kind), &around.root, &around.server_name);
+        let around = Around {
+            root: root.clone(),
+            ..around.clone()
+        };
+        let content = self.content(&inner);
+        let (modifier, path) = match kind {
+            Kind::Path { modifier, path } => (*modifier, *path),
+            Kind::Pattern { modifier, pattern } => (*modifier, *pattern),
+            Kind::Named(name) => ("@", *name),
+        };
+        let here = Here {
+            level: inner,
+            facts: self.facts(&around, content),
+            root,
+            prefix: matches!(kind, Kind::Path { .. }).then_some(path),
+            content,
+            try_files: inner.own("try_files").next(),
+        };
+        let place = self.place(&here);
+        let mut branches = Vec::new();
+        let rewrite = rewrite::lower(
+            self,
+            inner.directives(),
+            &here.facts,
+            &mut |cx, condition| {
+                branches.push(cx.branch(&here, condition, &around));
+                u32::try_from(branches.len() - 1).ok()
+            },
+        );
+        Location {
+            modifier: modifier.to_owned(),
+            path: path.to_owned(),
+            internal: inner.own("internal").next().is_some(),
+            adds_slash: content.is_some() && modifier.is_empty() && path.ends_with('/'),
+            rewrite,
+            place,
+            branches,
+            locations: self.locations(&inner, &around, Some(kind)),
+        }
+    }
+
+    /// The place that an `if` block of a location stands for: all but its own directives are those of the location, but
+    /// without `try_files`, as nginx has it.
+    fn branch(&mut self, outer: &Here<'_>, condition: &Directive, around: &Around) -> Place {
+        let inner = outer.level.within(condition.body());
+        let own = inner.own("root").next().map(|_| {
+            let kind = Kind::Path {
+                modifier: "",
+                path: "",
+            };
+            self.root(
+                &inner,
+                &outer.level,
+                Some(&kind),
+                &outer.root,
+                &around.server_name,
+            )
+        });
+        let root = own.unwrap_or_else(|| outer.root.clone());
+        let content = self.content(&inner).or(outer.content);
+        let around = Around {
+            root: root.clone(),
+            ..around.clone()
+        };
+        let here = Here {
+            level: inner,
+            facts: self.facts(&around, content),
+            root,
+            prefix: outer.prefix.filter(|_| {
+                std::ptr::eq(
+                    content.map_or(condition, |c| c),
+                    outer.content.unwrap_or(condition),
+                )
+            }),
+            content,
+            try_files: None,
+        };
+        self.place(&here)
+    }
+
+    /// The directive that says who answers.
+    fn content<'t>(&mut self, level: &Level<'t>) -> Option<&'t Directive> {
+        let mut found = level
+            .directives()
+            .iter()
+            .filter(|directive| matches!(directive.name(), "proxy_pass" | "fastcgi_pass"));
+        let first = found.next()?;
+        if let Some(second) = found.next() {
+            self.report.push(
+                Diagnostic::error("duplicate-directive", "two directives say who answers")
+                    .at(second.span(), "only one of them can")
+                    .imported(second.name.import)
+                    .also(first.span(), "the first one"),
+            );
+        }
+        Some(first)
+    }
+
+    fn place(&mut self, here: &Here<'_>) -> Place {
+        let (level, facts) = (&here.level, &here.facts);
+        let types = http_core::types(self, level);
+        let redirects = http_core::redirects(level, &facts.server_name);
+        let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
+        filters.extend(headers::lower(self, level, facts));
+        filters.extend(gzip::lower(self, level));
+        let signature = http_core::signature(level);
+        if let Some(text) = &signature {
+            filters.push(server_field(text));
+        }
+        let mut handle = filters.clone();
+        handle.extend(http_core::body_limit(level));
+        handle.extend(access::lower(self, level));
+        if let Some(directive) = here.try_files {
+            let (root, alias_of) = self.root_for_try_files(here);
+            handle.extend(http_core::try_files(
+                self, directive, facts, &root, &alias_of,
+            ));
+        }
+        match here.content {
+            Some(directive) if directive.name() == "fastcgi_pass" => {
+                let passed = fastcgi::lower(self, level, directive, facts);
+                handle.extend(passed.into_iter().flatten());
+            }
+            Some(directive) => {
+                handle.extend(proxy::lower(self, level, directive, here.prefix, facts));
+            }
+            None => handle.push(files::lower(self, level, facts, types, &redirects)),
+        }
+        Place {
+            routes: routes(handle),
+            errors: routes(filters),
+            error_pages: http_core::error_pages(self, level, facts),
+            recursive_error_pages: level.is_on("recursive_error_pages", false),
+            types,
+            signature,
+            redirects,
+        }
+    }
+
+    /// The folder that candidates are looked up in, and the path that it stands in for.
+    fn root_for_try_files(&mut self, here: &Here<'_>) -> (String, String) {
+        match here.root.kind {
+            RootKind::Root => (here.root.text.clone(), String::new()),
+            RootKind::Alias(_) => {
+                let prefix = here.prefix.unwrap_or_default();
+                (here.root.text.clone(), prefix.to_owned())
+            }
+            RootKind::Whole => (String::new(), String::new()),
+        }
+    }
+}
+
+fn routes(handle: Vec<Handler>) -> Vec<Route> {
+    match handle.is_empty() {
+        true => Vec::new(),
+        false => vec![Route {
+            handle,
+            ..Route::default()
+        }],
+    }
+}
+
+/// The field `Server` with another text; none where it is empty.
+fn server_field(text: &str) -> Handler {
+    use sluice_model::handler::{FieldValues, Headers, ResponseHeaderOps};
+    let mut ops = ResponseHeaderOps {
+        deferred: true,
+        ..ResponseHeaderOps::default()
+    };
+    match text.is_empty() {
+        true => ops.delete.push("Server".to_owned()),
+        false => {
+            let value = super::text::literal(text);
+            ops.set = FieldValues::from([("Server".to_owned(), vec![value])]);
+        }
+    }
+    Handler::Headers(Box::new(Headers {
+        request: None,
+        response: Some(ops),
+    }))
+}

@@ -1,0 +1,363 @@
+//! Tree to model: what the directives of an nginx.conf mean. What each module has is left to `modules`.
+
+pub mod level;
+mod listen;
+mod locations;
+mod logs;
+pub mod text;
+pub mod values;
+
+use std::collections::{BTreeMap, HashSet};
+
+use sluice_diag::{Diagnostic, Origins, Report};
+use sluice_model::http::AutoHttps;
+use sluice_model::nginx::{MediaTypes, Nginx, VariableTable, VirtualServer};
+use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
+use sluice_model::{Config, Handler, HttpApp, Route, Server};
+use sluice_route::regexp::Regexp;
+
+use crate::modules::upstream::{self, Group};
+use crate::modules::{core, http_core, map, proxy, rewrite, ssl};
+use crate::registry::Context;
+use crate::tree::{Directive, Word};
+use crate::{Loader, Parsed, check};
+use level::Level;
+use listen::{Address, Addresses};
+use text::{Defined, Facts};
+
+/// What [`adapt`] made of a text.
+#[derive(Clone, Debug)]
+pub struct Adapted {
+    /// The model; there is none when the report holds an error.
+    pub config: Option<Config>,
+    /// The mistakes found, and the texts they point into.
+    pub report: Report,
+    /// Where the routes of the model were written in those texts.
+    pub origins: Origins,
+}
+
+/// Reads an nginx.conf and lowers it. What it includes comes from `loader`.
+pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
+    let Parsed {
+        mut directives,
+        mut report,
+    } = crate::parse(name, text, loader);
+    check::check(&mut directives, Context::Main, &mut report);
+    let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
+    let mut defined = Defined::default();
+    rewrite::defined(&directives, &mut defined);
+    let mut groups = BTreeMap::new();
+    for http in directives.iter().filter(|d| d.name() == "http") {
+        let found = http.body().iter().filter(|d| d.name() == "upstream");
+        groups.extend(found.filter_map(|group| Some((group.arg(0)?, group))));
+    }
+    let mut cx = Lowering {
+        report: &mut report,
+        folder,
+        defined,
+        groups,
+        types: Vec::new(),
+        access_logs: Vec::new(),
+        tables: Vec::new(),
+    };
+    let config = cx.main(&directives);
+    Adapted {
+        config: Some(config).filter(|_| !report.has_errors()),
+        report,
+        origins: Origins::default(),
+    }
+}
+
+/// The state of one lowering.
+pub struct Lowering<'r> {
+    /// What was noticed.
+    pub report: &'r mut Report,
+    /// The folder that paths are relative to.
+    folder: &'r str,
+    defined: Defined,
+    groups: BTreeMap<&'r str, &'r Directive>,
+    types: Vec<MediaTypes>,
+    /// The files of access logs; the logger of each has its number.
+    access_logs: Vec<String>,
+    tables: Vec<VariableTable>,
+}
+
+/// A `server` block.
+struct Site {
+    lowered: VirtualServer,
+    certificates: Vec<CertificateFiles>,
+    policy: Option<ConnectionPolicy>,
+    /// What the connections of an address have whose default server it is.
+    connections: Server,
+    is_http2: bool,
+}
+
+impl<'r> Lowering<'r> {
+    /// A text with its variables as placeholders.
+    pub fn text(&mut self, word: &Word, facts: &Facts) -> String {
+        text::lower(word, facts, &self.defined, self.report)
+    }
+
+    /// Checks a pattern.
+    pub fn pattern(&mut self, pattern: &str, word: &Word) -> String {
+        if let Err(error) = Regexp::new(pattern) {
+            let reason = error.to_string();
+            let last = reason.lines().last().unwrap_or_default().to_owned();
+            self.report.push(
+                Diagnostic::error("invalid-pattern", format!("`{pattern}` is no pattern here"))
+                    .at(word.span, last)
+                    .imported(word.import)
+                    .help("patterns run in linear time: they cannot look around or refer back to a group"),
+            );
+        }
+        pattern.to_owned()
+    }
+
+    /// A path of the configuration: relative ones begin in the folder of the main file.
+    pub fn path(&self, path: &str) -> String {
+        match path.starts_with(['/', '$']) || self.folder.is_empty() {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.folder),
+        }
+    }
+
+    /// Refuses a word.
+    pub fn invalid<T>(&mut self, word: &Word, of: &str, wanted: &str) -> Option<T> {
+        let title = format!("`{}` is no value for `{of}`", word.text);
+        self.report.push(
+            Diagnostic::error("invalid-value", title)
+                .at(word.span, "not understood")
+                .imported(word.import)
+                .help(format!("it takes {wanted}")),
+        );
+        None
+    }
+
+    /// The upstreams that an address names: those of the group of this name, or the one at this address.
+    pub fn group(&mut self, name: &str, port: u16) -> Group {
+        match self.groups.get(name).copied() {
+            Some(group) => upstream::lower(self, group, port),
+            None => proxy::group_of(name, port),
+        }
+    }
+
+    /// The logger whose lines go to a file.
+    pub fn logger(&mut self, path: &str) -> String {
+        let path = self.path(path);
+        let known = self.access_logs.iter().position(|known| *known == path);
+        let index = known.unwrap_or_else(|| {
+            self.access_logs.push(path);
+            self.access_logs.len() - 1
+        });
+        logs::logger_name(index)
+    }
+
+    /// The number of these media types.
+    pub fn types_number(&mut self, types: MediaTypes) -> u32 {
+        let known = self.types.iter().position(|known| *known == types);
+        let index = known.unwrap_or_else(|| {
+            self.types.push(types);
+            self.types.len() - 1
+        });
+        u32::try_from(index).unwrap_or(u32::MAX)
+    }
+
+    fn main(&mut self, directives: &[Directive]) -> Config {
+        let mut config = Config::default();
+        let main = Level::outermost(directives);
+        if main.own("events").next().is_none() {
+            self.report.push(
+                Diagnostic::error("missing-events", "there is no `events` block")
+                    .note("nginx refuses a file without one")
+                    .help("add `events {}`"),
+            );
+        }
+        for http in main.own("http") {
+            let level = main.within(http.body());
+            self.http(&level, &mut config);
+        }
+        core::lower(&main, &mut config);
+        config.logging = self.logging(&main);
+        config
+    }
+
+    fn http(&mut self, level: &Level<'_>, config: &mut Config) {
+        self.tables = map::lower(self, level);
+        let mut addresses = Addresses::default();
+        let mut sites = Vec::new();
+        for directive in level.own("server") {
+            let inner = level.within(directive.body());
+            addresses.add(self, sites.len(), directive, &inner);
+            let site = self.site(&inner, sites.len());
+            sites.push(site);
+        }
+        self.warn_of_shadowed_names(level, &addresses, &sites);
+        let mut http = HttpApp::default();
+        for (number, together) in addresses.together().iter().enumerate() {
+            let server = self.server(together, &sites);
+            http.servers.insert(format!("srv{number}"), server);
+        }
+        let certificates = sites.into_iter().flat_map(|site| site.certificates);
+        let load_files: Vec<CertificateFiles> = certificates.collect();
+        if !load_files.is_empty() {
+            let tls = config.apps.tls.get_or_insert_default();
+            tls.certificates.load_files = load_files;
+        }
+        config.apps.http = (!http.servers.is_empty()).then_some(http);
+    }
+
+    fn site(&mut self, level: &Level<'_>, number: usize) -> Site {
+        let mut names: Vec<String> = Vec::new();
+        for word in level.own("server_name").flat_map(|line| &line.args) {
+            let lower = match word.text.strip_prefix('~') {
+                Some(pattern) => format!("~{}", self.pattern(pattern, word)),
+                None => word.text.to_ascii_lowercase(),
+            };
+            if lower.contains('$') && !lower.starts_with('~') && lower != "$hostname"
+                || lower.contains('/') && !lower.starts_with('~')
+            {
+                self.report.push(
+                    http_core::bad_name(&word.text)
+                        .at(word.span, "not understood")
+                        .imported(word.import),
+                );
+            } else if !names.contains(&lower) {
+                names.push(lower);
+            }
+        }
+        let first = names.first().cloned().unwrap_or_default();
+        let tag = format!("server{number}");
+        let tls = ssl::lower(self, level, &tag);
+        let (certificates, policy) = match tls {
+            Some((certificates, policy)) => (certificates, Some(policy)),
+            None => (Vec::new(), None),
+        };
+        let mut connections = Server::default();
+        http_core::connections(level, &mut connections);
+        let mut lowered = self.virtual_server(level, &first);
+        lowered.names = names;
+        Site {
+            lowered,
+            certificates,
+            policy,
+            connections,
+            is_http2: ssl::is_http2(level),
+        }
+    }
+
+    /// The server of the model for some addresses that have the same virtual servers.
+    fn server(&mut self, address: &Address, sites: &[Site]) -> Server {
+        let default = &sites[address.default];
+        let others = address
+            .sites
+            .iter()
+            .filter(|index| **index != address.default);
+        let order: Vec<&Site> = std::iter::once(default)
+            .chain(others.map(|index| &sites[*index]))
+            .collect();
+        let nginx = Nginx {
+            types: self.types.clone(),
+            tables: self.tables.clone(),
+            servers: order.iter().map(|site| site.lowered.clone()).collect(),
+        };
+        let mut protocols = vec!["h1".to_owned()];
+        if address.is_http2 || default.is_http2 {
+            protocols.push("h2".to_owned());
+            if !address.is_ssl {
+                protocols.push("h2c".to_owned());
+            }
+        }
+        Server {
+            listen: address.listen.clone(),
+            routes: vec![Route {
+                handle: vec![Handler::Nginx(Box::new(nginx))],
+                ..Route::default()
+            }],
+            tls_connection_policies: match address.is_ssl {
+                true => self.policies(address, &order),
+                false => Vec::new(),
+            },
+            automatic_https: Some(AutoHttps {
+                disable: true,
+                ..AutoHttps::default()
+            }),
+            protocols,
+            logs: self.server_logs(),
+            ..default.connections.clone()
+        }
+    }
+
+    /// A policy for the names of each server, and that of the default server for all other names.
+    fn policies(&mut self, address: &Address, order: &[&Site]) -> Vec<ConnectionPolicy> {
+        let mut policies = Vec::new();
+        let mut taken: HashSet<&str> = HashSet::new();
+        for site in order {
+            let names = site.lowered.names.iter().map(String::as_str);
+            let mut sni = Vec::new();
+            for name in names.filter(|name| is_sni(name)) {
+                if taken.insert(name) {
+                    sni.extend(as_sni(name));
+                }
+            }
+            if let Some(policy) = site.policy.as_ref().filter(|_| !sni.is_empty()) {
+                let mut policy = policy.clone();
+                policy.r#match.sni = sni;
+                policies.push(policy);
+            }
+        }
+        match order.first().and_then(|site| site.policy.clone()) {
+            Some(policy) => policies.push(policy),
+            None => {
+                self.report.push(
+                    Diagnostic::error("missing-certificate", "`ssl` without a certificate")
+                        .at(
+                            address.span,
+                            "the default server of this address has no `ssl_certificate`",
+                        )
+                        .help("add `ssl_certificate` and `ssl_certificate_key`"),
+                );
+            }
+        }
+        policies
+    }
+
+    /// Two servers of one name at one address: the second never gets a request.
+    fn warn_of_shadowed_names(&mut self, level: &Level<'_>, addresses: &Addresses, sites: &[Site]) {
+        let directives: Vec<&Directive> = level.own("server").collect();
+        let unnamed = [String::new()];
+        for (address, indexes) in addresses.each() {
+            let mut seen: HashSet<&str> = HashSet::new();
+            for index in indexes {
+                let site: &Site = &sites[*index];
+                let names = match site.lowered.names.as_slice() {
+                    [] => &unnamed[..],
+                    names => names,
+                };
+                for name in names {
+                    if !seen.insert(name) {
+                        let place = &directives[*index].name;
+                        let title = format!("conflicting server name `{name}` on {address}");
+                        self.report.push(
+                            Diagnostic::warning("conflicting-name", title)
+                                .at(place.span, "an earlier server has this name there")
+                                .imported(place.import),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a handshake can ask for this name.
+fn is_sni(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('~') && !name.ends_with('*') && name != "_"
+}
+
+/// How handshake policies write a name: `.a` stands for two.
+fn as_sni(name: &str) -> Vec<String> {
+    match name.strip_prefix('.') {
+        Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
+        None => vec![name.to_owned()],
+    }
+}

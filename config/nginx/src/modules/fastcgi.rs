@@ -1,0 +1,170 @@
+//! `ngx_http_fastcgi_module`: requests passed on over FastCGI.
+
+use std::collections::BTreeMap;
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::nginx::ScriptPath;
+use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
+
+use super::proxy::SIXTY;
+use super::upstream::Group;
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables};
+use crate::registry::Takes::{Flag, Size, Time, Words};
+use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::Directive;
+
+const BUFFERS: Verdict =
+    Always("answers are passed on as they come, through buffers of the program");
+const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the application");
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("fastcgi_buffer_size", Size).but(BUFFERS),
+    Word::once("fastcgi_buffering", Flag).but(BUFFERS),
+    Word::once("fastcgi_buffers", Words(2, 2)).but(BUFFERS),
+    Word::once("fastcgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("fastcgi_cache", Words(1, 1)).but(NO_CACHE),
+    Word::many("fastcgi_cache_bypass", Words(1, MANY)).but(NO_CACHE),
+    Word::once("fastcgi_cache_key", Words(1, 1)).but(NO_CACHE),
+    Word::once("fastcgi_cache_lock", Flag).but(NO_CACHE),
+    Word::once("fastcgi_cache_methods", Words(1, MANY)).but(NO_CACHE),
+    Word::many("fastcgi_cache_path", Words(2, MANY)).but(NO_CACHE),
+    Word::once("fastcgi_cache_use_stale", Words(1, MANY)).but(NO_CACHE),
+    Word::many("fastcgi_cache_valid", Words(1, MANY)).but(NO_CACHE),
+    Word::once("fastcgi_connect_timeout", Time),
+    Word::many("fastcgi_hide_header", Words(1, 1)),
+    Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("fastcgi_index", Words(1, 1)),
+    Word::once("fastcgi_intercept_errors", Flag).but(OnlyAs(&["off"])),
+    Word::once("fastcgi_keep_conn", Flag)
+        .but(Partly("`on`; with `off` a connection is kept for a moment")),
+    Word::once("fastcgi_max_temp_file_size", Size)
+        .but(Always("nothing is written to temporary files")),
+    Word::many("fastcgi_no_cache", Words(1, MANY)).but(NO_CACHE),
+    Word::many("fastcgi_param", Words(2, 3)),
+    Word::once("fastcgi_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::many("fastcgi_pass_header", Words(1, 1)),
+    Word::once("fastcgi_pass_request_body", Flag).but(OnlyAs(&["on"])),
+    Word::once("fastcgi_pass_request_headers", Flag).but(OnlyAs(&["on"])),
+    Word::once("fastcgi_read_timeout", Time),
+    Word::once("fastcgi_request_buffering", Flag).but(BUFFERS),
+    Word::once("fastcgi_send_lowat", Size).but(BUFFERS),
+    Word::once("fastcgi_send_timeout", Time),
+    Word::once("fastcgi_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("fastcgi_split_path_info", Words(1, 1)),
+    Word::once("fastcgi_temp_file_write_size", Size)
+        .but(Always("nothing is written to temporary files")),
+    Word::once("fastcgi_temp_path", Words(1, 4))
+        .but(Always("nothing is written to temporary files")),
+];
+
+/// Lowers `fastcgi_pass`: the path of the script, then the application.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    directive: &Directive,
+    facts: &Facts,
+) -> Option<Vec<Handler>> {
+    let word = directive.args.first()?;
+    if has_variables(&word.text) {
+        cx.report.push(
+            Diagnostic::error(
+                "unsupported-directive",
+                "`fastcgi_pass` with variables is not built yet",
+            )
+            .at(word.span, "known, but not built")
+            .imported(word.import)
+            .help("name the application"),
+        );
+        return None;
+    }
+    let Group {
+        upstreams,
+        balancing,
+        health,
+        keep_alive,
+    } = cx.group(&word.text, 9000);
+    let (env, env_if_not_empty) = params(cx, level, facts)?;
+    let keeps = level.is_on("fastcgi_keep_conn", false);
+    let transport = FastCgiTransport {
+        env,
+        env_if_not_empty,
+        only_env: true,
+        keep_alive: keep_alive.filter(|_| keeps),
+        dial_timeout: level.time("fastcgi_connect_timeout").unwrap_or(SIXTY),
+        read_timeout: level.time("fastcgi_read_timeout").unwrap_or(SIXTY),
+        write_timeout: level.time("fastcgi_send_timeout").unwrap_or(SIXTY),
+        capture_stderr: true,
+        ..FastCgiTransport::default()
+    };
+    let script = ScriptPath {
+        index: level.word("fastcgi_index").unwrap_or_default().to_owned(),
+        split: match level
+            .find("fastcgi_split_path_info")
+            .and_then(|line| line.args.first())
+        {
+            Some(pattern) => cx.pattern(&pattern.text.clone(), pattern),
+            None => String::new(),
+        },
+    };
+    let proxy = ReverseProxy {
+        transport: Some(Transport::FastCgi(Box::new(transport))),
+        load_balancing: balancing,
+        health_checks: health,
+        upstreams,
+        as_nginx: Some(AsNginx {
+            hide: hidden(level),
+            ..AsNginx::default()
+        }),
+        ..ReverseProxy::default()
+    };
+    Some(vec![
+        Handler::NginxScriptPath(script),
+        Handler::ReverseProxy(Box::new(proxy)),
+    ])
+}
+
+/// The variables of the application, and which of them are left out where they are empty.
+fn params(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+) -> Option<(BTreeMap<String, String>, Vec<String>)> {
+    let (mut env, mut if_not_empty) = (BTreeMap::new(), Vec::new());
+    for line in level.nearest(&["fastcgi_param"]) {
+        let name = &line.args[0].text;
+        match line.args.get(2) {
+            Some(word) if word.text != "if_not_empty" => {
+                return cx.invalid(word, "fastcgi_param", "`if_not_empty` at its end");
+            }
+            Some(_) => if_not_empty.push(name.clone()),
+            None => {}
+        }
+        env.insert(name.clone(), cx.text(&line.args[1], facts));
+    }
+    Some((env, if_not_empty))
+}
+
+fn hidden(level: &Level<'_>) -> Vec<String> {
+    const USUAL: [&str; 6] = [
+        "Status",
+        "X-Accel-Expires",
+        "X-Accel-Redirect",
+        "X-Accel-Limit-Rate",
+        "X-Accel-Buffering",
+        "X-Accel-Charset",
+    ];
+    let passed = level.nearest(&["fastcgi_pass_header"]);
+    let is_passed = |name: &str| {
+        let mut names = passed.iter().filter_map(|line| line.arg(0));
+        names.any(|passed| passed.eq_ignore_ascii_case(name))
+    };
+    let usual = USUAL.iter().filter(|name| !is_passed(name));
+    let more = level.nearest(&["fastcgi_hide_header"]);
+    let more = more.iter().filter_map(|line| line.arg(0));
+    usual.copied().chain(more).map(str::to_owned).collect()
+}

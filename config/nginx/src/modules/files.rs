@@ -1,0 +1,69 @@
+//! `ngx_http_index_module`, `ngx_http_autoindex_module`, `ngx_http_dav_module`: what is answered from the disk.
+
+use sluice_model::Handler;
+use sluice_model::nginx::{Autoindex, NginxFiles, Redirects};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::registry::Takes::{Choice, Flag, Number, Words};
+use crate::registry::Verdict::{NotYet, OnlyAs};
+use crate::registry::{MANY, Word};
+
+/// Those of `index`.
+pub const INDEX: &[Word] = &[Word::many("index", Words(1, MANY))];
+
+/// Those of `autoindex`.
+pub const AUTOINDEX: &[Word] = &[
+    Word::once("autoindex", Flag).but(OnlyAs(&["off"])),
+    Word::once("autoindex_exact_size", Flag).but(NotYet),
+    Word::once(
+        "autoindex_format",
+        Choice(&["html", "xml", "json", "jsonp"]),
+    )
+    .but(NotYet),
+    Word::once("autoindex_localtime", Flag).but(NotYet),
+];
+
+/// Those of WebDAV.
+pub const DAV: &[Word] = &[
+    Word::once("create_full_put_path", Flag).but(OnlyAs(&["off"])),
+    Word::once("dav_methods", Words(1, MANY)).but(OnlyAs(&["off"])),
+    Word::once("min_delete_depth", Number).but(NotYet),
+];
+
+/// Files are what a location answers with that says nothing else.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+    types: u32,
+    redirects: &Redirects,
+) -> Handler {
+    let mut index = Vec::new();
+    for directive in level.nearest(&["index"]) {
+        for word in &directive.args {
+            index.push(cx.text(word, facts));
+        }
+    }
+    if index.is_empty() {
+        index.push("index.html".to_owned());
+    }
+    let autoindex = level.is_on("autoindex", false).then(|| Autoindex {
+        rounded: !level.is_on("autoindex_exact_size", true),
+        format: level
+            .word("autoindex_format")
+            .unwrap_or_default()
+            .to_owned(),
+        local_time: level.is_on("autoindex_localtime", false),
+    });
+    Handler::NginxFiles(Box::new(NginxFiles {
+        path: facts.file.clone().unwrap_or_default(),
+        types,
+        index,
+        autoindex,
+        etag: (!level.is_on("etag", true)).then_some(false),
+        gzip_static: String::new(),
+        redirects: redirects.clone(),
+    }))
+}

@@ -1,0 +1,74 @@
+//! `ngx_http_headers_module`: fields that are added to answers.
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::handler::{FieldValues, Headers, ResponseHeaderOps};
+use sluice_model::matcher::ResponseMatcher;
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::registry::Takes::Words;
+use crate::registry::Verdict::Partly;
+use crate::registry::Word;
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::many("add_header", Words(2, 3)).but(Partly(
+        "one that answers of an upstream have already stands there twice, as in nginx; `Last-Modified` and `ETag` are \
+         added, not replaced",
+    )),
+];
+
+/// The statuses of answers that get fields without `always`.
+const STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
+/// The fields that are added in a place. Those of a block replace those of the blocks around it.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Handler> {
+    let (mut always, mut usually) = (FieldValues::new(), FieldValues::new());
+    for directive in level.nearest(&["add_header"]) {
+        let name = &directive.args[0];
+        let into = match directive.args.get(2) {
+            Some(word) if word.text != "always" => {
+                cx.report.push(
+                    Diagnostic::error(
+                        "invalid-value",
+                        format!("`{}` is no word of `add_header`", word.text),
+                    )
+                    .at(word.span, "not understood")
+                    .imported(word.import)
+                    .help("it takes `always` at its end; a value with blanks stands in quotes"),
+                );
+                continue;
+            }
+            Some(_) => &mut always,
+            None => &mut usually,
+        };
+        let value = cx.text(&directive.args[1], facts);
+        // An empty value adds nothing.
+        if !value.is_empty() {
+            into.entry(name.text.clone()).or_default().push(value);
+        }
+    }
+    let usually = handler(usually, Some(&STATUSES));
+    usually.into_iter().chain(handler(always, None)).collect()
+}
+
+fn handler(add: FieldValues, statuses: Option<&[u16]>) -> Option<Handler> {
+    if add.is_empty() {
+        return None;
+    }
+    let require = statuses.map(|statuses| ResponseMatcher {
+        status_code: statuses.to_vec(),
+        ..ResponseMatcher::default()
+    });
+    Some(Handler::Headers(Box::new(Headers {
+        request: None,
+        response: Some(ResponseHeaderOps {
+            add,
+            require,
+            deferred: true,
+            ..ResponseHeaderOps::default()
+        }),
+    })))
+}

@@ -1,0 +1,264 @@
+//! `ngx_http_core_module`: servers, locations, roots, pages for errors, limits of requests. The addresses of servers are
+//! left to `lower::listen`, locations to `lower::locations`.
+
+use sluice_diag::Diagnostic;
+use sluice_model::nginx::{ErrorPage, MediaTypes, Redirects, TryFiles};
+use sluice_model::{Handler, Server};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::Directive;
+
+const BUFFERS: crate::registry::Verdict = Always("buffers are those of the program");
+const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
+const DEFAULT_SERVER: crate::registry::Verdict =
+    Partly("that of the default server counts for all servers of an address");
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("absolute_redirect", Flag),
+    Word::once("aio", Words(1, 1)).but(Always("the kernel sends files by itself, without waiting for a disk being seen")),
+    Word::once("aio_write", Flag).but(Always("nothing is written to temporary files")),
+    Word::once("alias", Words(1, 1)),
+    Word::once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
+    Word::once("client_body_buffer_size", Size).but(BUFFERS),
+    Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
+    Word::once("client_body_in_single_buffer", Flag).but(BUFFERS),
+    Word::once("client_body_temp_path", Words(1, 4)).but(Always("bodies are not written to files")),
+    Word::once("client_body_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("client_header_buffer_size", Size).but(BUFFERS),
+    Word::once("client_header_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("client_max_body_size", Size),
+    Word::once("connection_pool_size", Size).but(BUFFERS),
+    Word::once("default_type", Words(1, 1)),
+    Word::once("directio", Words(1, 1)).but(Idle("files are read through the cache of the system")),
+    Word::once("directio_alignment", Size).but(BUFFERS),
+    Word::once("disable_symlinks", Words(1, 2)).but(OnlyAs(&["off"])),
+    Word::many("early_hints", Words(1, MANY)).but(NotYet),
+    Word::many("error_page", Words(2, MANY)),
+    Word::once("etag", Flag),
+    Word::once("http", Block(0, 0)),
+    Word::once("if_modified_since", Choice(&["off", "exact", "before"])).but(OnlyAs(&["exact"])),
+    Word::once("ignore_invalid_headers", Flag).but(Partly("`on`; a field with an invalid name is refused with 400")),
+    Word::once("internal", crate::registry::Takes::Nothing),
+    Word::once("keepalive_disable", Words(1, MANY)).but(Always("no such browser is left")),
+    Word::once("keepalive_min_timeout", Time).but(Idle("idle connections are closed only when room is needed")),
+    Word::once("keepalive_requests", Number).but(Idle("a connection is not closed for the number of its requests")),
+    Word::once("keepalive_time", Time).but(Idle("a connection is not closed for its age")),
+    Word::once("keepalive_timeout", Words(1, 2)).but(DEFAULT_SERVER),
+    Word::once("large_client_header_buffers", Words(2, 2)).but(Partly("the product of both is the most that a head may have")),
+    Word::once("limit_except", Block(1, MANY)).but(NotYet),
+    Word::once("limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("limit_rate_after", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("lingering_close", Words(1, 1)).but(Always("what a client still sends is read, up to 256 KiB")),
+    Word::once("lingering_time", Time).but(Always("what a client still sends is read, up to 256 KiB")),
+    Word::once("lingering_timeout", Time).but(Always("what a client still sends is read, up to 256 KiB")),
+    Word::many("listen", Words(1, MANY)).but(Partly("address, port, `unix:`, `default_server`, `ssl`, `http2`; of the rest each word says what it does")),
+    Word::many("location", Block(1, 2)),
+    Word::once("log_not_found", Flag).but(Idle("a missing file is told at the level `debug`")),
+    Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),
+    Word::once("max_headers", Number).but(Idle("a head has at most 100 fields")),
+    Word::once("max_ranges", Number).but(Idle("as many ranges are sent as are reasonable")),
+    Word::once("merge_slashes", Flag),
+    Word::once("msie_padding", Flag).but(Always("no such browser is left")),
+    Word::once("msie_refresh", Flag).but(Always("no such browser is left")),
+    Word::once("open_file_cache", Words(1, 2)).but(Always("open files are kept, and looked at anew after a second")),
+    Word::once("open_file_cache_errors", Flag).but(Always("open files are kept, and looked at anew after a second")),
+    Word::once("open_file_cache_events", Flag).but(Always("open files are kept, and looked at anew after a second")),
+    Word::once("open_file_cache_min_uses", Number).but(Always("open files are kept, and looked at anew after a second")),
+    Word::once("open_file_cache_valid", Time).but(Always("open files are kept, and looked at anew after a second")),
+    Word::once("output_buffers", Words(2, 2)).but(BUFFERS),
+    Word::once("port_in_redirect", Flag),
+    Word::once("postpone_output", Size).but(BUFFERS),
+    Word::once("read_ahead", Size).but(BUFFERS),
+    Word::once("recursive_error_pages", Flag),
+    Word::once("request_pool_size", Size).but(BUFFERS),
+    Word::once("reset_timedout_connection", Flag).but(Idle("connections that time out are closed as usual")),
+    Word::once("resolver", Words(1, MANY)).but(Idle("names are looked up as the system does it")),
+    Word::once("resolver_timeout", Time).but(Idle("names are looked up as the system does it")),
+    Word::once("root", Words(1, 1)),
+    Word::once("satisfy", Choice(&["all", "any"])).but(OnlyAs(&["all"])),
+    Word::once("send_lowat", Size).but(BUFFERS),
+    Word::once("send_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("sendfile", Flag).but(Always("large files are sent by the kernel, small ones from memory")),
+    Word::once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
+    Word::many("server", Block(0, 0)),
+    Word::many("server_name", Words(1, MANY)),
+    Word::once("server_name_in_redirect", Flag),
+    Word::once("server_names_hash_bucket_size", Size).but(TABLES),
+    Word::once("server_names_hash_max_size", Size).but(TABLES),
+    Word::once("server_tokens", Words(1, 1)).but(Partly("the field `Server` and pages say `sluice`; a text in quotes says what it says")),
+    Word::once("subrequest_output_buffer_size", Size).but(BUFFERS),
+    Word::once("tcp_nodelay", Flag).but(Always("small pieces are sent at once")),
+    Word::once("tcp_nopush", Flag).but(Always("head and body leave together")),
+    Word::once("try_files", Words(2, MANY)),
+    Word::many("types", Block(0, 0)),
+    Word::once("types_hash_bucket_size", Size).but(TABLES),
+    Word::once("types_hash_max_size", Size).but(TABLES),
+    Word::once("underscores_in_headers", Flag),
+    Word::once("variables_hash_bucket_size", Size).but(TABLES),
+    Word::once("variables_hash_max_size", Size).but(TABLES),
+];
+
+/// What the default server of an address says of its connections.
+pub fn connections(level: &Level<'_>, server: &mut Server) {
+    use sluice_model::Duration;
+    server.read_header_timeout = level
+        .time("client_header_timeout")
+        .unwrap_or(Duration::seconds(60));
+    server.read_timeout = level
+        .time("client_body_timeout")
+        .unwrap_or(Duration::seconds(60));
+    server.write_timeout = level.time("send_timeout").unwrap_or(Duration::seconds(60));
+    server.idle_timeout = match level.time("keepalive_timeout") {
+        None => Duration::seconds(75),
+        // Zero would be the default of the model; the shortest time comes as near to none as it gets.
+        Some(Duration(0)) => Duration(1),
+        Some(time) => time,
+    };
+    if let Some(directive) = level.find("large_client_header_buffers") {
+        let count = directive.arg(0).and_then(|count| count.parse::<u64>().ok());
+        let size = directive.arg(1).and_then(crate::lower::values::size);
+        if let (Some(count), Some(size)) = (count, size) {
+            server.max_header_bytes = count.saturating_mul(size);
+        }
+    }
+}
+
+/// How redirects name the server.
+pub fn redirects(level: &Level<'_>, server_name: &str) -> Redirects {
+    Redirects {
+        relative: !level.is_on("absolute_redirect", true),
+        without_port: !level.is_on("port_in_redirect", true),
+        name: match level.is_on("server_name_in_redirect", false) {
+            true => server_name.to_owned(),
+            false => String::new(),
+        },
+    }
+}
+
+/// The media types that hold in a place, by number.
+pub fn types(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
+    let mut found = MediaTypes {
+        default: level
+            .word("default_type")
+            .unwrap_or("text/plain")
+            .to_owned(),
+        ..MediaTypes::default()
+    };
+    let written = level.nearest(&["types"]);
+    for row in written.iter().flat_map(|types| types.body()) {
+        for extension in &row.args {
+            let key = extension.text.to_ascii_lowercase();
+            found.by_extension.insert(key, row.name().to_owned());
+        }
+    }
+    if written.is_empty() {
+        for (extension, media_type) in [
+            ("html", "text/html"),
+            ("gif", "image/gif"),
+            ("jpg", "image/jpeg"),
+        ] {
+            found
+                .by_extension
+                .insert(extension.into(), media_type.into());
+        }
+    }
+    cx.types_number(found)
+}
+
+/// The pages for errors that hold in a place.
+pub fn error_pages(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<ErrorPage> {
+    let mut pages = Vec::new();
+    for directive in level.nearest(&["error_page"]) {
+        pages.extend(error_page(cx, directive, facts));
+    }
+    pages
+}
+
+fn error_page(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<ErrorPage> {
+    let (uri, before) = directive.args.split_last()?;
+    let (codes, status) = match before.split_last() {
+        Some((word, codes)) if word.text.starts_with('=') => match &word.text[1..] {
+            "" => (codes, Some(0)),
+            number => match number.parse() {
+                Ok(status) => (codes, Some(status)),
+                Err(_) => return cx.invalid(word, "error_page", "`=` or `=` and a status"),
+            },
+        },
+        _ => (before, None),
+    };
+    let mut page = ErrorPage {
+        codes: Vec::new(),
+        status,
+        uri: cx.text(uri, facts),
+    };
+    for word in codes {
+        match word.text.parse::<u16>() {
+            Ok(code @ 300..=599) if code != 499 => page.codes.push(code),
+            _ => return cx.invalid(word, "error_page", "a status from 300 to 599, but not 499"),
+        }
+    }
+    if page.codes.is_empty() {
+        return cx.invalid(uri, "error_page", "statuses, then a path");
+    }
+    Some(page)
+}
+
+/// `try_files`, which is not inherited by locations.
+pub fn try_files(
+    cx: &mut Lowering<'_>,
+    directive: &Directive,
+    facts: &Facts,
+    root: &str,
+    alias_of: &str,
+) -> Option<Handler> {
+    let (last, files) = directive.args.split_last()?;
+    let mut tried = TryFiles {
+        root: root.to_owned(),
+        alias_of: alias_of.to_owned(),
+        ..TryFiles::default()
+    };
+    for file in files {
+        let text = cx.text(file, facts);
+        tried.files.push(text);
+    }
+    match last.text.strip_prefix('=') {
+        None => tried.fallback = cx.text(last, facts),
+        Some(status) => match status.parse::<u16>() {
+            Ok(status @ 100..=999) => tried.status = status,
+            _ => return cx.invalid(last, "try_files", "`=` and a status"),
+        },
+    }
+    Some(Handler::NginxTryFiles(Box::new(tried)))
+}
+
+/// The largest body; nothing where there is no limit.
+pub fn body_limit(level: &Level<'_>) -> Option<Handler> {
+    let max = level.size("client_max_body_size").unwrap_or(1 << 20);
+    let max_size = i64::try_from(max).unwrap_or(i64::MAX);
+    (max_size > 0).then(|| {
+        Handler::RequestBody(sluice_model::handler::RequestBody {
+            max_size,
+            ..sluice_model::handler::RequestBody::default()
+        })
+    })
+}
+
+/// What the field `Server` and the foot of pages say, where that is not our own name.
+pub fn signature(level: &Level<'_>) -> Option<String> {
+    match level.word("server_tokens") {
+        None | Some("on" | "off" | "build") => None,
+        Some(text) => Some(text.to_owned()),
+    }
+}
+
+/// Tells of a name of a server that is no name.
+pub fn bad_name(name: &str) -> Diagnostic {
+    Diagnostic::error("invalid-value", format!("`{name}` is no name of a server"))
+        .help("write `a.example`, `*.a.example`, `a.*` or `~pattern`")
+}

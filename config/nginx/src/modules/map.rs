@@ -1,0 +1,211 @@
+//! `ngx_http_map_module`, `ngx_http_geo_module`, `ngx_http_split_clients_module`: variables that are looked up.
+
+use sluice_diag::Diagnostic;
+use sluice_model::nginx::{TableRow, VariableTable};
+use sluice_route::matcher::IpRanges;
+
+use super::rewrite::variable_name;
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, literal};
+use crate::registry::Takes::{Block, Number};
+use crate::registry::Verdict::{Always, Partly};
+use crate::registry::Word;
+use crate::tree::{Directive, Word as Text};
+
+/// Those of `map`.
+pub const MAP: &[Word] = &[
+    Word::many("map", Block(2, 2)),
+    Word::once("map_hash_bucket_size", Number).but(Always("tables grow by themselves")),
+    Word::once("map_hash_max_size", Number).but(Always("tables grow by themselves")),
+];
+
+/// Those of `geo`.
+pub const GEO: &[Word] = &[Word::many("geo", Block(1, 2)).but(Partly(
+    "addresses and networks; `ranges`, `delete` and `proxy` are not built yet",
+))];
+
+/// Those of `split_clients`.
+pub const SPLIT_CLIENTS: &[Word] = &[Word::many("split_clients", Block(2, 2))];
+
+/// All tables of `http`.
+pub fn lower(cx: &mut Lowering<'_>, http: &Level<'_>) -> Vec<VariableTable> {
+    let mut tables = Vec::new();
+    for directive in http.directives() {
+        let table = match directive.name() {
+            "map" => map(cx, directive),
+            "geo" => geo(cx, directive),
+            "split_clients" => split_clients(cx, directive),
+            _ => None,
+        };
+        tables.extend(table);
+    }
+    tables
+}
+
+fn start(
+    cx: &mut Lowering<'_>,
+    directive: &Directive,
+    kind: &str,
+    source: String,
+) -> Option<VariableTable> {
+    let variable = variable_name(cx, directive.args.last()?, kind)?.to_ascii_lowercase();
+    Some(VariableTable {
+        variable,
+        source,
+        kind: kind.to_owned(),
+        ..VariableTable::default()
+    })
+}
+
+fn map(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
+    let facts = Facts::default();
+    let source = cx.text(directive.args.first()?, &facts);
+    let mut table = start(cx, directive, "map", source)?;
+    for row in directive.body() {
+        match (row.name(), row.args.as_slice()) {
+            ("hostnames", []) => table.hostnames = true,
+            // What is found is looked up anew each time anyway.
+            ("volatile", []) => {}
+            ("default", [value]) => table.default = cx.text(value, &facts),
+            (key, [value]) => {
+                let key = match key.strip_prefix('~') {
+                    Some(pattern) => {
+                        let bare = pattern.strip_prefix('*').unwrap_or(pattern);
+                        cx.pattern(bare, &row.name);
+                        key.to_owned()
+                    }
+                    // A backslash keeps a key from being one of these words.
+                    None => key.strip_prefix('\\').unwrap_or(key).to_owned(),
+                };
+                let value = cx.text(value, &facts);
+                table.rows.push(TableRow { key, value });
+            }
+            _ => return row_of(cx, row, "map", "a text and a value"),
+        }
+    }
+    Some(table)
+}
+
+fn row_of<T>(cx: &mut Lowering<'_>, row: &Directive, of: &str, wanted: &str) -> Option<T> {
+    cx.report.push(
+        Diagnostic::error(
+            "invalid-row",
+            format!("`{}` is no row of a `{of}`", row.name()),
+        )
+        .at(row.span(), "not understood")
+        .imported(row.name.import)
+        .help(format!("a row is {wanted}")),
+    );
+    None
+}
+
+fn geo(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
+    let source = match directive.args.as_slice() {
+        [source, _] => cx.text(source, &Facts::default()),
+        _ => "{http.vars.client_ip}".to_owned(),
+    };
+    let mut table = start(cx, directive, "geo", source)?;
+    for row in directive.body() {
+        match (row.name(), row.args.as_slice()) {
+            ("ranges" | "delete" | "proxy" | "proxy_recursive", _) => {
+                let title = format!("`{}` of `geo` is not built yet", row.name());
+                cx.report.push(
+                    Diagnostic::error("unsupported-directive", title)
+                        .at(row.span(), "known, but not built")
+                        .imported(row.name.import)
+                        .help("write networks such as `10.0.0.0/8`"),
+                );
+                return None;
+            }
+            ("default", [value]) => table.default = literal(&value.text),
+            (key, [value]) if IpRanges::new(&[key]).is_ok() => table.rows.push(TableRow {
+                key: key.to_owned(),
+                value: literal(&value.text),
+            }),
+            _ => return row_of(cx, row, "geo", "an address or a network and a value"),
+        }
+    }
+    Some(table)
+}
+
+fn split_clients(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
+    let source = cx.text(directive.args.first()?, &Facts::default());
+    let mut table = start(cx, directive, "split_clients", source)?;
+    let mut sum = 0;
+    for row in directive.body() {
+        let (key, value) = match (row.name(), row.args.as_slice()) {
+            ("*", [value]) => (String::new(), value),
+            (share, [value]) => match hundredths(share) {
+                Some(share) => {
+                    sum += share;
+                    (share.to_string(), value)
+                }
+                None => {
+                    return row_of(
+                        cx,
+                        row,
+                        "split_clients",
+                        "a share such as `0.5%`, or `*`, and a value",
+                    );
+                }
+            },
+            _ => {
+                return row_of(
+                    cx,
+                    row,
+                    "split_clients",
+                    "a share such as `0.5%`, or `*`, and a value",
+                );
+            }
+        };
+        if sum > 10_000 {
+            return row_of(
+                cx,
+                row,
+                "split_clients",
+                "a share; all together are at most 100 %",
+            );
+        }
+        let value = value_text(value);
+        table.rows.push(TableRow { key, value });
+    }
+    Some(table)
+}
+
+fn value_text(word: &Text) -> String {
+    literal(&word.text)
+}
+
+/// A share in hundredths of a percent.
+fn hundredths(text: &str) -> Option<u32> {
+    let number = text.strip_suffix('%')?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let part = match part.len() {
+        0 => 0,
+        1 => part.parse::<u32>().ok()? * 10,
+        2 => part.parse().ok()?,
+        _ => return None,
+    };
+    let share = whole
+        .parse::<u32>()
+        .ok()?
+        .checked_mul(100)?
+        .checked_add(part)?;
+    (1..=10_000).contains(&share).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hundredths;
+
+    #[test]
+    fn shares_are_read() {
+        for (text, share) in [("50%", 5000), ("0.5%", 50), ("0.05%", 5), ("100%", 10_000)] {
+            assert_eq!(hundredths(text), Some(share), "{text}");
+        }
+        for wrong in ["50", "%", "0%", "101%", "1.234%", "-1%", "x%"] {
+            assert_eq!(hundredths(wrong), None, "{wrong}");
+        }
+    }
+}

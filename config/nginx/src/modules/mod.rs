@@ -1,0 +1,47 @@
+//! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
+
+pub mod access;
+pub mod core;
+pub mod fastcgi;
+pub mod files;
+pub mod gzip;
+pub mod headers;
+pub mod http_core;
+pub mod log;
+pub mod map;
+pub mod proxy;
+pub mod rewrite;
+pub mod ssl;
+pub mod upstream;
+
+use crate::registry::Word;
+
+/// What each module has built.
+pub const ALL: &[(&str, &[Word])] = &[
+    ("ngx_core_module", core::WORDS),
+    ("ngx_http_access_module", access::WORDS),
+    ("ngx_http_autoindex_module", files::AUTOINDEX),
+    ("ngx_http_core_module", http_core::WORDS),
+    ("ngx_http_dav_module", files::DAV),
+    ("ngx_http_fastcgi_module", fastcgi::WORDS),
+    ("ngx_http_geo_module", map::GEO),
+    ("ngx_http_gzip_module", gzip::WORDS),
+    ("ngx_http_gzip_static_module", gzip::STATIC),
+    ("ngx_http_gunzip_module", gzip::GUNZIP),
+    ("ngx_http_headers_module", headers::WORDS),
+    ("ngx_http_index_module", files::INDEX),
+    ("ngx_http_log_module", log::WORDS),
+    ("ngx_http_map_module", map::MAP),
+    ("ngx_http_proxy_module", proxy::WORDS),
+    ("ngx_http_rewrite_module", rewrite::WORDS),
+    ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
+    ("ngx_http_ssl_module", ssl::WORDS),
+    ("ngx_http_upstream_module", upstream::WORDS),
+    ("ngx_http_v2_module", ssl::HTTP2),
+];
+
+/// What the module called `name` has built.
+pub fn words(name: &str) -> Option<&'static [Word]> {
+    let found = ALL.iter().find(|(module, _)| *module == name);
+    found.map(|(_, words)| *words)
+}

@@ -1,0 +1,453 @@
+//! `ngx_http_proxy_module`: requests passed on over HTTP.
+
+use std::collections::BTreeMap;
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::handler::{HeaderOps, Headers};
+use sluice_model::proxy::{
+    AsNginx, HttpTransport, KeepAlive, LocationChange, ReverseProxy, Target, Transport, UpstreamTls,
+};
+
+use super::http_core;
+use super::upstream::{self, Group};
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables, literal};
+use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{self, Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::Directive;
+
+const BUFFERS: Verdict =
+    Always("answers are passed on as they come, through buffers of the program");
+const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the upstream");
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("proxy_buffer_size", Size).but(BUFFERS),
+    Word::once("proxy_buffering", Flag).but(BUFFERS),
+    Word::once("proxy_buffers", Words(2, 2)).but(BUFFERS),
+    Word::once("proxy_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("proxy_cache", Words(1, 1)).but(NO_CACHE),
+    Word::once("proxy_cache_background_update", Flag).but(NO_CACHE),
+    Word::many("proxy_cache_bypass", Words(1, MANY)).but(NO_CACHE),
+    Word::once("proxy_cache_convert_head", Flag).but(NO_CACHE),
+    Word::once("proxy_cache_key", Words(1, 1)).but(NO_CACHE),
+    Word::once("proxy_cache_lock", Flag).but(NO_CACHE),
+    Word::once("proxy_cache_lock_age", Time).but(NO_CACHE),
+    Word::once("proxy_cache_lock_timeout", Time).but(NO_CACHE),
+    Word::once("proxy_cache_max_range_offset", Words(1, 1)).but(NO_CACHE),
+    Word::once("proxy_cache_methods", Words(1, MANY)).but(NO_CACHE),
+    Word::once("proxy_cache_min_uses", Number).but(NO_CACHE),
+    Word::many("proxy_cache_path", Words(2, MANY)).but(NO_CACHE),
+    Word::once("proxy_cache_revalidate", Flag).but(NO_CACHE),
+    Word::once("proxy_cache_use_stale", Words(1, MANY)).but(NO_CACHE),
+    Word::many("proxy_cache_valid", Words(1, MANY)).but(NO_CACHE),
+    Word::once("proxy_connect_timeout", Time),
+    Word::once("proxy_headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
+    Word::once("proxy_headers_hash_max_size", Size).but(Always("tables grow by themselves")),
+    Word::many("proxy_hide_header", Words(1, 1)),
+    Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])).but(Partly(
+        "`1.1`; with `1.0` the request says 1.1, and the connection is not kept; `2` is not built",
+    )),
+    Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("proxy_intercept_errors", Flag).but(OnlyAs(&["off"])),
+    Word::once("proxy_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("proxy_max_temp_file_size", Size)
+        .but(Always("nothing is written to temporary files")),
+    Word::once("proxy_method", Words(1, 1)).but(NotYet),
+    Word::many("proxy_no_cache", Words(1, MANY)).but(NO_CACHE),
+    Word::once("proxy_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::many("proxy_pass_header", Words(1, 1)),
+    Word::once("proxy_pass_request_body", Flag).but(OnlyAs(&["on"])),
+    Word::once("proxy_pass_request_headers", Flag).but(OnlyAs(&["on"])),
+    Word::once("proxy_read_timeout", Time),
+    Word::many("proxy_redirect", Words(1, 2)),
+    Word::once("proxy_request_buffering", Flag).but(BUFFERS),
+    Word::once("proxy_send_lowat", Size).but(BUFFERS),
+    Word::once("proxy_send_timeout", Time),
+    Word::many("proxy_set_header", Words(2, 2)),
+    Word::once("proxy_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("proxy_ssl_certificate", Words(1, 1)),
+    Word::once("proxy_ssl_certificate_key", Words(1, 1)),
+    Word::once("proxy_ssl_ciphers", Words(1, 1)).but(Idle(
+        "the cipher suites are those of rustls, all of them with forward secrecy",
+    )),
+    Word::once("proxy_ssl_name", Words(1, 1)).but(Partly("a name without variables")),
+    Word::once("proxy_ssl_protocols", Words(1, MANY)).but(Idle("TLS 1.2 and 1.3 are spoken")),
+    Word::once("proxy_ssl_server_name", Flag).but(Partly("`on`: the name is always told")),
+    Word::once("proxy_ssl_session_reuse", Flag).but(OnlyAs(&["on"])),
+    Word::once("proxy_ssl_trusted_certificate", Words(1, 1)),
+    Word::once("proxy_ssl_verify", Flag),
+    Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+    Word::once("proxy_store", Words(1, 1)).but(OnlyAs(&["off"])),
+    Word::once("proxy_temp_file_write_size", Size)
+        .but(Always("nothing is written to temporary files")),
+    Word::once("proxy_temp_path", Words(1, 4)).but(Always("nothing is written to temporary files")),
+];
+
+/// Fields of an upstream's answer that are not passed back.
+const HIDDEN: [&str; 8] = [
+    "Date",
+    "Server",
+    "X-Pad",
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];
+
+/// An address with a scheme, in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url<'a> {
+    /// Whether TLS is spoken.
+    pub is_tls: bool,
+    /// Host and port, the name of a group, or `unix:` and a path.
+    pub host: &'a str,
+    /// The path, if there is any.
+    pub path: Option<&'a str>,
+}
+
+impl<'a> Url<'a> {
+    /// Cuts an address.
+    pub fn parse(text: &'a str) -> Option<Url<'a>> {
+        let (is_tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (None, Some(rest)) => (true, rest),
+            (None, None) => return None,
+        };
+        let (host, path) = match rest.strip_prefix("unix:") {
+            // The path of a request follows the second colon.
+            Some(socket) => {
+                let end = socket.find(':').unwrap_or(socket.len());
+                let path = socket.get(end + 1..);
+                (&rest[.."unix:".len() + end], path)
+            }
+            None => match rest.find(['/', '?']) {
+                Some(at) => (&rest[..at], Some(&rest[at..])),
+                None => (rest, None),
+            },
+        };
+        (!host.is_empty()).then_some(Url { is_tls, host, path })
+    }
+
+    /// The port that its scheme has.
+    pub fn port(&self) -> u16 {
+        if self.is_tls { 443 } else { 80 }
+    }
+}
+
+/// What `$proxy_host` and `$proxy_port` stand for.
+pub fn facts(directive: &Directive) -> Option<(String, String)> {
+    let url = Url::parse(directive.arg(0)?)?;
+    let host = match url.host.starts_with("unix:") {
+        true => "localhost",
+        false => url.host,
+    };
+    let port = host.rsplit_once(':').map(|(_, port)| port.to_owned());
+    let usual = url.port().to_string();
+    // The port that the scheme has anyway is left out.
+    let shown = host.strip_suffix(&format!(":{usual}")).unwrap_or(host);
+    Some((literal(shown), port.unwrap_or(usual)))
+}
+
+/// Lowers `proxy_pass`; `prefix` is the path of the location, where it is one that is compared from the left.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    directive: &Directive,
+    prefix: Option<&str>,
+    facts: &Facts,
+) -> Option<Handler> {
+    let word = directive.args.first()?;
+    if has_variables(&word.text) {
+        cx.report.push(
+            Diagnostic::error(
+                "unsupported-directive",
+                "`proxy_pass` with variables is not built yet",
+            )
+            .at(word.span, "known, but not built")
+            .imported(word.import)
+            .help("name the upstream"),
+        );
+        return None;
+    }
+    let Some(url) = Url::parse(&word.text) else {
+        return cx.invalid(word, "proxy_pass", "`http://` or `https://` and an address");
+    };
+    let Group {
+        upstreams,
+        balancing,
+        health,
+        keep_alive,
+    } = cx.group(url.host, url.port());
+    let (fields, host, upgrade) = set_headers(cx, level, facts);
+    let keep_alive = kept(cx, level, keep_alive)?;
+    let transport = HttpTransport {
+        tls: url.is_tls.then(|| tls(cx, level, &url)),
+        keep_alive,
+        dial_timeout: level.time("proxy_connect_timeout").unwrap_or(SIXTY),
+        response_header_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
+        read_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
+        write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
+        ..HttpTransport::default()
+    };
+    let redirects = redirects(cx, level, word.text.as_str(), prefix, facts);
+    Some(Handler::ReverseProxy(Box::new(ReverseProxy {
+        transport: Some(Transport::Http(Box::new(transport))),
+        load_balancing: balancing,
+        health_checks: health,
+        upstreams,
+        headers: headers(fields),
+        as_nginx: Some(AsNginx {
+            host,
+            target: target(cx, &url, word, prefix),
+            upgrade,
+            hide: hidden(level),
+            redirects,
+            naming: http_core::redirects(level, &facts.server_name),
+        }),
+        ..ReverseProxy::default()
+    })))
+}
+
+/// The connections that are kept, if any are; `None` where the version is none that is spoken.
+fn kept(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    usual: Option<KeepAlive>,
+) -> Option<Option<KeepAlive>> {
+    let line = level.find("proxy_http_version");
+    let word = line.and_then(|line| line.args.first());
+    match word.map(|word| (word, word.text.as_str())) {
+        Some((word, "2")) => {
+            let wanted = "`1.0` or `1.1`; `2` is not built yet";
+            cx.invalid(word, "proxy_http_version", wanted)
+        }
+        Some((_, "1.0")) => Some(Some(KeepAlive {
+            enabled: Some(false),
+            ..KeepAlive::default()
+        })),
+        Some(_) | None => Some(usual),
+    }
+}
+
+/// nginx's usual patience.
+pub const SIXTY: sluice_model::Duration = sluice_model::Duration::seconds(60);
+
+fn headers(request: HeaderOps) -> Option<Headers> {
+    (request != HeaderOps::default()).then_some(Headers {
+        request: Some(request),
+        response: None,
+    })
+}
+
+/// The fields that are set, the host, and whether a client may switch to another protocol: nginx passes that on where
+/// both `Upgrade` and `Connection` are set.
+fn set_headers(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+) -> (HeaderOps, String, bool) {
+    let mut ops = HeaderOps::default();
+    let mut host = facts
+        .proxy
+        .as_ref()
+        .map(|(host, _)| host.clone())
+        .unwrap_or_default();
+    let (mut upgrade, mut connection) = (false, false);
+    let mut set: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for directive in level.nearest(&["proxy_set_header"]) {
+        let name = &directive.args[0].text;
+        let value = cx.text(&directive.args[1], facts);
+        match name.to_ascii_lowercase().as_str() {
+            "host" => host = value,
+            "upgrade" => upgrade = !value.is_empty(),
+            // Whether a connection is kept is the business of `keepalive` here.
+            "connection" => connection = !value.is_empty() && value != "close",
+            "content-length" | "transfer-encoding" | "te" | "keep-alive" | "expect" => {}
+            _ if value.is_empty() => ops.delete.push(name.clone()),
+            _ => set.entry(name.clone()).or_default().push(value),
+        }
+    }
+    ops.set = set;
+    (ops, host, upgrade && connection)
+}
+
+fn hidden(level: &Level<'_>) -> Vec<String> {
+    let passed: Vec<&str> = level
+        .nearest(&["proxy_pass_header"])
+        .iter()
+        .filter_map(|directive| directive.arg(0))
+        .collect();
+    let usual = HIDDEN
+        .iter()
+        .filter(|name| {
+            !passed
+                .iter()
+                .any(|passed| passed.eq_ignore_ascii_case(name))
+        })
+        .map(|name| (*name).to_owned());
+    let more = level.nearest(&["proxy_hide_header"]);
+    let more = more.iter().filter_map(|directive| directive.arg(0));
+    usual.chain(more.map(str::to_owned)).collect()
+}
+
+/// With a path in the address, that path stands in place of the location's.
+fn target(
+    cx: &mut Lowering<'_>,
+    url: &Url<'_>,
+    word: &crate::tree::Word,
+    prefix: Option<&str>,
+) -> Option<Target> {
+    let path = url.path?;
+    let Some(prefix) = prefix else {
+        cx.report.push(
+            Diagnostic::error("misplaced-path", "`proxy_pass` with a path in a location without one")
+                .at(word.span, format!("`{path}` would replace no part of the path"))
+                .imported(word.import)
+                .help("leave the path out; in a location by a pattern, in `@name` and in `if` none may stand"),
+        );
+        return None;
+    };
+    Some(Target {
+        path: match path.starts_with('?') {
+            true => format!("/{path}"),
+            false => path.to_owned(),
+        },
+        cut: u32::try_from(prefix.len()).unwrap_or(u32::MAX),
+    })
+}
+
+fn redirects(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    url: &str,
+    prefix: Option<&str>,
+    facts: &Facts,
+) -> Vec<LocationChange> {
+    // What stands there for the location itself: its path, or without one all of the address is cut.
+    let usual = prefix.map(|prefix| {
+        let has_path = Url::parse(url).is_some_and(|url| url.path.is_some());
+        let from = match has_path {
+            true => url.to_owned(),
+            false => format!("{url}/"),
+        };
+        LocationChange {
+            from: literal(&from),
+            pattern: String::new(),
+            to: match has_path {
+                true => literal(prefix),
+                false => "/".to_owned(),
+            },
+        }
+    });
+    let written = level.nearest(&["proxy_redirect"]);
+    if written.is_empty() {
+        return usual.into_iter().collect();
+    }
+    let mut found = Vec::new();
+    for directive in written {
+        match directive.args.as_slice() {
+            [word] if word.text == "off" => return Vec::new(),
+            [word] if word.text == "default" => found.extend(usual.clone()),
+            [from, to] => {
+                let to = cx.text(to, facts);
+                let change = match from.text.strip_prefix('~') {
+                    None => LocationChange {
+                        from: cx.text(from, facts),
+                        pattern: String::new(),
+                        to,
+                    },
+                    Some(pattern) => LocationChange {
+                        from: String::new(),
+                        pattern: cx.pattern(pattern, from),
+                        to,
+                    },
+                };
+                found.push(change);
+            }
+            [word, ..] => {
+                let _: Option<()> = cx.invalid(
+                    word,
+                    "proxy_redirect",
+                    "`default`, `off`, or what is replaced and by what",
+                );
+            }
+            [] => {}
+        }
+    }
+    found
+}
+
+fn tls(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>) -> UpstreamTls {
+    let path = |name: &str| {
+        level
+            .word(name)
+            .map(|path| cx.path(path))
+            .unwrap_or_default()
+    };
+    let name = level
+        .find("proxy_ssl_name")
+        .and_then(|line| line.args.first());
+    let is_verified = level.is_on("proxy_ssl_verify", false);
+    let roots = path("proxy_ssl_trusted_certificate");
+    let tls = UpstreamTls {
+        client_certificate_file: path("proxy_ssl_certificate"),
+        client_certificate_key_file: path("proxy_ssl_certificate_key"),
+        // nginx verifies nothing unless it is told to.
+        insecure_skip_verify: !is_verified,
+        root_ca_pem_files: match is_verified && !roots.is_empty() {
+            true => vec![roots],
+            false => Vec::new(),
+        },
+        server_name: match name {
+            Some(name) if !has_variables(&name.text) => name.text.clone(),
+            _ => {
+                let host = url.host.rsplit_once(':').map_or(url.host, |(host, _)| host);
+                host.to_owned()
+            }
+        },
+        ..UpstreamTls::default()
+    };
+    if let Some(name) = name.filter(|name| has_variables(&name.text)) {
+        let _: Option<()> = cx.invalid(name, "proxy_ssl_name", "a name without variables");
+    }
+    tls
+}
+
+/// As [`Group::of`] where no group has this name.
+pub fn group_of(host: &str, port: u16) -> Group {
+    Group {
+        keep_alive: Some(upstream::usual_keep_alive()),
+        ..Group::of(upstream::dial(host, port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn addresses_are_cut() {
+        let url = |text| Url::parse(text).map(|url| (url.is_tls, url.host, url.path));
+        assert_eq!(url("http://a"), Some((false, "a", None)));
+        assert_eq!(url("https://a:81/"), Some((true, "a:81", Some("/"))));
+        assert_eq!(
+            url("http://[::1]:81/b?c"),
+            Some((false, "[::1]:81", Some("/b?c")))
+        );
+        assert_eq!(
+            url("http://unix:/run/x.sock"),
+            Some((false, "unix:/run/x.sock", None))
+        );
+        assert_eq!(
+            url("http://unix:/run/x.sock:/b"),
+            Some((false, "unix:/run/x.sock", Some("/b")))
+        );
+        assert_eq!(url("a:80"), None);
+        assert_eq!(url("http://"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! `ngx_http_ssl_module` and `ngx_http_v2_module`: TLS and HTTP/2 for clients.
+
+use sluice_diag::Diagnostic;
+use sluice_model::tls::{
+    CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
+};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::has_variables;
+use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::{MANY, Word};
+
+/// Those of TLS.
+pub const WORDS: &[Word] = &[
+    Word::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
+    Word::many("ssl_certificate", Words(1, 1)).but(Partly("a file, without variables")),
+    Word::many("ssl_certificate_key", Words(1, 1))
+        .but(Partly("a file without a password, without variables")),
+    Word::once("ssl_ciphers", Words(1, 1)).but(Idle(
+        "the cipher suites are those of rustls, all of them with forward secrecy",
+    )),
+    Word::once("ssl_client_certificate", Words(1, 1)),
+    Word::many("ssl_conf_command", Words(2, 2)).but(NotYet),
+    Word::once("ssl_dhparam", Words(1, 1))
+        .but(Idle("only cipher suites that are not offered need it")),
+    Word::once("ssl_early_data", Flag).but(OnlyAs(&["off"])),
+    Word::once("ssl_ecdh_curve", Words(1, 1)).but(Idle(
+        "X25519MLKEM768, x25519, secp256r1 and secp384r1 are offered",
+    )),
+    Word::once("ssl_prefer_server_ciphers", Flag).but(Always(
+        "all that is offered is strong; the server's order counts",
+    )),
+    Word::once("ssl_protocols", Words(1, MANY)).but(Partly(
+        "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+    )),
+    Word::once("ssl_reject_handshake", Flag),
+    Word::once("ssl_session_cache", Words(1, MANY))
+        .but(Partly("sessions are kept by the clients, in tickets")),
+    Word::once("ssl_session_tickets", Flag).but(Idle("tickets are on, with keys that change")),
+    Word::once("ssl_session_timeout", Time)
+        .but(Idle("tickets live for hours, with keys that change")),
+    Word::once("ssl_stapling", Flag).but(Always(
+        "answers of OCSP servers are stapled where certificates name one",
+    )),
+    Word::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
+    Word::once("ssl_trusted_certificate", Words(1, 1)),
+    Word::once(
+        "ssl_verify_client",
+        Choice(&["on", "off", "optional", "optional_no_ca"]),
+    ),
+    Word::once("ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+];
+
+/// Those of HTTP/2.
+pub const HTTP2: &[Word] = &[
+    Word::once("http2", Flag).but(Partly(
+        "over TLS that of the default server counts for all servers of an address",
+    )),
+    Word::once("http2_body_preread_size", Size).but(Always("windows are those of the program")),
+    Word::once("http2_chunk_size", Size).but(Always("frames are those of the program")),
+    Word::once("http2_recv_buffer_size", Size).but(Always("buffers are those of the program")),
+];
+
+/// Whether a server speaks HTTP/2 by itself.
+pub fn is_http2(level: &Level<'_>) -> bool {
+    level.is_on("http2", false)
+}
+
+/// How handshakes for a server are answered; `tag` joins its certificates and its policy. `None` where it has no
+/// certificate, or where it was refused.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    tag: &str,
+) -> Option<(Vec<CertificateFiles>, ConnectionPolicy)> {
+    let certificates = level.nearest(&["ssl_certificate"]);
+    let keys = level.nearest(&["ssl_certificate_key"]);
+    let drops = level.is_on("ssl_reject_handshake", false);
+    if certificates.is_empty() && !drops {
+        return None;
+    }
+    let mut files = Vec::new();
+    for (index, certificate) in certificates.iter().enumerate() {
+        let word = &certificate.args[0];
+        let Some(key) = keys.get(index).map(|key| &key.args[0]) else {
+            cx.report.push(
+                Diagnostic::error("missing-key", "`ssl_certificate` without its key")
+                    .at(certificate.span(), "no `ssl_certificate_key` belongs to it")
+                    .imported(certificate.name.import)
+                    .help("add `ssl_certificate_key <file>;`"),
+            );
+            continue;
+        };
+        for word in [word, key] {
+            if has_variables(&word.text)
+                || word.text.starts_with("data:")
+                || word.text.starts_with("engine:")
+            {
+                let _: Option<()> =
+                    cx.invalid(word, "ssl_certificate", "a file, without variables");
+            }
+        }
+        files.push(CertificateFiles {
+            certificate: cx.path(&word.text),
+            key: cx.path(&key.text),
+            format: String::new(),
+            tags: vec![tag.to_owned()],
+        });
+    }
+    let (protocol_min, protocol_max) = protocols(cx, level);
+    let policy = ConnectionPolicy {
+        certificate_selection: (!files.is_empty()).then(|| CertificateSelection {
+            any_tag: vec![tag.to_owned()],
+            ..CertificateSelection::default()
+        }),
+        protocol_min,
+        protocol_max,
+        drop: drops && files.is_empty(),
+        client_authentication: clients(cx, level),
+        ..ConnectionPolicy::default()
+    };
+    Some((files, policy))
+}
+
+fn protocols(cx: &mut Lowering<'_>, level: &Level<'_>) -> (String, String) {
+    let Some(line) = level.find("ssl_protocols") else {
+        return (String::new(), String::new());
+    };
+    let has = |name: &str| line.args.iter().any(|word| word.text == name);
+    for word in &line.args {
+        let known = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
+        if !known.contains(&word.text.as_str()) {
+            let _: Option<()> = cx.invalid(word, "ssl_protocols", "`TLSv1.2` and `TLSv1.3`");
+        }
+    }
+    match (has("TLSv1.2"), has("TLSv1.3")) {
+        (true, true) => (String::new(), String::new()),
+        (true, false) => (String::new(), "tls1.2".to_owned()),
+        (false, true) => ("tls1.3".to_owned(), String::new()),
+        (false, false) => {
+            cx.report.push(
+                Diagnostic::error("old-tls", "`ssl_protocols` without TLS 1.2 or 1.3")
+                    .at(line.span(), "older versions are never spoken")
+                    .imported(line.name.import)
+                    .help("add `TLSv1.2 TLSv1.3`"),
+            );
+            (String::new(), String::new())
+        }
+    }
+}
+
+fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthentication> {
+    let mode = match level.word("ssl_verify_client")? {
+        "on" => "require_and_verify",
+        "optional" => "verify_if_given",
+        "optional_no_ca" => "request",
+        _ => return None,
+    };
+    let names = ["ssl_client_certificate", "ssl_trusted_certificate"];
+    let files = names.iter().filter_map(|name| level.word(name));
+    Some(ClientAuthentication {
+        trusted_ca_certs_pem_files: files.map(|file| cx.path(file)).collect(),
+        mode: mode.to_owned(),
+        ..ClientAuthentication::default()
+    })
+}

@@ -1,0 +1,321 @@
+//! What there is to write in an nginx.conf: every documented directive, where it may stand, and a verdict. Messages and
+//! `docs/nginx.md` are made from it; what a directive does is left to the file of its module.
+
+pub mod variables;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::modules;
+
+/// What becomes of a directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does what nginx's documentation says.
+    Works,
+    /// It does what is named.
+    Partly(&'static str),
+    /// Its effect is always there; says why.
+    Always(&'static str),
+    /// It is read, changes nothing and is warned of; says what holds in its place.
+    Idle(&'static str),
+    /// With one of these first words it does what the documentation says; otherwise as `NotYet`.
+    OnlyAs(&'static [&'static str]),
+    /// It is refused by name as it is not built yet.
+    NotYet,
+    /// It is refused by name and will not come; says why.
+    Refused(&'static str),
+}
+
+/// What a directive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Nothing.
+    Nothing,
+    /// `on` or `off`.
+    Flag,
+    /// So many words, at least and at most.
+    Words(usize, usize),
+    /// One of these.
+    Choice(&'static [&'static str]),
+    /// A number.
+    Number,
+    /// A size, such as `8k`.
+    Size,
+    /// A length of time, such as `30s`.
+    Time,
+    /// So many words, at least and at most, and a block.
+    Block(usize, usize),
+}
+
+/// As many words as there are.
+pub const MANY: usize = usize::MAX;
+
+/// Whether a directive may stand more than once in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// It may.
+    Yes,
+    /// It may not.
+    No,
+}
+
+/// What a module knows of one of its directives.
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// Whether it may be repeated.
+    pub repeats: Repeats,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+impl Word {
+    /// One that works and stands once.
+    pub const fn once(name: &'static str, takes: Takes) -> Word {
+        Word {
+            name,
+            takes,
+            repeats: Repeats::No,
+            verdict: Verdict::Works,
+        }
+    }
+
+    /// One that works and may be repeated.
+    pub const fn many(name: &'static str, takes: Takes) -> Word {
+        Word {
+            name,
+            takes,
+            repeats: Repeats::Yes,
+            verdict: Verdict::Works,
+        }
+    }
+
+    /// With another verdict.
+    pub const fn but(self, verdict: Verdict) -> Word {
+        Word { verdict, ..self }
+    }
+}
+
+/// A kind of block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Outside of all blocks.
+    Main,
+    /// `events`
+    Events,
+    /// `http`
+    Http,
+    /// `server`
+    Server,
+    /// `location`
+    Location,
+    /// `if` in a server.
+    IfInServer,
+    /// `if` in a location.
+    IfInLocation,
+    /// `limit_except`
+    LimitExcept,
+    /// `upstream`
+    Upstream,
+}
+
+impl Context {
+    /// What messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Main => "the main context",
+            Context::Events => "`events`",
+            Context::Http => "`http`",
+            Context::Server => "`server`",
+            Context::Location => "`location`",
+            Context::IfInServer => "`if` in a `server`",
+            Context::IfInLocation => "`if` in a `location`",
+            Context::LimitExcept => "`limit_except`",
+            Context::Upstream => "`upstream`",
+        }
+    }
+
+    /// Whether a place of the documentation is this one.
+    fn is(self, place: &str) -> bool {
+        match self {
+            Context::Main => place == "main",
+            Context::Events => place == "events",
+            Context::Http => place == "http",
+            Context::Server => place == "server",
+            Context::Location => place == "location",
+            Context::IfInServer => place == "if",
+            Context::IfInLocation => matches!(place, "if" | "if in location"),
+            Context::LimitExcept => place == "limit_except",
+            Context::Upstream => place == "upstream",
+        }
+    }
+}
+
+/// A documented directive of one module.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The module, such as `ngx_http_core_module`.
+    pub module: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Whether only the commercial edition has it.
+    pub is_commercial: bool,
+    /// The places where it may stand, separated by commas.
+    pub contexts: &'static str,
+    /// How it is written.
+    pub syntax: &'static str,
+    /// What its module here knows of it.
+    pub word: Option<&'static Word>,
+}
+
+impl Entry {
+    /// What becomes of it.
+    pub fn verdict(&self) -> Verdict {
+        if let Some(word) = self.word {
+            return word.verdict;
+        }
+        let reason = REFUSED_MODULES
+            .iter()
+            .find(|(module, _)| self.module.starts_with(module));
+        match reason {
+            Some((_, reason)) => Verdict::Refused(reason),
+            None if self.is_commercial => Verdict::Refused("only nginx Plus has it"),
+            None => Verdict::NotYet,
+        }
+    }
+
+    /// Whether it may stand there.
+    pub fn may_stand_in(&self, context: Context) -> bool {
+        let is_of_http = !["ngx_stream", "ngx_mail", "ngx_mgmt"]
+            .iter()
+            .any(|other| self.module.starts_with(other));
+        let places = self.contexts.split(',');
+        (is_of_http || context == Context::Main)
+            && (self.contexts.is_empty() || places.into_iter().any(|place| context.is(place)))
+    }
+}
+
+/// Modules that will not come, by the beginnings of their names, with the reasons.
+const REFUSED_MODULES: &[(&str, &str)] = &[
+    ("ngx_http_perl", "no Perl runs inside of this server"),
+    ("ngx_http_js", "no JavaScript runs inside of this server"),
+    ("ngx_stream_js", "no JavaScript runs inside of this server"),
+    (
+        "ngx_http_xslt",
+        "no XSLT is done here; let the application do it",
+    ),
+    (
+        "ngx_http_image_filter",
+        "no images are changed here; let the application do it",
+    ),
+    ("ngx_mail", "this is no mail proxy"),
+    (
+        "ngx_http_mp4",
+        "players ask for ranges of plain files, which are served",
+    ),
+    (
+        "ngx_http_flv",
+        "players ask for ranges of plain files, which are served",
+    ),
+    ("ngx_http_f4f", "only nginx Plus has it"),
+    ("ngx_http_hls", "only nginx Plus has it"),
+    (
+        "ngx_http_geoip",
+        "its databases are no longer made; use `geo` or `map`",
+    ),
+    (
+        "ngx_stream_geoip",
+        "its databases are no longer made; use `geo` or `map`",
+    ),
+    ("ngx_mgmt", "it reports to the maker of nginx Plus"),
+    (
+        "ngx_http_status_module",
+        "it was removed from nginx; use `stub_status`",
+    ),
+    ("ngx_http_upstream_conf", "it was removed from nginx"),
+];
+
+/// All documented directives.
+pub static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let lines = include_str!("directives.tsv").lines().skip(1);
+    lines.filter_map(entry).collect()
+});
+
+static BY_NAME: LazyLock<HashMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
+    let mut by_name: HashMap<&'static str, Vec<usize>> = HashMap::new();
+    for (index, entry) in ENTRIES.iter().enumerate() {
+        by_name.entry(entry.name).or_default().push(index);
+    }
+    by_name
+});
+
+fn entry(line: &'static str) -> Option<Entry> {
+    let mut cells = line.split('\t');
+    let (module, name, edition) = (cells.next()?, cells.next()?, cells.next()?);
+    let contexts = cells.next()?;
+    let syntax = cells.nth(2).unwrap_or_default();
+    Some(Entry {
+        module,
+        name,
+        is_commercial: edition == "PLUS",
+        contexts,
+        syntax,
+        word: modules::words(module).and_then(|words| words.iter().find(|word| word.name == name)),
+    })
+}
+
+/// Whether any module has a directive of this name.
+pub fn is_known(name: &str) -> bool {
+    BY_NAME.contains_key(name)
+}
+
+/// The directives of this name.
+pub fn entries(name: &str) -> impl Iterator<Item = &'static Entry> {
+    let found = BY_NAME.get(name).map(Vec::as_slice).unwrap_or_default();
+    found.iter().map(|index| &ENTRIES[*index])
+}
+
+/// The names of the directives that may stand there.
+pub fn names_in(context: Context) -> impl Iterator<Item = &'static str> {
+    ENTRIES
+        .iter()
+        .filter(move |entry| entry.may_stand_in(context))
+        .map(|entry| entry.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directive_of_the_documentation_is_there() {
+        assert_eq!(ENTRIES.len(), 975);
+        let plus = ENTRIES.iter().filter(|entry| entry.is_commercial).count();
+        assert_eq!(plus, 130);
+    }
+
+    #[test]
+    fn every_word_of_a_module_is_a_directive_of_it() {
+        for (module, words) in modules::ALL {
+            for word in *words {
+                let found = entries(word.name).any(|entry| entry.module == *module);
+                assert!(found, "{module} has no `{}`", word.name);
+                let same = words.iter().filter(|other| other.name == word.name).count();
+                assert_eq!(same, 1, "{}", word.name);
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_told_apart() {
+        let may = |name: &str, context| entries(name).any(|entry| entry.may_stand_in(context));
+        assert!(may("server", Context::Http) && may("server", Context::Upstream));
+        assert!(may("return", Context::IfInServer) && !may("root", Context::IfInServer));
+        assert!(may("root", Context::IfInLocation) && may("include", Context::Events));
+        assert!(!may("worker_processes", Context::Server) && may("mail", Context::Main));
+    }
+}

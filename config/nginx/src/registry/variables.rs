@@ -1,0 +1,194 @@
+//! nginx's variables: what stands in the model for each.
+
+/// What a variable stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// A placeholder.
+    Placeholder(&'static str),
+    /// A text that is the same everywhere.
+    Text(&'static str),
+    /// Something of the place where it is used.
+    OfPlace(OfPlace),
+    /// It is known and refused by name.
+    NotYet,
+}
+
+/// What is known of the place where a variable is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfPlace {
+    /// `$host`, which falls back to the name of the server.
+    Host,
+    /// `$server_name`
+    ServerName,
+    /// `$document_root`
+    Root,
+    /// `$request_filename`
+    File,
+    /// `$proxy_host`
+    ProxyHost,
+    /// `$proxy_port`
+    ProxyPort,
+}
+
+/// The version of nginx that is followed.
+pub const NGINX_VERSION: &str = "1.31.4";
+
+use OfPlace as P;
+use Variable::{NotYet, OfPlace as Of, Placeholder as As, Text};
+
+/// All variables with one name.
+pub const VARIABLES: &[(&str, Variable)] = &[
+    ("args", As("http.request.uri.query")),
+    ("binary_remote_addr", As("http.vars.client_ip")),
+    ("body_bytes_sent", As("nginx.body_bytes_sent")),
+    ("bytes_sent", NotYet),
+    ("connection", NotYet),
+    ("connection_requests", NotYet),
+    ("connection_time", NotYet),
+    ("connections_active", NotYet),
+    ("connections_reading", NotYet),
+    ("connections_waiting", NotYet),
+    ("connections_writing", NotYet),
+    ("content_length", As("nginx.http.Content-Length")),
+    ("content_type", As("nginx.http.Content-Type")),
+    ("date_gmt", NotYet),
+    ("date_local", NotYet),
+    ("document_root", Of(P::Root)),
+    ("document_uri", As("http.request.uri.path")),
+    ("fastcgi_path_info", As("http.vars.nginx.fastcgi_path_info")),
+    (
+        "fastcgi_script_name",
+        As("http.vars.nginx.fastcgi_script_name"),
+    ),
+    ("gzip_ratio", NotYet),
+    ("host", Of(P::Host)),
+    ("hostname", As("system.hostname")),
+    ("http2", NotYet),
+    ("http3", NotYet),
+    ("https", As("nginx.https")),
+    ("invalid_referer", NotYet),
+    ("is_args", As("nginx.is_args")),
+    ("is_request_port", NotYet),
+    ("limit_conn_status", NotYet),
+    ("limit_rate", NotYet),
+    ("limit_req_status", NotYet),
+    ("msec", As("nginx.msec")),
+    ("nginx_version", Text(NGINX_VERSION)),
+    ("pid", As("nginx.pid")),
+    ("pipe", NotYet),
+    (
+        "proxy_add_x_forwarded_for",
+        As("nginx.proxy_add_x_forwarded_for"),
+    ),
+    ("proxy_host", Of(P::ProxyHost)),
+    ("proxy_port", Of(P::ProxyPort)),
+    ("proxy_protocol_addr", NotYet),
+    ("proxy_protocol_port", NotYet),
+    ("proxy_protocol_server_addr", NotYet),
+    ("proxy_protocol_server_port", NotYet),
+    ("query_string", As("http.request.uri.query")),
+    ("realip_remote_addr", As("http.request.remote.host")),
+    ("realip_remote_port", As("http.request.remote.port")),
+    ("realpath_root", NotYet),
+    ("remote_addr", As("http.vars.client_ip")),
+    ("remote_port", As("http.request.remote.port")),
+    ("remote_user", As("nginx.remote_user")),
+    ("request", As("nginx.request")),
+    ("request_body", As("http.request.body")),
+    ("request_body_file", NotYet),
+    ("request_completion", As("nginx.request_completion")),
+    ("request_filename", Of(P::File)),
+    ("request_id", As("nginx.request_id")),
+    ("request_length", NotYet),
+    ("request_method", As("http.request.method")),
+    ("request_port", NotYet),
+    ("request_time", As("nginx.request_time")),
+    ("request_uri", As("nginx.request_uri")),
+    ("scheme", As("http.request.scheme")),
+    ("secure_link", NotYet),
+    ("secure_link_expires", NotYet),
+    ("server_addr", As("http.request.local.host")),
+    ("server_name", Of(P::ServerName)),
+    ("server_port", As("http.request.local.port")),
+    ("server_protocol", As("http.request.proto")),
+    ("slice_range", NotYet),
+    ("ssl_alpn_protocol", As("http.request.tls.proto")),
+    ("ssl_cipher", As("http.request.tls.cipher_suite")),
+    ("ssl_ciphers", NotYet),
+    ("ssl_client_cert", NotYet),
+    ("ssl_client_escaped_cert", NotYet),
+    ("ssl_client_fingerprint", NotYet),
+    ("ssl_client_i_dn", NotYet),
+    (
+        "ssl_client_raw_cert",
+        As("http.request.tls.client.certificate_pem"),
+    ),
+    ("ssl_client_s_dn", NotYet),
+    ("ssl_client_serial", NotYet),
+    ("ssl_client_verify", NotYet),
+    ("ssl_curve", NotYet),
+    ("ssl_curves", NotYet),
+    ("ssl_early_data", NotYet),
+    ("ssl_protocol", As("nginx.ssl_protocol")),
+    ("ssl_server_name", As("http.request.tls.server_name")),
+    ("ssl_session_id", NotYet),
+    ("ssl_session_reused", As("nginx.ssl_session_reused")),
+    ("status", As("nginx.status")),
+    ("tcpinfo_rcv_space", NotYet),
+    ("tcpinfo_rtt", NotYet),
+    ("tcpinfo_rttvar", NotYet),
+    ("tcpinfo_snd_cwnd", NotYet),
+    ("time_iso8601", As("nginx.time_iso8601")),
+    ("time_local", As("nginx.time_local")),
+    ("upstream_addr", As("http.reverse_proxy.upstream.hostport")),
+    ("upstream_bytes_received", NotYet),
+    ("upstream_bytes_sent", NotYet),
+    ("upstream_cache_status", NotYet),
+    ("upstream_connect_time", NotYet),
+    ("upstream_header_time", NotYet),
+    ("upstream_response_length", NotYet),
+    ("upstream_response_time", NotYet),
+    ("upstream_status", As("http.reverse_proxy.status_code")),
+    ("uri", As("http.request.uri.path")),
+];
+
+/// Families of variables: the beginning of the name, and that of the placeholder; none where they are not built.
+pub const FAMILIES: &[(&str, Option<&str>)] = &[
+    ("arg_", Some("nginx.arg.")),
+    ("cookie_", Some("nginx.cookie.")),
+    ("http_", Some("nginx.http.")),
+    ("sent_http_", Some("nginx.sent_http.")),
+    ("sent_trailer_", None),
+    ("upstream_cookie_", None),
+    ("upstream_http_", Some("http.reverse_proxy.header.")),
+    ("upstream_trailer_", None),
+];
+
+/// What the variable `name`, in lower case, stands for.
+pub fn variable(name: &str) -> Option<Variable> {
+    let found = VARIABLES.binary_search_by_key(&name, |(known, _)| known);
+    found.ok().map(|at| VARIABLES[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_route::placeholder::Key;
+
+    #[test]
+    fn names_are_sorted() {
+        assert!(VARIABLES.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(variable("uri"), Some(As("http.request.uri.path")));
+        assert_eq!(variable("nothing"), None);
+    }
+
+    #[test]
+    fn every_placeholder_is_one() {
+        for (name, variable) in VARIABLES {
+            if let As(placeholder) = variable {
+                let key = Key::parse(placeholder);
+                assert!(!matches!(key, Key::Other(_)), "{name}: {placeholder}");
+            }
+        }
+    }
+}

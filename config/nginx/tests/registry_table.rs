@@ -1,0 +1,122 @@
+//! `docs/nginx.md` is made from the registry: `BLESS=1` rewrites it, and the diff is to be read.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use sluice_nginx::registry::variables::{FAMILIES, NGINX_VERSION, VARIABLES, Variable};
+use sluice_nginx::registry::{ENTRIES, Entry, Verdict};
+
+const HEAD: &str = "\
+# What an nginx.conf can say
+
+Every documented directive of nginx, and what sluice makes of it. This page is made from `config/nginx/src/registry` and
+`config/nginx/src/modules` by `BLESS=1 cargo test -p sluice-nginx --test registry_table`.
+
+- **works**: it does what nginx's documentation says.
+- **in part**: it does what is named.
+- **automatic**: it is taken, and its effect is always there.
+- **no effect**: it is read, changes nothing and is warned of; what holds in its place is named.
+- **only**: it works with these words and is refused by name with others.
+- **not yet**: the file is refused, and the message names the line.
+- **refused**: it will not come; the reason is named.
+
+Defaults are those of nginx NGINX_VERSION. Paths that do not begin with a slash begin in the folder of the main file. Patterns run in
+linear time, so they cannot look around or refer back to a group. Answers say `Server: sluice`, and the pages of errors say
+so at their foot; `server_tokens \"nginx\";` puts any other text there, which is how tools that compare both are satisfied.
+";
+
+fn here(entry: &Entry) -> String {
+    match entry.verdict() {
+        Verdict::Works => "works".to_owned(),
+        Verdict::Partly(which) => format!("**in part**: {which}"),
+        Verdict::Always(why) => format!("automatic: {why}"),
+        Verdict::Idle(holds) => format!("**no effect**: {holds}"),
+        Verdict::OnlyAs(words) => format!("only `{}`", words.join("`, `")),
+        Verdict::NotYet => "not yet".to_owned(),
+        Verdict::Refused(reason) => format!("**refused**: {reason}"),
+    }
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('|', "\\|"))
+}
+
+fn count(out: &mut String) {
+    let is = |test: fn(&Verdict) -> bool| {
+        ENTRIES
+            .iter()
+            .filter(|entry| test(&entry.verdict()))
+            .count()
+    };
+    let works = is(|verdict| matches!(verdict, Verdict::Works));
+    let partly = is(|verdict| matches!(verdict, Verdict::Partly(_) | Verdict::OnlyAs(_)));
+    let always = is(|verdict| matches!(verdict, Verdict::Always(_)));
+    let idle = is(|verdict| matches!(verdict, Verdict::Idle(_)));
+    let not_yet = is(|verdict| matches!(verdict, Verdict::NotYet));
+    let refused = is(|verdict| matches!(verdict, Verdict::Refused(_)));
+    writeln!(
+        out,
+        "\nOf {} directives {works} work, {partly} work in part, {always} are automatic, {idle} have no effect, {not_yet} \
+         are not built yet, {refused} are refused.",
+        ENTRIES.len()
+    )
+    .expect("text takes all");
+}
+
+fn table() -> String {
+    let mut out = HEAD.replace("NGINX_VERSION", NGINX_VERSION);
+    count(&mut out);
+    let mut modules: Vec<&str> = ENTRIES.iter().map(|entry| entry.module).collect();
+    modules.dedup();
+    for module in modules {
+        writeln!(
+            out,
+            "\n## {module}\n\n| directive | in | written | here |\n|---|---|---|---|"
+        )
+        .expect("text takes all");
+        for entry in ENTRIES.iter().filter(|entry| entry.module == module) {
+            let places = entry.contexts.replace(',', ", ");
+            let (name, syntax) = (code(entry.name), code(entry.syntax));
+            writeln!(out, "| {name} | {places} | {syntax} | {} |", here(entry))
+                .expect("text takes all");
+        }
+    }
+    out.push_str("\n## Variables\n\n| variable | here |\n|---|---|\n");
+    for (name, variable) in VARIABLES {
+        let here = match variable {
+            Variable::Placeholder(placeholder) => format!("works: `{{{placeholder}}}`"),
+            Variable::Text(text) => format!("works: `{text}`"),
+            Variable::OfPlace(_) => "works: that of the place where it stands".to_owned(),
+            Variable::NotYet => "not yet".to_owned(),
+        };
+        writeln!(out, "| `${name}` | {here} |").expect("text takes all");
+    }
+    for (prefix, placeholder) in FAMILIES {
+        let here = match placeholder {
+            Some(placeholder) => format!("works: `{{{placeholder}…}}`"),
+            None => "not yet".to_owned(),
+        };
+        writeln!(out, "| `${prefix}…` | {here} |").expect("text takes all");
+    }
+    out
+}
+
+#[test]
+fn the_table_is_that_of_the_registry() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx.md");
+    let made = table();
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, made).expect("the page can be written");
+        return;
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let differ = made
+        .lines()
+        .zip(kept.lines())
+        .find(|(made, kept)| made != kept);
+    assert!(
+        made == kept,
+        "docs/nginx.md is stale, BLESS=1 rewrites it: {differ:?}"
+    );
+}

@@ -1,0 +1,320 @@
+//! Our own module `nginx`: the virtual servers of an nginx.conf that share their addresses. Caddy has no words for how
+//! nginx chooses a location, for its phase of rewriting, and for requests that are redirected within the server.
+//! What a location answers with are handlers as everywhere.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::http::Route;
+use crate::object::{objects, tagged};
+
+objects! {
+    /// The virtual servers that share their addresses.
+    pub struct Nginx {
+        /// Media types by extension; places name them by number.
+        pub types: Vec<MediaTypes>,
+        /// Variables whose values are looked up when they are asked for.
+        pub tables: Vec<VariableTable>,
+        /// The servers; the first gets the requests that name none of the others.
+        pub servers: Vec<VirtualServer>,
+    }
+
+    /// Media types by extension.
+    pub struct MediaTypes {
+        /// The types, by extension in lower case and without its dot.
+        pub by_extension: BTreeMap<String, String>,
+        /// The type of everything else; none when empty.
+        pub default: String,
+    }
+
+    /// A variable whose value is looked up: `map`, `geo` and `split_clients`.
+    pub struct VariableTable {
+        /// Its name, without the dollar sign.
+        pub variable: String,
+        /// The text that is looked up, with placeholders.
+        pub source: String,
+        /// How: `map`, `geo` or `split_clients`.
+        pub kind: String,
+        /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: an address range;
+        /// of `split_clients`: a share in hundredths of a percent, empty for what is left.
+        pub rows: Vec<TableRow>,
+        /// The value where no row fits.
+        pub default: String,
+        /// Texts with an asterisk at either end are names of hosts.
+        pub hostnames: bool,
+    }
+
+    /// A row of a table.
+    pub struct TableRow {
+        /// What is looked for.
+        pub key: String,
+        /// The value, with placeholders.
+        pub value: String,
+    }
+
+    /// A virtual server.
+    pub struct VirtualServer {
+        /// Its names as nginx writes them: exact, `*.a`, `a.*`, `.a`, `~regex`.
+        pub names: Vec<String>,
+        /// Whether several slashes in a path count as one; they do when absent.
+        pub merge_slashes: Option<bool>,
+        /// Whether fields with an underscore in their names count.
+        pub underscores_in_headers: bool,
+        /// What happens before a location is chosen.
+        pub rewrite: Vec<Action>,
+        /// What holds outside of locations.
+        pub place: Place,
+        /// What holds within its `if` blocks; actions name them by number.
+        pub branches: Vec<Place>,
+        /// Its locations.
+        pub locations: Vec<Location>,
+    }
+
+    /// A location.
+    pub struct Location {
+        /// How its path is compared: empty for a prefix, `=`, `^~`, `~`, `~*`, or `@` for a name.
+        pub modifier: String,
+        /// The path, pattern or name.
+        pub path: String,
+        /// Only requests that the server redirected itself get here.
+        pub internal: bool,
+        /// A request for its path without the slash at the end is redirected there.
+        pub adds_slash: bool,
+        /// What happens once it was chosen.
+        pub rewrite: Vec<Action>,
+        /// What holds in it.
+        pub place: Place,
+        /// What holds within its `if` blocks; actions name them by number.
+        pub branches: Vec<Place>,
+        /// The locations inside of it.
+        pub locations: Vec<Location>,
+    }
+
+    /// What holds somewhere: what answers, and what becomes of errors.
+    pub struct Place {
+        /// What answers.
+        pub routes: Vec<Route>,
+        /// What changes answers to errors.
+        pub errors: Vec<Route>,
+        /// Pages in place of answers with some statuses.
+        pub error_pages: Vec<ErrorPage>,
+        /// Whether a page may have a page for its own errors.
+        pub recursive_error_pages: bool,
+        /// The number of its media types.
+        pub types: u32,
+        /// The name of the server at the foot of pages; ours when absent.
+        pub signature: Option<String>,
+        /// How redirects name this server.
+        pub redirects: Redirects,
+    }
+
+    /// How redirects name this server.
+    pub struct Redirects {
+        /// They give a path only.
+        pub relative: bool,
+        /// They give no port.
+        pub without_port: bool,
+        /// The name they give; that of the request when empty.
+        pub name: String,
+    }
+
+    /// A page in place of answers with some statuses.
+    pub struct ErrorPage {
+        /// The statuses.
+        pub codes: Vec<u16>,
+        /// The status of the answer: that of the error when absent, that of the page when 0.
+        pub status: Option<u16>,
+        /// A path, a named location or an address elsewhere, with placeholders.
+        pub uri: String,
+    }
+
+    /// Sets a variable.
+    pub struct SetVariable {
+        /// Its name, without the dollar sign.
+        pub variable: String,
+        /// Its value, with placeholders.
+        pub value: String,
+    }
+
+    /// Answers at once.
+    pub struct ReturnAnswer {
+        /// The status.
+        pub status: u16,
+        /// Where a redirect leads to, or what the answer says, with placeholders; the server's own page when absent.
+        pub text: Option<String>,
+    }
+
+    /// Changes the target if its path matches.
+    pub struct RewriteTarget {
+        /// The pattern.
+        pub pattern: String,
+        /// The new path, with placeholders.
+        pub path: String,
+        /// The new query, with placeholders.
+        pub query: String,
+        /// Drops the query of the request.
+        pub drops_query: bool,
+        /// What then: nothing, `last`, `break`, or the status of a redirect.
+        pub then: String,
+    }
+
+    /// Does something if something holds.
+    pub struct IfHolds {
+        /// The condition.
+        pub condition: Condition,
+        /// What is done.
+        pub actions: Vec<Action>,
+        /// The place that holds from there on.
+        pub branch: Option<u32>,
+    }
+
+    /// No more is done.
+    pub struct Nothing {}
+
+    /// A condition.
+    pub struct Condition {
+        /// What is looked at, with placeholders.
+        pub subject: String,
+        /// How: `is set`, `=`, `~`, `~*`, `file`, `directory`, `exists`, `executable`.
+        pub test: String,
+        /// What it is compared with, with placeholders; or a pattern.
+        pub with: String,
+        /// Holds if the test does not.
+        pub negated: bool,
+    }
+
+    /// Answers with files as nginx does.
+    pub struct NginxFiles {
+        /// The path of the file, with placeholders.
+        pub path: String,
+        /// The number of the media types.
+        pub types: u32,
+        /// Names tried for a folder, with placeholders. One with a slash at its beginning is a path of its own.
+        pub index: Vec<String>,
+        /// Lists folders without an index.
+        pub autoindex: Option<Autoindex>,
+        /// Whether answers have an ETag; they do when absent.
+        pub etag: Option<bool>,
+        /// Encodings that are looked for beside the file: `gzip`.
+        pub gzip_static: String,
+        /// How redirects name this server.
+        pub redirects: Redirects,
+    }
+
+    /// Lists folders.
+    pub struct Autoindex {
+        /// Sizes are rounded.
+        pub rounded: bool,
+        /// `html`, `json`, `xml` or `jsonp`; `html` when empty.
+        pub format: String,
+        /// Times are local.
+        pub local_time: bool,
+    }
+
+    /// Goes on with the first file that exists.
+    pub struct TryFiles {
+        /// The candidates, with placeholders; those with a slash at the end are folders.
+        pub files: Vec<String>,
+        /// The folder they are looked up in, with placeholders.
+        pub root: String,
+        /// How much of a candidate the folder stands in for: the path of the location, where it has an alias.
+        pub alias_of: String,
+        /// Where to go on if there is none: a path or a named location, with placeholders.
+        pub fallback: String,
+        /// The status of the answer if there is none.
+        pub status: u16,
+    }
+
+    /// Who may come in, by address.
+    pub struct AccessRules {
+        /// The rules, tried in order.
+        pub rules: Vec<AccessRule>,
+    }
+
+    /// Lets some addresses in, or keeps them out.
+    pub struct AccessRule {
+        /// Lets them in.
+        pub allow: bool,
+        /// An address, a range of addresses, `unix:` or `all`.
+        pub from: String,
+    }
+
+    /// What the access logs are told of a request.
+    pub struct AccessLines {
+        /// The lines.
+        pub lines: Vec<AccessLine>,
+    }
+
+    /// A line of an access log.
+    pub struct AccessLine {
+        /// The logger that it goes to, below `http.log.access`.
+        pub logger: String,
+        /// What it says, with placeholders.
+        pub format: String,
+        /// How values are made harmless: `default`, `json` or `none`.
+        pub escape: String,
+        /// It is left out where this is empty or `0`; always written when absent.
+        pub condition: Option<String>,
+    }
+
+    /// Splits the path of a script for FastCGI.
+    pub struct ScriptPath {
+        /// What is added to a path that ends with a slash.
+        pub index: String,
+        /// A pattern with two groups: the script, and what is left for it.
+        pub split: String,
+    }
+}
+
+tagged! {
+    /// A step of the phase of rewriting.
+    pub enum Action by "do" {
+        /// Ends the phase.
+        Break(Nothing) = "break",
+        /// Does something if something holds.
+        If(IfHolds) = "if",
+        /// Answers at once.
+        Return(ReturnAnswer) = "return",
+        /// Changes the target.
+        Rewrite(RewriteTarget) = "rewrite",
+        /// Sets a variable.
+        Set(SetVariable) = "set",
+    }
+}
+
+impl Nginx {
+    /// The lists of routes in all of its places.
+    pub(crate) fn route_lists_mut(&mut self) -> Vec<&mut Vec<Route>> {
+        let mut lists = Vec::new();
+        for server in &mut self.servers {
+            server.place.add_lists(&mut lists);
+            for branch in &mut server.branches {
+                branch.add_lists(&mut lists);
+            }
+            for location in &mut server.locations {
+                location.add_lists(&mut lists);
+            }
+        }
+        lists
+    }
+}
+
+impl Location {
+    fn add_lists<'a>(&'a mut self, lists: &mut Vec<&'a mut Vec<Route>>) {
+        self.place.add_lists(lists);
+        for branch in &mut self.branches {
+            branch.add_lists(lists);
+        }
+        for location in &mut self.locations {
+            location.add_lists(lists);
+        }
+    }
+}
+
+impl Place {
+    fn add_lists<'a>(&'a mut self, lists: &mut Vec<&'a mut Vec<Route>>) {
+        lists.push(&mut self.routes);
+        lists.push(&mut self.errors);
+    }
+}

@@ -1,0 +1,128 @@
+//! The names of nginx's variables that no placeholder of Caddy's stands for. Their values are left to `sluice-serve`.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+/// What `nginx.*` stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NginxKey {
+    /// `host/NAME`: the host of the request, `NAME` where it names none.
+    Host(Box<str>),
+    /// `request_uri`: the target as it was sent.
+    RequestUri,
+    /// `request`: the first line of the request.
+    Request,
+    /// `is_args`: a question mark where there is a query.
+    IsArgs,
+    /// `arg.NAME`: from the query as it was sent.
+    Argument(Box<str>),
+    /// `http.NAME`: a field of the request, several joined by a comma and a space. The name is that of the field.
+    Field(Box<str>),
+    /// `sent_http.NAME`: a field of the answer.
+    SentField(Box<str>),
+    /// `cookie.NAME`
+    Cookie(Box<str>),
+    /// `capture.N`: a group of the latest regular expression.
+    Capture(u8),
+    /// `uri_from.N`: the path without its first bytes.
+    UriFrom(usize),
+    /// `table.NAME`: what a table gives.
+    Table(Box<str>),
+    /// `proxy_add_x_forwarded_for`
+    AddForwardedFor,
+    /// `https`: `on` over TLS.
+    Https,
+    /// `remote_user`: the name that the request brings, whether it is let in or not.
+    RemoteUser,
+    /// `status`: of the answer.
+    Status,
+    /// `body_bytes_sent`: known once the answer has ended.
+    BodyBytesSent,
+    /// `request_completion`: `OK` once an answer is being written.
+    RequestCompletion,
+    /// `request_time`: seconds with milliseconds.
+    RequestTime,
+    /// `time_local`, as `combined` has it.
+    TimeLocal,
+    /// `time_iso8601`
+    TimeIso,
+    /// `msec`: seconds since 1970 with milliseconds.
+    Msec,
+    /// `pid`: the number of this process.
+    Pid,
+    /// `ssl_protocol`, as OpenSSL calls it.
+    TlsProtocol,
+    /// `ssl_session_reused`: `r` or a dot.
+    TlsReused,
+    /// `request_id`: 32 random hexadecimal digits.
+    RequestId,
+}
+
+impl NginxKey {
+    pub(super) fn parse(name: &str) -> Option<NginxKey> {
+        Some(match name {
+            "request_uri" => NginxKey::RequestUri,
+            "request" => NginxKey::Request,
+            "is_args" => NginxKey::IsArgs,
+            "proxy_add_x_forwarded_for" => NginxKey::AddForwardedFor,
+            "https" => NginxKey::Https,
+            "remote_user" => NginxKey::RemoteUser,
+            "status" => NginxKey::Status,
+            "body_bytes_sent" => NginxKey::BodyBytesSent,
+            "request_completion" => NginxKey::RequestCompletion,
+            "request_time" => NginxKey::RequestTime,
+            "time_local" => NginxKey::TimeLocal,
+            "time_iso8601" => NginxKey::TimeIso,
+            "msec" => NginxKey::Msec,
+            "pid" => NginxKey::Pid,
+            "ssl_protocol" => NginxKey::TlsProtocol,
+            "ssl_session_reused" => NginxKey::TlsReused,
+            "request_id" => NginxKey::RequestId,
+            _ => return NginxKey::parse_family(name),
+        })
+    }
+
+    fn parse_family(name: &str) -> Option<NginxKey> {
+        if let Some(fallback) = name.strip_prefix("host/") {
+            return Some(NginxKey::Host(fallback.into()));
+        }
+        let (family, rest) = name.split_once('.')?;
+        Some(match family {
+            "arg" => NginxKey::Argument(rest.into()),
+            "http" => NginxKey::Field(rest.into()),
+            "sent_http" => NginxKey::SentField(rest.into()),
+            "cookie" => NginxKey::Cookie(rest.into()),
+            "table" => NginxKey::Table(rest.into()),
+            "capture" => NginxKey::Capture(rest.parse().ok()?),
+            "uri_from" => NginxKey::UriFrom(rest.parse().ok()?),
+            _ => return None,
+        })
+    }
+}
+
+/// The name under which the variable `name` of nginx is kept among those of a request.
+pub fn variable_name(name: &str) -> String {
+    alloc::format!("nginx.{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Key;
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        for (name, key) in [
+            ("nginx.host/a.example", NginxKey::Host("a.example".into())),
+            ("nginx.host/", NginxKey::Host("".into())),
+            ("nginx.arg.a.b", NginxKey::Argument("a.b".into())),
+            ("nginx.capture.9", NginxKey::Capture(9)),
+            ("nginx.uri_from.12", NginxKey::UriFrom(12)),
+        ] {
+            assert_eq!(Key::parse(name), Key::Nginx(key), "{name}");
+        }
+        for other in ["nginx.capture.x", "nginx.nothing", "nginx."] {
+            assert_eq!(Key::parse(other), Key::Other(other.into()));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! `nginx_files`: files as nginx serves them. Opening and reading them is left to `sluice-cache` and the connection.
+
+use std::io::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_cache::{Found, Missing, OpenFile, Reach};
+use sluice_message::condition::{self, Validators};
+use sluice_message::range::{self, Selection};
+use sluice_message::{FieldId, Method, Moment, Status, date, etag};
+use sluice_model::nginx::NginxFiles as Config;
+use sluice_net::Body;
+use sluice_route::{Template, Unknown};
+
+use super::redirect::{self, Naming};
+use super::types::Types;
+use super::{base_name, go_on_at, pages, uri};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files;
+use crate::handler::{Handler, Step};
+use crate::handlers::file_server::{multipart::Multipart, send};
+use crate::values::{At, expanded};
+
+struct Files {
+    path: Template,
+    index: Vec<Template>,
+    types: Arc<Types>,
+    tags: Tags,
+    naming: Naming,
+}
+
+/// Whether answers have an ETag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tags {
+    Sent,
+    Off,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    if config.autoindex.is_some() {
+        return Err(Refusal::not_yet("`autoindex`", "remove it"));
+    }
+    if !config.gzip_static.is_empty() {
+        return Err(Refusal::not_yet("`gzip_static`", "remove it"));
+    }
+    let types = cx.nginx_types.get(config.types as usize).cloned();
+    let index = config.index.iter().map(|name| cx.template(name));
+    Ok(Box::new(Files {
+        path: cx.template(&config.path)?,
+        index: index.collect::<Result<_, _>>()?,
+        types: types.ok_or_else(|| Refusal::new("the media types are not there"))?,
+        tags: match config.etag {
+            Some(false) => Tags::Off,
+            Some(true) | None => Tags::Sent,
+        },
+        naming: Naming::build(&config.redirects),
+    }))
+}
+
+impl Handler for Files {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if !matches!(x.req.method, Method::Get | Method::Head | Method::Post) {
+            return not_allowed();
+        }
+        files::with_path(|path| {
+            self.path.expand(&At(x), Unknown::Empty, path);
+            match x.req.uri.path().ends_with(b"/") {
+                true => self.folder(x, path),
+                false => self.file(x, path),
+            }
+        })
+    }
+}
+
+impl Files {
+    /// Goes on with the first index that a folder has.
+    fn folder(&self, x: &mut Exchange, path: &mut Vec<u8>) -> Step {
+        let now = x.worker.clock.coarse();
+        let length = path.len();
+        for name in &self.index {
+            let name = expanded(name, x);
+            if name.starts_with(b"/") {
+                return go_on_at(x, &name);
+            }
+            path.truncate(length);
+            path.extend_from_slice(&name);
+            if files::facts(path, Reach::Anywhere, now).is_ok() {
+                let mut target = x.req.uri.path().to_vec();
+                target.extend_from_slice(&name);
+                return self.go_on(x, &target);
+            }
+        }
+        path.truncate(length);
+        match files::facts(path, Reach::Anywhere, now) {
+            Ok(_) => Step::Fail(Fault::new(Status::FORBIDDEN, "the folder has no index")),
+            Err(missing) => refused(missing),
+        }
+    }
+
+    /// Goes on with a path that holds no query, whatever stands in it.
+    fn go_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
+        x.req.uri.set_path(target);
+        x.context.nginx.rewritten = true;
+        super::start_again(x)
+    }
+
+    fn file(&self, x: &mut Exchange, path: &[u8]) -> Step {
+        let now = x.worker.clock.coarse();
+        match files::open(path, Reach::Anywhere, now) {
+            Found::Missing(missing) => refused(missing),
+            Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
+            Found::Directory(_) => {
+                let mut target = Vec::new();
+                uri::escape(x.req.uri.path(), &mut target);
+                target.push(b'/');
+                if let Some(query) = x.req.uri.query().filter(|query| !query.is_empty()) {
+                    target.push(b'?');
+                    target.extend_from_slice(query);
+                }
+                Step::Fail(redirect::to(
+                    &self.naming,
+                    x,
+                    Status::MOVED_PERMANENTLY,
+                    target,
+                ))
+            }
+            Found::File(_) if x.req.method == Method::Post => not_allowed(),
+            Found::File(file) => self.send(x, &file, now),
+        }
+    }
+
+    fn send(&self, x: &mut Exchange, file: &Rc<OpenFile>, _now: Moment) -> Step {
+        x.res.status = Status::OK;
+        pages::set_status(x);
+        let mut tag = [0; TAG_BYTES_MAX];
+        let tag = match self.tags {
+            Tags::Sent => written_tag(file, &mut tag),
+            Tags::Off => &[][..],
+        };
+        if x.res.status == Status::OK {
+            match unchanged(x, file, tag) {
+                Verdict::Send => {}
+                Verdict::NotModified => {
+                    self.validators(x, file, tag);
+                    x.res.status = Status::NOT_MODIFIED;
+                    return Step::Done(Body::Empty);
+                }
+                Verdict::Failed => {
+                    return Step::Fail(Fault::new(
+                        Status::PRECONDITION_FAILED,
+                        "a condition fails",
+                    ));
+                }
+            }
+        }
+        if let Some(field) = self.types.of(base_name(x.req.uri.path())) {
+            x.res.fields.push_fixed(field);
+        }
+        match x.res.status == Status::OK {
+            true => {
+                self.validators(x, file, tag);
+                self.part(x, file, tag)
+            }
+            // The page of an error: parts of it are not asked for, and when it was changed is not told.
+            false => {
+                if !tag.is_empty() {
+                    x.res.fields.set(FieldId::Etag, tag);
+                }
+                Step::Done(send::whole(file))
+            }
+        }
+    }
+
+    fn validators(&self, x: &mut Exchange, file: &OpenFile, tag: &[u8]) {
+        if let Some(modified) = &file.last_modified {
+            x.res.fields.push(FieldId::LastModified, modified);
+        }
+        if !tag.is_empty() {
+            x.res.fields.push(FieldId::Etag, tag);
+        }
+    }
+
+    /// The parts that a request asks for, or all.
+    fn part(&self, x: &mut Exchange, file: &Rc<OpenFile>, tag: &[u8]) -> Step {
+        let now = x.worker.clock.unix_seconds();
+        let validators = Validators {
+            etag: (!tag.is_empty()).then_some(tag),
+            modified: file.last_modified.map(|_| file.facts.modified.seconds),
+        };
+        let size = file.facts.size;
+        let selection = match x.req.fields.first(FieldId::Range) {
+            Some(field) if condition::range_applies(&x.req.fields, validators, now) => {
+                range::select(field, size)
+            }
+            Some(_) | None => Selection::Whole,
+        };
+        match selection {
+            Selection::Whole => {
+                x.res.fields.push(FieldId::AcceptRanges, b"bytes");
+                Step::Done(send::whole(file))
+            }
+            Selection::One(range) => {
+                x.res.status = Status::PARTIAL_CONTENT;
+                send::set_content_range(x, range, size);
+                Step::Done(send::part(file, range))
+            }
+            Selection::Many(ranges) => {
+                x.res.status = Status::PARTIAL_CONTENT;
+                let part_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
+                let parts = Multipart::new(x.worker.clone(), file, ranges, part_type);
+                let media_type = parts.media_type();
+                x.res
+                    .fields
+                    .set(FieldId::ContentType, media_type.as_bytes());
+                Step::Done(Body::Stream(Box::new(parts)))
+            }
+            Selection::Unsatisfiable | Selection::Malformed => {
+                let text = format!("bytes */{size}");
+                x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+                let status = Status::RANGE_NOT_SATISFIABLE;
+                Step::Fail(Fault::new(status, "the file has no such part"))
+            }
+        }
+    }
+}
+
+/// Two numbers of sixteen digits, a hyphen and quotes.
+const TAG_BYTES_MAX: usize = 35;
+
+/// The tag that nginx gives a file: time and size in hexadecimal digits.
+fn written_tag<'b>(file: &OpenFile, buf: &'b mut [u8; TAG_BYTES_MAX]) -> &'b [u8] {
+    let mut rest = &mut buf[..];
+    let (seconds, size) = (file.facts.modified.seconds, file.facts.size);
+    write!(rest, "\"{seconds:x}-{size:x}\"").expect("two numbers fit");
+    let left = rest.len();
+    &buf[..TAG_BYTES_MAX - left]
+}
+
+/// What conditions of a request say.
+enum Verdict {
+    Send,
+    NotModified,
+    Failed,
+}
+
+/// As nginx has it: a date has to be exactly that of the file.
+fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8]) -> Verdict {
+    let fields = &x.req.fields;
+    let now = x.worker.clock.unix_seconds();
+    let modified = file.facts.modified.seconds;
+    let time = |id| fields.first(id).map(|value| date::parse_http(value, now));
+    let names = |id, matches: fn(&[u8], &[u8]) -> bool| {
+        let mut values = fields.all(id);
+        values.any(|value| {
+            value.trim_ascii() == b"*" || etag::list(value).any(|one| matches(one, tag))
+        })
+    };
+    if time(FieldId::IfUnmodifiedSince).is_some_and(|time| time.is_none_or(|time| modified > time))
+    {
+        return Verdict::Failed;
+    }
+    if fields.has(FieldId::IfMatch) && !names(FieldId::IfMatch, etag::matches_strongly) {
+        return Verdict::Failed;
+    }
+    let since = time(FieldId::IfModifiedSince);
+    let has_tags = fields.has(FieldId::IfNoneMatch);
+    if since.is_none() && !has_tags {
+        return Verdict::Send;
+    }
+    if since.is_some_and(|time| time != Some(modified)) {
+        return Verdict::Send;
+    }
+    match has_tags && !names(FieldId::IfNoneMatch, etag::matches_weakly) {
+        true => Verdict::Send,
+        false => Verdict::NotModified,
+    }
+}
+
+fn not_allowed() -> Step {
+    Step::Fail(Fault::new(
+        Status::METHOD_NOT_ALLOWED,
+        "files are only read",
+    ))
+}
+
+fn refused(missing: Missing) -> Step {
+    let (status, why) = match missing {
+        Missing::NotFound | Missing::Impossible => (Status::NOT_FOUND, "there is no such file"),
+        Missing::Denied => (Status::FORBIDDEN, "the file may not be read"),
+        Missing::Exhausted => (Status::SERVICE_UNAVAILABLE, "too many open files"),
+        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "opening the file failed"),
+    };
+    Step::Fail(Fault::new(status, why))
+}

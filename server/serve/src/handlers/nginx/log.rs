@@ -1,0 +1,159 @@
+//! `nginx_log`: lines of access logs as nginx writes them. Where they go is left to the logs of the configuration.
+
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config};
+use sluice_route::{Template, Unknown};
+
+use crate::build::{Builder, Refusal};
+use crate::context::{Exchange, Late};
+use crate::handler::{Handler, Step};
+use crate::log::{Head, Level, Log, Route};
+use crate::values::{At, expanded};
+
+struct Lines {
+    lines: Vec<Arc<Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    logger: String,
+    format: Template,
+    escape: Escape,
+    condition: Option<Template>,
+    log: Option<Log>,
+    /// Where lines go: known once the logs of the configuration are in use.
+    route: OnceLock<Route>,
+}
+
+/// How values are made harmless, so that what a client sends cannot look like another line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escape {
+    /// Quotes, backslashes and whatever is not printable become `\\xHH`; nothing becomes a hyphen.
+    Default,
+    /// As in a text of JSON.
+    Json,
+    /// Not at all.
+    None,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let line = |line: &LineConfig| {
+        Ok(Arc::new(Line {
+            logger: format!("http.log.access.{}", line.logger),
+            format: cx.template(&line.format)?,
+            escape: match line.escape.as_str() {
+                "" | "default" => Escape::Default,
+                "json" => Escape::Json,
+                "none" => Escape::None,
+                other => return Err(Refusal::new(format!("`escape={other}`"))),
+            },
+            condition: line
+                .condition
+                .as_ref()
+                .map(|text| cx.template(text))
+                .transpose()?,
+            log: cx.log.cloned(),
+            route: OnceLock::new(),
+        }))
+    };
+    let lines = config
+        .lines
+        .iter()
+        .map(line)
+        .collect::<Result<_, Refusal>>()?;
+    Ok(Box::new(Lines { lines }))
+}
+
+impl Handler for Lines {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let lines = self.lines.iter().map(|line| line.clone() as Arc<dyn Late>);
+        x.context.log.late.extend(lines);
+        Step::Next
+    }
+}
+
+impl Late for Line {
+    fn add(&self, x: &mut Exchange) {
+        let Some(log) = &self.log else { return };
+        let route = self.route.get_or_init(|| log.plan().route(&self.logger));
+        if let Some(condition) = &self.condition
+            && matches!(&expanded(condition, x)[..], b"" | b"0")
+        {
+            return;
+        }
+        let mut text = Vec::with_capacity(128);
+        self.format
+            .expand_each(&At(x), Unknown::Empty, &mut text, |_, out, start| {
+                self.escape.apply(out, start);
+            });
+        let message = String::from_utf8_lossy(&text);
+        let head = Head {
+            level: Level::Info,
+            logger: &self.logger,
+            message: &message,
+            caller: std::panic::Location::caller(),
+        };
+        let mut line = Vec::new();
+        route.write(&mut line, SystemTime::now(), &head, |_| {});
+    }
+}
+
+impl Escape {
+    fn apply(self, out: &mut Vec<u8>, start: usize) {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        match self {
+            Escape::None => {}
+            Escape::Default if out.len() == start => out.push(b'-'),
+            Escape::Default => {
+                let is_plain =
+                    |byte: &u8| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\');
+                if out[start..].iter().all(is_plain) {
+                    return;
+                }
+                for byte in out.split_off(start) {
+                    match is_plain(&byte) {
+                        true => out.push(byte),
+                        false => {
+                            out.extend_from_slice(b"\\x");
+                            out.push(HEX[usize::from(byte >> 4)]);
+                            out.push(HEX[usize::from(byte & 15)]);
+                        }
+                    }
+                }
+            }
+            Escape::Json => {
+                let value = out.split_off(start);
+                let text = serde_json::Value::from(String::from_utf8_lossy(&value)).to_string();
+                // Without the quotes around it, which the format has.
+                out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Escape;
+
+    fn escaped(escape: Escape, value: &[u8]) -> String {
+        let mut out = b"before ".to_vec();
+        out.extend_from_slice(value);
+        escape.apply(&mut out, 7);
+        String::from_utf8(out.split_off(7)).expect("ASCII")
+    }
+
+    #[test]
+    fn values_cannot_leave_their_line() {
+        assert_eq!(escaped(Escape::Default, b"plain text"), "plain text");
+        assert_eq!(escaped(Escape::Default, b""), "-");
+        assert_eq!(
+            escaped(Escape::Default, b"a\"b\\\n\xff"),
+            "a\\x22b\\x5C\\x0A\\xFF"
+        );
+        assert_eq!(escaped(Escape::Json, b"a\"b\n"), "a\\\"b\\n");
+        assert_eq!(escaped(Escape::Json, b""), "");
+    }
+}

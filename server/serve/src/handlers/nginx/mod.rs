@@ -1,0 +1,510 @@
+//! `nginx`: virtual servers and locations as nginx.conf has them. Which server is left to `servers`, which location to
+//! `locations`, changes of the target to `rewrite`, errors to `pages`; what a location answers with are handlers as
+//! everywhere.
+
+pub mod access;
+pub mod files;
+mod groups;
+mod locations;
+pub mod log;
+mod pages;
+pub(crate) mod redirect;
+mod rewrite;
+pub mod script_path;
+mod servers;
+mod state;
+mod tables;
+pub mod try_files;
+pub mod types;
+pub(crate) mod uri;
+pub mod variables;
+
+pub use state::{Captures, State};
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+
+use sluice_message::{FieldId, Status, path};
+use sluice_model::nginx::{
+    Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
+};
+use sluice_net::Body;
+use sluice_route::regexp::Regexp;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+
+use groups::Pattern;
+use locations::{Found, Locations};
+use pages::Pages;
+use redirect::Naming;
+use rewrite::{Action, Answer, Flow};
+use servers::Names;
+use state::REDIRECTS_MAX;
+pub use tables::Tables;
+use types::Types;
+
+/// All virtual servers of some addresses.
+pub struct Tree {
+    names: Names,
+    servers: Vec<Server>,
+    locations: Vec<Location>,
+    places: Vec<Place>,
+    /// What `return` gives, by number.
+    answers: Vec<Answer>,
+    /// Variables that are looked up; nothing where there are none.
+    tables: Option<Arc<Tables>>,
+}
+
+/// The way from a handler to the servers that it belongs to, which are built after it.
+#[derive(Clone, Default)]
+pub struct TreeRef(Arc<OnceLock<Weak<Tree>>>);
+
+impl TreeRef {
+    fn get(&self) -> Option<Arc<Tree>> {
+        self.0.get()?.upgrade()
+    }
+}
+
+/// A virtual server.
+struct Server {
+    merges_slashes: bool,
+    takes_underscores: bool,
+    rewrite: Vec<Action>,
+    place: u32,
+    locations: Locations,
+    named: HashMap<Box<str>, u32>,
+}
+
+/// A location.
+struct Location {
+    internal: bool,
+    rewrite: Vec<Action>,
+    place: u32,
+    inside: Locations,
+}
+
+/// What holds somewhere.
+struct Place {
+    /// The routes that answer.
+    list: usize,
+    /// The routes that add to answers that no handler gives; none where there is nothing to add.
+    errors: Option<usize>,
+    pages: Pages,
+    types: Arc<Types>,
+    naming: Naming,
+}
+
+/// Chooses server and location.
+struct Choose {
+    tree: Arc<Tree>,
+}
+
+/// Gives the answer that a `return` left, once its place has added to it.
+struct Respond {
+    tree: Arc<Tree>,
+}
+
+impl Handler for Choose {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        self.tree.choose(x)
+    }
+}
+
+impl Handler for Respond {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        match x.context.nginx.pending.take() {
+            Some(answer) => self.tree.answers[answer as usize].give(&self.tree, x),
+            // Every place has something that answers; it is only reached if that passed the request on.
+            None => Step::Fail(Fault::new(Status::NOT_FOUND, "nothing answers here")),
+        }
+    }
+}
+
+impl Tree {
+    /// The place whose rules hold for a request.
+    fn place(&self, x: &Exchange) -> &Place {
+        &self.places[x.context.nginx.place as usize]
+    }
+
+    fn choose(&self, x: &mut Exchange) -> Step {
+        let number = match x.context.nginx.server {
+            Some(number) => number,
+            None => match self.begin(x) {
+                Ok(number) => number,
+                Err(step) => return step,
+            },
+        };
+        let server = &self.servers[number as usize];
+        if let Some(location) = x.context.nginx.named.take() {
+            return self.go_to(x, server, location);
+        }
+        x.context.nginx.place = server.place;
+        if !server.rewrite.is_empty() {
+            match self.run(&server.rewrite, x) {
+                Flow::On | Flow::End => {}
+                Flow::Answer(answer) => return self.answer(x, answer),
+                Flow::Fail(fault) => return Step::Fail(fault),
+            }
+        }
+        self.search(x, server)
+    }
+
+    /// The first look at a request: its server, its path.
+    fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
+        x.context.tables.clone_from(&self.tables);
+        let number = self.names.choose(x);
+        let server = &self.servers[number as usize];
+        let state = &mut x.context.nginx;
+        state.server = Some(number);
+        state.place = server.place;
+        if !server.takes_underscores {
+            drop_underscores(x);
+        }
+        if !uri::is_clean(x.req.uri.path()) {
+            let mut clean = Vec::new();
+            if uri::clean(x.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
+                let fault = Fault::new(Status::BAD_REQUEST, "the path leads out of the root");
+                return Err(Step::Fail(fault));
+            }
+            if clean != x.req.uri.path() {
+                x.req.uri.set_path(&clean);
+            }
+        }
+        Ok(number)
+    }
+
+    fn search(&self, x: &mut Exchange, server: &Server) -> Step {
+        loop {
+            x.context.nginx.changed = false;
+            let found = match server.locations.is_empty() {
+                true => Found::Nothing,
+                false => self.find(x, server),
+            };
+            match found {
+                Found::Nothing => x.context.nginx.place = server.place,
+                Found::NeedsSlash => {
+                    x.context.nginx.place = server.place;
+                    return redirect::add_slash(&self.place(x).naming, x);
+                }
+                Found::Location(number) => {
+                    let location = &self.locations[number as usize];
+                    if location.internal && !x.context.nginx.internal {
+                        x.context.nginx.place = location.place;
+                        return Step::Fail(Fault::new(
+                            Status::NOT_FOUND,
+                            "the location is internal",
+                        ));
+                    }
+                    if let Some(step) = self.enter(x, location) {
+                        return step;
+                    }
+                }
+            }
+            if !x.context.nginx.changed {
+                return Step::Enter(self.place(x).list);
+            }
+            if let Err(fault) = count(x) {
+                return Step::Fail(fault);
+            }
+        }
+    }
+
+    fn find(&self, x: &mut Exchange, server: &Server) -> Found {
+        let inside = |location: u32| &self.locations[location as usize].inside;
+        // Patterns remember their groups in the exchange, so the path is looked at outside of it meanwhile.
+        let uri = std::mem::take(&mut x.req.uri);
+        let found = server.locations.find(x, uri.path(), &inside);
+        x.req.uri = uri;
+        found
+    }
+
+    /// Runs what a location says of the target; a step if that gives one.
+    fn enter(&self, x: &mut Exchange, location: &Location) -> Option<Step> {
+        x.context.nginx.place = location.place;
+        if location.rewrite.is_empty() {
+            return None;
+        }
+        match self.run(&location.rewrite, x) {
+            Flow::On | Flow::End => None,
+            Flow::Answer(answer) => Some(self.answer(x, answer)),
+            Flow::Fail(fault) => Some(Step::Fail(fault)),
+        }
+    }
+
+    /// Goes to a location with a name.
+    fn go_to(&self, x: &mut Exchange, server: &Server, location: u32) -> Step {
+        x.context.nginx.changed = false;
+        if let Some(step) = self.enter(x, &self.locations[location as usize]) {
+            return step;
+        }
+        match x.context.nginx.changed {
+            true => self.search(x, server),
+            false => Step::Enter(self.place(x).list),
+        }
+    }
+
+    /// Gives an answer, after its place has added to it.
+    fn answer(&self, x: &mut Exchange, answer: u32) -> Step {
+        match self.place(x).errors {
+            None => self.answers[answer as usize].give(self, x),
+            Some(list) => {
+                x.context.nginx.pending = Some(answer);
+                Step::Enter(list)
+            }
+        }
+    }
+
+    /// The location called `name` of the server of a request.
+    fn named(&self, x: &Exchange, name: &str) -> Option<u32> {
+        let server = x.context.nginx.server? as usize;
+        self.servers[server].named.get(name).copied()
+    }
+}
+
+/// Counts a redirect within the server.
+fn count(x: &mut Exchange) -> Result<(), Fault> {
+    x.context.nginx.redirects += 1;
+    match x.context.nginx.redirects > REDIRECTS_MAX {
+        true => Err(Fault::new(
+            Status::INTERNAL_SERVER_ERROR,
+            "rewrites or internal redirects go in a circle",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Goes on with the request from the beginning: what the place that it was in added to its answer is forgotten.
+fn start_again(x: &mut Exchange) -> Step {
+    if let Err(fault) = count(x) {
+        return Step::Fail(fault);
+    }
+    while let Some(filter) = x.context.filters.pop() {
+        filter.give_up(x);
+    }
+    x.context.log.late.clear();
+    if x.context.nginx.status != 0 {
+        x.context.filters.push(pages::keep_status());
+    }
+    x.context.nginx.internal = true;
+    x.context.frames.clear();
+    Step::Enter(0)
+}
+
+/// Goes on with another path: as if it had been asked for, but for locations that are `internal`.
+fn go_on_at(x: &mut Exchange, target: &[u8]) -> Step {
+    let (path, query) = match memchr::memchr(b'?', target) {
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
+    };
+    let mut clean = Vec::with_capacity(path.len());
+    if uri::clean(path, true, &mut clean).is_err() {
+        let fault = Fault::new(
+            Status::INTERNAL_SERVER_ERROR,
+            "a redirect leads out of the root",
+        );
+        return Step::Fail(fault);
+    }
+    x.req.uri.set_path(&clean);
+    if query.is_some() {
+        x.req.uri.set_query(query);
+    }
+    x.context.nginx.rewritten = true;
+    start_again(x)
+}
+
+/// Fields with an underscore in their names do not count, as another field could hide behind one of them.
+fn drop_underscores(x: &mut Exchange) {
+    // No known name has one.
+    let has_one =
+        |id: FieldId, name: &[u8]| id == FieldId::Other && memchr::memchr(b'_', name).is_some();
+    if x.req
+        .fields
+        .iter()
+        .any(|field| has_one(field.id, field.name))
+    {
+        x.req.fields.retain(|field| !has_one(field.id, field.name));
+    }
+}
+
+/// Builds the virtual servers.
+pub fn build<'m>(
+    config: &'m Config,
+    cx: &mut Builder<'m>,
+) -> Result<Vec<Box<dyn Handler>>, Refusal> {
+    let mut build = Build {
+        types: config
+            .types
+            .iter()
+            .map(Types::build)
+            .map(Arc::new)
+            .collect(),
+        locations: Vec::new(),
+        places: Vec::new(),
+        answers: Vec::new(),
+    };
+    cx.nginx_types = build.types.clone();
+    cx.nginx_tree = TreeRef::default();
+    let mut servers = Vec::new();
+    for (index, server) in config.servers.iter().enumerate() {
+        let built = cx.within(&format!(".servers[{index}]"), |cx| build.server(server, cx))?;
+        servers.push(built);
+    }
+    if servers.is_empty() {
+        return Err(Refusal::new("`nginx` without a server"));
+    }
+    let tree = Arc::new(Tree {
+        names: Names::build(&config.servers)?,
+        servers,
+        locations: build.locations,
+        places: build.places,
+        answers: build.answers,
+        tables: Some(Arc::new(Tables::build(&config.tables, cx)?))
+            .filter(|tables| !tables.is_empty()),
+    });
+    // Nobody else has set it: each server of the model has one such handler.
+    let _ = cx.nginx_tree.0.set(Arc::downgrade(&tree));
+    cx.answer_errors_with(pages::handlers(&tree));
+    Ok(vec![
+        Box::new(Choose { tree: tree.clone() }),
+        Box::new(Respond { tree }),
+    ])
+}
+
+/// What is numbered while it is built.
+struct Build {
+    types: Vec<Arc<Types>>,
+    locations: Vec<Location>,
+    places: Vec<Place>,
+    answers: Vec<Answer>,
+}
+
+impl Build {
+    fn server<'m>(
+        &mut self,
+        config: &'m VirtualServer,
+        cx: &mut Builder<'m>,
+    ) -> Result<Server, Refusal> {
+        let place = cx.within(".place", |cx| self.place(&config.place, cx))?;
+        let branches = self.branches(&config.branches, cx)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, cx)?;
+        let mut named = HashMap::new();
+        let locations = self.locations(&config.locations, &mut named, cx)?;
+        Ok(Server {
+            merges_slashes: config.merge_slashes.unwrap_or(true),
+            takes_underscores: config.underscores_in_headers,
+            rewrite,
+            place,
+            locations,
+            named,
+        })
+    }
+
+    fn locations<'m>(
+        &mut self,
+        configs: &'m [LocationConfig],
+        named: &mut HashMap<Box<str>, u32>,
+        cx: &mut Builder<'m>,
+    ) -> Result<Locations, Refusal> {
+        let mut found = Locations::default();
+        for (index, config) in configs.iter().enumerate() {
+            let step = format!(".locations[{index}]");
+            let location = cx.within(&step, |cx| self.location(config, named, cx))?;
+            let number = number(self.locations.len());
+            self.locations.push(location);
+            let path = config.path.as_bytes();
+            match config.modifier.as_str() {
+                "=" => found.add_exact(path, number),
+                "" => found.add_prefix(path, number, false, config.adds_slash),
+                "^~" => found.add_prefix(path, number, true, config.adds_slash),
+                "~" => found.add_pattern(pattern(&config.path, "")?, number),
+                "~*" => found.add_pattern(pattern(&config.path, "(?i)")?, number),
+                "@" => {
+                    named.insert(config.path.as_str().into(), number);
+                }
+                other => {
+                    return Err(Refusal::new(format!(
+                        "`{other}` is no way to compare a path"
+                    )));
+                }
+            }
+        }
+        found.finish();
+        Ok(found)
+    }
+
+    fn location<'m>(
+        &mut self,
+        config: &'m LocationConfig,
+        named: &mut HashMap<Box<str>, u32>,
+        cx: &mut Builder<'m>,
+    ) -> Result<Location, Refusal> {
+        let place = cx.within(".place", |cx| self.place(&config.place, cx))?;
+        let branches = self.branches(&config.branches, cx)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, cx)?;
+        let inside = self.locations(&config.locations, named, cx)?;
+        Ok(Location {
+            internal: config.internal,
+            rewrite,
+            place,
+            inside,
+        })
+    }
+
+    fn branches<'m>(
+        &mut self,
+        configs: &'m [PlaceConfig],
+        cx: &mut Builder<'m>,
+    ) -> Result<Vec<u32>, Refusal> {
+        let mut branches = Vec::with_capacity(configs.len());
+        for (index, config) in configs.iter().enumerate() {
+            let step = format!(".branches[{index}]");
+            branches.push(cx.within(&step, |cx| self.place(config, cx))?);
+        }
+        Ok(branches)
+    }
+
+    fn place<'m>(&mut self, config: &'m PlaceConfig, cx: &mut Builder<'m>) -> Result<u32, Refusal> {
+        let list = cx.add_list(&config.routes);
+        let errors = match config.errors.is_empty() {
+            true => None,
+            false => Some(cx.within(".errors", |cx| cx.add_list(&config.errors))),
+        };
+        let types = self.types.get(config.types as usize).cloned();
+        let types =
+            types.ok_or_else(|| Refusal::new("a place names media types that are not there"))?;
+        let place = Place {
+            list,
+            errors,
+            pages: Pages::build(config, cx)?,
+            types,
+            naming: Naming::build(&config.redirects),
+        };
+        self.places.push(place);
+        Ok(number(self.places.len() - 1))
+    }
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("no configuration has four thousand million places")
+}
+
+/// Compiles a pattern, with flags in front of it.
+fn pattern(text: &str, flags: &str) -> Result<Pattern, Refusal> {
+    let regexp = Regexp::new(&format!("{flags}{text}"))
+        .map_err(|error| Refusal::new(format!("pattern `{text}`: {error}")))?;
+    Ok(Pattern::new(regexp))
+}
+
+/// An empty answer with a status.
+fn empty(x: &mut Exchange, status: Status) -> Step {
+    x.res.status = status;
+    Step::Done(Body::Empty)
+}
+
+/// The name of the file that a path means, for its media type.
+fn base_name(name: &[u8]) -> &[u8] {
+    path::base_name(name)
+}

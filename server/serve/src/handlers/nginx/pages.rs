@@ -1,0 +1,258 @@
+//! Answers to errors: `error_page`, and the pages that nginx has of its own.
+
+use std::sync::{Arc, LazyLock};
+
+use sluice_message::{FieldId, Method, Status};
+use sluice_model::nginx::Place as Config;
+use sluice_net::Body;
+use sluice_route::Template;
+
+use super::state::REDIRECTS_MAX;
+use super::{Tree, go_on_at, redirect, rewrite, start_again};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Filter, Handler, Step};
+use crate::values::expanded;
+
+/// What becomes of errors in a place.
+pub struct Pages {
+    pages: Vec<Page>,
+    /// Whether the page of an error may have a page for its own errors.
+    recursive: bool,
+    signature: Box<str>,
+}
+
+struct Page {
+    codes: Box<[u16]>,
+    status: Option<u16>,
+    uri: Template,
+}
+
+impl Pages {
+    /// Reads the settings of a place.
+    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Pages, Refusal> {
+        let page = |page: &sluice_model::nginx::ErrorPage| {
+            Ok(Page {
+                codes: page.codes.as_slice().into(),
+                status: page.status,
+                uri: cx.template(&page.uri)?,
+            })
+        };
+        Ok(Pages {
+            pages: config
+                .error_pages
+                .iter()
+                .map(page)
+                .collect::<Result<_, Refusal>>()?,
+            recursive: config.recursive_error_pages,
+            signature: config.signature.as_deref().unwrap_or("sluice").into(),
+        })
+    }
+
+    fn of(&self, code: u16) -> Option<&Page> {
+        self.pages.iter().find(|page| page.codes.contains(&code))
+    }
+}
+
+/// Looks for a page of the configuration.
+struct Errors {
+    tree: Arc<Tree>,
+}
+
+/// Writes a page of our own.
+struct Own {
+    tree: Arc<Tree>,
+}
+
+/// What becomes of errors: a page of the configuration, else what its place adds, and a page of our own.
+pub fn handlers(tree: &Arc<Tree>) -> Vec<Box<dyn Handler>> {
+    vec![
+        Box::new(Errors { tree: tree.clone() }),
+        Box::new(Own { tree: tree.clone() }),
+    ]
+}
+
+impl Handler for Errors {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let Some(status) = x.context.error.as_ref().map(|error| error.status) else {
+            return Step::Next;
+        };
+        // A page that fails itself answers with its own status.
+        x.context.nginx.status = 0;
+        // Whoever answers in its place says what the log is told.
+        x.context.log.late.clear();
+        let place = self.tree.place(x);
+        let state = x.context.nginx;
+        let may = !state.is_error_page || place.pages.recursive;
+        if may
+            && state.redirects < REDIRECTS_MAX
+            && let Some(page) = place.pages.of(status.code())
+            && let Some(step) = self.go_to(x, status, page)
+        {
+            return step;
+        }
+        match place.errors {
+            Some(list) => Step::Enter(list),
+            None => Step::Next,
+        }
+    }
+}
+
+impl Errors {
+    /// Goes to the page; `None` where it is an address elsewhere, which is told at once.
+    fn go_to(&self, x: &mut Exchange, status: Status, page: &Page) -> Option<Step> {
+        let target = expanded(&page.uri, x);
+        x.context.nginx.is_error_page = true;
+        x.context.nginx.status = page.status.unwrap_or(status.code());
+        clear(x);
+        match target.first() {
+            Some(b'/') => {
+                if x.req.method != Method::Head {
+                    x.req.method = Method::Get;
+                }
+                Some(go_on_at(x, &target))
+            }
+            Some(b'@') => {
+                let name = std::str::from_utf8(&target).ok();
+                let location = name.and_then(|name| self.tree.named(x, name));
+                Some(match location {
+                    Some(location) => {
+                        x.context.nginx.named = Some(location);
+                        start_again(x)
+                    }
+                    None => Step::Fail(Fault::new(
+                        Status::INTERNAL_SERVER_ERROR,
+                        "`error_page` names a location that is not there",
+                    )),
+                })
+            }
+            _ => {
+                let code = x.context.nginx.status;
+                let code = if redirect::is_redirect(code) {
+                    code
+                } else {
+                    302
+                };
+                x.context.nginx.status = 0;
+                x.res
+                    .fields
+                    .set(FieldId::Location, &rewrite::as_value(target));
+                if let Some(error) = &mut x.context.error {
+                    error.status = Status::new(code).unwrap_or(Status::FOUND);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Takes away what was said of an answer that is not given.
+fn clear(x: &mut Exchange) {
+    for id in [
+        FieldId::ContentType,
+        FieldId::ContentEncoding,
+        FieldId::LastModified,
+        FieldId::Etag,
+        FieldId::AcceptRanges,
+        FieldId::Location,
+    ] {
+        x.res.fields.remove(id);
+    }
+}
+
+impl Handler for Own {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let status = x
+            .context
+            .error
+            .as_ref()
+            .map_or(x.res.status, |error| error.status);
+        x.res.status = status;
+        for id in [
+            FieldId::ContentType,
+            FieldId::ContentEncoding,
+            FieldId::LastModified,
+            FieldId::Etag,
+            FieldId::AcceptRanges,
+        ] {
+            x.res.fields.remove(id);
+        }
+        let Some(title) = title(status.code()) else {
+            return Step::Done(Body::Empty);
+        };
+        x.res.fields.push(FieldId::ContentType, b"text/html");
+        let signature = &*self.tree.place(x).pages.signature;
+        let foot = match signature.is_empty() {
+            true => String::new(),
+            false => format!("<hr><center>{signature}</center>\r\n"),
+        };
+        let text = format!(
+            "<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n\
+             {foot}</body>\r\n</html>\r\n"
+        );
+        x.inline.clear();
+        x.inline.extend_from_slice(text.as_bytes());
+        Step::Done(Body::Inline)
+    }
+}
+
+/// What nginx writes on its page for a status; none for those that it has no page for.
+fn title(code: u16) -> Option<&'static str> {
+    Some(match code {
+        301 => "301 Moved Permanently",
+        302 => "302 Found",
+        303 => "303 See Other",
+        307 => "307 Temporary Redirect",
+        308 => "308 Permanent Redirect",
+        400 => "400 Bad Request",
+        401 => "401 Authorization Required",
+        402 => "402 Payment Required",
+        403 => "403 Forbidden",
+        404 => "404 Not Found",
+        405 => "405 Not Allowed",
+        406 => "406 Not Acceptable",
+        408 => "408 Request Time-out",
+        409 => "409 Conflict",
+        410 => "410 Gone",
+        411 => "411 Length Required",
+        412 => "412 Precondition Failed",
+        413 => "413 Request Entity Too Large",
+        414 => "414 Request-URI Too Large",
+        415 => "415 Unsupported Media Type",
+        416 => "416 Requested Range Not Satisfiable",
+        421 => "421 Misdirected Request",
+        429 => "429 Too Many Requests",
+        500 => "500 Internal Server Error",
+        501 => "501 Not Implemented",
+        502 => "502 Bad Gateway",
+        503 => "503 Service Temporarily Unavailable",
+        504 => "504 Gateway Time-out",
+        505 => "505 HTTP Version Not Supported",
+        507 => "507 Insufficient Storage",
+        _ => return None,
+    })
+}
+
+/// Gives an answer the status that `error_page` asks for.
+pub fn set_status(x: &mut Exchange) {
+    if let Some(status) = Status::new(x.context.nginx.status) {
+        x.res.status = status;
+    }
+}
+
+/// Gives the answer of a page the status of the error.
+struct KeepStatus;
+
+impl Filter for KeepStatus {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        set_status(x);
+        body
+    }
+}
+
+/// The filter that gives the answer of a page the status of the error.
+pub fn keep_status() -> Arc<dyn Filter> {
+    static ONE: LazyLock<Arc<dyn Filter>> = LazyLock::new(|| Arc::new(KeepStatus));
+    ONE.clone()
+}

@@ -1,0 +1,85 @@
+//! Redirects of clients: how nginx names its own address in them.
+
+use std::io::Write;
+
+use sluice_message::{FieldId, Status};
+use sluice_model::nginx::Redirects as Config;
+
+use super::{rewrite, uri};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::Step;
+
+/// How redirects name this server.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    relative: bool,
+    without_port: bool,
+    /// The name; that of the request if empty.
+    name: Box<str>,
+}
+
+impl Naming {
+    /// Reads the settings.
+    pub fn build(config: &Config) -> Naming {
+        Naming {
+            relative: config.relative,
+            without_port: config.without_port,
+            name: config.name.as_str().into(),
+        }
+    }
+
+    /// A whole address for a path of this server; other addresses stay as they are.
+    pub fn absolute(&self, x: &Exchange, target: Vec<u8>) -> Vec<u8> {
+        if self.relative || !target.starts_with(b"/") {
+            return target;
+        }
+        let mut out = Vec::with_capacity(target.len() + 32);
+        let is_tls = x.conn.tls.is_some();
+        out.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
+        let local = x.conn.local;
+        match (self.name.is_empty(), x.req.host.is_empty()) {
+            (false, _) => out.extend_from_slice(self.name.as_bytes()),
+            (true, false) if x.req.host.contains(&b':') => {
+                out.push(b'[');
+                out.extend_from_slice(&x.req.host);
+                out.push(b']');
+            }
+            (true, false) => out.extend_from_slice(&x.req.host),
+            (true, true) => {
+                let ip = local.map_or_else(String::new, |local| local.ip().to_string());
+                out.extend_from_slice(ip.as_bytes());
+            }
+        }
+        let usual = if is_tls { 443 } else { 80 };
+        if let Some(local) = local.filter(|local| !self.without_port && local.port() != usual) {
+            write!(out, ":{}", local.port()).expect("writing to memory does not fail");
+        }
+        out.extend_from_slice(&target);
+        out
+    }
+}
+
+/// Whether a status is that of a redirect which names an address.
+pub fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// A redirect to `target`: it becomes an answer where errors do, so that pages of the configuration count for it as well.
+pub fn to(naming: &Naming, x: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
+    let location = rewrite::as_value(naming.absolute(x, target));
+    x.res.fields.set(FieldId::Location, &location);
+    Fault::new(status, "redirected by the configuration")
+}
+
+/// A redirect to the path with a slash at its end.
+pub fn add_slash(naming: &Naming, x: &mut Exchange) -> Step {
+    let mut target = Vec::new();
+    uri::escape(x.req.uri.path(), &mut target);
+    target.push(b'/');
+    if let Some(query) = x.req.uri.query().filter(|query| !query.is_empty()) {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    Step::Fail(to(naming, x, Status::MOVED_PERMANENTLY, target))
+}

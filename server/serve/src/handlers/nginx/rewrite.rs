@@ -1,0 +1,330 @@
+//! The phase of rewriting: `set`, `rewrite`, `return`, `if`, `break`. Which location comes after it is left to the tree.
+
+use std::sync::Arc;
+
+use sluice_cache::Reach;
+use sluice_message::{FieldId, Status};
+use sluice_model::nginx::{
+    Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
+};
+use sluice_net::Body;
+use sluice_route::Template;
+use sluice_route::placeholder::nginx::variable_name;
+
+use super::groups::Pattern;
+use super::{Tree, empty, pages, pattern, redirect, uri};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files;
+use crate::handler::Step;
+use crate::text::clean_value;
+use crate::values::{expand, expanded};
+
+/// A step of the phase.
+pub enum Action {
+    /// Ends it, and no other location is chosen.
+    Break,
+    /// Sets a variable.
+    Set(Arc<str>, Template),
+    /// Gives the answer with this number.
+    Return(u32),
+    /// Changes the target.
+    Rewrite(Box<Change>),
+    /// Does more if something holds; then the place with this number counts.
+    If {
+        condition: Condition,
+        actions: Vec<Action>,
+        branch: Option<u32>,
+    },
+}
+
+/// What becomes of a request in this phase.
+pub enum Flow {
+    /// The phase went through.
+    On,
+    /// It was ended.
+    End,
+    /// The answer with this number is given.
+    Answer(u32),
+    /// It fails.
+    Fail(Fault),
+}
+
+/// A change of the target.
+pub struct Change {
+    pattern: Pattern,
+    path: Template,
+    query: Template,
+    drops_query: bool,
+    then: Then,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Last,
+    Break,
+    Redirect(Status),
+}
+
+/// A condition of `if`.
+pub struct Condition {
+    subject: Template,
+    test: Test,
+    negated: bool,
+}
+
+enum Test {
+    IsSet,
+    Equals(Template),
+    Matches(Pattern),
+    File,
+    Directory,
+    Exists,
+    Executable,
+}
+
+/// What `return` gives.
+pub struct Answer {
+    status: u16,
+    text: Option<Template>,
+}
+
+impl Tree {
+    /// Runs actions one after the other.
+    pub(super) fn run(&self, actions: &[Action], x: &mut Exchange) -> Flow {
+        for action in actions {
+            let flow = match action {
+                Action::Break => {
+                    x.context.nginx.changed = false;
+                    Flow::End
+                }
+                Action::Set(name, value) => {
+                    let text = expanded(value, x);
+                    *x.context.vars.slot(name) = text;
+                    Flow::On
+                }
+                Action::Return(answer) => Flow::Answer(*answer),
+                Action::Rewrite(change) => change.apply(self, x),
+                Action::If {
+                    condition,
+                    actions,
+                    branch,
+                } => match condition.holds(x) {
+                    true => {
+                        if let Some(place) = branch {
+                            x.context.nginx.place = *place;
+                        }
+                        self.run(actions, x)
+                    }
+                    false => Flow::On,
+                },
+            };
+            if !matches!(flow, Flow::On) {
+                return flow;
+            }
+        }
+        Flow::On
+    }
+}
+
+impl Change {
+    fn apply(&self, tree: &Tree, x: &mut Exchange) -> Flow {
+        let path = x.req.uri.path().to_vec();
+        if !self.pattern.matches(x, &path) {
+            return Flow::On;
+        }
+        let mut new = expanded(&self.path, x);
+        let mut query = expanded(&self.query, x);
+        if !self.drops_query
+            && let Some(before) = x.req.uri.query().filter(|before| !before.is_empty())
+        {
+            if !query.is_empty() {
+                query.push(b'&');
+            }
+            query.extend_from_slice(before);
+        }
+        if let Then::Redirect(status) = self.then {
+            if !query.is_empty() {
+                new.push(b'?');
+                new.extend_from_slice(&query);
+            }
+            return Flow::Fail(redirect::to(&tree.place(x).naming, x, status, new));
+        }
+        let mut clean = Vec::with_capacity(new.len());
+        if new.is_empty() || uri::clean(&new, false, &mut clean).is_err() {
+            let why = "a rewrite gives a path that leads nowhere";
+            return Flow::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
+        }
+        x.req.uri.set_path(&clean);
+        x.req.uri.set_query((!query.is_empty()).then_some(&query));
+        let state = &mut x.context.nginx;
+        state.internal = true;
+        state.rewritten = true;
+        state.changed = self.then != Then::Break;
+        match self.then {
+            Then::GoOn => Flow::On,
+            Then::Last | Then::Break | Then::Redirect(_) => Flow::End,
+        }
+    }
+}
+
+impl Condition {
+    fn holds(&self, x: &mut Exchange) -> bool {
+        let subject = expanded(&self.subject, x);
+        let now = x.worker.clock.coarse();
+        let facts = || files::facts(&subject, Reach::Anywhere, now);
+        let is = |kind| facts().is_ok_and(|facts| facts.kind == kind);
+        let holds = match &self.test {
+            Test::IsSet => !matches!(&subject[..], b"" | b"0"),
+            Test::Equals(text) => expanded(text, x) == subject,
+            Test::Matches(pattern) => pattern.matches(x, &subject),
+            Test::File => is(sluice_cache::Kind::File),
+            Test::Directory => is(sluice_cache::Kind::Directory),
+            Test::Exists => facts().is_ok(),
+            Test::Executable => facts().is_ok_and(|facts| facts.mode & 0o111 != 0),
+        };
+        holds != self.negated
+    }
+}
+
+impl Answer {
+    /// Gives the answer.
+    pub(super) fn give(&self, tree: &Tree, x: &mut Exchange) -> Step {
+        if self.status == CLOSE {
+            return Step::Done(Body::Abort);
+        }
+        // Numbers were looked at when it was built.
+        let status = Status::new(self.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        match &self.text {
+            Some(text) if redirect::is_redirect(self.status) => {
+                let target = expanded(text, x);
+                Step::Fail(redirect::to(&tree.place(x).naming, x, status, target))
+            }
+            None if self.status >= 300 => {
+                Step::Fail(Fault::new(status, "`return` of the configuration"))
+            }
+            None => empty(x, status),
+            Some(text) => {
+                let mut body = std::mem::take(&mut x.inline);
+                body.clear();
+                expand(text, x, &mut body);
+                x.inline = body;
+                x.res.status = status;
+                if !x.res.fields.has(FieldId::ContentType)
+                    && let Some(field) = tree.place(x).types.of(x.req.uri.path())
+                {
+                    x.res.fields.push_fixed(field);
+                }
+                pages::set_status(x);
+                Step::Done(Body::Inline)
+            }
+        }
+    }
+}
+
+/// nginx's own status: the connection is closed without an answer.
+const CLOSE: u16 = 444;
+
+/// Compiles actions; `branches` are the places that `if` names.
+pub fn build(
+    configs: &[Config],
+    branches: &[u32],
+    answers: &mut Vec<Answer>,
+    cx: &Builder<'_>,
+) -> Result<Vec<Action>, Refusal> {
+    let mut actions = Vec::with_capacity(configs.len());
+    for config in configs {
+        actions.push(match config {
+            Config::Break(_) => Action::Break,
+            Config::Set(set) => Action::Set(
+                variable_name(&set.variable).into(),
+                cx.template(&set.value)?,
+            ),
+            Config::Return(config) => {
+                answers.push(answer(config, cx)?);
+                Action::Return(super::number(answers.len() - 1))
+            }
+            Config::Rewrite(config) => Action::Rewrite(Box::new(change(config, cx)?)),
+            Config::If(config) => {
+                Action::If {
+                    condition: condition(&config.condition, cx)?,
+                    actions: build(&config.actions, branches, answers, cx)?,
+                    branch: match config.branch {
+                        None => None,
+                        Some(index) => Some(*branches.get(index as usize).ok_or_else(|| {
+                            Refusal::new("an `if` names a place that is not there")
+                        })?),
+                    },
+                }
+            }
+            Config::Other(_) => {
+                return Err(Refusal::new(format!(
+                    "unknown action `{}`",
+                    config.module()
+                )));
+            }
+        });
+    }
+    Ok(actions)
+}
+
+fn answer(config: &ReturnAnswer, cx: &Builder<'_>) -> Result<Answer, Refusal> {
+    if !(100..=999).contains(&config.status) {
+        return Err(Refusal::new(format!("`return {}`", config.status))
+            .with_help("a status has three digits"));
+    }
+    let text = config.text.as_ref().map(|text| cx.template(text));
+    Ok(Answer {
+        status: config.status,
+        text: text.transpose()?,
+    })
+}
+
+fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
+    let then = match config.then.as_str() {
+        "" => Then::GoOn,
+        "last" => Then::Last,
+        "break" => Then::Break,
+        "301" => Then::Redirect(Status::MOVED_PERMANENTLY),
+        "302" => Then::Redirect(Status::FOUND),
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is nothing that a `rewrite` does"
+            )));
+        }
+    };
+    Ok(Change {
+        pattern: pattern(&config.pattern, "")?,
+        path: cx.template(&config.path)?,
+        query: cx.template(&config.query)?,
+        drops_query: config.drops_query,
+        then,
+    })
+}
+
+fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Refusal> {
+    let test = match config.test.as_str() {
+        "is set" => Test::IsSet,
+        "=" => Test::Equals(cx.template(&config.with)?),
+        "~" => Test::Matches(pattern(&config.with, "")?),
+        "~*" => Test::Matches(pattern(&config.with, "(?i)")?),
+        "file" => Test::File,
+        "directory" => Test::Directory,
+        "exists" => Test::Exists,
+        "executable" => Test::Executable,
+        other => return Err(Refusal::new(format!("`{other}` is no test of an `if`"))),
+    };
+    Ok(Condition {
+        subject: cx.template(&config.subject)?,
+        test,
+        negated: config.negated,
+    })
+}
+
+/// Makes a text fit for a field: what a client brought in cannot begin another line.
+pub fn as_value(mut text: Vec<u8>) -> Vec<u8> {
+    clean_value(&mut text);
+    text
+}

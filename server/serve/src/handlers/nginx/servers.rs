@@ -1,0 +1,96 @@
+//! Which virtual server a request is for: the exact name, the longest name that begins with an asterisk, the longest that
+//! ends with one, the first pattern, else the default server.
+
+use std::collections::HashMap;
+
+use sluice_model::nginx::VirtualServer;
+use sluice_route::regexp::Regexp;
+
+use super::groups::Pattern;
+use crate::build::Refusal;
+use crate::context::Exchange;
+
+/// The names of the servers of an address.
+#[derive(Debug, Default)]
+pub struct Names {
+    exact: HashMap<Box<[u8]>, u32>,
+    /// What follows the asterisk, with its dot; the longest first.
+    endings: Vec<(Box<[u8]>, u32)>,
+    /// What stands before the asterisk, with its dot; the longest first.
+    beginnings: Vec<(Box<[u8]>, u32)>,
+    patterns: Vec<(Pattern, u32)>,
+}
+
+impl Names {
+    /// Reads the names. Of two servers with one name the first has it.
+    pub fn build(servers: &[VirtualServer]) -> Result<Names, Refusal> {
+        let mut names = Names::default();
+        // The only server gets everything.
+        if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
+            return Ok(names);
+        }
+        for (index, server) in servers.iter().enumerate() {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            for name in &server.names {
+                names.add(name, index)?;
+            }
+        }
+        names
+            .endings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        names
+            .beginnings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        Ok(names)
+    }
+
+    fn add(&mut self, name: &str, index: u32) -> Result<(), Refusal> {
+        let bytes = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
+        if let Some(pattern) = name.strip_prefix('~') {
+            // Names are compared in lower case.
+            let regexp = Regexp::new(&format!("(?i){pattern}"))
+                .map_err(|error| Refusal::new(format!("server name `{name}`: {error}")))?;
+            self.patterns.push((Pattern::new(regexp), index));
+        } else if let Some(ending) = name.strip_prefix('*') {
+            self.endings.push((bytes(ending), index));
+        } else if let Some(beginning) = name.strip_suffix('*') {
+            self.beginnings.push((bytes(beginning), index));
+        } else if let Some(bare) = name.strip_prefix('.') {
+            self.exact.entry(bytes(bare)).or_insert(index);
+            self.endings.push((bytes(name), index));
+        } else {
+            self.exact.entry(bytes(name)).or_insert(index);
+        }
+        Ok(())
+    }
+
+    /// The number of the server for the host of a request.
+    pub fn choose(&self, x: &mut Exchange) -> u32 {
+        let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
+        if let Some(index) = self.exact.get(host) {
+            return *index;
+        }
+        let longer = |text: &[u8]| host.len() > text.len();
+        let ending = self
+            .endings
+            .iter()
+            .find(|(text, _)| longer(text) && host.ends_with(text));
+        if let Some((_, index)) = ending {
+            return *index;
+        }
+        let mut beginnings = self.beginnings.iter();
+        if let Some((_, index)) =
+            beginnings.find(|(text, _)| longer(text) && host.starts_with(text))
+        {
+            return *index;
+        }
+        if self.patterns.is_empty() || host.is_empty() {
+            return 0;
+        }
+        let host = host.to_vec();
+        let mut patterns = self.patterns.iter();
+        patterns
+            .find(|(pattern, _)| pattern.matches(x, &host))
+            .map_or(0, |(_, index)| *index)
+    }
+}

@@ -1,0 +1,82 @@
+//! What is remembered of one request among virtual servers and locations.
+
+use crate::context::Empty;
+
+/// Redirects within the server, and changes of the target that choose a location anew: nginx's number.
+pub const REDIRECTS_MAX: u8 = 10;
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    /// The virtual server, once one was chosen.
+    pub(super) server: Option<u32>,
+    /// The place whose rules hold.
+    pub(super) place: u32,
+    /// A location with a name that the request was sent to.
+    pub(super) named: Option<u32>,
+    /// An answer that is due once the fields of its place were added.
+    pub(super) pending: Option<u32>,
+    /// The status that replaces that of the answer; 0 for none.
+    pub(super) status: u16,
+    /// How often it was redirected, or had a location chosen anew.
+    pub(super) redirects: u8,
+    /// Whether the server redirected or changed it: locations that are `internal` are open to it.
+    pub(super) internal: bool,
+    /// Whether it asks for the page of an error.
+    pub(super) is_error_page: bool,
+    /// Whether its target was changed since a location was chosen.
+    pub(super) changed: bool,
+    /// Whether its target is no longer the one that was sent.
+    pub(super) rewritten: bool,
+}
+
+impl State {
+    /// Whether the target is the one that was sent, however its path was read.
+    pub(crate) fn is_as_sent(&self) -> bool {
+        !self.rewritten
+    }
+}
+
+/// The groups of the latest regular expression that matched.
+#[derive(Debug, Default)]
+pub struct Captures {
+    text: Vec<u8>,
+    groups: Vec<Option<(u32, u32)>>,
+}
+
+impl Captures {
+    /// The group with this number; empty if it took no part in the match.
+    pub fn group(&self, index: u8) -> &[u8] {
+        let found = self.groups.get(usize::from(index)).copied().flatten();
+        found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
+    }
+
+    /// Keeps what `find` finds in `text`; as before if it finds nothing.
+    pub(super) fn keep(
+        &mut self,
+        text: &[u8],
+        find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> bool,
+    ) -> bool {
+        if !find(text, &mut self.groups) {
+            return false;
+        }
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        true
+    }
+}
+
+impl Empty for Captures {
+    fn empty() -> &'static Self {
+        static EMPTY: Captures = Captures {
+            text: Vec::new(),
+            groups: Vec::new(),
+        };
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.groups.clear();
+    }
+}

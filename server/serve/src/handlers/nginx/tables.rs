@@ -1,0 +1,367 @@
+//! Variables that are looked up when they are asked for: `map`, `geo` and `split_clients`.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use sluice_model::nginx::VariableTable as Config;
+use sluice_route::regexp::Regexp;
+use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
+
+use sluice_route::placeholder::NginxKey;
+use sluice_route::placeholder::nginx::variable_name;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::values::{At, expanded};
+
+/// Tables that ask each other: nginx notices circles, and no file needs more steps than these.
+const STEPS_MAX: u8 = 16;
+
+thread_local! {
+    static STEPS: Cell<u8> = const { Cell::new(0) };
+}
+
+/// All tables, by the names of their variables.
+#[derive(Debug, Default)]
+pub struct Tables(HashMap<Box<str>, Table>);
+
+#[derive(Debug)]
+struct Table {
+    source: Template,
+    rows: Rows,
+    default: Template,
+}
+
+#[derive(Debug)]
+enum Rows {
+    Map(Map),
+    /// The longest networks first.
+    Geo(Vec<(Network, Template)>),
+    /// Where shares of all hashes end; the last may take what is left.
+    Split(Vec<(Option<u32>, Template)>),
+}
+
+#[derive(Debug, Default)]
+struct Map {
+    exact: HashMap<Box<[u8]>, Template>,
+    /// Ends and beginnings of names, the longest first.
+    endings: Vec<(Box<[u8]>, Template)>,
+    beginnings: Vec<(Box<[u8]>, Template)>,
+    patterns: Vec<(Regexp, Template)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Tables {
+    /// Reads the tables.
+    pub fn build(configs: &[Config], cx: &Builder<'_>) -> Result<Tables, Refusal> {
+        let mut tables = HashMap::new();
+        for config in configs {
+            let rows = match config.kind.as_str() {
+                "map" => Rows::Map(Map::build(config, cx)?),
+                "geo" => Rows::Geo(networks(config, cx)?),
+                "split_clients" => Rows::Split(shares(config, cx)?),
+                other => return Err(Refusal::new(format!("`{other}` is no kind of table"))),
+            };
+            let table = Table {
+                source: cx.template(&config.source)?,
+                rows,
+                default: cx.template(&config.default)?,
+            };
+            tables.insert(config.variable.as_str().into(), table);
+        }
+        Ok(Tables(tables))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Appends the value of a variable.
+    pub fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) {
+        let Some(table) = self.0.get(name) else {
+            return;
+        };
+        let steps = STEPS.get();
+        if steps >= STEPS_MAX {
+            return;
+        }
+        STEPS.set(steps + 1);
+        let source = expanded(&table.source, x);
+        table.find(x, &source, out);
+        STEPS.set(steps);
+    }
+}
+
+impl Table {
+    fn find(&self, x: &Exchange, source: &[u8], out: &mut Vec<u8>) {
+        let found = match &self.rows {
+            Rows::Map(map) => match map.find(source) {
+                Match::Value(value) => Some(value),
+                Match::Pattern(pattern, value) => {
+                    let mut groups = Vec::new();
+                    pattern.groups(source, &mut groups);
+                    let values = Groups {
+                        at: At(x),
+                        text: source,
+                        groups: &groups,
+                        pattern,
+                    };
+                    return value.expand(&values, Unknown::Empty, out);
+                }
+                Match::Nothing => None,
+            },
+            Rows::Geo(networks) => {
+                let ip: Option<IpAddr> = std::str::from_utf8(source)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                ip.and_then(|ip| {
+                    let mut networks = networks.iter();
+                    networks
+                        .find(|(network, _)| network.contains(ip))
+                        .map(|(_, value)| value)
+                })
+            }
+            Rows::Split(shares) => {
+                let hash = murmur(source);
+                let mut shares = shares.iter();
+                shares
+                    .find(|(end, _)| end.is_none_or(|end| hash < end))
+                    .map(|(_, value)| value)
+            }
+        };
+        found
+            .unwrap_or(&self.default)
+            .expand(&At(x), Unknown::Empty, out);
+    }
+}
+
+enum Match<'m> {
+    Value(&'m Template),
+    Pattern(&'m Regexp, &'m Template),
+    Nothing,
+}
+
+impl Map {
+    fn build(config: &Config, cx: &Builder<'_>) -> Result<Map, Refusal> {
+        let mut map = Map::default();
+        let lower = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
+        for row in &config.rows {
+            let value = cx.template(&row.value)?;
+            let key = row.key.as_str();
+            if let Some(pattern) = key.strip_prefix('~') {
+                let text = match pattern.strip_prefix('*') {
+                    Some(pattern) => format!("(?i){pattern}"),
+                    None => pattern.to_owned(),
+                };
+                let pattern = Regexp::new(&text)
+                    .map_err(|error| Refusal::new(format!("map `{key}`: {error}")))?;
+                map.patterns.push((pattern, value));
+                continue;
+            }
+            match (
+                config.hostnames,
+                key.strip_prefix('*'),
+                key.strip_suffix('*'),
+                key.strip_prefix('.'),
+            ) {
+                (true, Some(ending), _, _) => map.endings.push((lower(ending), value)),
+                (true, _, Some(beginning), _) => map.beginnings.push((lower(beginning), value)),
+                (true, _, _, Some(bare)) => {
+                    map.endings.push((lower(key), value.clone()));
+                    map.exact.entry(lower(bare)).or_insert(value);
+                }
+                _ => _ = map.exact.entry(lower(key)).or_insert(value),
+            }
+        }
+        map.endings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        map.beginnings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        Ok(map)
+    }
+
+    fn find(&self, source: &[u8]) -> Match<'_> {
+        let lower = source.to_ascii_lowercase();
+        if let Some(value) = self.exact.get(&*lower) {
+            return Match::Value(value);
+        }
+        let mut ends = self.endings.iter();
+        if let Some((_, value)) =
+            ends.find(|(text, _)| lower.len() > text.len() && lower.ends_with(text))
+        {
+            return Match::Value(value);
+        }
+        let mut starts = self.beginnings.iter();
+        if let Some((_, value)) =
+            starts.find(|(text, _)| lower.len() > text.len() && lower.starts_with(text))
+        {
+            return Match::Value(value);
+        }
+        let mut patterns = self.patterns.iter();
+        match patterns.find(|(pattern, _)| pattern.is_match(source)) {
+            Some((pattern, value)) => Match::Pattern(pattern, value),
+            None => Match::Nothing,
+        }
+    }
+}
+
+/// The values of a request, with the groups of the pattern of a row.
+struct Groups<'a> {
+    at: At<'a>,
+    text: &'a [u8],
+    groups: &'a [Option<(u32, u32)>],
+    pattern: &'a Regexp,
+}
+
+impl Groups<'_> {
+    fn group(&self, index: usize, out: &mut Vec<u8>) -> Found {
+        if let Some((start, end)) = self.groups.get(index).copied().flatten() {
+            out.extend_from_slice(&self.text[start as usize..end as usize]);
+        }
+        Found::Known
+    }
+}
+
+impl Values for Groups<'_> {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        match key {
+            Key::Nginx(NginxKey::Capture(index)) => self.group(usize::from(*index), out),
+            Key::Var(name) => {
+                let is_it = |group: &Option<&str>| {
+                    group.is_some_and(|group| variable_name(&group.to_ascii_lowercase()) == **name)
+                };
+                match self.pattern.group_names().position(|group| is_it(&group)) {
+                    Some(index) => self.group(index, out),
+                    None => self.at.value(key, out),
+                }
+            }
+            key => self.at.value(key, out),
+        }
+    }
+
+    fn kind(&self, key: &Key) -> Kind {
+        self.at.kind(key)
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Network> {
+        let (address, bits) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address.parse().ok()?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            "" => all,
+            bits => bits.parse().ok().filter(|bits| *bits <= all)?,
+        };
+        Some(Network { address, bits })
+    }
+
+    fn contains(self, ip: IpAddr) -> bool {
+        match (self.address, ip) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => {
+                let shift = 32 - u32::from(self.bits);
+                (own.to_bits() ^ ip.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(ip)) => {
+                let shift = 128 - u32::from(self.bits);
+                (own.to_bits() ^ ip.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+fn networks(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Network, Template)>, Refusal> {
+    let mut networks = Vec::with_capacity(config.rows.len());
+    for row in &config.rows {
+        let network = Network::parse(&row.key)
+            .ok_or_else(|| Refusal::new(format!("geo: `{}` is no network", row.key)))?;
+        networks.push((network, cx.template(&row.value)?));
+    }
+    networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.bits));
+    Ok(networks)
+}
+
+fn shares(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
+    let mut shares = Vec::with_capacity(config.rows.len());
+    let mut end = 0u64;
+    for row in &config.rows {
+        let share = match row.key.as_str() {
+            "" => None,
+            text => {
+                let part: u64 = text
+                    .parse()
+                    .map_err(|_| Refusal::new(format!("split_clients: `{text}` is no share")))?;
+                end += part * u64::from(u32::MAX) / 10_000;
+                Some(u32::try_from(end).unwrap_or(u32::MAX))
+            }
+        };
+        shares.push((share, cx.template(&row.value)?));
+    }
+    Ok(shares)
+}
+
+/// Austin Appleby's MurmurHash2 with the seed 0, which nginx documents: a client stays in its share when it moves from
+/// nginx to here.
+fn murmur(text: &[u8]) -> u32 {
+    const M: u32 = 0x5bd1_e995;
+    let mut hash = text.len() as u32;
+    let mut words = text.chunks_exact(4);
+    for word in words.by_ref() {
+        let mut part = u32::from_le_bytes([word[0], word[1], word[2], word[3]]).wrapping_mul(M);
+        part = (part ^ (part >> 24)).wrapping_mul(M);
+        hash = hash.wrapping_mul(M) ^ part;
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        for (index, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * index);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_murmur2() {
+        // From the reference implementation with the seed 0.
+        for (text, hash) in [("", 0), ("a", 0x9268_5f5e), ("abcd", 0x2687_3021)] {
+            assert_eq!(
+                murmur(text.as_bytes()),
+                hash,
+                "{text}: {:x}",
+                murmur(text.as_bytes())
+            );
+        }
+    }
+
+    #[test]
+    fn networks_hold_addresses() {
+        let holds = |network: &str, ip: &str| {
+            Network::parse(network)
+                .unwrap()
+                .contains(ip.parse().unwrap())
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("0.0.0.0/0", "1.2.3.4") && holds("::1", "::1") && !holds("::/0", "1.2.3.4"));
+        assert!(Network::parse("10.0.0.0/33").is_none());
+    }
+}

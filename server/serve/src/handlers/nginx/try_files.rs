@@ -1,0 +1,111 @@
+//! `nginx_try_files`: the first of several files that exists, else another path, a named location or a status.
+
+use sluice_cache::{Kind, Reach};
+use sluice_message::Status;
+use sluice_model::nginx::TryFiles as Config;
+use sluice_route::{Template, Unknown};
+
+use super::{TreeRef, go_on_at};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files;
+use crate::handler::{Handler, Step};
+use crate::values::{At, expanded};
+
+struct TryFiles {
+    files: Vec<Candidate>,
+    root: Template,
+    alias_of: Box<[u8]>,
+    otherwise: Otherwise,
+    tree: TreeRef,
+}
+
+struct Candidate {
+    path: Template,
+    /// Whether a folder is looked for.
+    is_folder: bool,
+}
+
+/// What is done if there is no file.
+enum Otherwise {
+    Fail(Status),
+    GoTo(Template),
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let candidate = |text: &String| {
+        Ok(Candidate {
+            // A folder is gone on with without its slash, so that whoever asked without it is redirected.
+            path: cx.template(text.strip_suffix('/').unwrap_or(text))?,
+            is_folder: text.ends_with('/'),
+        })
+    };
+    let otherwise = match Status::new(config.status) {
+        Some(status) => Otherwise::Fail(status),
+        None => Otherwise::GoTo(cx.template(&config.fallback)?),
+    };
+    Ok(Box::new(TryFiles {
+        files: config
+            .files
+            .iter()
+            .map(candidate)
+            .collect::<Result<_, Refusal>>()?,
+        root: cx.template(&config.root)?,
+        alias_of: config.alias_of.as_bytes().into(),
+        otherwise,
+        tree: cx.nginx_tree.clone(),
+    }))
+}
+
+impl Handler for TryFiles {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let now = x.worker.clock.coarse();
+        for candidate in &self.files {
+            let text = expanded(&candidate.path, x);
+            let found = files::with_path(|path| {
+                self.root.expand(&At(x), Unknown::Empty, path);
+                // An alias stands in for the path of its location.
+                path.extend_from_slice(text.strip_prefix(&*self.alias_of).unwrap_or(&text));
+                files::facts(path, Reach::Anywhere, now)
+            });
+            let wanted = match candidate.is_folder {
+                true => Kind::Directory,
+                false => Kind::File,
+            };
+            if found.is_ok_and(|facts| facts.kind == wanted) {
+                x.req.uri.set_path(&text);
+                x.context.nginx.rewritten = true;
+                return Step::Next;
+            }
+        }
+        match &self.otherwise {
+            Otherwise::Fail(status) => Step::Fail(Fault::new(*status, "none of the files exists")),
+            Otherwise::GoTo(target) => {
+                let target = expanded(target, x);
+                match target.starts_with(b"@") {
+                    true => go_to_named(&self.tree, x, &target),
+                    false => go_on_at(x, &target),
+                }
+            }
+        }
+    }
+}
+
+fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
+    let location = tree.get().and_then(|tree| {
+        let name = std::str::from_utf8(name).ok()?;
+        tree.named(x, name)
+    });
+    match location {
+        Some(location) => {
+            x.context.nginx.named = Some(location);
+            super::start_again(x)
+        }
+        None => Step::Fail(Fault::new(
+            Status::INTERNAL_SERVER_ERROR,
+            "`try_files` names a location that is not there",
+        )),
+    }
+}

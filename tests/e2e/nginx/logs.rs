@@ -1,0 +1,75 @@
+//! Access logs and the log of errors.
+
+use super::setup;
+use crate::client::exchange;
+use crate::harness::eventually;
+
+#[test]
+fn lines_are_those_of_nginx() {
+    let conf = r#"
+error_log {folder}/error.log;
+events {}
+http {
+log_format own '$request_method "$arg_a" $status $sent_http_x';
+access_log {folder}/access.log combined;
+server {
+listen 127.0.0.1:{port};
+location / { return 200 "four"; }
+location /own { access_log {folder}/own.log own if=$arg_log; add_header X y; return 404 "no"; }
+location /both { access_log {folder}/access.log; access_log {folder}/own.log own; return 410; }
+location /files/ { access_log {folder}/own.log own; root {folder}; }
+location /off { access_log off; return 200 "x"; }
+location /inner { error_page 404 /own?log=1&a=inner; return 404; }
+}
+}
+"#;
+    let server = setup(conf).start();
+    for target in [
+        "/?q",
+        "/own?log=1&a=b%22c",
+        "/own",
+        "/both?a=\"\\",
+        "/off",
+        "/inner",
+        "/files/none",
+    ] {
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nUser-Agent: me \"quoted\"\r\nAuthorization: Basic dXNlcjpwYXNz\r\nConnection: close\r\n\r\n"
+        );
+        exchange(server.port, request);
+    }
+    let own = || server.folder.read("own.log");
+    eventually("four lines", || own().lines().count() >= 4, own);
+    eventually(
+        "two lines",
+        || server.folder.read("access.log").lines().count() >= 2,
+        own,
+    );
+    let lines: Vec<String> = own().lines().map(str::to_owned).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET \"b%22c\" 404 -",
+            "GET \"\\x22\\x5C\" 410 -",
+            "GET \"inner\" 404 -",
+            "GET \"-\" 404 -"
+        ]
+    );
+    let access = server.folder.read("access.log");
+    let lines: Vec<&str> = access.lines().collect();
+    assert_eq!(lines.len(), 2, "{access}");
+    assert!(lines[0].starts_with("127.0.0.1 - user ["), "{access}");
+    assert!(
+        lines[0].ends_with("] \"GET /?q HTTP/1.1\" 200 4 \"-\" \"me \\x22quoted\\x22\""),
+        "{access}"
+    );
+    assert!(
+        lines[1].contains("\"GET /both?a=\\x22\\x5C HTTP/1.1\" 410 "),
+        "{access}"
+    );
+    assert_eq!(
+        server.folder.read("error.log"),
+        "",
+        "requests are no errors"
+    );
+}

@@ -1,0 +1,32 @@
+//! Servers that run an nginx.conf.
+
+mod locations;
+mod logs;
+mod studies;
+mod tables;
+
+use crate::harness::{Server, Setup};
+
+/// A server that is about to be started with this nginx.conf; `{port}` and `{folder}` are filled in.
+pub fn setup(conf: &str) -> Setup {
+    let setup = Setup::bare().args(&["--config", "nginx.conf"]);
+    let text = setup.fill(conf);
+    setup.folder().write("nginx.conf", text);
+    setup
+}
+
+/// A server with these lines in its `server` block.
+pub fn site(lines: &str) -> Setup {
+    setup(&format!(
+        "events {{}}\nhttp {{\nserver {{\nlisten 127.0.0.1:{{port}};\nroot {{folder}}/www;\n{lines}\n}}\n}}\n"
+    ))
+}
+
+/// Starts a server with these lines in its `server` block, and with these files below its root.
+pub fn start(lines: &str, files: &[(&str, &str)]) -> Server {
+    let setup = site(lines);
+    for (name, content) in files {
+        setup.folder().write(&format!("www/{name}"), content);
+    }
+    setup.start()
+}

@@ -1,0 +1,125 @@
+//! Variables that are looked up, and compressed answers.
+
+use super::setup;
+use crate::client::{Client, exchange};
+
+#[test]
+fn variables_are_looked_up() {
+    let conf = r#"
+events {}
+http {
+map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+map $host $name { hostnames; default other; *.a.example a; b.* b; .both.test both; ~^(?<sub>.+)\.c$ "sub $sub"; }
+map $arg_x $first { default $second; y "got y"; ~*^(Z+) "zs $1"; }
+map $arg_x $second { default "second $arg_x"; circle $first; }
+map $arg_c $one { default $two; }
+map $arg_c $two { default $one; }
+geo $near { default far; 127.0.0.0/8 near; 127.0.0.1 here; }
+geo $arg_ip $where { default nowhere; 10.0.0.0/8 ten; 10.1.0.0/16 "ten one"; 2001:db8::/32 six; }
+split_clients $arg_key $variant { 25% .one; 25.5% .two; * ""; }
+server {
+listen 127.0.0.1:{port};
+location /all { return 200 "$connection_upgrade|$name|$near"; }
+location /first { return 200 $first; }
+location /where { return 200 $where; }
+location /circle { return 200 "[$one]"; }
+location /split { return 200 "[$variant]"; }
+}
+}
+"#;
+    let server = setup(conf).start();
+    let ask = |host: &str, target: &str, more: &str| {
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n");
+        exchange(server.port, request).text()
+    };
+    assert_eq!(ask("x.A.example", "/all", "X: y\r\n"), "close|a|here");
+    for (host, name) in [
+        ("b.test", "b"),
+        ("both.test", "both"),
+        ("x.both.test", "both"),
+        ("deep.c", "sub deep"),
+        ("a.example", "other"),
+    ] {
+        assert_eq!(
+            ask(host, "/all", ""),
+            format!("close|{name}|here"),
+            "{host}"
+        );
+    }
+    for (target, expected) in [
+        ("/first?x=Y", "got y"),
+        ("/first?x=zzz", "zs zzz"),
+        ("/first?x=q", "second q"),
+        ("/first?x=circle", ""),
+        ("/where?ip=10.2.0.1", "ten"),
+        ("/where?ip=10.1.0.1", "ten one"),
+        ("/where?ip=2001:db8::1", "six"),
+        ("/where?ip=no", "nowhere"),
+        ("/circle", "[]"),
+    ] {
+        assert_eq!(ask("h", target, ""), expected, "{target}");
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for key in 0..400 {
+        *counts.entry(ask_split(&server, key)).or_insert(0) += 1;
+    }
+    let share = |name: &str| counts.get(name).copied().unwrap_or(0);
+    assert!((70..=130).contains(&share("[.one]")), "{counts:?}");
+    assert!((70..=130).contains(&share("[.two]")), "{counts:?}");
+    assert_eq!(
+        share("[.one]") + share("[.two]") + share("[]"),
+        400,
+        "{counts:?}"
+    );
+}
+
+fn ask_split(server: &crate::harness::Server, key: u32) -> String {
+    server.ask(&format!("/split?key=client-{key}")).text()
+}
+
+#[test]
+fn answers_are_compressed() {
+    let lines = "gzip on; gzip_types text/css; gzip_min_length 100; types { text/html html; text/css css; image/png png; }\n\
+                 location /plain/ { gzip off; }";
+    let long = "hot dogs ".repeat(100);
+    let files = [
+        ("a.html", long.as_str()),
+        ("a.css", long.as_str()),
+        ("a.png", long.as_str()),
+        ("short.html", "short"),
+        ("plain/a.html", long.as_str()),
+    ];
+    let server = super::start(lines, &files);
+    let mut client = Client::connect(server.port);
+    for (path, coding) in [
+        ("/a.html", Some("gzip")),
+        ("/a.css", Some("gzip")),
+        ("/a.png", None),
+        ("/short.html", None),
+        ("/plain/a.html", None),
+    ] {
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"
+        ));
+        let answer = client.answer();
+        assert_eq!(
+            (answer.status, answer.field("Content-Encoding")),
+            (200, coding),
+            "{path}"
+        );
+        if coding.is_some() {
+            let mut text = String::new();
+            let read = std::io::Read::read_to_string(
+                &mut flate2::read::GzDecoder::new(&*answer.body),
+                &mut text,
+            );
+            assert!(read.is_ok() && text == long, "{path}");
+        }
+    }
+    assert_eq!(
+        client.get("/a.html").field("Content-Encoding"),
+        None,
+        "nobody asked for it"
+    );
+}

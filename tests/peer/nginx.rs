@@ -1,0 +1,467 @@
+//! The same nginx.conf and the same requests for sluice and for an installed nginx, compared field by field.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::http::{Answer, Differs, ask, differences};
+use crate::peers::{Site, free_port, sluice};
+
+/// Lines of a `server` block, and what is asked of it.
+struct Case {
+    name: &'static str,
+    lines: &'static str,
+    requests: &'static [&'static str],
+}
+
+/// What differs on purpose: the request, what differs, and why.
+const ACCEPTED: &[(&str, &str, &str)] = &[
+    (
+        "GET /chunked",
+        "content-length",
+        "what is here as a whole is sent with its length",
+    ),
+    ("GET /chunked", "transfer-encoding", "see above"),
+    (
+        "GET /hop",
+        "x-secret",
+        "a field that Connection names is for us only (RFC 9110, section 7.6.1)",
+    ),
+    (
+        "GET /garbage",
+        "",
+        "an answer without a head is no HTTP/0.9 but broken, so 502",
+    ),
+];
+
+/// Differences in every answer, with their reasons.
+const EVERYWHERE: &[(&str, &str)] = &[
+    // nginx says so in each answer over HTTP/1.1; RFC 9112, section 9.3 makes it the default.
+    ("connection", "keep-alive"),
+];
+
+const CASES: &[Case] = &[
+    Case {
+        name: "files",
+        lines: "index index.html; types { text/html html; text/css css; image/svg+xml svg; }",
+        requests: &[
+            "GET /",
+            "HEAD /",
+            "GET /page.html",
+            "GET /style.css?x=y",
+            "GET /pic.svg",
+            "GET /unknown.qqq",
+            "GET /note.txt",
+            "GET /empty.txt",
+            "GET /none",
+            "GET /none/",
+            "GET /sub",
+            "GET /sub?a=b",
+            "GET /sub/",
+            "GET /noindex/",
+            "GET /noindex",
+            "GET /sp%20ace/f.txt",
+            "GET /sp%20ace",
+            "GET //sub///index.html",
+            "GET /sub/../note.txt",
+            "GET /../note.txt",
+            "GET /sub/%2e%2e/%2e%2e/x",
+            "POST /note.txt | body=x",
+            "PUT /note.txt | body=x",
+            "DELETE /note.txt",
+            "OPTIONS /note.txt",
+            "GET /note.txt | Range: bytes=2-5",
+            "GET /note.txt | Range: bytes=-3",
+            "GET /note.txt | Range: bytes=100-",
+            "GET /note.txt | If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT",
+            "GET /note.txt | If-Modified-Since: Tue, 14 Nov 2023 22:13:21 GMT",
+            "GET /note.txt | If-None-Match: \"6553f100-24\"",
+            "GET /note.txt | If-None-Match: W/\"6553f100-24\", \"x\"",
+            "GET /note.txt | If-None-Match: \"x\"",
+            "GET /note.txt | If-Match: \"x\"",
+            "GET /note.txt | If-Match: \"6553f100-24\"",
+            "GET /note.txt | If-Unmodified-Since: Tue, 14 Nov 2023 22:13:19 GMT",
+            "GET /note.txt | Range: bytes=0-1 | If-Range: \"6553f100-24\"",
+            "GET /note.txt | Range: bytes=0-1 | If-Range: \"x\"",
+        ],
+    },
+    Case {
+        name: "alias",
+        lines: "location /files/ { alias ROOT/; } location /one { alias ROOT/note.txt; } \
+                location ~ ^/re/(.+)$ { alias ROOT/$1; } location /f { root ROOT; try_files $uri =404; }",
+        requests: &[
+            "GET /files/note.txt",
+            "GET /files/",
+            "GET /files/sub",
+            "GET /files",
+            "GET /one",
+            "GET /re/style.css",
+            "GET /re/none",
+            "GET /f",
+        ],
+    },
+    Case {
+        name: "locations",
+        lines: "location = / { return 200 exact; } location / { return 200 root; } \
+                location /documents/ { return 200 documents; } location ^~ /images/ { return 200 images; } \
+                location ~* \\.(gif|jpg)$ { return 200 \"re $1\"; } location ~ ^/w(?<rest>.*)$ { return 200 \"w $rest\"; } \
+                location /a/ { location /a/b/ { return 200 ab; } location ~ z$ { return 200 az; } return 200 a; }",
+        requests: &[
+            "GET /",
+            "GET /index",
+            "GET /documents/x",
+            "GET /documents",
+            "GET /images/x.gif",
+            "GET /documents/x.GIF",
+            "GET /word",
+            "GET /a/x",
+            "GET /a/b/x",
+            "GET /a/xz",
+            "GET /a/b/z",
+            "GET /a/b/z.jpg",
+            "GET /%77ord",
+            "GET /documents/./../images/x.gif",
+            "POST / | body=x",
+        ],
+    },
+    Case {
+        name: "returns",
+        lines: "location /ok { return 200 \"$request_method $uri $args\\n\"; } location /r { return 301 /else$is_args$args; } \
+                location /abs { return 302 http://a.example/; } location /see { return 303 /x; } \
+                location /url { return http://b.example/$uri; } location /c404 { return 404; } \
+                location /c204 { return 204; } location /c403 { return 403 \"no\"; } location /c500 { return 500; } \
+                location /c307 { return 307 /y; } location /c308 { return 308 /z; } location /c410 { return 410; } \
+                location /t.html { return 200 \"<p>\"; } location /rel { absolute_redirect off; return 301 /rel2; } \
+                location /port { port_in_redirect off; return 301 /p; } location /c503 { return 503; }",
+        requests: &[
+            "GET /ok?a=b",
+            "HEAD /ok",
+            "POST /ok | body=x",
+            "GET /r?x=y",
+            "HEAD /r",
+            "GET /abs",
+            "GET /see",
+            "GET /url",
+            "GET /c404",
+            "GET /c204",
+            "GET /c403",
+            "GET /c500",
+            "GET /c307",
+            "GET /c308",
+            "GET /c410",
+            "GET /c503",
+            "GET /t.html",
+            "GET /rel",
+            "GET /port",
+        ],
+    },
+    Case {
+        name: "rewrites",
+        lines: "rewrite ^/server/(.*)$ /loc/$1; rewrite ^/old/(.*)$ /new/$1 permanent; rewrite ^/tmp$ http://c.example/? redirect; \
+                location /loc/ { rewrite ^/loc/last/(.*)$ /last/$1?added=1 last; rewrite ^/loc/q/(.*)$ /last/$1? last; return 200 \"loc $uri $args\"; } \
+                location /last/ { return 200 \"last $uri $args\"; } location /brk/ { rewrite ^/brk/(.*)$ /$1 break; root ROOT; } \
+                location /circle { rewrite ^ /circle last; } location /in { internal; return 200 in; } \
+                location /toin { rewrite ^ /in last; } location /set { set $a x$arg_b; set $a \"$a-$a\"; return 200 $a; } \
+                location /if { if ($arg_a = 1) { return 200 one; } if ($arg_a ~ ^(2+)$) { return 200 \"two $1\"; } \
+                if ($arg_a) { return 200 some; } if ($request_method != GET) { return 405; } return 200 none; } \
+                location /ifname { if ($http_host ~* (?<first>[a-z]+)\\.test) { return 200 $first; } return 404; } \
+                location /break { if ($arg_x) { break; } return 200 \"not broken\"; } \
+                location /file { if (-f ROOT/note.txt) { return 200 file; } } location /nofile { if (!-e ROOT/nothing) { return 200 missing; } }",
+        requests: &[
+            "GET /server/a?q=1",
+            "GET /old/a?q=1",
+            "GET /tmp?q",
+            "GET /loc/last/z?q=1",
+            "GET /loc/q/z?q=1",
+            "GET /brk/note.txt",
+            "GET /brk/none",
+            "GET /circle",
+            "GET /in",
+            "GET /toin",
+            "GET /set?b=7",
+            "GET /if?a=1",
+            "GET /if?a=222",
+            "GET /if?a=x",
+            "GET /if?a=0",
+            "GET /if",
+            "POST /if | body=x",
+            "GET /ifname",
+            "GET /ifname | Host: OTHER.test:80",
+            "GET /break?x=1",
+            "GET /break",
+            "GET /file",
+            "GET /nofile",
+        ],
+    },
+    Case {
+        name: "try_files",
+        lines: "location / { try_files $uri $uri/ /fall.html; } location /named/ { try_files $uri @n; } \
+                location @n { return 200 \"named $uri $args\"; } location /code/ { try_files $uri =410; } \
+                location /q/ { try_files /none /target?x=$uri; } location /target { return 200 \"target $args\"; } \
+                location /al/ { alias ROOT/sub/; try_files $uri /fall.html; }",
+        requests: &[
+            "GET /note.txt",
+            "GET /sub/",
+            "GET /sub",
+            "GET /nothing",
+            "GET /named/x?y",
+            "GET /code/x",
+            "GET /q/r",
+            "GET /al/index.html",
+            "GET /al/none",
+            "POST /note.txt | body=x",
+        ],
+    },
+    Case {
+        name: "error_pages",
+        lines: "error_page 404 /style.css; error_page 403 =200 /note.txt; error_page 410 = @gone; error_page 402 http://pay.example/; \
+                error_page 500 /nowhere; error_page 405 =418 /note.txt; location /deny { deny all; } location /gone { return 410; } location /pay { return 402; } \
+                location /broken { return 500; } location @gone { return 202 \"gone $uri\"; } location /404text { return 404 text; } \
+                location /lower { error_page 404 =301 /elsewhere; return 404; } location /up { error_page 502 /note.txt; proxy_pass http://DEAD; }",
+        requests: &[
+            "GET /none",
+            "HEAD /none",
+            "GET /none?x",
+            "GET /deny",
+            "GET /gone",
+            "GET /pay",
+            "GET /broken",
+            "POST /note.txt | body=x",
+            "GET /404text",
+            "GET /lower",
+            "GET /up",
+            "POST /up | body=x",
+        ],
+    },
+    Case {
+        name: "fields",
+        lines: "add_header X-All \"$uri\" always; add_header X-Good $request_method; location /inner { add_header X-Inner 1; return 200 x; } \
+                location /bad { return 404; } location /moved { return 301 /x; } location /same { return 200 \"$sent_http_content_type|$http_x_a|$cookie_c|$arg_d\"; } \
+                location /vars { return 200 \"$scheme $host $http_host $request_uri $server_protocol $server_name $remote_addr $is_args $https|$content_length|$remote_user\"; }",
+        requests: &[
+            "GET /note.txt",
+            "GET /inner",
+            "GET /bad",
+            "GET /moved",
+            "GET /same?d=4 | X-A: one | Cookie: b=1; c=2",
+            "GET /same?D=4&d=5 | X_A: hidden | Cookie: C=3",
+            "GET /vars?x=%20y | Host: Some.Where:81",
+            "GET /vars | Authorization: Basic dXNlcjpwYXNz",
+            "POST /vars | body=abc",
+        ],
+    },
+    Case {
+        name: "access",
+        lines: "location /a { allow 127.0.0.1; deny all; return 200 x; } location /files { allow 127.0.0.0/8; deny all; alias ROOT; } \
+                location /no/ { deny 127.0.0.1; allow all; alias ROOT/; } location /other/ { allow 10.0.0.0/8; alias ROOT/; } \
+                location /big { client_max_body_size 5; alias ROOT/note.txt; }",
+        requests: &[
+            "GET /a",
+            "GET /files/note.txt",
+            "GET /no/note.txt",
+            "GET /other/note.txt",
+            "POST /big | body=123456",
+            "POST /big | body=123",
+        ],
+    },
+    Case {
+        name: "proxy",
+        lines: "proxy_http_version 1.1; location / { proxy_pass http://UPSTREAM; } location /cut/ { proxy_pass http://UPSTREAM/; } \
+                location /to { proxy_pass http://UPSTREAM/new; } location /set { proxy_pass http://UPSTREAM; proxy_set_header Host $host; \
+                proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header Accept \"\"; proxy_set_header Connection \"\"; } \
+                location /hide/ { proxy_pass http://UPSTREAM/; proxy_hide_header X-Echo; } \
+                location /re { rewrite ^/re/(.*)$ \"/got $1\" break; proxy_pass http://UPSTREAM; }",
+        requests: &[
+            "GET /x",
+            "GET /x?y=z",
+            "GET /a%20b//c/../d?e",
+            "POST /x | body=hello | Content-Type: text/x",
+            "HEAD /x",
+            "GET /cut/a%20b?c",
+            "GET /cut/a/../b",
+            "GET /to/x",
+            "GET /to",
+            "GET /set/x | Accept: a/b | X-Forwarded-For: 1.2.3.4",
+            "GET /set | X-Custom: 1 | User-Agent: me",
+            "GET /hide/x",
+            "GET /re/x%3Fy?z",
+            "GET /chunked",
+            "GET /nothing",
+            "GET /notmodified",
+            "GET /moved",
+            "GET /broken",
+            "GET /hop",
+            "GET /garbage",
+            "PATCH /x | body=p",
+            "GET /x | Via: 1.1 other | X-Forwarded-Proto: https",
+            "GET /x | TE: trailers | Keep-Alive: 5",
+        ],
+    },
+    Case {
+        name: "tables",
+        lines: "location / { return 200 \"$mapped|$named|$near|$variant\"; }",
+        requests: &[
+            "GET /?x=one",
+            "GET /?x=TWO",
+            "GET /?x=333",
+            "GET /?x=",
+            "GET / | Host: a.wild.test",
+            "GET / | Host: wild.test",
+            "GET / | Host: www.any",
+            "GET /?key=a",
+            "GET /?key=bb",
+            "GET /?key=ccc",
+            "GET /?key=dddd",
+            "GET /?key=eeeee",
+            "GET /?key=ffffff",
+            "GET /?key=ggggggg",
+            "GET /?key=hhhhhhhh",
+        ],
+    },
+    Case {
+        name: "proxy_to_nobody",
+        lines: "location / { proxy_pass http://DEAD; }",
+        requests: &["GET /", "HEAD /", "POST / | body=x"],
+    },
+];
+
+/// The program to compare with.
+fn find_nginx() -> Option<PathBuf> {
+    let named = std::env::var_os("NGINX_BIN").map(PathBuf::from);
+    let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
+    named.or_else(|| known.iter().map(PathBuf::from).find(|path| path.is_file()))
+}
+
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const TABLES: &str = "map $arg_x $mapped { default none; one 1; two \"$request_method 2\"; ~^(3+)$ \"threes $1\"; '' empty; }\n\
+    map $host $named { hostnames; default -; .wild.test wild; www.* www; }\n\
+    geo $near { default far; 127.0.0.0/8 near; }\n\
+    split_clients $arg_key $variant { 20% a; 30.5% b; * c; }\n";
+
+/// Where both differ in what they have to be told: nginx may not write where Debian has it write, and an nginx of that
+/// age has other defaults than the one that is followed.
+fn conf(site: &Site, case: &Case, port: u16, is_nginx: bool) -> String {
+    let dir = site.dir().display().to_string();
+    let own = match is_nginx {
+        true => ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {dir}/nginx-temp;\n"))
+            .concat(),
+        false => String::new(),
+    };
+    let tokens = match is_nginx {
+        true => "server_tokens off;",
+        false => "server_tokens \"nginx\";",
+    };
+    let (user, keep) = match is_nginx {
+        true => (
+            "user root;\ndaemon off;\nmaster_process off;\n",
+            "proxy_set_header Connection \"\";\n",
+        ),
+        false => ("", ""),
+    };
+    format!(
+        "{user}worker_processes 1;\npid {dir}/nginx.pid;\nerror_log {dir}/nginx-error.log;\nevents {{}}\nhttp {{\n{TABLES}access_log off;\n{own}{tokens}\n{keep}\
+         server {{\nlisten 127.0.0.1:{port};\nroot {dir}/www;\nserver_name site.test;\n{}\n}}\n}}\n",
+        site.fill(case.lines)
+    )
+}
+
+fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Running {
+    let port = free_port();
+    let name = if is_nginx { "theirs" } else { "ours" };
+    let file = site.dir().join(format!("{}-{name}.nginx.conf", case.name));
+    let _ = std::fs::create_dir_all(site.dir().join("nginx-temp"));
+    std::fs::write(&file, conf(site, case, port, is_nginx)).expect("the folder is writable");
+    let log = site.dir().join(format!("{name}.log"));
+    let mut command = Command::new(program);
+    match is_nginx {
+        true => command.arg("-p").arg(site.dir()).arg("-c").arg(&file),
+        false => command.args(["run", "--config"]).arg(&file),
+    };
+    let child = command
+        .env("HOME", site.dir())
+        .env("SLUICE_ADMIN", format!("localhost:{}", free_port()))
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log).expect("the folder is writable"))
+        .spawn()
+        .expect("the program starts");
+    let mut running = Running { child, port };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let ended = running.child.try_wait().expect("it is our child").is_some();
+        if ended || Instant::now() > deadline {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            panic!("{}: {name} did not start:\n{said}", case.name);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running
+}
+
+/// Takes out of an answer what names the port, which differs.
+fn without_port(mut answer: Answer, port: u16) -> Answer {
+    for values in answer.fields.values_mut() {
+        for value in values {
+            *value = value.replace(&format!(":{port}"), ":PORT");
+        }
+    }
+    answer
+}
+
+fn is_accepted(request: &str, difference: &Differs) -> bool {
+    let everywhere =
+        |(what, theirs): &(&str, &str)| difference.what == *what && difference.theirs == *theirs;
+    let here = |(asked, what, _): &(&str, &str, &str)| {
+        *asked == request && (what.is_empty() || difference.what == *what)
+    };
+    EVERYWHERE.iter().any(everywhere) || ACCEPTED.iter().any(here)
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn answers_equal_those_of_nginx() {
+    let Some(nginx) = find_nginx() else {
+        println!("skipped: no program `nginx` and no NGINX_BIN");
+        return;
+    };
+    let site = Site::new();
+    let (mut requests, mut failures) = (0, Vec::new());
+    for case in CASES {
+        let theirs = start(&site, &nginx, case, true);
+        let ours = start(&site, &sluice(), case, false);
+        for request in case.requests {
+            requests += 1;
+            let expected = without_port(ask(theirs.port, request), theirs.port);
+            let found = without_port(ask(ours.port, request), ours.port);
+            for difference in differences(&expected, &found) {
+                if !is_accepted(request, &difference) {
+                    failures.push(format!("{}: {request}\n    {difference}", case.name));
+                }
+            }
+        }
+    }
+    println!(
+        "{requests} requests in {} files compared with {}",
+        CASES.len(),
+        nginx.display()
+    );
+    assert!(requests >= 150, "the yardstick got shorter");
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
