@@ -16,6 +16,10 @@ pub const BUFFERS_KEPT_MAX: usize = 256;
 /// makes a dozen buffers anew. One takes about two kilobytes.
 pub const EXCHANGES_KEPT_MAX: usize = 4096;
 
+/// The largest head whose memory a kept exchange keeps: most are shorter, and kept ones must not all be as long as the
+/// longest.
+pub const HEAD_KEPT_BYTES_MAX: usize = 8 * 1024;
+
 /// The largest inline body whose memory a kept exchange keeps.
 pub const INLINE_KEPT_BYTES_MAX: usize = 2 * 1024;
 
@@ -60,6 +64,14 @@ pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Rounds of reading, serving and sending of one HTTP/2 connection before other connections get their turn. A round
 /// reads 16 KiB at most and sends 64 KiB.
 pub const TURNS_MAX: u32 = 16;
+
+/// Streams polled in those rounds after which others get their turn as well: a few bytes can be a request whose head is
+/// long, and a round may bring as many of them as there may be streams.
+pub const STEPS_MAX: usize = 128;
+
+/// What the kernel holds unsent of an HTTP/2 connection whose client says which answers it wants first: an urgent one
+/// comes behind no more than this and the output. 10 ms at 100 Mbit/s, and enough that a socket is filled again in time.
+pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// Memory for streams that a worker keeps for reuse, about a kilobyte each: as many as are served at once by some dozen
 /// busy connections.

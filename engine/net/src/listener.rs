@@ -1,6 +1,6 @@
 //! Listening sockets: binding them and accepting from them. What is served on one is left to its [`Service`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -253,12 +253,14 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
 /// What a listener of a worker serves now; a reload replaces it and running requests keep what they began with.
 pub(crate) struct Slot<S: Service> {
     binding: RefCell<Rc<Binding<S>>>,
+    is_retired: Cell<bool>,
 }
 
 impl<S: Service> Slot<S> {
     pub(crate) fn new(binding: Binding<S>) -> Self {
         Slot {
             binding: RefCell::new(Rc::new(binding)),
+            is_retired: Cell::new(false),
         }
     }
 
@@ -268,6 +270,15 @@ impl<S: Service> Slot<S> {
 
     pub(crate) fn replace(&self, binding: Binding<S>) {
         *self.binding.borrow_mut() = Rc::new(binding);
+    }
+
+    /// Nobody listens here any more: its connections end with what they have begun.
+    pub(crate) fn retire(&self) {
+        self.is_retired.set(true);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.get()
     }
 }
 

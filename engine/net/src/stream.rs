@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::sys;
 use crate::tls::TlsStream;
 
 /// A connected socket.
@@ -72,6 +74,22 @@ impl Stream {
             Stream::Tcp(socket) => poll_write_from(socket, cx, slices),
             Stream::Unix(socket) => poll_write_from(socket, cx, slices),
             Stream::Tls(tls) => tls.poll_write(cx, slices),
+        }
+    }
+
+    /// Has the kernel take no more while so many bytes are not sent yet. A socket of another kind goes on as it is.
+    pub fn limit_unsent(&self, bytes: u32) {
+        match self {
+            Stream::Tcp(socket) => {
+                // A kernel that cannot do it only makes some answers come later.
+                let _ = sys::send::limit_unsent(socket.as_fd(), bytes);
+            }
+            Stream::Unix(_) => {}
+            Stream::Tls(tls) => {
+                if let Some(socket) = tls.socket() {
+                    socket.limit_unsent(bytes);
+                }
+            }
         }
     }
 

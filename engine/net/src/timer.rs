@@ -94,6 +94,18 @@ impl Timers {
             }
         }
     }
+
+    /// Wakes whoever waits with an idle timeout, or for the end, without letting any act: something that they look at has
+    /// changed.
+    pub fn wake_idle(&self) {
+        for (_, slot) in self.slots.borrow().iter() {
+            if matches!(slot.state, State::IdleUntil(_) | State::Drain)
+                && let Some(waker) = &slot.waker
+            {
+                waker.wake_by_ref();
+            }
+        }
+    }
 }
 
 /// One timeout; dropping it cancels it.

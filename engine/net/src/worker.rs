@@ -9,12 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_message::Moment;
+use sluice_message::{Fields, Moment, RequestHead};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
+use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
 use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
@@ -201,10 +202,16 @@ impl<S: Service> Shared<S> {
     /// Keeps a used exchange for the next request.
     pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
         let mut kept = self.exchanges.borrow_mut();
-        if kept.len() < crate::limits::EXCHANGES_KEPT_MAX {
+        if kept.len() < EXCHANGES_KEPT_MAX {
+            if x.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                x.req = RequestHead::default();
+            }
+            if x.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                x.res.fields = Fields::new();
+            }
             x.req.clear();
             x.res.clear();
-            if x.inline.capacity() > crate::limits::INLINE_KEPT_BYTES_MAX {
+            if x.inline.capacity() > INLINE_KEPT_BYTES_MAX {
                 x.inline = Vec::new();
             }
             kept.push(x);

@@ -310,9 +310,14 @@ impl<S: Service> Running<S> {
                 slots.insert(listen.addr, listening);
             }
         }
+        if before.is_empty() {
+            return;
+        }
         for (_, listening) in before {
             listening.task.abort();
+            listening.slot.retire();
         }
+        self.shared.worker.timers.wake_idle();
     }
 
     async fn drain(&self, grace: Duration) -> u64 {

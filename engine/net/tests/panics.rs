@@ -60,7 +60,7 @@ impl Service for Fragile {
 fn settings() -> Settings {
     Settings {
         h1: h1::Limits::default(),
-        h2: h2::Limits::default(),
+        h2: h2::Limits::SERVER,
         head_timeout: PATIENCE,
         body_idle_timeout: PATIENCE,
         write_idle_timeout: PATIENCE,

@@ -76,6 +76,12 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// Memory held for the texts of the head, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        let texts = self.target.capacity() + self.authority.capacity() + self.host.capacity();
+        self.uri.capacity_bytes() + texts + self.fields.capacity_bytes()
+    }
+
     /// Empties the head and keeps its memory.
     pub fn clear(&mut self) {
         self.method = Method::Get;

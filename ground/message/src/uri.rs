@@ -19,6 +19,11 @@ pub struct Uri {
 }
 
 impl Uri {
+    /// Memory held, in bytes.
+    pub fn capacity_bytes(&self) -> usize {
+        self.raw.capacity() + self.decoded.capacity()
+    }
+
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         self.raw.clear();

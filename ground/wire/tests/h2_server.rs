@@ -63,12 +63,12 @@ fn refused(flags: u8, fields: &[(&str, &str)]) -> (String, String) {
 
 #[test]
 fn requests_are_told_and_answered() {
-    let mut session = Session::bare(&Limits::DEFAULT);
+    let mut session = Session::bare(&Limits::SERVER);
     session.send(PREFACE);
     session.send(&settings(&[]));
     assert_eq!(
         session.sent(),
-        ["SETTINGS 4", "WINDOW_UPDATE 0 983041", "SETTINGS ack"]
+        ["SETTINGS 4", "WINDOW_UPDATE 0 196609", "SETTINGS ack"]
     );
     session.send(&get(1));
     assert_eq!(
@@ -143,12 +143,12 @@ fn the_preface_and_settings_come_first() {
         (&b"GET / HTTP/1.1\r\n"[..], Reason::Preface),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX", Reason::Preface),
     ] {
-        let mut session = Session::bare(&Limits::DEFAULT);
+        let mut session = Session::bare(&Limits::SERVER);
         session.send(bytes);
         assert_eq!(session.over.unwrap().reason, reason);
     }
     for first in [get(1), frame(FrameKind::SETTINGS, ACK, 0, b"")] {
-        let mut session = Session::bare(&Limits::DEFAULT);
+        let mut session = Session::bare(&Limits::SERVER);
         session.send(PREFACE);
         session.send(&first);
         assert_eq!(session.over.unwrap().reason, Reason::SettingsMissing);
@@ -158,7 +158,7 @@ fn the_preface_and_settings_come_first() {
 /// What a time limit of heads has to watch.
 #[test]
 fn beginnings_and_slow_heads_are_known() {
-    let mut session = Session::bare(&Limits::DEFAULT);
+    let mut session = Session::bare(&Limits::SERVER);
     session.send(&PREFACE[..20]);
     assert!(!session.server.has_begun());
     session.send(&PREFACE[20..]);
@@ -443,7 +443,7 @@ fn what_crosses_a_reset_is_ignored() {
 fn streams_beyond_the_limit_are_refused() {
     let limits = Limits {
         streams_max: 2,
-        ..Limits::DEFAULT
+        ..Limits::SERVER
     };
     let mut session = Session::with(&limits);
     for stream in [1, 3, 5] {
@@ -542,7 +542,7 @@ fn a_client_that_leaves_is_served_to_the_end() {
 fn content_is_sent_within_both_windows() {
     let limits = Limits {
         output_bytes_max: 1 << 20,
-        ..Limits::DEFAULT
+        ..Limits::SERVER
     };
     let mut session = Session::with(&limits);
     session.send(&settings(&[(4, 10)]));
@@ -1119,11 +1119,13 @@ fn the_most_urgent_goes_first_and_equals_share() {
     let mut session = Session::new();
     session.send(&settings(&[(4, 1 << 20)]));
     session.send(&window_update(0, 1 << 20));
+    assert!(!session.server.has_priorities());
     let update = |stream: u32, value: &str| {
         let payload = [&stream.to_be_bytes()[..], value.as_bytes()].concat();
         frame(FrameKind::PRIORITY_UPDATE, 0, 0, &payload)
     };
     session.send(&update(5, "u=5, i"));
+    assert!(session.server.has_priorities());
     for (stream, priority) in [(1, "u=5"), (3, "u=5"), (5, "u=0"), (7, "u=5, i")] {
         let fields = [&GET[..], &[("priority", priority)]].concat();
         session.send(&headers(stream, END_STREAM, &fields));
@@ -1148,6 +1150,47 @@ fn the_most_urgent_goes_first_and_equals_share() {
     assert_eq!(session.server.next_to_send([]), None);
 }
 
+/// RFC 9113, section 8.1 allows a reset once the answer is whole. Where little is left of the request it is taken and
+/// thrown away instead: clients that are about to send it take a reset for a failure.
+#[test]
+fn an_early_answer_waits_for_a_short_rest() {
+    let mut session = Session::new();
+    let length = |bytes| [("content-length", bytes)];
+    for (stream, end) in [
+        (1, vec![data(1, 0, b"abc"), data(1, END_STREAM, b"de")]),
+        (3, vec![data(3, 0, b"abcde"), data(3, END_STREAM, b"")]),
+        (5, vec![data(5, 0, b"a"), reset(5, ErrorCode::CANCEL)]),
+        (7, vec![data(7, 0, b"abcde"), headers(7, END_STREAM, &[("x-sum", "1")])]),
+    ] {
+        session.send(&post(stream, &length("5")));
+        session.answer(stream);
+        assert_eq!(session.server.open_streams(), 1, "it counts until it has ended");
+        session.sent();
+        end.iter().for_each(|frame| _ = session.send(frame));
+        assert_eq!(session.sent(), [""; 0], "{stream}");
+        assert_eq!((session.server.open_streams(), session.over), (0, None));
+    }
+    // More than was declared.
+    session.send(&post(9, &length("5")));
+    session.answer(9);
+    session.sent();
+    session.send(&data(9, 0, b"abcdef"));
+    assert_eq!(session.sent(), ["RST_STREAM 9 PROTOCOL_ERROR"]);
+    // What needs leave of ours to be sent, or has no known end.
+    for (stream, fields) in [(11, &length("65536")[..]), (13, &[])] {
+        session.send(&post(stream, fields));
+        session.answer(stream);
+        let sent = session.sent();
+        assert_eq!(sent.last().map(String::as_str), Some(&*format!("RST_STREAM {stream} NO_ERROR")));
+    }
+    // Nobody waits for it at the end.
+    session.send(&post(15, &length("5")));
+    session.answer(15);
+    session.server.go_away(ErrorCode::NO_ERROR);
+    assert!(session.server.is_done());
+    assert!(session.server.glitch_points() < 100);
+}
+
 /// Content that stands elsewhere is written by the owner behind the head of its frame.
 #[test]
 fn owners_can_write_content_themselves() {
@@ -1164,7 +1207,7 @@ fn owners_can_write_content_themselves() {
 fn a_full_output_stops_reading_and_content() {
     let limits = Limits {
         output_bytes_max: 1000,
-        ..Limits::DEFAULT
+        ..Limits::SERVER
     };
     let mut session = Session::with(&limits);
     session.send(&get(1));
@@ -1232,8 +1275,8 @@ fn cuts_do_not_matter() {
     for at in 0..bytes.len() {
         let (a, b) = bytes.split_at(at);
         assert_eq!(
-            server_transcript(&Limits::DEFAULT, &[a, b]),
-            server_transcript(&Limits::DEFAULT, &[&bytes])
+            server_transcript(&Limits::SERVER, &[a, b]),
+            server_transcript(&Limits::SERVER, &[&bytes])
         );
         // Cut off, and with a byte changed.
         check_server(a);

@@ -43,7 +43,7 @@ fn request_text(head: &RequestHead) -> String {
 
 /// The head that a server's machine reads from a block, if it takes it.
 fn read_request(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<RequestHead> {
-    let mut server = Server::new(&Limits::DEFAULT, false);
+    let mut server = Server::new(&Limits::SERVER, false);
     let mut head = RequestHead::default();
     let mut bytes = sluice_wire::h2::PREFACE.to_vec();
     bytes.extend(settings(&[]));
@@ -79,7 +79,7 @@ fn through_h2(head: &RequestHead) -> Option<RequestHead> {
     client
         .open(head, true, BodyFraming::None, End::Here)
         .expect("a stream is free");
-    let mut server = Server::new(&Limits::DEFAULT, false);
+    let mut server = Server::new(&Limits::SERVER, false);
     let mut read = RequestHead::default();
     let out = std::mem::take(client.output());
     let received = server.receive(&out, &mut read).expect("right frames");

@@ -25,7 +25,7 @@ impl AdminService {
     pub fn new(access: Access, orders: Orders, current: Current) -> Self {
         let settings = Settings {
             h1: h1::Limits::default(),
-            h2: h2::Limits::default(),
+            h2: h2::Limits::SERVER,
             head_timeout: CLIENT_PATIENCE,
             body_idle_timeout: CLIENT_PATIENCE,
             write_idle_timeout: CLIENT_PATIENCE,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sluice_message::{FieldId, ResponseHead, Status};
+use sluice_message::{FieldId, ResponseHead, Status, Version};
 use sluice_net::{Answer, Body, FailureKind, Side, clock};
 use sluice_route::{MatcherSets, RouteIndex};
 
@@ -306,10 +306,12 @@ impl Program {
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
         });
-        // RFC 9110, section 15.5.9: the rest of a request that came too late is not waited for.
-        x.close |= fault.failure.as_ref().is_some_and(|failure| {
-            failure.side == Side::Client && failure.kind == FailureKind::Timeout
-        });
+        // RFC 9110, section 15.5.9: the rest of a request that came too late is not waited for. In HTTP/2 that concerns its
+        // stream only.
+        x.close |= x.req.version < Version::Http2
+            && fault.failure.as_ref().is_some_and(|failure| {
+                failure.side == Side::Client && failure.kind == FailureKind::Timeout
+            });
         x.context.log.error = Some(fault.message.to_string());
         x.res.status = fault.status;
         let handled_before = x.context.error.is_some();

@@ -59,7 +59,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
 
 /// Heads are as long as in HTTP/1.
 fn h2_limits(h1: &h1::Limits) -> h2::Limits {
-    let usual = h2::Limits::default();
+    let usual = h2::Limits::SERVER;
     let header_list_bytes_max = u32::try_from(h1.head_bytes_max).unwrap_or(u32::MAX);
     h2::Limits {
         header_list_bytes_max,

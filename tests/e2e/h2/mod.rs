@@ -1,7 +1,10 @@
 //! HTTP/2 on real sockets: serving, attacks, and the programs that people use. One file for each; they share `peer`.
 
 mod attacks;
+mod ending;
 pub mod peer;
+mod priorities;
 mod programs;
 mod serving;
+mod siege;
 mod tunnels;

@@ -17,6 +17,7 @@ pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
+pub const PRIORITY_UPDATE: u8 = 16;
 
 pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
@@ -88,6 +89,11 @@ impl Peer {
     pub fn connect_with(port: u16, settings: &[(u16, u32)]) -> Peer {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
         Peer::begin(patient(stream), settings)
+    }
+
+    /// Closes both directions, also for whoever reads elsewhere.
+    pub fn close(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 

@@ -193,6 +193,93 @@ fn a_client_of_go_is_served() {
     assert_eq!(said, "done\n");
 }
 
+/// A client of Python's: requests beside one another on one connection, content both ways, a large answer.
+const PYTHON: &str = r#"
+import asyncio, sys
+import httpx
+
+async def main():
+    async with httpx.AsyncClient(http1=False, http2=True, verify=False) as client:
+        async def post(i):
+            body = "x" * (i * 1000)
+            res = await client.post(sys.argv[1] + "/up", content=body)
+            assert (res.status_code, res.http_version) == (200, "HTTP/2"), res
+            assert res.text.endswith(body), len(res.text)
+        await asyncio.gather(*(post(i) for i in range(50)))
+        res = await client.get(sys.argv[1] + "/large.bin")
+        assert (res.status_code, len(res.content)) == (200, 3000000), res
+    print("done")
+
+asyncio.run(main())
+"#;
+
+#[test]
+fn a_client_of_python_is_served() {
+    let has_library = Command::new("python3")
+        .args(["-c", "import httpx, h2"])
+        .stderr(Stdio::null())
+        .status();
+    if !has_library.is_ok_and(|status| status.success()) {
+        println!("skipped: Python has no `httpx[http2]`");
+        return;
+    }
+    let upstream = crate::upstream::Upstream::echo();
+    let setup = Setup::new(&format!(
+        "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
+         localhost {{\n\troot * {{folder}}/www\n\thandle /up {{\n\t\treverse_proxy localhost:{}\n\t}}\n\tfile_server\n}}\n",
+        upstream.port
+    ));
+    setup
+        .folder()
+        .write("www/large.bin", vec![b'x'; 3_000_000]);
+    let server = setup.start();
+    let url = format!("https://localhost:{}", server.port);
+    assert_eq!(run("python3", &["-c", PYTHON, &url]), "done\n");
+}
+
+/// A page whose script asks for more than a connection of HTTP/1.1 takes at a time, and says how each came.
+const PAGE: &str = r#"<!doctype html><title>t</title><body><script>
+Promise.all([...Array(40).keys()].map(i => fetch("/file-" + i).then(res => res.text()))).then(texts => {
+	const ways = new Set(performance.getEntriesByType("resource").map(entry => entry.nextHopProtocol));
+	document.body.textContent = [texts.length, texts.every(text => text === "content"), ...ways].join(" ");
+});
+</script></body>
+"#;
+
+#[test]
+fn chromium_loads_a_page_and_what_belongs_to_it() {
+    let known = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(browser) = known.into_iter().find(|name| is_installed(name)) else {
+        return;
+    };
+    let setup = Setup::new(
+        "{\n\tadmin off\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\
+         localhost {\n\troot * {folder}/www\n\tfile_server\n}\n",
+    );
+    setup.folder().write("www/index.html", PAGE);
+    for number in 0..40 {
+        setup
+            .folder()
+            .write(&format!("www/file-{number}"), "content");
+    }
+    let profile = setup.folder().path().join("profile");
+    let server = setup.start();
+    let said = run(
+        browser,
+        &[
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--ignore-certificate-errors",
+            "--virtual-time-budget=20000",
+            &format!("--user-data-dir={}", profile.display()),
+            "--dump-dom",
+            &format!("https://localhost:{}/", server.port),
+        ],
+    );
+    assert!(said.contains("40 true h2<"), "{said}");
+}
+
 /// Whether Go is missing; it has another way to tell its version.
 fn finish_version(program: &str) -> bool {
     let found = Command::new(program)

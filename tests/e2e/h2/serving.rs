@@ -191,6 +191,32 @@ fn other_sites_need_a_handshake_of_their_own_where_that_is_strict() {
     assert_eq!(peer.answer(id).text(), "one", "the connection goes on");
 }
 
+/// Where a site asks for client certificates, nobody comes to it over a connection to another, of which nobody asked for
+/// one: browsers share a connection where a certificate names both.
+#[test]
+fn a_shared_connection_leads_past_no_client_certificate() {
+    let site = format!(
+        "{SECURE}localhost {{\n\trespond open\n}}\n\
+         closed.localhost {{\n\ttls internal {{\n\t\tclient_auth {{\n\t\t\tmode require\n\t\t}}\n\t}}\n\trespond closed\n}}\n"
+    );
+    let server = Server::start(&site);
+    let mut peer = peer(secure(&server, &["h2"], "localhost").expect("a connection"));
+    for (host, status) in [
+        ("localhost", 200),
+        ("closed.localhost", 421),
+        ("CLOSED.localhost:443", 421),
+        ("other.localhost", 421),
+        ("localhost", 200),
+    ] {
+        let mut fields = request("GET", "/");
+        fields[2].1 = host;
+        let id = peer.ask(&fields);
+        let answer = peer.answer(id);
+        assert_eq!(answer.status, status, "{host}");
+        assert!(!answer.text().contains("closed"), "{host}");
+    }
+}
+
 /// An upstream that answers `/slow` when it is told to, and all else with what it was asked.
 fn echo() -> Upstream {
     Upstream::echo()

@@ -162,10 +162,38 @@ fn only_a_tunnel_is_a_success() {
         let id = peer.begin_request(&asked);
         assert_eq!(peer.answer(id).status, status, "{path}");
     }
-    // A tunnel to wherever the client likes.
-    let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", "localhost:1")]);
-    let answer = peer.answer(id);
-    assert!(!(200..300).contains(&answer.status), "{answer:?}");
+}
+
+/// RFC 9113, section 8.5: a tunnel to wherever the client likes. Nobody here is a proxy for that: a handler that would
+/// answer anything with success answers 501, a reverse proxy 405, and an error stays what it is.
+#[test]
+fn a_plain_connect_leads_nowhere() {
+    let (tell, asked) = channel();
+    let tell = std::sync::Mutex::new(tell);
+    let upstream = Upstream::start(move |mut wire| {
+        while let Some(head) = wire.head() {
+            let _ = tell.lock().expect("no panic").send(head[0].clone());
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let to = format!("localhost:{}", upstream.port);
+    for (site, status) in [
+        ("respond hello".to_owned(), 501),
+        ("respond no 403".to_owned(), 403),
+        ("file_server".to_owned(), 404),
+        (format!("reverse_proxy {to}"), 405),
+    ] {
+        let server = Server::start(&plain("", &site));
+        let mut peer = Peer::connect(server.port);
+        let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", &to)]);
+        let answer = peer.answer(id);
+        assert_eq!((answer.status, answer.ended), (status, true), "{site}");
+        // What would have gone through the tunnel reaches nobody, and the connection goes on.
+        peer.send(DATA, END_STREAM, id, b"GET / HTTP/1.1\r\n\r\n");
+        assert!(peer.fetch("/missing").ended);
+    }
+    let asked: Vec<String> = asked.try_iter().collect();
+    assert_eq!(asked, ["GET /missing HTTP/1.1"]);
 }
 
 #[test]

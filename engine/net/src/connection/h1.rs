@@ -136,7 +136,7 @@ impl<S: Service> Connection<S> {
     /// Waits for the first byte of a head without holding a buffer or an exchange.
     fn poll_first_byte(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
         let link = &self.link;
-        if link.timer.has_expired() || link.worker.draining.get() {
+        if link.timer.has_expired() || self.is_ending() {
             return Poll::Ready(Err(()));
         }
         match link.poll_fill(cx) {
@@ -161,7 +161,7 @@ impl<S: Service> Connection<S> {
         self.link.body_bytes.set(0);
         *self.link.body.borrow_mut() = BodyState::Finished;
         x.started = start_of(settings, &self.link.worker.clock);
-        x.close = framing.keep_alive == KeepAlive::Close || self.link.worker.draining.get();
+        x.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
         x.res.clear();
         x.inline.clear();
         if framing.body != BodyFraming::None {

@@ -48,7 +48,7 @@ impl<S: Service> Connection<S> {
                     Awaited::TimedOut
                 });
             }
-            if idle && self.link.worker.draining.get() {
+            if idle && self.is_ending() {
                 return Poll::Ready(Awaited::Closed);
             }
             let Poll::Ready(filled) = self.link.poll_fill(cx) else {

@@ -185,6 +185,11 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Whether no request after this one is wanted: the process ends, or its address is listened on no more.
+    fn is_ending(&self) -> bool {
+        self.link.worker.draining.get() || self.slot.is_retired()
+    }
+
     fn is_secure(&self) -> bool {
         matches!(*self.link.stream.borrow(), Stream::Tls(_))
     }

@@ -105,6 +105,42 @@ fn adopt(fd: libc::c_int) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
+/// Appends `count` bytes of `file` from `offset` on to `out`, without zeroing their place before. Where the file is
+/// shorter or cannot be read, zeroes stand for what is missing, and an error tells of it.
+pub fn append_at(file: &File, offset: u64, count: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    out.reserve(count);
+    let start = out.len();
+    let mut done = 0;
+    let outcome = loop {
+        if done == count {
+            break Ok(());
+        }
+        let room = &mut out.spare_capacity_mut()[done..count];
+        let Ok(position) = libc::off_t::try_from(offset + done as u64) else {
+            break Err(io::ErrorKind::InvalidInput.into());
+        };
+        // SAFETY: pointer and length describe spare memory of `out`, and the descriptor is borrowed.
+        let read = unsafe {
+            let to = room.as_mut_ptr().cast();
+            libc::pread(file.as_raw_fd(), to, room.len(), position)
+        };
+        match usize::try_from(read) {
+            Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    // SAFETY: the kernel has written so many bytes behind what was there, and there was room for them.
+    unsafe { out.set_len(start + done) };
+    out.resize(start + count, 0);
+    outcome
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +201,22 @@ mod tests {
     #[test]
     fn the_walk_keeps_links_inside() {
         nothing_leads_out("walk", walk);
+    }
+
+    #[test]
+    fn a_file_is_appended_to_what_is_there_and_its_end_is_told() {
+        let dir = folder("append");
+        let path = dir.join("some");
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        let mut out = b"before ".to_vec();
+        append_at(&file, 3, 4, &mut out).unwrap();
+        assert_eq!(out, b"before 3456");
+        append_at(&file, 10, 0, &mut out).unwrap();
+        let ended = append_at(&file, 8, 4, &mut out).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(out, b"before 345689\0\0");
+        assert!(append_at(&file, u64::MAX - 9, 4, &mut out).is_err());
+        assert_eq!(out.len(), 19);
     }
 }

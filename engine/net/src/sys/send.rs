@@ -27,15 +27,26 @@ pub fn send_more(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// Holds back segments that are not full (`TCP_CORK`) until it is switched off. A long file is sent in fewer and
 /// fuller segments that way, which costs less than the two calls.
 pub fn cork(socket: BorrowedFd<'_>, corked: Corked) -> io::Result<()> {
-    let value: libc::c_int = match corked {
+    let value = match corked {
         Corked::Yes => 1,
         Corked::No => 0,
     };
+    set(socket, libc::TCP_CORK, value)
+}
+
+/// Takes no more from the process while so many bytes are not sent (`TCP_NOTSENT_LOWAT`).
+pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Sets an option of TCP that is a number.
+fn set(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
     let fd = socket.as_raw_fd();
     // SAFETY: the value lives through the call and has the size that is told.
-    let done = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CORK, value, size) };
+    let done = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, option, value, size) };
     if done == 0 {
         Ok(())
     } else {

@@ -44,6 +44,8 @@ pub(super) struct Conn {
     pub closed: ClosedStreams,
     /// The highest number of a stream that was opened.
     pub highest: u32,
+    /// Streams of which only the rest of the request is awaited, to be thrown away.
+    pub tails: usize,
     /// What the decoded heads of all streams take together.
     pub open_heads: u32,
     pub budget: Budget,
@@ -55,6 +57,8 @@ pub(super) struct Conn {
     pub pings_open: u32,
     /// Priorities of streams that are not open yet.
     pub ahead: Vec<(u32, Priority)>,
+    /// Whether the peer has said of any stream how soon it is wanted.
+    pub has_priorities: bool,
     turn: u32,
     group_turns: [u32; URGENCIES],
     pub over: Option<Closed>,
@@ -131,6 +135,7 @@ impl Conn {
             streams: Streams::default(),
             closed: ClosedStreams::default(),
             highest: 0,
+            tails: 0,
             open_heads: 0,
             budget: Budget::new(limits.glitch_points_max),
             waits: false,
@@ -138,6 +143,7 @@ impl Conn {
             peer_leaves: false,
             pings_open: 0,
             ahead: Vec::new(),
+            has_priorities: false,
             turn: 0,
             group_turns: [0; URGENCIES],
             over: None,
@@ -261,11 +267,24 @@ impl Conn {
 
     /// The owner has let go of a stream.
     pub fn release(&mut self, id: StreamId) {
+        let us = self.us;
+        let Some(stream) = self.streams.at(id) else {
+            return;
+        };
+        self.open_heads -= core::mem::take(&mut stream.head_bytes);
+        let unread = core::mem::take(&mut stream.unread);
+        if stream.phase == Phase::Tail {
+            return;
+        }
+        if us == Role::Server && stream.has_short_rest() {
+            stream.phase = Phase::Tail;
+            self.tails += 1;
+            return self.give_back(unread);
+        }
+        self.give_back(unread);
         let Some(stream) = self.streams.remove(id) else {
             return;
         };
-        self.open_heads -= stream.head_bytes;
-        self.give_back(stream.unread);
         let Phase::Live { inbound, outbound } = stream.phase else {
             return;
         };
@@ -279,6 +298,15 @@ impl Conn {
                 self.refuse(id.number(), ErrorCode::NO_ERROR);
             }
             _ => self.refuse(id.number(), stream.unanswered),
+        }
+    }
+
+    /// Nothing is left of a request that was answered before its end.
+    pub fn end_tail(&mut self, id: StreamId) {
+        if self.streams.remove(id).is_some() {
+            self.tails -= 1;
+            self.closed.add_ended(id.number());
+            self.budget.refund();
         }
     }
 
@@ -496,7 +524,7 @@ impl Conn {
 
     pub fn is_done(&self) -> bool {
         let ends = self.peer_leaves || matches!(self.ending, Ending::Told { .. });
-        self.over.is_some() || ends && self.streams.len() == 0
+        self.over.is_some() || ends && self.streams.len() == self.tails
     }
 
     pub fn ping(&mut self) {
@@ -517,6 +545,7 @@ impl Conn {
             + self.decoder.capacity_bytes()
             + self.streams.capacity_bytes()
             + self.closed.capacity_bytes()
+            + self.ahead.capacity() * size_of::<(u32, Priority)>()
     }
 
     pub fn shrink(&mut self) {

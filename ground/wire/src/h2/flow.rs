@@ -58,6 +58,11 @@ impl ReceiveWindow {
         }
     }
 
+    /// What the peer may send before it hears from us.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
     /// So many bytes arrived. `Err` if they were not allowed.
     pub fn take(&mut self, bytes: u32) -> Result<(), Overflow> {
         self.open = self.open.checked_sub(bytes).ok_or(Overflow)?;

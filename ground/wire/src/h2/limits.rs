@@ -13,8 +13,8 @@ pub struct Limits {
     /// count a few bytes that point into the compression's table become thousands of fields (CVE-2026-49975).
     pub fields_max: u16,
     /// The decoded heads of all open requests of one connection. Without this bound 100 requests of some dozen bytes
-    /// each would hold 100 times the limit of one head; usual heads take 1 to 2 KiB. A request beyond it is
-    /// refused in a way that lets the client send it again.
+    /// each would hold 100 times the limit of one head; usual heads take 1 to 2 KiB, of which as many fit as there may
+    /// be streams. A request beyond it is refused in a way that lets the client send it again.
     pub open_heads_bytes_max: u32,
     /// A request target. 8,000 bytes are what RFC 9110, section 4.1 asks for at least.
     pub target_bytes_max: u16,
@@ -34,7 +34,7 @@ pub struct Limits {
     /// lines are not slowed down. 256 KiB in 50 ms are 40 Mbit/s.
     pub stream_window_max: u32,
     /// What all streams of a connection may have under way together. This bounds the unread content that one
-    /// connection can make us hold.
+    /// connection can make us hold; not below `stream_window_max`, so that one upload may use all of it.
     pub connection_window: u32,
     /// The dynamic table of the header compression, each way. 4,096 bytes is what every peer starts with
     /// (RFC 7541, section 4.2).
@@ -65,6 +65,14 @@ impl Limits {
         table_bytes_max: 4096,
         output_bytes_max: 64 * 1024,
         glitch_points_max: 16 * 1024,
+    };
+
+    /// Those of servers, who do not choose their clients: the heads of 128 usual requests, 1.5 KiB each, all of the window
+    /// in unread content, the output and what else 128 streams need, 450 KiB, are together below 1 MiB.
+    pub const SERVER: Limits = Limits {
+        open_heads_bytes_max: 192 * 1024,
+        connection_window: 256 * 1024,
+        ..Limits::DEFAULT
     };
 }
 

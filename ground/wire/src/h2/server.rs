@@ -10,6 +10,7 @@ use super::error::{Closed, ErrorCode, Reason};
 use super::event::{End, Event, Received, StreamGone};
 use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL};
+use super::priority::Priority;
 use super::reader::Chunk;
 use super::request::RequestReader;
 use super::response::{encode_interim, encode_response};
@@ -190,7 +191,14 @@ impl Server {
         self.conn.release(id);
     }
 
-    /// Of the streams that have content to send, the one whose turn it is (RFC 9218, section 10).
+    /// Whether the client has said of any stream how soon it wants the answer. As long as it has not, streams simply
+    /// take turns, and nobody need ask [`Server::next_to_send`].
+    pub fn has_priorities(&self) -> bool {
+        self.conn.has_priorities
+    }
+
+    /// Of the streams that have something to send, the one whose turn it is (RFC 9218, section 10). It looks at each
+    /// of them once.
     pub fn next_to_send(&self, ready: impl IntoIterator<Item = StreamId>) -> Option<StreamId> {
         self.conn.next_to_send(ready)
     }
@@ -213,7 +221,7 @@ impl Server {
         self.conn.is_done()
     }
 
-    /// Streams not yet released.
+    /// Streams not yet released, and those released ones of which the rest of a request is still to come.
     pub fn open_streams(&self) -> usize {
         self.conn.streams.len()
     }
@@ -329,6 +337,7 @@ impl Server {
                 // RFC 9218, section 7.1: what a frame says counts for more than the field.
                 facts.priority = ahead.unwrap_or(facts.priority);
                 stream.priority = facts.priority;
+                self.conn.has_priorities |= facts.priority != Priority::default();
                 stream.head_bytes = bytes;
                 self.conn.open_heads += bytes;
                 if let BodyFraming::Length(length) = facts.body {
@@ -348,7 +357,7 @@ impl Server {
     }
 
     /// The priority that came before its stream. Those of streams that were left out are forgotten with it.
-    fn take_ahead(&mut self, number: u32) -> Option<super::Priority> {
+    fn take_ahead(&mut self, number: u32) -> Option<Priority> {
         if self.conn.ahead.is_empty() {
             return None;
         }

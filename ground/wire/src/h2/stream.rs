@@ -38,6 +38,8 @@ pub(super) enum Phase {
     },
     /// Reset by that side; the owner has not let go of it yet.
     Gone(Side),
+    /// Answered, and the owner has let go of it: what is left of the request is short and thrown away.
+    Tail,
 }
 
 /// What the peer has still to send.
@@ -86,6 +88,11 @@ impl Left {
         }
     }
 
+    /// Whether it is known to be so little.
+    pub fn is_at_most(self, bytes: u32) -> bool {
+        matches!(self, Left::Bytes(left) if left <= u64::from(bytes))
+    }
+
     /// Whether the message may end here.
     pub fn may_end(self) -> bool {
         matches!(self, Left::Unknown | Left::Bytes(0))
@@ -125,11 +132,20 @@ impl Stream {
         matches!(self.phase, Phase::Live { .. })
     }
 
+    /// Whether the answer is whole, and the peer may send all that is left of its request without hearing from us.
+    pub fn has_short_rest(&self) -> bool {
+        let phase = Phase::Live {
+            inbound: Inbound::AwaitBody,
+            outbound: Outbound::Ended,
+        };
+        self.phase == phase && self.receive_left.is_at_most(self.receive_window.open())
+    }
+
     /// How far our direction is; `None` if the stream was reset.
     pub fn outbound(&self) -> Option<Outbound> {
         match self.phase {
             Phase::Live { outbound, .. } => Some(outbound),
-            Phase::Gone(_) => None,
+            Phase::Gone(_) | Phase::Tail => None,
         }
     }
 
@@ -137,7 +153,7 @@ impl Stream {
     pub fn inbound(&self) -> Option<Inbound> {
         match self.phase {
             Phase::Live { inbound, .. } => Some(inbound),
-            Phase::Gone(_) => None,
+            Phase::Gone(_) | Phase::Tail => None,
         }
     }
 

@@ -98,6 +98,10 @@ impl Conn {
         let Some(stream) = self.streams.at(id) else {
             return Ok(None);
         };
+        if stream.phase == Phase::Tail {
+            self.end_tail(id);
+            return Ok(None);
+        }
         let code = match (stream.inbound(), reader.finish()) {
             (None | Some(Inbound::Ended), _) => ErrorCode::STREAM_CLOSED,
             // They end the stream, and after as much content as was declared.
@@ -174,6 +178,10 @@ impl Conn {
             self.give_back(len);
             return self.late(number, points).map(|()| None);
         };
+        if self.streams.look(id).map(|stream| stream.phase) == Some(Phase::Tail) {
+            self.give_back(len);
+            return self.take_tail(id, whole, end).map(|()| None);
+        }
         let Some(stream) = self.streams.at(id).filter(|stream| stream.is_live()) else {
             self.give_back(len);
             self.check_reset(id)?;
@@ -195,6 +203,23 @@ impl Conn {
         Ok(tells.then_some(Step::Data { id, data, end }))
     }
 
+    /// Content of a request that was answered before its end. Resetting its stream would be allowed (section 8.1), but
+    /// clients that are about to send the rest take that for a failure: Python's `h2` does.
+    fn take_tail(&mut self, id: StreamId, whole: Option<Whole>, end: End) -> Result<(), Reason> {
+        if let Some(whole) = whole
+            && let Some(stream) = self.streams.at(id)
+            && let Err(code) = count_data(stream, whole)
+        {
+            self.end_tail(id);
+            self.refuse(id.number(), code);
+            return self.glitch(cost::RESET_FORCED);
+        }
+        if end.is_here() {
+            self.end_tail(id);
+        }
+        Ok(())
+    }
+
     /// Padding is consumed by nobody.
     fn give_back_padding(&mut self, id: StreamId, bytes: u32) {
         if bytes > 0
@@ -212,6 +237,12 @@ impl Conn {
             return Err(Reason::StreamIdle);
         }
         let id = self.streams.find(number);
+        if let Some(id) = id
+            && self.streams.look(id).map(|stream| stream.phase) == Some(Phase::Tail)
+        {
+            self.end_tail(id);
+            return Ok(None);
+        }
         let Some(id) = id.filter(|id| self.streams.look(*id).is_some_and(|s| s.is_live())) else {
             return self.glitch(cost::LATE).map(|()| None);
         };
@@ -342,6 +373,7 @@ impl Conn {
 
     /// PRIORITY_UPDATE (RFC 9218, section 7.1).
     fn take_priority(&mut self, number: u32, priority: Priority) {
+        self.has_priorities = true;
         if let Some(id) = self.streams.find(number) {
             if let Some(stream) = self.streams.at(id) {
                 stream.priority = priority;
@@ -363,6 +395,11 @@ fn check_data(stream: &mut Stream, whole: Whole) -> Result<(), ErrorCode> {
         None | Some(Inbound::Ended) => return Err(ErrorCode::STREAM_CLOSED),
         Some(Inbound::AwaitBody) => {}
     }
+    count_data(stream, whole)
+}
+
+/// Counts a frame of content; an error if it is more than the window, or not what was declared.
+fn count_data(stream: &mut Stream, whole: Whole) -> Result<(), ErrorCode> {
     stream
         .receive_window
         .take(whole.counted)

@@ -162,7 +162,7 @@ impl Session {
 
     /// After preface and settings, and with the output so far forgotten.
     pub fn new() -> Session {
-        Session::with(&Limits::DEFAULT)
+        Session::with(&Limits::SERVER)
     }
 
     /// As [`Session::new`] with other limits.

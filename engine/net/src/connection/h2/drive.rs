@@ -22,7 +22,9 @@ use super::streams::{Home, Place, Places, Start};
 use crate::body::RequestBody;
 use crate::connection::head::start_of;
 use crate::connection::{Connection, take_exchange};
-use crate::limits::{DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, LINGER, TURNS_MAX};
+use crate::limits::{
+    DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
+};
 use crate::service::{Exchange, Service, Settings};
 use crate::timer::Timer;
 
@@ -47,6 +49,8 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     is_taken: bool,
     /// Whether the socket holds back what was written.
     is_unflushed: bool,
+    /// Whether the kernel is to hold little of what was sent.
+    is_prompt: bool,
     /// Acts when the process ends.
     leave: Timer,
     settings: Times,
@@ -141,6 +145,7 @@ where
             waits: Waits::Nothing,
             is_taken: false,
             is_unflushed: false,
+            is_prompt: false,
             leave,
             settings: Times::from(connection.slot.binding().service.settings()),
         }
@@ -154,14 +159,19 @@ where
             self.works.iter_mut().for_each(|work| work.waker = None);
             self.mux.wake_all();
         }
+        let mut steps = 0;
         for _ in 0..TURNS_MAX {
             let has_received = self.receive(cx);
-            let has_run = self.run(&ready);
+            let stepped = self.run(&ready);
             let has_sent = self.send(cx);
             if let Some(over) = self.over() {
                 return Poll::Ready(over);
             }
-            let has_moved = has_received || has_run || has_sent;
+            steps += stepped;
+            if steps >= STEPS_MAX {
+                break;
+            }
+            let has_moved = has_received || stepped > 0 || has_sent;
             if !has_moved && ready.sleep() {
                 if self.poll_time(cx).is_pending() {
                     return Poll::Pending;
@@ -229,6 +239,7 @@ where
         }
         drop(input);
         link.consume(taken);
+        self.be_prompt();
         self.mux
             .server
             .borrow_mut()
@@ -319,27 +330,51 @@ where
         self.mux.wake(id.slot());
     }
 
-    /// Polls the streams that were woken, as long as the output has room. Tells whether there were some.
-    fn run(&mut self, ready: &Arc<Ready>) -> bool {
+    /// Polls the streams that were woken, as long as the output has room. Tells how many.
+    fn run(&mut self, ready: &Arc<Ready>) -> usize {
         let mut woken = ready.take();
         woken.add(std::mem::take(&mut self.held));
+        let mut count = 0;
         if woken.is_empty() {
-            return false;
+            return count;
         }
-        let mut has_run = false;
         loop {
             let goes_on = matches!(self.stage, Stage::Open | Stage::Leaving);
             if goes_on && self.is_output_full() {
                 // Their turn comes first when there is room again.
                 self.held = woken;
-                return has_run;
+                return count;
             }
-            let Some(slot) = woken.take_from(self.turn) else {
-                return has_run;
+            let Some(slot) = self.next(&mut woken) else {
+                return count;
             };
-            self.turn = (slot + 1) % SLOTS;
+            if count == 0 {
+                // Whoever is first now comes last the next time. Among those that one window holds up only the first
+                // gets something.
+                self.turn = (slot + 1) % SLOTS;
+            }
             self.step(slot, ready);
-            has_run = true;
+            count += 1;
+        }
+    }
+
+    /// Takes the stream whose turn it is: the one that the client wants first (RFC 9218), or one after the other. Who is
+    /// polled first has the room in the output.
+    fn next(&mut self, woken: &mut Woken) -> Option<usize> {
+        if let Some(slot) = self.mux.most_wanted(*woken) {
+            woken.remove(slot);
+            return Some(slot);
+        }
+        woken.take_from(self.turn)
+    }
+
+    /// What the kernel has taken cannot be overtaken any more: once the client says what it wants first, little is kept
+    /// there. Others have the larger buffers, which cost less.
+    fn be_prompt(&mut self) {
+        if !self.is_prompt && self.mux.server.borrow().has_priorities() {
+            self.is_prompt = true;
+            let stream = self.connection.link.stream.borrow();
+            stream.limit_unsent(UNSENT_BYTES_MAX);
         }
     }
 
@@ -442,7 +477,9 @@ where
 
     /// Nothing is left to do at the moment. Ready when time has brought something.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.stage == Stage::Open && self.leave.poll_expired(cx).is_ready() {
+        if self.stage == Stage::Open
+            && (self.leave.poll_expired(cx).is_ready() || self.connection.slot.is_retired())
+        {
             self.drain();
             return Poll::Ready(());
         }

@@ -9,13 +9,16 @@ use std::task::{Context, Waker};
 use sluice_message::Fields;
 use sluice_wire::h2::{End, ErrorCode, Limits, Server, StreamId};
 
-use super::ready::Ready;
+use super::ready::{Ready, Woken};
 use crate::connection::Link;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::DRAIN_BYTES_MAX;
+use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES};
 
 /// Room in the output below which a stream waits rather than send a frame that is mostly head.
 const FRAME_BYTES_MIN: usize = 256;
+
+/// What has arrived grows by at least one part in so many: pieces of one byte are not copied each time.
+const INBOUND_GROWTH: usize = 4;
 
 /// One connection, as its streams see it.
 pub(super) struct Mux {
@@ -171,9 +174,7 @@ impl Mux {
             if slot.request == Request::Unwanted {
                 self.discard(slot, id, data.len());
             } else if !data.is_empty() {
-                if slot.inbound.capacity() == 0 {
-                    slot.inbound = self.link.worker.buffers.small();
-                }
+                self.make_room(&mut slot.inbound, data.len());
                 slot.inbound.extend_from_slice(data);
             }
             if end.is_here() {
@@ -181,6 +182,20 @@ impl Mux {
             }
         });
         self.wake(id.slot());
+    }
+
+    /// Makes room for content of `more` bytes. What a stream holds is about as long as its content: a whole buffer for
+    /// each byte would be many times the windows.
+    fn make_room(&self, inbound: &mut Vec<u8>, more: usize) {
+        let room = inbound.capacity() - inbound.len();
+        if room >= more {
+            return;
+        }
+        if inbound.is_empty() && more > READ_BUFFER_BYTES / 2 && more <= READ_BUFFER_BYTES {
+            *inbound = self.link.worker.buffers.small();
+        } else {
+            inbound.reserve_exact(more.max(inbound.len() / INBOUND_GROWTH));
+        }
     }
 
     /// The trailer fields of a request have arrived, and with them its end.
@@ -221,7 +236,8 @@ impl Mux {
         let found = self.with(id, |slot| match slot.request {
             Request::Gone(gone) => Taken::Gone(gone),
             _ if !slot.inbound.is_empty() => {
-                std::mem::swap(&mut slot.inbound, buf);
+                // The reader's own is not kept here: nobody knows whether more will come.
+                self.give_back(std::mem::replace(buf, std::mem::take(&mut slot.inbound)));
                 Taken::Content
             }
             Request::Whole => Taken::End(slot.trailers.take()),
@@ -267,13 +283,14 @@ impl Mux {
         self.with(id, |slot| slot.bytes_read).unwrap_or_default()
     }
 
-    /// The stream can send nothing at the moment: it is woken when that may have changed.
-    pub(super) fn await_room(&self, id: StreamId) {
+    /// The stream can send nothing at the moment: it is woken when that may have changed. Tells what it waits for.
+    pub(super) fn await_room(&self, id: StreamId) -> WaitsFor {
         let what = match self.has_room() {
             true => WaitsFor::Window,
             false => WaitsFor::Room,
         };
         self.with(id, |slot| slot.waits_for = what);
+        what
     }
 
     /// Whether the output has room for content that is worth a frame.
@@ -281,6 +298,18 @@ impl Mux {
         let mut server = self.server.borrow_mut();
         let room = self.output_bytes_max.saturating_sub(server.output().len());
         room > FRAME_BYTES_MIN
+    }
+
+    /// Of the streams that were woken, the slot of the one that the client wants first; `None` where it has said
+    /// nothing of that, or none of them is at work.
+    pub(super) fn most_wanted(&self, woken: Woken) -> Option<usize> {
+        let server = self.server.borrow();
+        if !server.has_priorities() {
+            return None;
+        }
+        let slots = self.slots.borrow();
+        let ids = woken.slots().filter_map(|slot| slots.get(slot)?.id);
+        server.next_to_send(ids).map(StreamId::slot)
     }
 
     /// Wakes the streams that wait for `what`, one or all.

@@ -111,8 +111,19 @@ impl Woken {
     /// Takes the first at or behind `from`, or else the first of all.
     pub(super) fn take_from(&mut self, from: usize) -> Option<usize> {
         let found = self.first_from(from).or_else(|| self.first_from(0))?;
-        self.0[found / 64] &= !(1 << (found % 64));
+        self.remove(found);
         Some(found)
+    }
+
+    /// Takes this one, if it is there.
+    pub(super) fn remove(&mut self, slot: usize) {
+        self.0[slot / 64] &= !(1 << (slot % 64));
+    }
+
+    /// All of them, from the first slot on.
+    pub(super) fn slots(self) -> impl Iterator<Item = usize> {
+        let mut left = self;
+        std::iter::from_fn(move || left.take_from(0))
     }
 
     fn first_from(&self, from: usize) -> Option<usize> {

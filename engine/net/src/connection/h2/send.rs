@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -11,12 +10,13 @@ use sluice_message::{FieldId, Method, Status};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
 
-use super::mux::{Gone, Mux};
+use super::mux::{Gone, Mux, WaitsFor};
 use super::tunnel;
 use crate::body::{Body, BodyStream, FileSlice, Tunnel};
 use crate::connection::send::Patience;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::{Ending, Exchange};
+use crate::sys::files::append_at;
 use crate::timer::Timer;
 
 /// Sends the answer of one stream.
@@ -27,6 +27,8 @@ pub(super) struct Sender<'a> {
     patience: Patience,
     /// Runs while the client takes nothing; few answers need it.
     stall: Option<Timer>,
+    /// What it runs for.
+    waits_for: WaitsFor,
     /// Content handed over.
     pub(super) content_sent: u64,
 }
@@ -51,6 +53,7 @@ impl<'a> Sender<'a> {
             id,
             patience,
             stall: None,
+            waits_for: WaitsFor::Nothing,
             content_sent: 0,
         }
     }
@@ -202,13 +205,8 @@ impl<'a> Sender<'a> {
             drop(server);
             return Err(self.gone());
         }
-        let output = server.output();
-        let start = output.len();
-        output.resize(start + count, 0);
         // Where the file turns out shorter, what was announced is filled up, and the reset that follows tells it.
-        let read = file
-            .file
-            .read_exact_at(&mut output[start..], file.start + done);
+        let read = append_at(&file.file, file.start + done, count, server.output());
         drop(server);
         read.map_err(file_failure)?;
         self.note(count);
@@ -224,8 +222,7 @@ impl<'a> Sender<'a> {
     ) -> Result<usize, Failure> {
         let buffers = &self.mux.link.worker.buffers;
         let mut piece = buffers.small();
-        piece.resize(left, 0);
-        let read = file.file.read_exact_at(&mut piece, file.start + done);
+        let read = append_at(&file.file, file.start + done, left, &mut piece);
         let sent = read.map_err(file_failure).and_then(|()| {
             let mut server = self.mux.server.borrow_mut();
             let sent = server.send_data(self.id, &piece, End::Here);
@@ -326,18 +323,24 @@ impl<'a> Sender<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// The client takes nothing at the moment: it has its time to take something. Ready with a failure only.
+    /// Nothing can be sent at the moment. A client that gives no window has its time to do so; where others of its
+    /// answers go first nobody is late, and whether it takes those the connection sees to. Ready with a failure only.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if self.mux.gone(self.id).is_some() {
             return Poll::Ready(Err(self.gone()));
         }
-        self.mux.await_room(self.id);
+        let waits_for = self.mux.await_room(self.id);
         let worker = &self.mux.link.worker;
         let stall = self.stall.get_or_insert_with(|| worker.timers.timer());
-        if !stall.is_set() {
+        if !stall.is_set() || self.waits_for != waits_for {
+            self.waits_for = waits_for;
             let Patience { idle, until } = self.patience;
-            let left = until.map_or(idle, |until| until.since(worker.clock.coarse()).min(idle));
-            stall.set(&worker.clock, left);
+            let idle = (waits_for == WaitsFor::Window).then_some(idle);
+            let left = until.map(|until| until.since(worker.clock.coarse()));
+            match idle.into_iter().chain(left).min() {
+                Some(left) => stall.set(&worker.clock, left),
+                None => stall.clear(),
+            }
         }
         ready!(stall.poll_expired(cx));
         Poll::Ready(Err(late()))

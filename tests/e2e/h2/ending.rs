@@ -1,0 +1,130 @@
+//! How streams and connections end: at their times, at a reload, at the end of the process.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_net::sys::process::Signal;
+
+use super::peer::{DATA, END_STREAM, GOAWAY, INITIAL_WINDOW, Peer, RST_STREAM, SETTINGS, request};
+use super::serving::plain;
+use crate::client::Client;
+use crate::harness::{Server, Setup, eventually, free_port};
+use crate::upstream::Upstream;
+
+const CANCEL: u32 = 8;
+
+/// `request_body read_timeout` is the time of one request: others on the connection know nothing of it.
+#[test]
+fn the_time_of_a_request_body_is_that_of_its_stream() {
+    let server = Server::start(&plain(
+        "",
+        "request_body {\n\tread_timeout 500ms\n}\nrespond \"got {http.request.body}\"",
+    ));
+    let mut peer = Peer::connect(server.port);
+    let begun = Instant::now();
+    let slow = peer.begin_request(&request("POST", "/slow"));
+    // Bytes that keep coming are no excuse: the time is that of the whole.
+    for _ in 0..3 {
+        peer.send(DATA, 0, slow, b"x");
+        let id = peer.begin_request(&request("POST", "/prompt"));
+        peer.send(DATA, END_STREAM, id, b"all");
+        assert_eq!(peer.answer(id).text(), "got all");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let answer = peer.answer(slow);
+    assert_eq!((answer.status, answer.ended), (408, true));
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_millis(450) && took < Duration::from_secs(10),
+        "{took:?}"
+    );
+    // Nothing but the stream has ended.
+    let id = peer.begin_request(&request("POST", "/later"));
+    peer.send(DATA, END_STREAM, id, b"all");
+    let answer = peer.answer(id);
+    assert_eq!((answer.text().as_str(), answer.reset), ("got all", None));
+    let next = peer.get("/");
+    assert_eq!(peer.answer(next).status, 200);
+}
+
+/// `request_body write_timeout` likewise, whether the client takes nothing or a little at a time.
+#[test]
+fn the_time_of_an_answer_is_that_of_its_stream() {
+    let setup = Setup::new(&plain(
+        "",
+        "root * {folder}/www\nrequest_body {\n\twrite_timeout 700ms\n}\nfile_server",
+    ));
+    setup.folder().write("www/large.bin", vec![b'x'; 1 << 20]);
+    setup.folder().write("www/empty.txt", "");
+    let server = setup.start();
+    for step in [0, 1000] {
+        let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0)]);
+        let begun = Instant::now();
+        let slow = peer.get("/large.bin");
+        for _ in 0..4 {
+            if step > 0 {
+                peer.give_window(slow, step);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        let reset = peer.frame_of(RST_STREAM).expect("a reset");
+        assert_eq!((reset.id, reset.code()), (slow, CANCEL), "{step}");
+        let took = begun.elapsed();
+        assert!(
+            took >= Duration::from_millis(600) && took < Duration::from_secs(10),
+            "{took:?}"
+        );
+        assert_eq!(peer.fetch("/empty.txt").status, 200, "others go on");
+    }
+}
+
+/// An upstream that answers when it is told to.
+fn on_demand() -> (Upstream, std::sync::mpsc::Sender<()>) {
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let told = std::sync::Mutex::new(told);
+    let upstream = Upstream::start(move |mut wire| {
+        while wire.head().is_some() {
+            let _ = told.lock().expect("no panic").recv();
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    (upstream, tell)
+}
+
+/// A reload that takes an address away ends what is connected there, and nothing else.
+#[test]
+fn a_reload_without_an_address_says_goodbye_there() {
+    let (upstream, tell) = on_demand();
+    let second = free_port();
+    let stays = plain("", "respond stays");
+    let more = format!(
+        "{stays}:{second} {{\nhandle /slow {{\nreverse_proxy localhost:{}\n}}\nrespond goes\n}}\n",
+        upstream.port
+    );
+    let server = Server::start(&more);
+    let mut kept = Peer::connect(server.port);
+    assert_eq!(kept.fetch("/").text(), "stays");
+    let mut quiet = Peer::connect(second);
+    quiet.frame_of(SETTINGS).expect("settings");
+    let mut old = Client::connect(second);
+    assert_eq!(old.get("/").text(), "goes");
+    let mut peer = Peer::connect(second);
+    let under_way = peer.get("/slow");
+    eventually("the request", || upstream.connections() == 1, String::new);
+    server.write(&stays);
+    server.signal(Signal::Hangup);
+    let first = peer.frame_of(GOAWAY).expect("a word ahead");
+    assert_eq!(
+        (first.code(), &first.payload[..4]),
+        (0, &[0x7f, 0xff, 0xff, 0xff][..])
+    );
+    assert!(quiet.goodbye().is_some(), "a quiet connection ends");
+    assert!(old.is_closed(), "and so does one of HTTP/1.1");
+    // What the client had sent before it heard of it is served.
+    let late = peer.get("/");
+    assert_eq!(peer.answer(late).text(), "goes");
+    tell.send(()).expect("the upstream waits");
+    assert_eq!(peer.answer(under_way).text(), "ok");
+    while peer.frame().is_some() {}
+    assert_eq!(kept.fetch("/").text(), "stays", "on the same connection");
+}

@@ -1,0 +1,203 @@
+//! What others notice of an attack: while some connections flood, every request of a polite client is answered, and each
+//! attacking connection makes the server hold little. How long the polite one waits is printed, not judged: that is for
+//! a quiet machine.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::peer::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW, PING, Peer, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, block, frame, request,
+};
+use super::serving::plain;
+use crate::harness::{Server, Setup};
+
+/// By how much memory may rise for one attacking connection, in KiB.
+const GROWTH_MAX: u64 = 1024;
+
+/// Attacking connections at a time.
+const ATTACKERS: usize = 4;
+
+/// How long the polite client looks at the quiet server, and how long the attack goes on.
+const CALM: Duration = Duration::from_millis(300);
+const SIEGE: Duration = Duration::from_millis(1200);
+
+/// What an attacker sends next; the number is that of its next stream.
+type Flood = fn(&mut u32) -> Vec<u8>;
+
+fn opened(id: &mut u32, flags: u8, path: &str) -> Vec<u8> {
+    let fields = block(&request("GET", path));
+    let bytes = frame(HEADERS, END_HEADERS | flags, *id, &fields);
+    *id += 2;
+    bytes
+}
+
+const FLOODS: [(&str, Flood); 9] = [
+    ("rapid reset", |id| {
+        let reset = frame(RST_STREAM, 0, *id, &[0, 0, 0, 8]);
+        [opened(id, END_STREAM, "/"), reset].concat()
+    }),
+    ("made you reset", |id| {
+        let window = frame(WINDOW_UPDATE, 0, *id, &[0; 4]);
+        [opened(id, 0, "/"), window].concat()
+    }),
+    ("continuations", |id| {
+        let piece = block(&[("x-y", &"z".repeat(1000))]);
+        let kind = if *id == 1 { HEADERS } else { CONTINUATION };
+        *id += 2;
+        frame(kind, 0, 1, &piece)
+    }),
+    ("indexed fields", |id| {
+        let mut bytes = block(&request("GET", "/"));
+        if *id == 1 {
+            // Literal with indexing: a crumb of 3,000 bytes comes into the table.
+            bytes.push(0x40);
+            bytes.extend_from_slice(&block(&[("cookie", &"c".repeat(3000))])[1..]);
+        } else {
+            bytes.extend([0x80 | 62; 9]);
+        }
+        let bytes = frame(HEADERS, END_HEADERS | END_STREAM, *id, &bytes);
+        *id += 2;
+        bytes
+    }),
+    ("shut windows", |id| opened(id, END_STREAM, "/large.bin")),
+    ("empty content", |id| match *id {
+        1 => opened(id, 0, "/"),
+        _ => frame(DATA, 0, 1, &[]).repeat(20),
+    }),
+    ("settings", |_| frame(SETTINGS, 0, 0, &[]).repeat(20)),
+    ("pings", |_| frame(PING, 0, 0, &[7; 8]).repeat(20)),
+    ("windows", |_| {
+        frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).repeat(20)
+    }),
+];
+
+/// A connection of an attacker, that reads what comes and waits for nothing.
+fn attacker(port: u16) -> (Peer, TcpStream) {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
+    let patience = Some(Duration::from_millis(200));
+    stream
+        .set_write_timeout(patience)
+        .expect("it can be limited");
+    let reader = stream.try_clone().expect("a second handle");
+    (Peer::begin(stream, &[(INITIAL_WINDOW, 0)]), reader)
+}
+
+/// Floods on one connection after the other until it is told to stop; counts those that the server closed.
+fn flood(port: u16, make: Flood, stop: &AtomicBool, closed: &AtomicU64) {
+    while !stop.load(Ordering::Relaxed) {
+        let (mut peer, mut reader) = attacker(port);
+        let reads = thread::spawn(move || while matches!(reader.read(&mut [0; 16_384]), Ok(1..)) {});
+        let mut id = 1;
+        while !stop.load(Ordering::Relaxed) {
+            let bytes: Vec<u8> = (0..32).flat_map(|_| make(&mut id)).collect();
+            if peer.try_send(&bytes).is_err() {
+                closed.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+        }
+        peer.close();
+        let _ = reads.join();
+    }
+}
+
+/// Asks again and again; tells how long the slowest hundredth waited at least, and the most memory that was held.
+fn polite(server: &Server, time: Duration) -> (Duration, u64, usize) {
+    let mut peer = Peer::connect(server.port);
+    let (begun, mut waited, mut held) = (Instant::now(), Vec::new(), 0);
+    while begun.elapsed() < time {
+        let asked = Instant::now();
+        let answer = peer.fetch("/");
+        waited.push(asked.elapsed());
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        if waited.len() % 16 == 1 {
+            held = held.max(server.status("RssAnon"));
+        }
+    }
+    waited.sort();
+    (waited[waited.len() * 99 / 100], held, waited.len())
+}
+
+#[test]
+fn a_polite_client_is_answered_during_every_attack() {
+    let setup = Setup::new(&plain(
+        "",
+        "handle /large.bin {\n\troot * {folder}/www\n\tfile_server\n}\nrespond hello",
+    ));
+    setup.folder().write("www/large.bin", vec![b'x'; 1 << 20]);
+    let server = setup.start();
+    // A server that was used before does not grow by being used.
+    for _ in 0..8 {
+        let mut peer = Peer::connect(server.port);
+        let ids: Vec<u32> = (0..100).map(|_| peer.get("/large.bin")).collect();
+        ids.into_iter()
+            .for_each(|id| assert_eq!(peer.answer(id).body.len(), 1 << 20));
+    }
+    for (name, make) in FLOODS {
+        let (calm, before, _) = polite(&server, CALM);
+        let (stop, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let attackers: Vec<_> = (0..ATTACKERS)
+            .map(|_| {
+                let (port, stop, closed) = (server.port, stop.clone(), closed.clone());
+                thread::spawn(move || flood(port, make, &stop, &closed))
+            })
+            .collect();
+        let (slow, held, answered) = polite(&server, SIEGE);
+        stop.store(true, Ordering::Relaxed);
+        attackers.into_iter().for_each(|thread| {
+            thread.join().expect("no panic");
+        });
+        let ratio = slow.as_secs_f64() / calm.as_secs_f64();
+        let closed = closed.load(Ordering::Relaxed);
+        println!(
+            "{name}: {answered} answered, p99 {calm:?} -> {slow:?} ({ratio:.1}), {closed} closed, {before} -> {held} KiB"
+        );
+        assert!(
+            held <= before + ATTACKERS as u64 * GROWTH_MAX,
+            "{name}: from {before} to {held} KiB"
+        );
+    }
+}
+
+/// All that one connection can make us hold, at the same time: as many streams as there may be with heads as long as
+/// they may be together, all of the window in content that nobody reads, and answers that nobody takes.
+#[test]
+fn a_connection_makes_us_hold_a_megabyte_at_most() {
+    let setup = Setup::new(&plain("", "root * {folder}/www\nfile_server"));
+    setup.folder().write("www/large.bin", vec![b'x'; 1 << 20]);
+    let server = setup.start();
+    // Each worker takes memory with its first connections; what is free before the attack would hide what it takes.
+    for _ in 0..8 {
+        assert_eq!(Peer::connect(server.port).fetch("/large.bin").status, 200);
+    }
+    let before = server.status("RssAnon");
+    let peers: Vec<Peer> = (0..16).map(|_| filled(server.port)).collect();
+    thread::sleep(Duration::from_millis(300));
+    let after = server.status("RssAnon");
+    println!("{before} -> {after} KiB");
+    assert!(
+        after <= before + peers.len() as u64 * GROWTH_MAX,
+        "from {before} to {after} KiB"
+    );
+    assert_eq!(Peer::connect(server.port).fetch("/large.bin").status, 200);
+}
+
+/// A connection with 128 requests that hold as much as they can.
+fn filled(port: u16) -> Peer {
+    let mut peer = Peer::connect_with(port, &[(INITIAL_WINDOW, 0)]);
+    let fill = "f".repeat(1300);
+    let fields = [&request("GET", "/large.bin")[..], &[("x-fill", &fill)]].concat();
+    let ids: Vec<u32> = (0..128).map(|_| peer.begin_request(&fields)).collect();
+    for id in ids {
+        peer.send(DATA, 0, id, &[b'x'; 1900]);
+    }
+    // All of them are at work.
+    for _ in 0..128 {
+        assert!(peer.frame_of(HEADERS).is_some());
+    }
+    peer
+}
