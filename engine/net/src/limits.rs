@@ -65,9 +65,12 @@ pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// reads 16 KiB at most and sends 64 KiB.
 pub const TURNS_MAX: u32 = 16;
 
-/// Streams polled in those rounds after which others get their turn as well: a few bytes can be a request whose head is
-/// long, and a round may bring as many of them as there may be streams.
+/// Streams polled in those rounds after which others get their turn as well: as many as there may be at a time.
 pub const STEPS_MAX: usize = 128;
+
+/// What the heads that are read in those rounds may come to before others get their turn: 128 usual ones. Some dozen bytes
+/// can name fields of 30 KiB that the compression has seen before, and a read of 16 KiB holds hundreds of such requests.
+pub const HEADS_BYTES_MAX: u64 = 256 * 1024;
 
 /// What the kernel holds unsent of an HTTP/2 connection whose client says which answers it wants first: an urgent one
 /// comes behind no more than this and the output. 10 ms at 100 Mbit/s, and enough that a socket is filled again in time.

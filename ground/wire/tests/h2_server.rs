@@ -1160,11 +1160,21 @@ fn an_early_answer_waits_for_a_short_rest() {
         (1, vec![data(1, 0, b"abc"), data(1, END_STREAM, b"de")]),
         (3, vec![data(3, 0, b"abcde"), data(3, END_STREAM, b"")]),
         (5, vec![data(5, 0, b"a"), reset(5, ErrorCode::CANCEL)]),
-        (7, vec![data(7, 0, b"abcde"), headers(7, END_STREAM, &[("x-sum", "1")])]),
+        (
+            7,
+            vec![
+                data(7, 0, b"abcde"),
+                headers(7, END_STREAM, &[("x-sum", "1")]),
+            ],
+        ),
     ] {
         session.send(&post(stream, &length("5")));
         session.answer(stream);
-        assert_eq!(session.server.open_streams(), 1, "it counts until it has ended");
+        assert_eq!(
+            session.server.open_streams(),
+            1,
+            "it counts until it has ended"
+        );
         session.sent();
         end.iter().for_each(|frame| _ = session.send(frame));
         assert_eq!(session.sent(), [""; 0], "{stream}");
@@ -1181,7 +1191,10 @@ fn an_early_answer_waits_for_a_short_rest() {
         session.send(&post(stream, fields));
         session.answer(stream);
         let sent = session.sent();
-        assert_eq!(sent.last().map(String::as_str), Some(&*format!("RST_STREAM {stream} NO_ERROR")));
+        assert_eq!(
+            sent.last().map(String::as_str),
+            Some(&*format!("RST_STREAM {stream} NO_ERROR"))
+        );
     }
     // Nobody waits for it at the end.
     session.send(&post(15, &length("5")));

@@ -229,9 +229,7 @@ fn a_client_of_python_is_served() {
          localhost {{\n\troot * {{folder}}/www\n\thandle /up {{\n\t\treverse_proxy localhost:{}\n\t}}\n\tfile_server\n}}\n",
         upstream.port
     ));
-    setup
-        .folder()
-        .write("www/large.bin", vec![b'x'; 3_000_000]);
+    setup.folder().write("www/large.bin", vec![b'x'; 3_000_000]);
     let server = setup.start();
     let url = format!("https://localhost:{}", server.port);
     assert_eq!(run("python3", &["-c", PYTHON, &url]), "done\n");

@@ -91,7 +91,8 @@ fn attacker(port: u16) -> (Peer, TcpStream) {
 fn flood(port: u16, make: Flood, stop: &AtomicBool, closed: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         let (mut peer, mut reader) = attacker(port);
-        let reads = thread::spawn(move || while matches!(reader.read(&mut [0; 16_384]), Ok(1..)) {});
+        let reads =
+            thread::spawn(move || while matches!(reader.read(&mut [0; 16_384]), Ok(1..)) {});
         let mut id = 1;
         while !stop.load(Ordering::Relaxed) {
             let bytes: Vec<u8> = (0..32).flat_map(|_| make(&mut id)).collect();
@@ -139,7 +140,10 @@ fn a_polite_client_is_answered_during_every_attack() {
     }
     for (name, make) in FLOODS {
         let (calm, before, _) = polite(&server, CALM);
-        let (stop, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, closed) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let attackers: Vec<_> = (0..ATTACKERS)
             .map(|_| {
                 let (port, stop, closed) = (server.port, stop.clone(), closed.clone());

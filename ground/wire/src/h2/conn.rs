@@ -46,6 +46,8 @@ pub(super) struct Conn {
     pub highest: u32,
     /// Streams of which only the rest of the request is awaited, to be thrown away.
     pub tails: usize,
+    /// What all header blocks came to so far.
+    pub decoded_bytes: u64,
     /// What the decoded heads of all streams take together.
     pub open_heads: u32,
     pub budget: Budget,
@@ -136,6 +138,7 @@ impl Conn {
             closed: ClosedStreams::default(),
             highest: 0,
             tails: 0,
+            decoded_bytes: 0,
             open_heads: 0,
             budget: Budget::new(limits.glitch_points_max),
             waits: false,
@@ -217,9 +220,14 @@ impl Conn {
     pub fn decode(
         &mut self,
         block: Chunk<'_>,
-        each: impl FnMut(Decoded<'_>),
+        mut each: impl FnMut(Decoded<'_>),
     ) -> Result<(), Reason> {
-        let decoded = self.decoder.decode(block.bytes(), each);
+        let mut bytes = 0;
+        let decoded = self.decoder.decode(block.bytes(), |field| {
+            bytes += field.name.len() + field.value.len() + 32;
+            each(field);
+        });
+        self.decoded_bytes += bytes as u64;
         self.reader.give_back(block);
         decoded.map_err(|_| Reason::Compression)
     }

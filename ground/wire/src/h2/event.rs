@@ -41,8 +41,8 @@ pub enum Side {
 /// How far `receive` came.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// The bytes of the input that are done with. All of them unless there is an event, after which the rest is to
-    /// be given again, or the output is full, which has to be sent before.
+    /// The bytes of the input that are done with. All of them unless there is an event or was a header block, after which
+    /// the rest is to be given again, or the output is full, which has to be sent before.
     pub consumed: usize,
     /// What happened.
     pub event: Option<Event<'a>>,

@@ -41,8 +41,8 @@ impl Server {
         }
     }
 
-    /// Takes bytes from the client, the preface first, cut as they come. Stops after one event, and where the output
-    /// is full. `head` is filled by [`Event::Head`], empty after [`Event::Refused`] and else of no meaning.
+    /// Takes bytes from the client, the preface first, cut as they come. Stops after one event or header block, and where
+    /// the output is full. `head` is filled by [`Event::Head`], empty after [`Event::Refused`] and else of no meaning.
     ///
     /// After an error nothing can be received or sent any more; the output, which ends with GOAWAY, is to be sent
     /// before the socket is closed.
@@ -59,7 +59,7 @@ impl Server {
             let event = match step {
                 Step::Block { stream, end, block } => {
                     match self.take_block(stream, end, block, head) {
-                        Ok(event) => event,
+                        Ok(event) => break event,
                         Err(reason) => return Err(self.conn.fail(reason)),
                     }
                 }
@@ -240,6 +240,12 @@ impl Server {
     /// as with each read from the socket.
     pub fn calm(&mut self, now: Moment) {
         self.conn.calm(now);
+    }
+
+    /// What all header blocks came to so far, in bytes of names and values and 32 for each field: work that the length of
+    /// the input does not tell, for whoever shares time among connections.
+    pub fn decoded_bytes(&self) -> u64 {
+        self.conn.decoded_bytes
     }
 
     /// Points of that budget that are used, for metrics and for shedding load.

@@ -185,7 +185,10 @@ impl Session {
                 Ok(received) => {
                     rest = &rest[received.consumed..];
                     let Some(event) = received.event else {
-                        break;
+                        if received.consumed == 0 || rest.is_empty() {
+                            break;
+                        }
+                        continue;
                     };
                     let mut given = (None, 0);
                     let line = match event {

@@ -23,7 +23,8 @@ use crate::body::RequestBody;
 use crate::connection::head::start_of;
 use crate::connection::{Connection, take_exchange};
 use crate::limits::{
-    DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
+    DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX,
+    UNSENT_BYTES_MAX,
 };
 use crate::service::{Exchange, Service, Settings};
 use crate::timer::Timer;
@@ -49,6 +50,8 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     is_taken: bool,
     /// Whether the socket holds back what was written.
     is_unflushed: bool,
+    /// How much the codec may have decoded before others get their turn.
+    decoded_until: u64,
     /// Whether the kernel is to hold little of what was sent.
     is_prompt: bool,
     /// Acts when the process ends.
@@ -145,6 +148,7 @@ where
             waits: Waits::Nothing,
             is_taken: false,
             is_unflushed: false,
+            decoded_until: 0,
             is_prompt: false,
             leave,
             settings: Times::from(connection.slot.binding().service.settings()),
@@ -160,6 +164,7 @@ where
             self.mux.wake_all();
         }
         let mut steps = 0;
+        self.decoded_until = self.mux.server.borrow().decoded_bytes() + HEADS_BYTES_MAX;
         for _ in 0..TURNS_MAX {
             let has_received = self.receive(cx);
             let stepped = self.run(&ready);
@@ -168,7 +173,7 @@ where
                 return Poll::Ready(over);
             }
             steps += stepped;
-            if steps >= STEPS_MAX {
+            if steps >= STEPS_MAX || self.has_decoded_enough() {
                 break;
             }
             let has_moved = has_received || stepped > 0 || has_sent;
@@ -213,7 +218,7 @@ where
         self.prepare_output();
         let input = link.input.borrow();
         let mut taken = 0;
-        while taken < input.len() && !self.is_output_full() {
+        while taken < input.len() && !self.is_output_full() && !self.has_decoded_enough() {
             let (shared, info) = (&self.connection.shared, &self.connection.info);
             let x = self
                 .spare
@@ -244,6 +249,10 @@ where
             .server
             .borrow_mut()
             .calm(link.worker.clock.coarse());
+    }
+
+    fn has_decoded_enough(&self) -> bool {
+        self.mux.server.borrow().decoded_bytes() >= self.decoded_until
     }
 
     /// Gives the codec room to write to; a quiet connection has none.

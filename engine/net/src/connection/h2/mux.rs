@@ -17,9 +17,6 @@ use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES};
 /// Room in the output below which a stream waits rather than send a frame that is mostly head.
 const FRAME_BYTES_MIN: usize = 256;
 
-/// What has arrived grows by at least one part in so many: pieces of one byte are not copied each time.
-const INBOUND_GROWTH: usize = 4;
-
 /// One connection, as its streams see it.
 pub(super) struct Mux {
     pub(super) link: Rc<Link>,
@@ -39,8 +36,8 @@ struct Slot {
     /// Its number; `None` while the slot is free.
     id: Option<StreamId>,
     request: Request,
-    /// Content that arrived and that nobody has taken.
-    inbound: Vec<u8>,
+    /// Content that arrived and that nobody has taken, in order; none of the pieces is empty.
+    inbound: Vec<Vec<u8>>,
     trailers: Option<Fields>,
     waits_for: WaitsFor,
     /// Content that was taken.
@@ -174,8 +171,7 @@ impl Mux {
             if slot.request == Request::Unwanted {
                 self.discard(slot, id, data.len());
             } else if !data.is_empty() {
-                self.make_room(&mut slot.inbound, data.len());
-                slot.inbound.extend_from_slice(data);
+                self.append(&mut slot.inbound, data);
             }
             if end.is_here() {
                 slot.request = Request::Whole;
@@ -184,17 +180,23 @@ impl Mux {
         self.wake(id.slot());
     }
 
-    /// Makes room for content of `more` bytes. What a stream holds is about as long as its content: a whole buffer for
-    /// each byte would be many times the windows.
-    fn make_room(&self, inbound: &mut Vec<u8>, more: usize) {
-        let room = inbound.capacity() - inbound.len();
-        if room >= more {
-            return;
-        }
-        if inbound.is_empty() && more > READ_BUFFER_BYTES / 2 && more <= READ_BUFFER_BYTES {
-            *inbound = self.link.worker.buffers.small();
-        } else {
-            inbound.reserve_exact(more.max(inbound.len() / INBOUND_GROWTH));
+    /// Puts content behind what is there. Little content takes little memory, as a whole buffer for each byte would be many
+    /// times the windows; much of it takes buffers of the worker, one after the other, so that none has to grow.
+    fn append(&self, inbound: &mut Vec<Vec<u8>>, mut data: &[u8]) {
+        while !data.is_empty() {
+            match inbound.last_mut() {
+                Some(last) if last.len() < READ_BUFFER_BYTES => {
+                    let more = data.len().min(READ_BUFFER_BYTES - last.len());
+                    last.reserve(more);
+                    last.extend_from_slice(&data[..more]);
+                    data = &data[more..];
+                }
+                None if data.len() <= READ_BUFFER_BYTES / 2 => {
+                    inbound.push(data.to_vec());
+                    return;
+                }
+                Some(_) | None => inbound.push(self.link.worker.buffers.small()),
+            }
         }
     }
 
@@ -236,8 +238,7 @@ impl Mux {
         let found = self.with(id, |slot| match slot.request {
             Request::Gone(gone) => Taken::Gone(gone),
             _ if !slot.inbound.is_empty() => {
-                // The reader's own is not kept here: nobody knows whether more will come.
-                self.give_back(std::mem::replace(buf, std::mem::take(&mut slot.inbound)));
+                self.give_back(std::mem::replace(buf, slot.inbound.remove(0)));
                 Taken::Content
             }
             Request::Whole => Taken::End(slot.trailers.take()),
@@ -258,7 +259,8 @@ impl Mux {
             if slot.request == Request::Open {
                 slot.request = Request::Unwanted;
             }
-            let unread = self.give_back(std::mem::take(&mut slot.inbound));
+            let unread = std::mem::take(&mut slot.inbound).into_iter();
+            let unread: usize = unread.map(|piece| self.give_back(piece)).sum();
             self.discard(slot, id, unread + left);
         });
     }
@@ -329,7 +331,9 @@ impl Mux {
         let Some(slot) = self.with(id, std::mem::take) else {
             return;
         };
-        self.give_back(slot.inbound);
+        slot.inbound.into_iter().for_each(|piece| {
+            self.give_back(piece);
+        });
         self.open.set(self.open.get() - 1);
         let mut server = self.server.borrow_mut();
         if code != ErrorCode::NO_ERROR && !matches!(slot.request, Request::Gone(_)) {
