@@ -143,7 +143,8 @@ fn reset_requests_start_no_more_work_than_open_ones() {
         let id = peer.get("/slow");
         peer.reset(id, 8);
     }
-    assert_eq!(peer.fetch("/").status, 200);
+    let answer = peer.fetch("/");
+    assert_eq!(answer.status, 200, "{answer:?}");
     // A request that was reset is given up, and with it its connection to the upstream.
     let seen = count.try_iter().count();
     assert!(seen <= 301, "{seen} requests came through");
