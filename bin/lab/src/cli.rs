@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, doctor, hit, report};
+use crate::{audit, backend, doctor, experiment, hit, report, subject};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -23,6 +23,13 @@ enum Command {
     Hit(Box<hit::Options>),
     /// Checks any report by arithmetic: ours, another tool's output, a pasted table or a published study
     Audit(audit::command::Options),
+    /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
+    Run(Box<experiment::Options>),
+    /// Becomes another program that ends with the lab
+    #[command(hide = true)]
+    Shield(subject::shield::Options),
+    /// Is a server: the floor, a relay, a slow or faulty one, a FastCGI responder
+    Serve(backend::Options),
     /// Compares two results, or two subjects of one, in paired ratios and words
     Compare(report::command::CompareOptions),
     /// Says what bounded a cell of a result
@@ -63,6 +70,9 @@ pub fn main() -> ExitCode {
     let outcome = match Lab::parse().command {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
+        Command::Run(options) => experiment::run(&options),
+        Command::Shield(options) => subject::shield::run(&options),
+        Command::Serve(options) => backend::run(&options),
         Command::Compare(options) => report::command::compare_results(&options),
         Command::Explain(options) => report::command::explain_cell(&options),
         Command::Gate(options) => report::command::gate(&options),

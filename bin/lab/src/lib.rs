@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod backend;
 pub mod cli;
 pub mod doctor;
+pub mod experiment;
 pub mod hit;
 pub mod limits;
 pub mod load;
@@ -13,4 +15,6 @@ pub mod machine;
 pub mod quantity;
 pub mod report;
 pub mod result;
+pub mod sample;
 pub mod statistics;
+pub mod subject;

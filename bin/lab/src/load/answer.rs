@@ -1,4 +1,4 @@
-//! Reads answers of HTTP/1 from bytes as they come: head, length, chunks. Judging an answer is left to `expect`.
+//! Reads messages of HTTP/1, answers mostly, from bytes as they come: head, length, chunks. Judging an answer is left to `expect`.
 //!
 //! It is our own and not the server's codec, so that a mistake of the one is not forgiven by the same mistake of the
 //! other. It is strict about framing and does not look at what does not frame.
@@ -8,11 +8,11 @@ use super::limits::{CHUNK_LINE_BYTES_MAX, HEAD_BYTES_MAX};
 /// What the head of an answer says about what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The status.
+    /// The status; 0 in a request.
     pub status: u16,
-    /// Whether the answer says HTTP/1.0.
+    /// Whether it says HTTP/1.0.
     pub old: bool,
-    /// Whether the server closes the connection after this answer.
+    /// Whether the sender closes the connection after this message, or wants that.
     pub closes: bool,
     /// How the body is framed.
     pub framing: Framing,
@@ -79,10 +79,18 @@ pub struct LastHead {
 /// The reader of one connection.
 #[derive(Debug)]
 pub struct Reader {
+    kind: Kind,
     state: State,
     /// Bytes of a head, or of a line of chunked framing, that has not ended.
     partial: Vec<u8>,
     facts: Option<Facts>,
+}
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Answers,
+    Requests,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +107,7 @@ enum State {
 impl Default for Reader {
     fn default() -> Self {
         Reader {
+            kind: Kind::Answers,
             state: State::Head,
             partial: Vec::new(),
             facts: None,
@@ -107,6 +116,14 @@ impl Default for Reader {
 }
 
 impl Reader {
+    /// A reader of what clients send, for the lab's backends.
+    pub fn of_requests() -> Self {
+        Reader {
+            kind: Kind::Requests,
+            ..Reader::default()
+        }
+    }
+
     /// How far the current answer is.
     pub fn progress(&self) -> Progress {
         match self.state {
@@ -211,7 +228,7 @@ impl Reader {
             }
             // What is no HTTP from its first byte on may never end a line.
             let seen = self.partial.len().min(FIRST_BYTES.len());
-            if self.partial[..seen] != FIRST_BYTES[..seen] {
+            if self.kind == Kind::Answers && self.partial[..seen] != FIRST_BYTES[..seen] {
                 return Err(NOT_HTTP1);
             }
             return Ok((rest.len(), false));
@@ -231,7 +248,7 @@ impl Reader {
         last: &mut LastHead,
         take: &mut impl Take,
     ) -> Result<bool, Malformed> {
-        let facts = parse_head(raw)?;
+        let facts = parse_head(raw, self.kind)?;
         if raw.len() <= CHUNK_LINE_BYTES_MAX {
             last.raw.clear();
             last.raw.extend_from_slice(raw);
@@ -315,9 +332,13 @@ fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
 }
 
 /// Reads a whole head. Refuses what would leave the end of the answer in doubt.
-fn parse_head(raw: &[u8]) -> Result<Facts, Malformed> {
+fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
     let mut lines = raw.split(|byte| *byte == b'\n');
-    let (status, old) = status_line(lines.next().unwrap_or_default())?;
+    let first = lines.next().unwrap_or_default();
+    let (status, old) = match kind {
+        Kind::Answers => status_line(first)?,
+        Kind::Requests => (0, request_line(first)?),
+    };
     let (mut length, mut chunked, mut coded, mut closes, mut keeps) =
         (None, false, false, false, false);
     for line in lines {
@@ -349,6 +370,8 @@ fn parse_head(raw: &[u8]) -> Result<Facts, Malformed> {
     let framing = match (chunked, coded, length) {
         (true, ..) => Framing::Chunked,
         (false, false, Some(length)) => Framing::Length(length),
+        // RFC 9112, section 6.3, item 7: a request without either has no body.
+        (false, false, None) if kind == Kind::Requests => Framing::Length(0),
         (false, ..) => Framing::UntilClose,
     };
     Ok(Facts {
@@ -370,6 +393,15 @@ fn status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
     match decimal(digits).filter(|status| ends && digits.len() == 3 && *status >= 100) {
         Some(status) => Ok((status as u16, *minor == b'0')),
         None => Err(Malformed("a status that is not three digits")),
+    }
+}
+
+/// `GET / HTTP/1.1`: whether the version is 1.0.
+fn request_line(line: &[u8]) -> Result<bool, Malformed> {
+    match line.trim_ascii_end().rsplit(|byte| *byte == b' ').next() {
+        Some(b"HTTP/1.1") => Ok(false),
+        Some(b"HTTP/1.0") => Ok(true),
+        _ => Err(Malformed("a request line without a version")),
     }
 }
 

@@ -155,7 +155,7 @@ fn connections_are_kept_unless_told_otherwise() {
         ),
     ] {
         assert_eq!(
-            parse_head(head.as_bytes()).unwrap().closes,
+            parse_head(head.as_bytes(), Kind::Answers).unwrap().closes,
             closes,
             "{head:?}"
         );
@@ -187,4 +187,29 @@ fn heads_have_an_end() {
     let whole = read(text.as_bytes(), text.len(), &mut LastHead::default());
     assert!(whole.is_err());
     assert!(read(text.as_bytes(), 1_000, &mut LastHead::default()).is_err());
+}
+
+#[test]
+fn requests_are_read_too() {
+    let text =
+        b"POST /sum HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+                 GET / HTTP/1.0\r\n\r\n";
+    let (mut reader, mut taken, mut last) =
+        (Reader::of_requests(), Taken::default(), LastHead::default());
+    let Ok(Fed::Complete(used)) = reader.feed(text, false, &mut last, &mut taken) else {
+        panic!("the first request is complete");
+    };
+    assert_eq!(
+        (taken.body.as_slice(), reader.facts().unwrap().closes),
+        (&b"abc"[..], false)
+    );
+    let fed = reader.feed(&text[used..], false, &mut last, &mut taken);
+    assert_eq!(fed, Ok(Fed::Complete(text.len() - used)));
+    assert!(reader.facts().unwrap().closes);
+    let mut stranger = Reader::of_requests();
+    assert!(
+        stranger
+            .feed(b"hello\r\n\r\n", false, &mut last, &mut taken)
+            .is_err()
+    );
 }

@@ -1,0 +1,75 @@
+//! The floor: what the least possible server costs. It answers whatever arrives and parses nothing, so it trusts clients
+//! to send one request at a time. A yardstick, no server.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::counts::Counter;
+use super::socket::{LISTENER, Poll, accept, read, write};
+
+/// One read of requests, which are short.
+const READ_BYTES: usize = 64 * 1024;
+
+struct Conn {
+    socket: OwnedFd,
+    /// Bytes of the answer that have left, while it is not whole.
+    at: usize,
+}
+
+/// Serves until it is ended.
+pub fn serve(
+    listener: &OwnedFd,
+    answer: &[u8],
+    close: bool,
+    mut counter: Counter,
+) -> io::Result<()> {
+    let mut poll = Poll::new(listener)?;
+    // By number, as the kernel gives the lowest free one: a list is the fastest table there is.
+    let mut conns: Vec<Option<Conn>> = Vec::new();
+    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    loop {
+        poll.wait(counter.sleep_max(), &mut told)?;
+        for event in &told {
+            if event.who == LISTENER {
+                accept(listener, |socket| {
+                    counter.counts.accepted += 1;
+                    poll.add(&socket)?;
+                    let number = socket.as_raw_fd() as usize;
+                    if conns.len() <= number {
+                        conns.resize_with(number + 1, || None);
+                    }
+                    conns[number] = Some(Conn { socket, at: 0 });
+                    Ok(())
+                })?;
+                continue;
+            }
+            let place = &mut conns[event.who as RawFd as usize];
+            let Some(conn) = place else { continue };
+            if !event.writable {
+                match read(&conn.socket, &mut buf) {
+                    None => continue,
+                    Some(0) => {
+                        *place = None;
+                        continue;
+                    }
+                    Some(_) => {}
+                }
+                conn.at = 0;
+                counter.counts.requests += 1;
+            }
+            let Some(sent) = write(&conn.socket, &answer[conn.at..]) else {
+                *place = None;
+                continue;
+            };
+            conn.at += sent;
+            if conn.at < answer.len() {
+                poll.watch(&conn.socket, false, true)?;
+            } else if close {
+                *place = None;
+            } else if event.writable {
+                poll.watch(&conn.socket, true, false)?;
+            }
+        }
+        counter.show();
+    }
+}

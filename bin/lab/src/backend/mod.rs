@@ -1,0 +1,14 @@
+//! What can stand behind a server, or in its place: the least possible answer (the floor), a relay that parses nothing,
+//! an HTTP server that is slow, large or faulty on purpose, and a FastCGI responder. Each is a process of its own, so
+//! that its CPU time is told apart.
+
+mod command;
+mod counts;
+mod fastcgi;
+mod floor;
+mod http;
+mod relay;
+mod socket;
+
+pub use command::{Options, run};
+pub use counts::read_counts;

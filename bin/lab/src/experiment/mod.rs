@@ -1,0 +1,9 @@
+//! `lab run`: an experiment from its file to its result. Every cell gets a fresh server for each block; the result is
+//! written after every block, so that nothing is lost and `--resume` goes on.
+
+pub mod file;
+pub mod plan;
+mod run;
+mod stage;
+
+pub use run::{Options, run};

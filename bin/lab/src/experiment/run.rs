@@ -1,0 +1,530 @@
+//! The walk through an experiment: what is there, in which order, how long it will take, what came.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::file::{self, File, Order, Pin, Run};
+use super::plan::{self, CellPlan, Only, Step};
+use super::stage::Stage;
+use crate::cli::{Answer, Outcome, Refused};
+use crate::load::probe::sha256;
+use crate::machine;
+use crate::quantity::{parse_duration, thousands, time};
+use crate::result::{Block, Cell, CellState, Experiment, RunResult, SCHEMA, SubjectFacts};
+use crate::subject;
+
+/// Time that a block takes beside warm-up and window: starting and ending servers, opening connections.
+const AROUND_S: f64 = 1.2;
+
+/// Descriptors of one process beside those of connections.
+const SPARE_FILES: u64 = 200;
+
+/// Blocks, seconds and levels of `--quick`.
+const QUICK_BLOCKS: usize = 3;
+const QUICK_DURATION: Duration = Duration::from_secs(3);
+const QUICK_WARMUP: Duration = Duration::from_millis(700);
+const QUICK_LEVELS: usize = 3;
+
+/// Options of `lab run`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// A built-in experiment (000) or a file
+    pub experiment: String,
+    /// Minutes rather than hours: 3 blocks of 3 s at 3 levels
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these cells: 'subject=sluice*,nginx; clients<=1000'
+    #[arg(long, default_value = "")]
+    pub only: String,
+    /// Blocks, instead of what the file says
+    #[arg(long)]
+    pub repeats: Option<usize>,
+    /// Length of the window, instead of what the file says
+    #[arg(long, short = 'd', value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Connections, instead of what the file says: 10,200
+    #[arg(long, short = 'c', value_delimiter = ',')]
+    pub clients: Option<Vec<usize>>,
+    /// Takes fewer blocks if all would need more time than this
+    #[arg(long, value_parser = parse_duration)]
+    pub budget: Option<Duration>,
+    /// Order within a block
+    #[arg(long, value_enum)]
+    pub order: Option<Order>,
+    /// Whether subject and generator have processors of their own
+    #[arg(long, value_enum)]
+    pub pin: Option<Pin>,
+    /// Start value of everything random
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
+    /// Where the result goes; by default lab-results/NAME
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Goes on with the result that is there, as far as its cells are the same
+    #[arg(long)]
+    pub resume: bool,
+    /// Shows the plan and measures nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// Keeps the folder of configurations and logs
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Carries out `lab run`.
+pub fn run(options: &Options) -> Outcome {
+    let name = &options.experiment;
+    let text = file::read(name).map_err(Refused::new)?;
+    let mut file = file::parse(name, &text).map_err(Refused::new)?;
+    let changes = change(&mut file, options);
+    let open_files = machine::raise_open_files();
+    let clients_max = (open_files.saturating_sub(SPARE_FILES) / 2) as usize;
+    let only = Only::parse(&options.only).map_err(Refused::new)?;
+    let cells = plan::cells(&file, &only, clients_max);
+    if cells.is_empty() {
+        return Err(Refused::new(
+            "no cell is left; `--only` leaves out everything",
+        ));
+    }
+    let mut run = Walk::new(options, file, text, changes, cells)?;
+    run.print_plan();
+    if options.plan {
+        return Ok(Answer::Yes);
+    }
+    run.walk(name)
+}
+
+/// What the command line changes in the file, in sentences.
+fn change(file: &mut File, options: &Options) -> Vec<String> {
+    let mut changes = Vec::new();
+    if options.quick {
+        file.repeat.blocks = file.repeat.blocks.min(QUICK_BLOCKS);
+        file.load.duration = file.load.duration.min(QUICK_DURATION);
+        file.load.warmup = file.load.warmup.min(QUICK_WARMUP);
+        let levels = &file.matrix.clients;
+        if levels.len() > QUICK_LEVELS {
+            // The highest is what few machines can hold; the ends and the middle of the rest show the shape.
+            let rest = &levels[..levels.len() - 1];
+            file.matrix.clients = vec![rest[0], rest[rest.len() / 2 - 1], rest[rest.len() - 1]];
+        }
+        changes.push(format!(
+            "--quick: {} blocks of {} s at {:?} clients",
+            file.repeat.blocks,
+            file.load.duration.as_secs_f64(),
+            file.matrix.clients
+        ));
+    }
+    if let Some(blocks) = options.repeats {
+        file.repeat.blocks = blocks.max(1);
+        changes.push(format!("--repeats {blocks}"));
+    }
+    if let Some(duration) = options.duration {
+        file.load.duration = duration;
+        changes.push(format!("--duration {} s", duration.as_secs_f64()));
+    }
+    if let Some(clients) = &options.clients {
+        file.matrix.clients.clone_from(clients);
+        changes.push(format!("--clients {clients:?}"));
+    }
+    if let Some(order) = options.order {
+        file.repeat.order = order;
+        changes.push(format!("--order {order:?}").to_lowercase());
+    }
+    if let Some(pin) = options.pin {
+        file.place.pin = pin;
+        changes.push(format!("--pin {pin:?}").to_lowercase());
+    }
+    if !options.only.is_empty() {
+        changes.push(format!("--only '{}'", options.only));
+    }
+    changes
+}
+
+/// The walk through an experiment.
+struct Walk {
+    file: File,
+    cells: Vec<CellPlan>,
+    steps: Vec<Step>,
+    result: RunResult,
+    out: PathBuf,
+    keep: bool,
+    seed: u64,
+}
+
+impl Walk {
+    fn new(
+        options: &Options,
+        mut file: File,
+        text: String,
+        mut changes: Vec<String>,
+        cells: Vec<CellPlan>,
+    ) -> Result<Self, Refused> {
+        let measured = cells.iter().filter(|cell| cell.skipped.is_none()).count();
+        let block_s = measured as f64 * step_s(&file);
+        if let Some(budget) = options.budget {
+            let fit = ((budget.as_secs_f64() / block_s) as usize).max(1);
+            if fit < file.repeat.blocks {
+                changes.push(format!(
+                    "--budget: {fit} blocks instead of {}",
+                    file.repeat.blocks
+                ));
+                file.repeat.blocks = fit;
+            }
+        }
+        let steps = plan::order(&cells, file.repeat.blocks, file.repeat.order, options.seed);
+        let out = options.out.clone();
+        let out = out.unwrap_or_else(|| Path::new("lab-results").join(&file.name));
+        let started = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut result = RunResult {
+            schema: SCHEMA.into(),
+            name: file.name.clone(),
+            title: file.title.clone(),
+            command: std::env::args().collect(),
+            started_unix_ms: started.as_millis() as u64,
+            seed: options.seed,
+            machine: machine::look(),
+            experiment: Some(Experiment {
+                file: options.experiment.clone(),
+                sha256: sha256(text.as_bytes()),
+                text,
+                table_shape: file.table.shape.clone(),
+                claims: file.claims.clone(),
+                changes,
+            }),
+            cells: cells.iter().map(empty_cell).collect(),
+            ..RunResult::default()
+        };
+        let path = out.join("result.json");
+        if options.resume {
+            take_over(&mut result, &path)?;
+        } else if path.exists() {
+            let text = format!(
+                "{} is there already; --resume goes on, --out NAME leaves it",
+                path.display()
+            );
+            if !options.plan {
+                return Err(Refused::new(text));
+            }
+        }
+        Ok(Walk {
+            file,
+            cells,
+            steps,
+            result,
+            out,
+            keep: options.keep,
+            seed: options.seed,
+        })
+    }
+
+    fn print_plan(&self) {
+        let measured = self
+            .cells
+            .iter()
+            .filter(|cell| cell.skipped.is_none())
+            .count();
+        let left = self.steps.iter().filter(|step| !self.is_done(step)).count();
+        println!(
+            "{}: {measured} cells x {} blocks, {} left, about {}",
+            self.file.title,
+            self.file.repeat.blocks,
+            left,
+            minutes(left as f64 * step_s(&self.file))
+        );
+        let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
+        let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
+        skipped.for_each(|reason| *reasons.entry(reason).or_insert(0) += 1);
+        for (reason, count) in reasons {
+            println!("  {count} cells are skipped: {reason}");
+        }
+    }
+
+    fn is_done(&self, step: &Step) -> bool {
+        let mut blocks = self.result.cells[step.cell].blocks.iter();
+        blocks.any(|block| block.number == step.block)
+    }
+
+    fn walk(&mut self, name: &str) -> Outcome {
+        fs::create_dir_all(&self.out)
+            .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
+        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        self.result.machine.placement = stage.placement();
+        self.result.subjects = self.facts(&stage);
+        let began = Instant::now();
+        let steps: Vec<Step> = self
+            .steps
+            .iter()
+            .filter(|s| !self.is_done(s))
+            .copied()
+            .collect();
+        for (at, step) in steps.iter().enumerate() {
+            let cell = &self.cells[step.cell];
+            let left = (steps.len() - at) as f64 * step_s(&self.file);
+            let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
+            print!(
+                "[{}/{} {:>6}] {:40} ",
+                at + 1,
+                steps.len(),
+                minutes(left),
+                place.join(" ")
+            );
+            let measured = self.measure(&stage, cell, step);
+            let entry = &mut self.result.cells[step.cell];
+            match measured {
+                Ok(mut block) => {
+                    block.position = at;
+                    println!("{}", line(&block));
+                    entry.blocks.push(block);
+                    entry.state = CellState::Measured;
+                }
+                Err(state) => {
+                    println!("{}", state_words(&state));
+                    if entry.blocks.is_empty() {
+                        entry.state = state;
+                    }
+                }
+            }
+            self.result.duration_s = began.elapsed().as_secs_f64();
+            self.save()?;
+        }
+        if self.keep {
+            println!("configurations and logs: {}", stage.dir().display());
+        } else {
+            stage.remove();
+        }
+        println!("result: {}", self.out.join("result.json").display());
+        let usable = self
+            .result
+            .cells
+            .iter()
+            .any(|cell| cell.state == CellState::Measured);
+        Ok(if usable { Answer::Yes } else { Answer::No })
+    }
+
+    fn measure(&self, stage: &Stage, cell: &CellPlan, step: &Step) -> Result<Block, CellState> {
+        let facts = self
+            .result
+            .subjects
+            .iter()
+            .find(|facts| facts.name == cell.subject);
+        if let Some(reason) = facts.and_then(|facts| facts.missing.clone()) {
+            return Err(CellState::NotInstalled(reason));
+        }
+        let mut block = stage.block(&self.file, cell, self.seed ^ step.block as u64)?;
+        block.number = step.block;
+        Ok(block)
+    }
+
+    /// What is known of the subjects before any load.
+    fn facts(&self, stage: &Stage) -> Vec<SubjectFacts> {
+        let subjects = self.file.subject.iter();
+        let wanted =
+            subjects.filter(|(name, _)| self.cells.iter().any(|cell| &cell.subject == *name));
+        let facts = wanted.map(|(name, subject)| {
+            let command = match &subject.run {
+                Run::One(command) => command.clone(),
+                Run::ByKind(by_kind) => by_kind.values().next().cloned().unwrap_or_default(),
+            };
+            let first = command
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_string();
+            let program = if first == "{lab}" {
+                std::env::current_exe().ok()
+            } else {
+                subject::find(&first)
+            };
+            let version = subject.version.as_deref().filter(|_| program.is_some());
+            SubjectFacts {
+                name: name.clone(),
+                command,
+                version: version.and_then(told_version),
+                sha256: program
+                    .as_ref()
+                    .and_then(|path| fs::read(path).ok())
+                    .map(|b| sha256(&b)),
+                missing: program
+                    .is_none()
+                    .then(|| format!("`{first}` is not installed")),
+                program: program.map(|path| path.display().to_string()),
+                configs: stage.configs(&self.file, &self.cells, name),
+            }
+        });
+        facts.collect()
+    }
+
+    /// Writes the result whole or not at all.
+    fn save(&self) -> Result<(), Refused> {
+        let path = self.out.join("result.json");
+        let part = self.out.join("result.json.part");
+        let text =
+            serde_json::to_vec(&self.result).map_err(|error| Refused::new(error.to_string()))?;
+        fs::write(&part, text)
+            .and_then(|()| fs::rename(&part, &path))
+            .map_err(|error| Refused::new(format!("{}: {error}", path.display())))
+    }
+}
+
+fn empty_cell(plan: &CellPlan) -> Cell {
+    Cell {
+        id: plan.id.clone(),
+        axes: plan.axes.clone(),
+        state: plan
+            .skipped
+            .clone()
+            .map_or(CellState::Pending, CellState::Skipped),
+        blocks: Vec::new(),
+    }
+}
+
+/// Takes the blocks of an earlier result, of those cells whose definition is the same.
+fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
+    let Ok(bytes) = fs::read(path) else {
+        return Ok(());
+    };
+    let earlier: RunResult = serde_json::from_slice(&bytes)
+        .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+    for cell in &mut result.cells {
+        if let Some(same) = earlier.cells.iter().find(|earlier| earlier.id == cell.id) {
+            cell.blocks.clone_from(&same.blocks);
+            if !cell.blocks.is_empty() {
+                cell.state = CellState::Measured;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a program says of its version, on either output.
+fn told_version(command: &str) -> Option<String> {
+    let words = subject::words(command).ok()?;
+    let program = subject::find(words.first()?)?;
+    let told = std::process::Command::new(program)
+        .args(&words[1..])
+        .output()
+        .ok()?;
+    let text = [told.stdout, told.stderr].concat();
+    let text = String::from_utf8_lossy(&text).trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Seconds that one block of one cell takes.
+fn step_s(file: &File) -> f64 {
+    (file.load.duration + file.load.warmup).as_secs_f64() + AROUND_S
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.0} min", seconds / 60.0)
+    }
+}
+
+/// One block in a line.
+fn line(block: &Block) -> String {
+    let load = &block.load;
+    let mut text = format!("{:>9}/s", thousands(load.ok_per_s()));
+    if let Some(p50) = load.latency.total.percentile(50.0) {
+        text += &format!("  p50 {}", time(p50));
+    }
+    if let Some(p99) = load.latency.total.percentile(99.0) {
+        text += &format!("  p99 {}", time(p99));
+    }
+    if let Some(cost) = block.cpu_us_per_ok() {
+        text += &format!("  CPU {cost:.1} us");
+    }
+    if let Some(resources) = &block.resources {
+        text += &format!(
+            "  {} MB",
+            thousands(resources.subject.rss_peak_bytes as f64 / 1e6)
+        );
+    }
+    if load.failed() > 0 {
+        text += &format!("  failed {:.2} %", load.failed_share() * 100.0);
+    }
+    for mark in &block.marks {
+        text += &format!("  [{}]", mark.text);
+    }
+    text
+}
+
+fn state_words(state: &CellState) -> String {
+    match state {
+        CellState::Pending => "not yet".into(),
+        CellState::Measured => "measured".into(),
+        CellState::NotInstalled(reason) => format!("not installed: {reason}"),
+        CellState::DidNotStart(reason) => format!("did not start: {reason}"),
+        CellState::Skipped(reason) => format!("skipped: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_keeps_the_shape_of_an_experiment() {
+        let mut file = file::parse("000", file::builtin("000").unwrap()).unwrap();
+        let options = Options {
+            experiment: "000".into(),
+            quick: true,
+            only: String::new(),
+            repeats: None,
+            duration: None,
+            clients: None,
+            budget: None,
+            order: None,
+            pin: None,
+            seed: 7,
+            out: None,
+            resume: false,
+            plan: true,
+            keep: false,
+        };
+        let changes = change(&mut file, &options);
+        assert_eq!(file.matrix.clients, [10, 200, 1_000]);
+        assert_eq!(
+            (file.repeat.blocks, file.load.duration),
+            (3, QUICK_DURATION)
+        );
+        assert_eq!(changes.len(), 1);
+    }
+
+    #[test]
+    fn blocks_of_cells_that_are_the_same_are_taken_over() {
+        let cell = |id: &str, blocks: usize| Cell {
+            id: id.into(),
+            blocks: vec![Block::default(); blocks],
+            ..Cell::default()
+        };
+        let earlier = RunResult {
+            cells: vec![cell("a", 2), cell("b", 1)],
+            ..RunResult::default()
+        };
+        let path = std::env::temp_dir().join(format!("lab-resume-{}.json", std::process::id()));
+        fs::write(&path, serde_json::to_vec(&earlier).unwrap()).unwrap();
+        let mut result = RunResult {
+            cells: vec![cell("b", 0), cell("c", 0)],
+            ..RunResult::default()
+        };
+        take_over(&mut result, &path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let states: Vec<_> = result
+            .cells
+            .iter()
+            .map(|cell| (cell.blocks.len(), &cell.state))
+            .collect();
+        assert_eq!(
+            states,
+            [(1, &CellState::Measured), (0, &CellState::Pending)]
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! What a load costs: processes and machine, sampled from `/proc`. What the clients saw is left to `load`.
+//!
+//! CPU time comes from cumulative counters, a process's own and those of the children it has waited for, so that nothing
+//! is lost between two samples but what a child does that is born and dies, unwaited for, within one.
+
+mod machine;
+mod process;
+mod tree;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use machine::MachineSample;
+pub use process::{ProcessSample, Ticks};
+pub use tree::{TreeSample, Watched};
+
+use crate::result::{Resources, System, SystemPoint, Tree, TreePoint};
+
+/// Between two samples.
+pub const EVERY: Duration = Duration::from_millis(100);
+
+/// Between two looks at what is dear to read: proportional memory (the kernel walks all pages) and descriptors.
+pub const EVERY_DEAR: Duration = Duration::from_secs(1);
+
+/// Samples kept: ten hours of 100 ms.
+const SAMPLES_MAX: usize = 360_000;
+
+/// Who is watched.
+#[derive(Clone, Debug, Default)]
+pub struct Roots {
+    /// The server's processes, without their children.
+    pub subject: Vec<u32>,
+    /// What stands behind it.
+    pub backend: Vec<u32>,
+}
+
+/// One look at everything.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Instant,
+    subject: TreeSample,
+    backend: TreeSample,
+    generator: TreeSample,
+    machine: MachineSample,
+}
+
+/// Everything that was sampled.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    list: Vec<Sample>,
+    has_backend: bool,
+}
+
+/// Looks every [`EVERY`] until `stop` is set. Runs on the calling thread.
+pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
+    let mut subject = Watched::new(&roots.subject);
+    let mut backend = Watched::new(&roots.backend);
+    let mut generator = Watched::alone(std::process::id());
+    let mut list = Vec::new();
+    let begin = Instant::now();
+    let mut dear_next = begin;
+    for round in 0_u32.. {
+        let now = Instant::now();
+        let dear = now >= dear_next;
+        if dear {
+            dear_next = now + EVERY_DEAR;
+        }
+        list.push(Sample {
+            at: now,
+            subject: subject.sample(dear),
+            backend: backend.sample(dear),
+            generator: generator.sample(false),
+            machine: MachineSample::read(),
+        });
+        if stop.load(Ordering::Acquire) || list.len() == SAMPLES_MAX {
+            break;
+        }
+        let next = begin + EVERY * (round + 1);
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Samples {
+        list,
+        has_backend: !roots.backend.is_empty(),
+    }
+}
+
+impl Samples {
+    /// What the window cost. Counters at its borders are read off the line between the samples on both sides.
+    pub fn over(&self, begin: Instant, end: Instant) -> Resources {
+        let system = self.system(begin, end);
+        let subject = self.tree(begin, end, |sample| &sample.subject);
+        let backend = self
+            .has_backend
+            .then(|| self.tree(begin, end, |sample| &sample.backend));
+        let generator = self.tree(begin, end, |sample| &sample.generator);
+        let window = (end - begin).as_secs_f64();
+        let ours = |tree: &Tree| (tree.cpu_user_s + tree.cpu_system_s) / window;
+        let known = ours(&subject) + ours(&generator) + backend.as_ref().map_or(0.0, ours);
+        Resources {
+            interval_ms: EVERY.as_millis() as u64,
+            system: System {
+                foreign: (system.busy - known).max(0.0),
+                ..system
+            },
+            subject,
+            backend,
+            generator,
+            backend_counts: None,
+        }
+    }
+
+    /// The value of a counter at a moment, between the samples around it.
+    fn at(&self, moment: Instant, counter: impl Fn(&Sample) -> f64) -> f64 {
+        let after = self.list.partition_point(|sample| sample.at < moment);
+        let before = after.checked_sub(1).and_then(|at| self.list.get(at));
+        match (before, self.list.get(after)) {
+            (Some(before), Some(after)) => {
+                let whole = (after.at - before.at).as_secs_f64().max(1e-9);
+                let part = (moment - before.at).as_secs_f64() / whole;
+                counter(before) + (counter(after) - counter(before)) * part
+            }
+            (Some(one), None) | (None, Some(one)) => counter(one),
+            (None, None) => 0.0,
+        }
+    }
+
+    fn growth(&self, begin: Instant, end: Instant, counter: impl Fn(&Sample) -> f64) -> f64 {
+        (self.at(end, &counter) - self.at(begin, &counter)).max(0.0)
+    }
+
+    fn tree(&self, begin: Instant, end: Instant, of: impl Fn(&Sample) -> &TreeSample) -> Tree {
+        let inside = || {
+            let list = self.list.iter();
+            list.filter(|sample| begin <= sample.at && sample.at < end)
+                .map(&of)
+        };
+        let most = |value: fn(&TreeSample) -> u64| inside().map(value).max().unwrap_or(0);
+        let count = inside().count().max(1) as u64;
+        let growth = |counter: fn(&TreeSample) -> f64| self.growth(begin, end, |s| counter(of(s)));
+        Tree {
+            cpu_user_s: growth(|tree| tree.ticks.user_s()),
+            cpu_system_s: growth(|tree| tree.ticks.system_s()),
+            rss_peak_bytes: most(|tree| tree.rss_bytes),
+            rss_mean_bytes: inside().map(|tree| tree.rss_bytes).sum::<u64>() / count,
+            rss_end_bytes: inside().last().map_or(0, |tree| tree.rss_bytes),
+            rss_after_bytes: None,
+            pss_peak_bytes: inside().filter_map(|tree| tree.pss_bytes).max(),
+            threads_max: most(|tree| tree.threads),
+            descriptors_max: inside().filter_map(|tree| tree.descriptors).max(),
+            processes_max: most(|tree| tree.processes),
+            switches_voluntary: growth(|tree| tree.switches_voluntary as f64) as u64,
+            switches_involuntary: growth(|tree| tree.switches_involuntary as f64) as u64,
+            run_delay_s: Some(growth(|tree| tree.run_delay_ns as f64) / 1e9),
+            faults_minor: growth(|tree| tree.faults_minor as f64) as u64,
+            faults_major: growth(|tree| tree.faults_major as f64) as u64,
+            points: self.tree_points(begin, end, of),
+        }
+    }
+
+    fn tree_points(
+        &self,
+        begin: Instant,
+        end: Instant,
+        of: impl Fn(&Sample) -> &TreeSample,
+    ) -> Vec<TreePoint> {
+        let pairs = self.list.windows(2);
+        let inside = pairs.filter(|pair| begin <= pair[1].at && pair[0].at < end);
+        let points = inside.map(|pair| {
+            let (before, after) = (of(&pair[0]), of(&pair[1]));
+            let passed = (pair[1].at - pair[0].at).as_secs_f64().max(1e-9);
+            let per = |after: f64, before: f64| ((after - before).max(0.0) / passed) as f32;
+            TreePoint {
+                at_ms: offset_ms(begin, pair[1].at),
+                user: per(after.ticks.user_s(), before.ticks.user_s()),
+                system: per(after.ticks.system_s(), before.ticks.system_s()),
+                rss_bytes: after.rss_bytes,
+                threads: after.threads,
+                descriptors: after.descriptors,
+            }
+        });
+        points.collect()
+    }
+
+    fn system(&self, begin: Instant, end: Instant) -> System {
+        let growth =
+            |counter: fn(&MachineSample) -> f64| self.growth(begin, end, |s| counter(&s.machine));
+        let window = (end - begin).as_secs_f64().max(1e-9);
+        let all = growth(|machine| machine.cpu.all as f64).max(1e-9);
+        let share = |counter: fn(&MachineSample) -> f64| growth(counter) / all;
+        let pressure = |of: fn(&MachineSample) -> Option<u64>| {
+            self.list.first().and_then(|sample| of(&sample.machine))?;
+            let stalled = self.growth(begin, end, |s| of(&s.machine).unwrap_or(0) as f64);
+            Some(stalled / 1e6 / window)
+        };
+        System {
+            busy: growth(|machine| machine.cpu.busy as f64) / process::ticks_per_s() / window,
+            foreign: 0.0,
+            steal: share(|machine| machine.cpu.steal as f64),
+            iowait: share(|machine| machine.cpu.iowait as f64),
+            softirq: share(|machine| machine.cpu.softirq as f64),
+            pressure_cpu: pressure(|machine| machine.pressure_cpu_us),
+            pressure_memory: pressure(|machine| machine.pressure_memory_us),
+            pressure_io: pressure(|machine| machine.pressure_io_us),
+            listen_overflows: growth(|machine| machine.listen_overflows as f64) as u64,
+            listen_drops: growth(|machine| machine.listen_drops as f64) as u64,
+            tcp_retransmits: growth(|machine| machine.tcp_retransmits as f64) as u64,
+            time_wait: self.at(end, |sample| sample.machine.time_wait as f64) as u64,
+            points: self.system_points(begin, end),
+        }
+    }
+
+    fn system_points(&self, begin: Instant, end: Instant) -> Vec<SystemPoint> {
+        let pairs = self.list.windows(2);
+        let inside = pairs.filter(|pair| begin <= pair[1].at && pair[0].at < end);
+        let points = inside.map(|pair| {
+            let spent = pair[1].machine.cpu.since(&pair[0].machine.cpu);
+            let passed = (pair[1].at - pair[0].at).as_secs_f64().max(1e-9);
+            let per = |ticks: u64| (ticks as f64 / process::ticks_per_s() / passed) as f32;
+            SystemPoint {
+                at_ms: offset_ms(begin, pair[1].at),
+                busy: per(spent.busy),
+                steal: per(spent.steal),
+            }
+        });
+        points.collect()
+    }
+}
+
+fn offset_ms(begin: Instant, at: Instant) -> i64 {
+    match at.checked_duration_since(begin) {
+        Some(after) => after.as_millis() as i64,
+        None => -((begin - at).as_millis() as i64),
+    }
+}
+
+#[cfg(test)]
+mod tests;

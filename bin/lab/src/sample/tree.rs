@@ -1,0 +1,156 @@
+//! A process with all its descendants, found anew in every sample.
+
+use std::collections::BTreeMap;
+
+use super::process::{ProcessSample, Ticks, children, descriptors, pss_bytes, switches};
+
+/// A tree at one moment. Counters only ever rise: what a process that has ended had used stays in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeSample {
+    /// CPU time.
+    pub ticks: Ticks,
+    /// Resident memory of those alive.
+    pub rss_bytes: u64,
+    /// Proportional memory, if it was looked at.
+    pub pss_bytes: Option<u64>,
+    /// Threads.
+    pub threads: u64,
+    /// Processes.
+    pub processes: u64,
+    /// Open descriptors, if they were counted.
+    pub descriptors: Option<u64>,
+    /// Switches of one's own accord.
+    pub switches_voluntary: u64,
+    /// Switches by force.
+    pub switches_involuntary: u64,
+    /// Time spent ready and waiting for a processor.
+    pub run_delay_ns: u64,
+    /// Page faults without disk.
+    pub faults_minor: u64,
+    /// Page faults with disk.
+    pub faults_major: u64,
+}
+
+/// Processes with more descendants than this are watched in part; web servers have dozens.
+const PROCESSES_MAX: usize = 4_096;
+
+/// A tree that is being watched.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    roots: Vec<u32>,
+    with_children: bool,
+    /// What is known of each process, by number and when it began.
+    known: BTreeMap<(u32, u64), Last>,
+}
+
+/// The last that was seen of a process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    sample: ProcessSample,
+    switches: (u64, u64, u64),
+    alive: bool,
+    /// Its CPU time is in the children's time of its parent, which waited for it.
+    inherited: bool,
+}
+
+impl Watched {
+    /// Processes with all their descendants.
+    pub fn new(roots: &[u32]) -> Self {
+        Watched {
+            roots: roots.to_vec(),
+            with_children: true,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// One process without what it has started.
+    pub fn alone(pid: u32) -> Self {
+        Watched {
+            roots: vec![pid],
+            with_children: false,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at the tree. `dear` also at what takes the kernel long to tell.
+    pub fn sample(&mut self, dear: bool) -> TreeSample {
+        for last in self.known.values_mut() {
+            last.alive = false;
+        }
+        let mut sample = TreeSample::default();
+        let mut queue = self.roots.clone();
+        let mut at = 0;
+        while let Some(pid) = queue.get(at).copied() {
+            at += 1;
+            let Some(process) = ProcessSample::read(pid) else {
+                continue;
+            };
+            if self.with_children && queue.len() < PROCESSES_MAX {
+                queue.extend(children(pid));
+            }
+            let last = self.known.entry((pid, process.begun)).or_default();
+            *last = Last {
+                sample: process,
+                switches: switches(pid),
+                alive: true,
+                inherited: false,
+            };
+            sample.processes += 1;
+            sample.threads += process.threads;
+            sample.rss_bytes += process.rss_bytes;
+            if dear {
+                add(&mut sample.pss_bytes, pss_bytes(pid));
+                add(&mut sample.descriptors, descriptors(pid));
+            }
+        }
+        self.inherit();
+        self.add_counters(&mut sample);
+        sample
+    }
+
+    /// A process that has ended is in its parent's children's time, if that lives and has waited: then its own last
+    /// reading would count twice.
+    fn inherit(&mut self) {
+        let alive: Vec<(u32, Ticks)> = self
+            .known
+            .iter()
+            .filter(|(_, last)| last.alive)
+            .map(|((pid, _), last)| (*pid, last.sample.children))
+            .collect();
+        for last in self.known.values_mut().filter(|last| !last.alive) {
+            let parent = alive.iter().find(|(pid, _)| *pid == last.sample.parent);
+            last.inherited = parent.is_some_and(|(_, waited)| {
+                waited.user >= last.sample.own.user
+                    && waited.system >= last.sample.own.system
+                    && *waited != Ticks::default()
+            });
+        }
+    }
+
+    fn add_counters(&self, sample: &mut TreeSample) {
+        for last in self.known.values() {
+            let Last {
+                sample: process,
+                switches,
+                ..
+            } = last;
+            if !last.inherited {
+                sample.ticks = sample.ticks.plus(process.own);
+                if self.with_children {
+                    sample.ticks = sample.ticks.plus(process.children);
+                }
+            }
+            sample.switches_voluntary += switches.0;
+            sample.switches_involuntary += switches.1;
+            sample.run_delay_ns += switches.2;
+            sample.faults_minor += process.faults.0;
+            sample.faults_major += process.faults.1;
+        }
+    }
+}
+
+fn add(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0) + more);
+    }
+}

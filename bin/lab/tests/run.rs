@@ -1,0 +1,336 @@
+//! The program itself: an experiment over its own backends from the file to the result, and what `hit` says of a server
+//! with faults that are counted on both sides.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_lab::result::{CellState, FailureClass, RunResult};
+
+const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A backend that ends with the test.
+struct Backend {
+    child: Child,
+    port: u16,
+}
+
+impl Backend {
+    fn start(words: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let child = Command::new(LAB)
+            .arg("serve")
+            .args(words)
+            .args(["--listen", &format!("127.0.0.1:{port}")])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begin = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "the backend does not listen"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        Backend { child, port }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `hit` and gives its result.
+fn hit(folder: &Folder, url: &str, words: &[&str]) -> RunResult {
+    let json = folder.file("hit.json");
+    let output = Command::new(LAB)
+        .args(["hit", url, "--json", &json])
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("good answers"), "{text}");
+    serde_json::from_slice(&fs::read(&json).unwrap()).unwrap()
+}
+
+const EXPERIMENT: &str = r#"
+schema = "sluice.lab/1"
+name = "own"
+title = "The lab's own servers"
+[matrix]
+test = ["direct", "proxied"]
+clients = [2, 5]
+[load]
+duration = "400ms"
+warmup = "100ms"
+[repeat]
+blocks = 2
+[place]
+pin = "none"
+[[backend]]
+name = "hello"
+run = "{lab} serve respond --listen 127.0.0.1:{port} --counts {counts} --body 'from behind'"
+body = "from behind"
+[test.direct]
+path = "/"
+expect = { status = 200, body = "hello" }
+[test.proxied]
+path = "/"
+needs = ["hello"]
+expect = { status = 200, body_of = "hello" }
+assert = { backend_requests = "== requests", upstream_reuse = ">= 0.5" }
+[subject.floor]
+run = { direct = "{lab} serve null --listen 127.0.0.1:{port} --body hello", proxied = "{lab} serve relay 127.0.0.1:{backend.hello} --listen 127.0.0.1:{port}" }
+[subject.liar]
+run = "{lab} serve null --listen 127.0.0.1:{port} --body wrong"
+[subject.absent]
+run = "no-such-server --port {port}"
+"#;
+
+#[test]
+fn an_experiment_runs_from_its_file_to_its_result() {
+    let folder = Folder::new("run");
+    let file = folder.file("own.toml");
+    fs::write(&file, EXPERIMENT).unwrap();
+    let out = folder.file("out");
+    let run = |more: &[&str]| {
+        let output = Command::new(LAB)
+            .args(["run", &file, "--out", &out])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let result: RunResult =
+            serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap();
+        (text, result)
+    };
+    let (text, result) = run(&["--only", "subject=floor,absent"]);
+    assert!(text.contains("8 cells x 2 blocks, 16 left"), "{text}");
+    for cell in &result.cells {
+        if cell.axis("subject") == "absent" {
+            assert!(
+                matches!(&cell.state, CellState::NotInstalled(why) if why.contains("no-such-server"))
+            );
+            continue;
+        }
+        assert_eq!((&cell.state, cell.blocks.len()), (&CellState::Measured, 2));
+        for block in &cell.blocks {
+            assert!(
+                block.load.ok > 0 && block.load.failed() == 0,
+                "{:?}",
+                block.load.failures
+            );
+            assert!(
+                block.checks.iter().all(|check| check.holds == Some(true)),
+                "{:?}",
+                block.checks
+            );
+            let resources = block.resources.as_ref().unwrap();
+            assert_eq!(resources.backend.is_some(), cell.axis("test") == "proxied");
+            assert!(resources.subject.rss_peak_bytes > 0);
+            assert!(block.cpu_us_per_ok().is_some());
+        }
+    }
+    // Nothing is left to do, and the blocks are the same.
+    let (text, again) = run(&["--only", "subject=floor", "--resume"]);
+    assert!(text.contains("0 left"), "{text}");
+    let floor = |result: &RunResult| {
+        let cells = result
+            .cells
+            .iter()
+            .filter(|cell| cell.axis("subject") == "floor");
+        cells
+            .flat_map(|cell| cell.blocks.iter().map(|block| block.load.ok))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(floor(&result), floor(&again));
+}
+
+#[test]
+fn a_server_that_answers_wrongly_did_not_start() {
+    let folder = Folder::new("liar");
+    let file = folder.file("own.toml");
+    fs::write(&file, EXPERIMENT).unwrap();
+    let words = [
+        "run",
+        &file,
+        "--out",
+        &folder.file("out"),
+        "--only",
+        "subject=liar;test=direct;clients=2",
+        "--repeats",
+        "1",
+    ];
+    let output = Command::new(LAB).args(words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("did not start: no right answer") && text.contains("another body"),
+        "{text}"
+    );
+}
+
+#[test]
+fn uploads_arrive_as_they_were_sent() {
+    let folder = Folder::new("upload");
+    let backend = Backend::start(&["respond"]);
+    let result = hit(
+        &folder,
+        &backend.url("/sum"),
+        &["-n", "50", "-c", "5", "--body-bytes", "64KiB"],
+    );
+    let load = &result.cells[0].blocks[0].load;
+    // The answer is a digest of what arrived, and every one was compared with the first.
+    assert_eq!((load.ok, load.failed()), (50, 0));
+    assert!(
+        load.asked.verify.contains("every byte"),
+        "{}",
+        load.asked.verify
+    );
+    assert!(load.transfer.sent_bytes.unwrap() > 50 * 65_536);
+}
+
+#[test]
+fn faults_on_purpose_are_seen_as_what_they_are() {
+    let folder = Folder::new("faults");
+    let words = [
+        "respond", "--errors", "0.1", "--resets", "0.1", "--cuts", "0.1", "--seed", "3",
+    ];
+    let backend = Backend::start(&words);
+    let result = hit(
+        &folder,
+        &backend.url("/"),
+        &[
+            "-n",
+            "2000",
+            "-c",
+            "4",
+            "--failure-pause",
+            "0",
+            "--verify",
+            "status",
+        ],
+    );
+    let load = &result.cells[0].blocks[0].load;
+    let share = |classes: &[FailureClass]| {
+        let count: u64 = classes.iter().map(|class| load.failed_in(*class)).sum();
+        count as f64 / 2_000.0
+    };
+    for classes in [
+        &[FailureClass::Status][..],
+        &[FailureClass::Stale, FailureClass::Reset][..],
+        &[FailureClass::BodyCut][..],
+    ] {
+        assert!(
+            (share(classes) - 0.1).abs() < 0.03,
+            "{classes:?}: {}",
+            share(classes)
+        );
+    }
+    assert_eq!(load.ok + load.failed(), 2_000);
+}
+
+#[test]
+fn delays_on_purpose_are_measured() {
+    let folder = Folder::new("delay");
+    let backend = Backend::start(&["respond", "--delay", "30ms"]);
+    let result = hit(&folder, &backend.url("/"), &["-n", "60", "-c", "6"]);
+    let load = &result.cells[0].blocks[0].load;
+    let median = load.latency.total.percentile(50.0).unwrap() / 1e6;
+    assert!((30.0..45.0).contains(&median), "{median} ms");
+    assert_eq!(load.ok, 60);
+}
+
+#[test]
+fn a_unix_socket_is_loaded_like_an_address() {
+    let folder = Folder::new("unix");
+    let socket = folder.file("a.sock");
+    let child = Command::new(LAB)
+        .args([
+            "serve",
+            "null",
+            "--listen",
+            &format!("unix:{socket}"),
+            "--body",
+            "x",
+        ])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _backend = Backend { child, port: 0 };
+    let begin = Instant::now();
+    while !PathBuf::from(&socket).exists() {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(10));
+    }
+    let result = hit(
+        &folder,
+        "http://app/",
+        &["-n", "200", "-c", "3", "--unix", &socket],
+    );
+    assert_eq!(result.cells[0].blocks[0].load.ok, 200);
+}
+
+#[test]
+fn strangers_are_not_loaded_and_mistakes_are_told() {
+    for (words, told) in [
+        (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
+        (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
+        (&["run", "no-such.toml"][..], "built in are"),
+        (
+            &["run", "000", "--only", "subject=nobody"][..],
+            "no cell is left",
+        ),
+    ] {
+        let output = Command::new(LAB).args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(told), "{text}");
+    }
+}
