@@ -124,6 +124,13 @@ impl Client {
         }
     }
 
+    /// The next byte.
+    pub fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.reader.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
     /// Whether the server has closed the connection; waits for it to say something or to close.
     pub fn is_closed(&mut self) -> bool {
         match self.reader.fill_buf() {

@@ -155,6 +155,26 @@ pub fn h2spec(root: &Path) -> bool {
     )
 }
 
+/// The release of gRPC whose public test cases are run.
+const GRPC: &str = "v1.85.0";
+
+/// Runs the public test cases of gRPC, its own client and its own server with the proxy between them; both are installed
+/// below `target` first.
+pub fn grpc(root: &Path) -> bool {
+    let folder = root.join("target/grpc").join(GRPC);
+    for program in ["client", "server"] {
+        let module = format!("google.golang.org/grpc/interop/{program}@{GRPC}");
+        if go_install(&folder, program, &module).is_none() {
+            return false;
+        }
+    }
+    tests(
+        root,
+        &["e2e", "grpc", "--", "--include-ignored"],
+        &[("SLUICE_GRPC", &folder)],
+    )
+}
+
 /// The program that `module` is built to in `folder`, which is done once; says so where it cannot be.
 fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
     let path = folder.join(program);

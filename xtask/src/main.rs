@@ -18,6 +18,7 @@ usage: cargo xtask <command>
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
   soak [minutes] everything at once for so long (10): nothing fails, nothing grows
+  grpc           the public test cases of gRPC through the proxy, which Go installs
   sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ["h2spec"] => check::h2spec(&root),
         ["soak"] => check::soak(&root, "10"),
         ["soak", minutes] => check::soak(&root, minutes),
+        ["grpc"] => check::grpc(&root),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),
             Err(_) => return usage(),

@@ -2,9 +2,11 @@
 
 mod attacks;
 mod ending;
+mod grpc;
 pub mod peer;
 mod priorities;
 mod programs;
 mod serving;
 mod siege;
 mod tunnels;
+mod upstreams;

@@ -1,4 +1,5 @@
-//! A client of HTTP/2 that sends exactly the frames it is told to. What they mean is left to each test.
+//! A client of HTTP/2 that sends exactly the frames it is told to, and an upstream that does. What they mean is left to
+//! each test.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -101,6 +102,17 @@ impl<S: Read + Write> Peer<S> {
     /// Begins on a connected stream.
     pub fn begin(mut stream: S, settings: &[(u16, u32)]) -> Peer<S> {
         stream.write_all(PREFACE).expect("the server takes it");
+        Peer::greet(stream, settings)
+    }
+
+    /// The server's end of an accepted stream; `None` if something else than HTTP/2 comes.
+    pub fn accept(mut stream: S, settings: &[(u16, u32)]) -> Option<Peer<S>> {
+        let mut preface = [0; PREFACE.len()];
+        stream.read_exact(&mut preface).ok()?;
+        (&preface == PREFACE).then(|| Peer::greet(stream, settings))
+    }
+
+    fn greet(stream: S, settings: &[(u16, u32)]) -> Peer<S> {
         let mut peer = Peer {
             stream,
             decoder: Decoder::new(4096),
@@ -151,13 +163,18 @@ impl<S: Read + Write> Peer<S> {
     fn open(&mut self, fields: &[(&str, &str)], flags: u8) -> u32 {
         let id = self.next_id;
         self.next_id += 2;
-        self.send(HEADERS, flags | END_HEADERS, id, &block(fields));
+        self.head(id, flags, fields);
         id
     }
 
     /// The number that the next request will have.
     pub fn next_id(&self) -> u32 {
         self.next_id
+    }
+
+    /// Sends a head, of an answer too.
+    pub fn head(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) {
+        self.send(HEADERS, flags | END_HEADERS, id, &block(fields));
     }
 
     pub fn give_window(&mut self, id: u32, bytes: u32) {
@@ -226,7 +243,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// The next frame, with its fields if it has a head: these have to be decoded in the order in which they come.
-    fn frame_with_fields(&mut self) -> Option<(Frame, Vec<(String, String)>)> {
+    pub fn frame_with_fields(&mut self) -> Option<(Frame, Vec<(String, String)>)> {
         let frame = self.frame()?;
         match (frame.kind, frame.flags & ACK) {
             (SETTINGS, 0) => self.send(SETTINGS, ACK, 0, &[]),

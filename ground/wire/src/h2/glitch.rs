@@ -21,11 +21,11 @@ pub(super) mod cost {
     pub const DATA_TINY: u32 = 1;
     /// SETTINGS.
     pub const SETTINGS: u32 = 16;
-    /// PING. Some clients ask with each block of content to measure the line.
+    /// PING beyond those that go with content, see [`super::REPLIES_EXPECTED`].
     pub const PING: u32 = 4;
     /// PRIORITY, PRIORITY_UPDATE and frames of unknown kinds.
     pub const IGNORED: u32 = 4;
-    /// WINDOW_UPDATE beyond two for each stream and each DATA frame that we sent.
+    /// WINDOW_UPDATE beyond those that go with content, see [`super::REPLIES_EXPECTED`].
     pub const WINDOW_UPDATE: u32 = 4;
     /// A frame for a stream that is over.
     pub const LATE: u32 = 2;
@@ -37,7 +37,11 @@ const REQUEST_REFUND: u32 = 16;
 /// What each second gives back: 10 resets or 40 pings.
 const SECOND_REFUND: u64 = 160;
 
-/// WINDOW_UPDATE frames that can be saved up. A client that gives back each frame's window by itself sends them in
+/// Frames with which a peer may answer each stream and each DATA frame that we send: a WINDOW_UPDATE for the stream, one
+/// for the connection, and a PING, by which gRPC measures the line for as long as content comes.
+const REPLIES_EXPECTED: u32 = 3;
+
+/// Such frames that can be saved up. A client that gives back each frame's window by itself sends them in
 /// bursts.
 const UPDATES_SAVED_MAX: u32 = 1024;
 
@@ -65,7 +69,7 @@ impl Budget {
         Budget {
             used: 0,
             max,
-            updates: 2,
+            updates: REPLIES_EXPECTED,
             calmed: Moment::START,
         }
     }
@@ -90,13 +94,12 @@ impl Budget {
         self.used = self.used.saturating_sub(REQUEST_REFUND);
     }
 
-    /// A stream was opened or a DATA frame sent, which the peer may answer with two WINDOW_UPDATE frames: one for the
-    /// stream and one for the connection.
+    /// A stream was opened or a DATA frame sent, which the peer may answer.
     pub fn expect_updates(&mut self) {
-        self.updates = (self.updates + 2).min(UPDATES_SAVED_MAX);
+        self.updates = (self.updates + REPLIES_EXPECTED).min(UPDATES_SAVED_MAX);
     }
 
-    /// Whether a WINDOW_UPDATE was to be expected.
+    /// Whether a WINDOW_UPDATE or a PING was to be expected.
     pub fn take_update(&mut self) -> bool {
         let expected = self.updates > 0;
         self.updates = self.updates.saturating_sub(1);
@@ -137,11 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn window_updates_are_paid_for_by_streams_and_content() {
+    fn replies_are_paid_for_by_streams_and_content() {
         let mut budget = Budget::new(100);
-        assert!(budget.take_update() && budget.take_update() && !budget.take_update());
-        budget.expect_updates();
-        assert!(budget.take_update() && budget.take_update() && !budget.take_update());
+        for _ in 0..2 {
+            (0..REPLIES_EXPECTED).for_each(|_| assert!(budget.take_update()));
+            assert!(!budget.take_update());
+            budget.expect_updates();
+        }
         (0..10_000).for_each(|_| budget.expect_updates());
         assert_eq!(budget.updates, UPDATES_SAVED_MAX);
     }

@@ -38,7 +38,10 @@ impl Conn {
             Frame::SettingsAck => self.take_settings_ack().map(|()| None),
             Frame::Ping(opaque) => {
                 encode_ping(flags::ACK, opaque, &mut self.out);
-                self.glitch(cost::PING).map(|()| None)
+                if !self.budget.take_update() {
+                    self.glitch(cost::PING)?;
+                }
+                Ok(None)
             }
             Frame::Pong(opaque) => self.take_pong(opaque).map(|()| None),
             Frame::GoAway { last, code } => {

@@ -241,7 +241,7 @@ impl<'a> Sender<'a> {
         poll_fn(|cx| {
             loop {
                 self.is_in_time()?;
-                ready!(self.poll_capacity(cx))?;
+                ready!(self.poll_capacity_beside(stream, cx))?;
                 let data = ready!(self.poll_data(stream, cx))?;
                 if data.is_empty() {
                     if left.is_some_and(|left| left > 0) {
@@ -270,6 +270,22 @@ impl<'a> Sender<'a> {
             }
         })
         .await
+    }
+
+    /// Ready when content may be sent. While the client takes nothing the stream goes on beside: behind it may be an
+    /// upload that the client wants to end before it reads.
+    fn poll_capacity_beside(
+        &mut self,
+        stream: &mut dyn BodyStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let capacity = self.poll_capacity(cx);
+        if capacity.is_pending()
+            && let Poll::Ready(Err(failure)) = self.poll_data(stream, cx)
+        {
+            return Poll::Ready(Err(failure));
+        }
+        capacity
     }
 
     /// What the stream has at hand. A client that went away is noticed while it has nothing.

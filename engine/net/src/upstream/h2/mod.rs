@@ -66,28 +66,25 @@ pub(super) async fn obtain(
         return Ok(carrier);
     }
     // Whoever wants a new connection also takes one that another call has just made.
-    let (since, origin) = match wanted {
-        Wanted::Any => (0, Origin::Kept),
-        Wanted::Fresh => (shelf.next_number(), Origin::Fresh),
+    let since = match wanted {
+        Wanted::Any => 0,
+        Wanted::Fresh => shelf.next_number(),
     };
-    let waited = within(
-        worker,
-        timeouts.queue + timeouts.dial,
-        find(worker, endpoint, &shelf, since, origin),
-    );
+    let limit = timeouts.queue + timeouts.dial;
+    let waited = within(worker, limit, find(worker, endpoint, &shelf, since));
     waited.await.unwrap_or_else(|| {
         let failure = Failure::new(Side::Upstream, FailureKind::Limit).with_retry(Retry::Always);
         Err(failure.because("no connection has had room in time"))
     })
 }
 
-/// Joins a connection made since number `since`, waits for one that is being made, or makes one.
+/// Joins a connection made since number `since`, waits for one that is being made, or makes one. Only who makes it has a
+/// fresh one: what others have used already may be about to end.
 async fn find(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     shelf: &Rc<Shelf>,
     since: u64,
-    origin: Origin,
 ) -> Result<Carrier, Failure> {
     let gate = endpoint.gate();
     loop {
@@ -97,7 +94,7 @@ async fn find(
             Some(_) => shelf.busy(since),
         };
         if let Some(mux) = free {
-            return Ok(seat_on(mux, origin));
+            return Ok(seat_on(mux, Origin::Kept));
         }
         if shelf.is_worth_waiting() {
             shelf.wait().await?;
@@ -110,10 +107,10 @@ async fn find(
                 Entered::Permit(permit) => Some(permit),
             },
         };
-        let kept = shelf.any(since).map(|mux| seat_on(mux, origin));
-        let link = || match origin {
-            Origin::Kept => take_link(worker, endpoint),
-            Origin::Fresh => None,
+        let kept = shelf.any(since).map(|mux| seat_on(mux, Origin::Kept));
+        let link = || match since {
+            0 => take_link(worker, endpoint),
+            _ => None,
         };
         let mut carrier = match kept.or_else(link) {
             Some(kept) => kept,

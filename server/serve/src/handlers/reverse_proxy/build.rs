@@ -19,7 +19,7 @@ use super::coalescing::Coalescing;
 use super::dynamic::{self, Dynamic};
 use super::intercept::Interception;
 use super::making::{Maker, cookie_key};
-use super::retry::Retries;
+use super::retry::{Retries, Sharing};
 use super::select::{self, Selection};
 use super::transport::Transport;
 use super::upstream::Upstream;
@@ -65,6 +65,10 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let active = maker
         .checks()
         .map(|checks| ActiveChecks::new(checks, &upstreams));
+    let sharing = match maker.transport.options(None).protocol.may_share() {
+        true => Sharing::May,
+        false => Sharing::No,
+    };
     Ok(Box::new(ReverseProxy {
         active,
         dynamic: dynamic.map(Box::new),
@@ -73,7 +77,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         content: content(config),
         upstreams,
         selection,
-        retries: Retries::build(config)?,
+        retries: Retries::build(config, sharing)?,
         header_up,
         header_down,
         rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,

@@ -31,11 +31,22 @@ pub struct Retries {
     unwanted: Option<MatcherSets>,
     /// Bytes of a body that are kept for another try.
     replay_bytes: usize,
+    sharing: Sharing,
+}
+
+/// Whether requests share connections, on which an upstream can refuse one unseen: such a one is sent again at once,
+/// whatever its method (RFC 9113, section 8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// They do not.
+    No,
+    /// They may.
+    May,
 }
 
 impl Retries {
     /// Reads the settings.
-    pub fn build(config: &Config) -> Result<Retries, Refusal> {
+    pub fn build(config: &Config, sharing: Sharing) -> Result<Retries, Refusal> {
         let mut policy = RetryPolicy::default();
         let (mut matched, mut unwanted) = (None, None);
         if let Some(config) = &config.load_balancing {
@@ -62,6 +73,7 @@ impl Retries {
             matched,
             unwanted,
             replay_bytes: buffered.max(REPLAY_BYTES_MAX),
+            sharing,
         })
     }
 
@@ -71,14 +83,15 @@ impl Retries {
 
     /// Counts a request, each of which earns a part of a further try, and makes its body fit for one.
     pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
-        if !self.are_on() {
-            return body;
+        let mut is_sent_again = self.sharing == Sharing::May;
+        if self.are_on() {
+            self.budget.earn();
+            is_sent_again |= self.matched.is_some() || x.req.method.is_idempotent();
         }
-        self.budget.earn();
-        if self.matched.is_none() && !x.req.method.is_idempotent() {
-            return body;
+        match is_sent_again {
+            true => Replay::body(body, self.replay_bytes),
+            false => body,
         }
-        Replay::body(body, self.replay_bytes)
     }
 
     /// When to try again after `failure`, the last of those `tried`; `None` if not at all.

@@ -1,0 +1,121 @@
+//! The public test cases of gRPC: its own client and its own server, with the proxy between them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::serving::plain;
+use crate::harness::{Server, Setup, finish, free_port, text};
+
+/// The cases that every client has and that need no credentials of a cloud.
+const CASES: [&str; 14] = [
+    "empty_unary",
+    "large_unary",
+    "client_streaming",
+    "server_streaming",
+    "ping_pong",
+    "empty_stream",
+    "timeout_on_sleeping_server",
+    "cancel_after_begin",
+    "cancel_after_first_response",
+    "status_code_and_message",
+    "special_status_message",
+    "unimplemented_method",
+    "unimplemented_service",
+    "custom_metadata",
+];
+
+fn program(name: &str) -> PathBuf {
+    let folder = std::env::var_os("SLUICE_GRPC").map(PathBuf::from);
+    let file = folder.map(|folder| folder.join(name));
+    file.filter(|file| file.is_file()).unwrap_or_else(|| {
+        panic!("no `{name}` in the folder SLUICE_GRPC; `cargo xtask grpc` installs it")
+    })
+}
+
+/// A running server of gRPC.
+struct Service(Child);
+
+impl Service {
+    fn start(port: u16, args: &[&str]) -> Service {
+        let child = Command::new(program("server"))
+            .arg(format!("--port={port}"))
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Service(child.expect("it starts"))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The cases that fail, with what the client says of them.
+fn failing(port: u16, cases: &[&str], args: &[&str]) -> Vec<String> {
+    let mut failed = Vec::new();
+    for case in cases {
+        let output = finish(
+            Command::new(program("client"))
+                .arg(format!("--server_port={port}"))
+                .arg(format!("--test_case={case}"))
+                .args(args),
+        );
+        println!("{case}: {}", output.status);
+        if !output.status.success() {
+            failed.push(format!("{case}: {}", text(&output.stderr)));
+        }
+    }
+    failed
+}
+
+#[test]
+#[ignore = "needs the programs of gRPC: cargo xtask grpc"]
+fn the_cases_of_grpc_pass_through_without_tls() {
+    let backend = free_port();
+    let _service = Service::start(backend, &[]);
+    let mut server = Server::start(&plain(
+        "",
+        &format!("reverse_proxy h2c://localhost:{backend}"),
+    ));
+    server.wait_for_port(backend);
+    let args = ["--server_host=localhost"];
+    assert_eq!(failing(server.port, &CASES, &args), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs the programs of gRPC: cargo xtask grpc"]
+fn the_cases_of_grpc_pass_through_over_tls() {
+    let backend = free_port();
+    let setup = Setup::new(&format!(
+        "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
+         localhost {{\n\treverse_proxy https://localhost:{backend} {{\n\t\ttransport http {{\n\
+         \t\t\ttls_trust_pool internal local\n\t\t}}\n\t}}\n}}\n"
+    ));
+    let mut server = setup.start();
+    // The service shows the certificate of the site, which the same authority has made.
+    let path = |name: &str| -> String {
+        let path: &Path = server.folder.path();
+        path.join("data/sluice").join(name).display().to_string()
+    };
+    let part = |kind: &str| path(&format!("certificates/local/localhost/localhost.{kind}"));
+    crate::harness::eventually(
+        "a certificate",
+        || Path::new(&part("key")).is_file(),
+        || server.stderr(),
+    );
+    let files = [
+        "--use_tls".to_owned(),
+        format!("--tls_cert_file={}", part("crt")),
+        format!("--tls_key_file={}", part("key")),
+    ];
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let _service = Service::start(backend, &files);
+    let root = format!("--ca_file={}", path("pki/authorities/local/root.crt"));
+    server.wait_for_port(backend);
+    let args = ["--server_host=localhost", "--use_tls", &root];
+    assert_eq!(failing(server.port, &CASES, &args), Vec::<String>::new());
+}
