@@ -93,7 +93,7 @@ fn the_cases_of_grpc_pass_through_over_tls() {
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
          localhost {{\n\treverse_proxy https://localhost:{backend} {{\n\t\ttransport http {{\n\
-         \t\t\ttls_trust_pool internal local\n\t\t}}\n\t}}\n}}\n"
+         \t\t\ttls_trust_pool pki_root local\n\t\t}}\n\t}}\n}}\n"
     ));
     let mut server = setup.start();
     // The service shows the certificate of the site, which the same authority has made.
@@ -116,6 +116,11 @@ fn the_cases_of_grpc_pass_through_over_tls() {
     let _service = Service::start(backend, &files);
     let root = format!("--ca_file={}", path("pki/authorities/local/root.crt"));
     server.wait_for_port(backend);
-    let args = ["--server_host=localhost", "--use_tls", &root];
+    let args = [
+        "--server_host=localhost",
+        "--use_tls",
+        "--use_test_ca",
+        &root,
+    ];
     assert_eq!(failing(server.port, &CASES, &args), Vec::<String>::new());
 }
