@@ -176,37 +176,36 @@ fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
     assert!(before <= 2 && backend.connections() <= 2);
 }
 
+/// Answers of each kind, by path; what was asked is kept.
+fn kinds(mut peer: Peer, asked: &Mutex<HashMap<String, Fields>>) {
+    while let Some((frame, fields)) = peer.frame_with_fields() {
+        let path = value(&fields, ":path").to_owned();
+        if frame.kind == HEADERS && !path.is_empty() {
+            let mut asked = asked.lock().expect("nobody panics");
+            asked.insert(path.clone(), fields);
+        }
+        let id = frame.id;
+        let mut only = |fields: &[(&str, &str)]| peer.head(id, END_STREAM, fields);
+        match path.as_str() {
+            "/trailers" => {
+                peer.head(id, 0, &[(":status", "103"), ("link", "</style.css>")]);
+                peer.head(id, 0, &[(":status", "200"), ("trailer", "x-sum")]);
+                peer.send(DATA, 0, id, b"content");
+                peer.head(id, END_STREAM, &[("x-sum", "7")]);
+            }
+            "/head" => only(&[(":status", "200"), ("content-length", "9")]),
+            "/none" => only(&[(":status", "204")]),
+            "/same" => only(&[(":status", "304"), ("etag", "\"1\"")]),
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn clients_of_http1_get_what_an_upstream_of_http2_answers() {
     let asked = Arc::new(Mutex::new(HashMap::new()));
     let seen = asked.clone();
-    let backend = upstream(move |mut peer| {
-        while let Some((frame, fields)) = peer.frame_with_fields() {
-            let path = value(&fields, ":path").to_owned();
-            if frame.kind == HEADERS && !path.is_empty() {
-                seen.lock()
-                    .expect("nobody panics")
-                    .insert(path.clone(), fields);
-            }
-            let id = frame.id;
-            match path.as_str() {
-                "/trailers" => {
-                    peer.head(id, 0, &[(":status", "103"), ("link", "</style.css>")]);
-                    peer.head(id, 0, &[(":status", "200"), ("trailer", "x-sum")]);
-                    peer.send(DATA, 0, id, b"content");
-                    peer.head(id, END_STREAM, &[("x-sum", "7")]);
-                }
-                "/head" => peer.head(
-                    id,
-                    END_STREAM,
-                    &[(":status", "200"), ("content-length", "9")],
-                ),
-                "/none" => peer.head(id, END_STREAM, &[(":status", "204")]),
-                "/same" => peer.head(id, END_STREAM, &[(":status", "304"), ("etag", "\"1\"")]),
-                _ => {}
-            }
-        }
-    });
+    let backend = upstream(move |peer| kinds(peer, &seen));
     let server = proxy(backend.port);
     let mut client = Client::connect(server.port);
     client.send(
@@ -512,7 +511,7 @@ fn checks_tries_and_handled_answers_work_over_http2() {
 }
 
 #[test]
-fn a_request_that_is_told_as_http2_is_one_request_upstream() {
+fn content_of_another_length_is_one_request_upstream_at_most() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
     let backend = upstream(move |mut peer| {
