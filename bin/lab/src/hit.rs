@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use options::Options;
 
+use crate::adapter::{self, Task};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::load::expect::{BodyExpect, Expect};
 use crate::load::limits::BODY_KEPT_MAX;
@@ -18,7 +19,7 @@ use crate::load::request::{Draft, Prepared};
 use crate::load::target::{Reach, Target};
 use crate::load::{self, Plan, Stage, trust};
 use crate::machine;
-use crate::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
+use crate::result::{Asked, Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
 
 use options::Verify;
 
@@ -35,8 +36,11 @@ pub fn run(options: &Options) -> Outcome {
     let (plan, answer) = prepare(options)?;
     let started = SystemTime::now();
     let began = Instant::now();
-    let mut load = load::run(&plan, &mut progress(&plan))
-        .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+    let mut load = match options.engine {
+        Some(tool) => adapter::run(tool, &task(options, &plan)?).map_err(Refused)?,
+        None => load::run(&plan, &mut progress(&plan))
+            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?,
+    };
     load.answer = Some(answer.answered());
     print!("{}", text::report(&load));
     if let Some(path) = &options.json {
@@ -46,6 +50,29 @@ pub fn run(options: &Options) -> Outcome {
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
     }
     Ok(verdict(&load))
+}
+
+/// The same task for another program. What none of them can do is refused here, the rest by the adapter.
+fn task(options: &Options, plan: &Plan) -> Result<Task, Refused> {
+    let limits = [
+        (options.unix.is_some(), "--unix"),
+        (options.requests.is_some(), "--requests"),
+        (options.ca.is_some(), "--ca"),
+        (options.tls_version.is_some(), "--tls-version"),
+        (options.cpus.is_some(), "--cpus"),
+    ];
+    if let Some((_, option)) = limits.iter().find(|(given, _)| *given) {
+        let text = format!("{option} is for the lab's own engine only");
+        return Err(Refused::new(text));
+    }
+    Ok(Task {
+        asked: Asked {
+            verify: "whatever the program looks at, mostly the status".into(),
+            ..plan.asked()
+        },
+        fields: options.header.clone(),
+        insecure: options.insecure,
+    })
 }
 
 /// Whether the target did at all what it was to do.

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 pub mod audit;
 pub mod backend;
 pub mod cli;

@@ -1,5 +1,7 @@
 //! Limits of the lab, each with its reason.
 
+use std::time::Duration;
+
 /// Blocks that an interval needs at least. With five the median's interval is smallest to largest and covers 93.75 %; with
 /// fewer nothing near 95 % exists.
 pub const BLOCKS_MIN: usize = 5;
@@ -49,3 +51,9 @@ pub const GATE_LEVEL: f64 = 0.05;
 
 /// Cells that a message lists when a name fits none or several.
 pub const CHOICES_MAX: usize = 20;
+
+/// Bytes of another load program's output that are kept: their reports have some 2 KB, with a list of errors 100 KB.
+pub const TOOL_OUTPUT_BYTES_MAX: u64 = 4 << 20;
+
+/// How long another load program may take beyond warm-up, window and time limit: k6 needs 5 s to start and to sum up.
+pub const TOOL_OVERTIME: Duration = Duration::from_secs(30);

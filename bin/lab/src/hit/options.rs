@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::adapter::Tool;
 use crate::load::trust::TlsOptions;
 use crate::quantity::{parse_bytes, parse_count, parse_duration};
 
@@ -101,6 +102,9 @@ pub struct Options {
     /// Writes the result to a file, for `report`, `compare` and `audit`
     #[arg(long)]
     pub json: Option<PathBuf>,
+    /// Another load program instead of the lab's own: ab, h2load, hey, k6, oha, vegeta or wrk, where it is installed
+    #[arg(long, value_name = "PROGRAM", value_parser = tool)]
+    pub engine: Option<Tool>,
     /// Allows hosts other than this one
     #[arg(long)]
     pub i_own_this_host: bool,
@@ -116,6 +120,12 @@ impl Options {
             resume: self.tls_resume,
         }
     }
+}
+
+fn tool(name: &str) -> Result<Tool, String> {
+    let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
+    let found = Tool::ALL.into_iter().find(|tool| tool.name() == name);
+    found.ok_or_else(|| format!("known are {}", names.join(", ")))
 }
 
 /// What is checked of each answer. The status always is.

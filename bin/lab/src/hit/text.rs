@@ -8,6 +8,9 @@ use crate::result::{Distribution, Load, Mode};
 /// Percentiles that are printed, where the sample carries them.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
+/// The lab's own engine.
+const NATIVE: &str = "native";
+
 /// Share of the window at work above which the generator may be what is measured.
 const BUSY_MAX: f64 = 0.85;
 
@@ -65,8 +68,19 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_times("connect", load.latency.connect.as_ref(), out)?;
     write_times("TLS handshake", load.latency.tls.as_ref(), out)?;
     writeln!(out)?;
+    if load.engine.name != NATIVE {
+        return write_foreign(load, out);
+    }
     write_connections(load, out)?;
     write_generator(load, out)
+}
+
+/// What another load program is, and what it does not tell.
+fn write_foreign(load: &Load, out: &mut String) -> std::fmt::Result {
+    let engine = &load.engine;
+    let version = engine.version.as_deref().unwrap_or("of unknown version");
+    writeln!(out, "  made by {} ({version})", engine.name)?;
+    writeln!(out, "  not measured: {}", engine.not_measured.join(", "))
 }
 
 fn write_failures(load: &Load, out: &mut String) -> std::fmt::Result {
@@ -103,8 +117,11 @@ fn write_times(name: &str, of: Option<&Distribution>, out: &mut String) -> std::
         return Ok(());
     };
     write!(out, "  {name:22}")?;
-    if let (Some(min), Some(mean)) = (of.min_ns, of.mean_ns) {
-        write!(out, "min {}  mean {}", time(min), time(mean))?;
+    if let Some(min) = of.min_ns {
+        write!(out, "min {}  ", time(min))?;
+    }
+    if let Some(mean) = of.mean_ns {
+        write!(out, "mean {}", time(mean))?;
     }
     for percent in SHOWN {
         if let Some((_, ns)) = of.percentiles.iter().find(|(at, _)| *at == percent) {

@@ -106,6 +106,12 @@ fn block_row(block: &Block) -> Vec<String> {
         let carries = crate::statistics::order::carries(percent / 100.0, total.count);
         total.percentile(percent).filter(|_| carries)
     };
+    let told = !load
+        .engine
+        .not_measured
+        .iter()
+        .any(|field| field == "connections");
+    let or_dash = |text: String| if told { text } else { "–".to_string() };
     let each = load.connections.answered as f64 / (load.connections.opened.max(1)) as f64;
     vec![
         block.number.to_string(),
@@ -119,8 +125,8 @@ fn block_row(block: &Block) -> Vec<String> {
             .resources
             .as_ref()
             .map_or("–".into(), |r| size(r.subject.rss_peak_bytes as f64)),
-        count(load.connections.opened as f64),
-        number(each),
+        or_dash(count(load.connections.opened as f64)),
+        or_dash(number(each)),
     ]
 }
 
