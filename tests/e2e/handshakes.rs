@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, HandshakeKind, NamedGroup};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup};
 
 use crate::harness::{Server, Setup, eventually};
-use crate::tls::{client, connect, connect_to, get, root, trusting_with};
+use crate::tls::{Secure, client, connect, connect_to, get, root, trusting_with};
+use crate::upstream::Upstream;
+use crate::wire::Wire;
 
 const OPTIONS: &str =
     "{\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n";
@@ -456,4 +458,263 @@ fn a_session_goes_on_at_another_instance_that_shares_its_keys() {
     assert_eq!(kind(&two), Some(HandshakeKind::Resumed));
     assert_eq!(kind(&again), Some(HandshakeKind::Resumed));
     assert_eq!(kind(&strict), Some(HandshakeKind::Full), "another policy");
+}
+
+/// A client that speaks before the end of its handshake, and has not ended it.
+struct Hasty {
+    conn: ClientConnection,
+    socket: TcpStream,
+    /// All that it has sent.
+    sent: Vec<u8>,
+}
+
+impl Hasty {
+    /// Sends a hello with `bytes` behind it, for whoever shook hands before; `None` if it may not.
+    fn begin(config: &Arc<ClientConfig>, port: u16, bytes: &[u8]) -> Option<Hasty> {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut conn = ClientConnection::new(config.clone(), name).expect("a session");
+        let mut early = conn.early_data()?;
+        io::Write::write_all(&mut early, bytes).expect("it fits");
+        let mut sent = Vec::new();
+        while conn.wants_write() {
+            conn.write_tls(&mut sent).expect("it is memory");
+        }
+        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
+        let patience = Some(Duration::from_secs(20));
+        socket.set_read_timeout(patience).expect("it can be set");
+        io::Write::write_all(&mut socket, &sent).expect("it is taken");
+        Some(Hasty { conn, socket, sent })
+    }
+
+    /// Reads until `is_whole`; sends nothing, so that the handshake goes on.
+    fn hear(&mut self, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let mut heard = Vec::new();
+        while !is_whole(&heard) {
+            if self
+                .conn
+                .read_tls(&mut self.socket)
+                .expect("it comes in time")
+                == 0
+            {
+                break;
+            }
+            let state = self.conn.process_new_packets().expect("it is sound");
+            let start = heard.len();
+            heard.resize(start + state.plaintext_bytes_to_read(), 0);
+            let read = io::Read::read(&mut self.conn.reader(), &mut heard[start..]);
+            heard.truncate(start + read.unwrap_or(0));
+        }
+        heard
+    }
+
+    /// Ends the handshake; what follows is no longer early.
+    fn end(mut self) -> Wire<Secure> {
+        while self.conn.is_handshaking() || self.conn.wants_write() {
+            self.conn.complete_io(&mut self.socket).expect("it ends");
+        }
+        assert!(self.conn.is_early_data_accepted());
+        Wire::new(Secure::new(self.conn, self.socket))
+    }
+}
+
+/// Sites that take early data before an echo, with the server of the echo.
+fn hasty(more: &str) -> (Server, Upstream) {
+    let upstream = Upstream::echo();
+    let server = Server::start(&format!(
+        "{{\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n\tservers {{\n\t\t{more}\n\t}}\n}}\n\
+         localhost {{\n\t@early tls early_data\n\theader @early Was-Early yes\n\treverse_proxy localhost:{}\n}}\n",
+        upstream.port
+    ));
+    (server, upstream)
+}
+
+/// A client that may speak early, after it was there once.
+fn known_client(server: &Server, alpn: &[u8]) -> Arc<ClientConfig> {
+    let plain = client(&server.folder, &[&TLS13]);
+    let mut config = (*plain).clone();
+    config.enable_early_data = true;
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let config = Arc::new(config);
+    let mut wire = connect(&config, server.port, "localhost").expect("a connection");
+    if alpn == b"h2" {
+        let mut peer = crate::h2::peer::Peer::begin(wire.reader.into_inner(), &[]);
+        assert_eq!(peer.fetch("/").status, 200);
+    } else {
+        get(&mut wire, "localhost", "/");
+    }
+    config
+}
+
+fn is_whole_answer(heard: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(heard);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
+    length.is_none_or(|length| length.parse() == Ok(body.len()))
+}
+
+/// Row 42: what may be a copy is served only where that does no harm, and everybody behind is told.
+#[test]
+fn early_data_is_served_where_it_does_no_harm_and_marked() {
+    let (server, _upstream) = hasty("0rtt on");
+    let config = known_client(&server, b"http/1.1");
+    let ask = |request: &str| {
+        let mut early = Hasty::begin(&config, server.port, request.as_bytes()).expect("it may");
+        let heard = early.hear(is_whole_answer);
+        assert!(
+            early.conn.is_handshaking() || early.conn.wants_write(),
+            "the end was not sent"
+        );
+        (String::from_utf8_lossy(&heard).into_owned(), early)
+    };
+    let (said, early) = ask("GET /one HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(
+        said.starts_with("HTTP/1.1 200 ") && said.contains("GET /one "),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nEarly-Data: 1\n") && said.contains("Was-Early: yes"),
+        "{said}"
+    );
+    // The same connection, once its handshake has ended.
+    let mut wire = early.end();
+    let (head, body) = get(&mut wire, "localhost", "/two");
+    assert!(!body.contains("Early-Data"), "{body}");
+    assert_eq!(crate::wire::field(&head, "Was-Early"), None);
+    for harmful in [
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+        "DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    ] {
+        let (said, early) = ask(harmful);
+        assert!(
+            said.starts_with("HTTP/1.1 425 Too Early\r\n"),
+            "{harmful}: {said}"
+        );
+        // It is served once the handshake has ended.
+        let mut wire = early.end();
+        wire.send("POST /late HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
+        let head = wire.head().expect("an answer");
+        assert!(head[0].contains(" 200 "), "{head:?}");
+    }
+    // Who is marked already is not marked twice.
+    let (said, _) = ask("GET / HTTP/1.1\r\nHost: localhost\r\nEarly-Data: 1\r\n\r\n");
+    assert_eq!(said.matches("Early-Data").count(), 1, "{said}");
+}
+
+#[test]
+fn early_data_that_is_sent_again_is_served_once() {
+    let (server, upstream) = hasty("0rtt on");
+    let config = known_client(&server, b"http/1.1");
+    let request = b"GET /once HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut early = Hasty::begin(&config, server.port, request).expect("it may");
+    assert!(!early.hear(is_whole_answer).is_empty());
+    let served = upstream.connections();
+    for _ in 0..3 {
+        let mut again = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("it listens");
+        io::Write::write_all(&mut again, &early.sent).expect("it is taken");
+        again
+            .set_read_timeout(Some(Duration::from_millis(300)))
+            .expect("it can be set");
+        // A flight of the server, and nothing behind it that could be an answer: the copy is not heard.
+        let mut heard = Vec::new();
+        let _ = io::Read::read_to_end(&mut again, &mut heard);
+    }
+    let requests = server.metrics();
+    assert!(
+        requests.contains("sluice_requests_total{class=\"2xx\"} 2\n"),
+        "the first visit and the early one: {requests}"
+    );
+    assert!(upstream.connections() <= served + 1);
+}
+
+#[test]
+fn early_data_goes_over_http_2_too() {
+    let (server, _upstream) = hasty("0rtt on");
+    let config = known_client(&server, b"h2");
+    let ask = |method: &str| {
+        use crate::h2::peer::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, request};
+        let mut bytes = sluice_wire::h2::PREFACE.to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, &[]));
+        let head = block(&request(method, "/two"));
+        bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
+        let mut early = Hasty::begin(&config, server.port, &bytes).expect("it may");
+        let heard = early.hear(|heard| answer_over_h2(heard).is_some());
+        assert!(
+            early.conn.wants_write(),
+            "the end of the handshake was not sent"
+        );
+        answer_over_h2(&heard).expect("an answer")
+    };
+    let (status, body) = ask("GET");
+    assert!(
+        status == 200 && body.contains("\nEarly-Data: 1\n"),
+        "{body}"
+    );
+    assert_eq!(ask("POST").0, 425);
+}
+
+/// Status and content on the first stream, once they are there.
+fn answer_over_h2(heard: &[u8]) -> Option<(u16, String)> {
+    use crate::h2::peer::{DATA, END_STREAM, HEADERS};
+    let (mut rest, mut status, mut body) = (heard, None, Vec::new());
+    loop {
+        let (head, behind) = rest.split_at_checked(9)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let (payload, next) = behind.split_at_checked(usize::try_from(length).ok()?)?;
+        match head[3] {
+            HEADERS => {
+                let mut decoder = sluice_wire::h2::hpack::Decoder::new(4096);
+                let decoded = decoder.decode(payload, |field| {
+                    if field.name == b":status" {
+                        status = String::from_utf8_lossy(field.value).parse().ok();
+                    }
+                });
+                decoded.expect("the first block needs no other");
+            }
+            DATA => body.extend_from_slice(payload),
+            _ => {}
+        }
+        if matches!(head[3], HEADERS | DATA) && head[4] & END_STREAM != 0 {
+            return Some((status?, String::from_utf8_lossy(&body).into_owned()));
+        }
+        rest = next;
+    }
+}
+
+#[test]
+fn early_data_is_taken_only_where_it_is_switched_on_and_nobody_has_to_show_who_he_is() {
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for more in ["0rtt off", "keepalive_count 9"] {
+        let (server, _upstream) = hasty(more);
+        let config = known_client(&server, b"http/1.1");
+        assert!(
+            Hasty::begin(&config, server.port, request).is_none(),
+            "{more}"
+        );
+    }
+    let ca = ClientCa::new();
+    let setup = Setup::new(
+        "{\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n\tservers {\n\t\t0rtt on\n\t}\n}\n\
+         localhost {\n\ttls internal {\n\t\tclient_auth {\n\t\t\tmode verify_if_given\n\t\t\ttrust_pool file ca.pem\n\t\t}\n\t}\n\
+         \trespond ok\n}\n",
+    );
+    setup.folder().write("ca.pem", &ca.pem);
+    let server = setup.start();
+    let config = known_client(&server, b"http/1.1");
+    assert!(Hasty::begin(&config, server.port, request).is_none());
+    // Without tickets there is nothing to come again with, and a reload forgets nobody.
+    let (server, _upstream) = hasty("0rtt on");
+    let config = known_client(&server, b"http/1.1");
+    let file = server.folder.read("Caddyfile");
+    server.write(&format!("{file}\n# the same\n"));
+    server.signal(sluice_net::sys::process::Signal::Hangup);
+    server.wait_for_words("configuration loaded");
+    let early = Hasty::begin(&config, server.port, request).expect("it may");
+    drop(early.end());
 }

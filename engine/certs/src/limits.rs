@@ -258,11 +258,14 @@ pub const OCSP_CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// The shortest pause between two changes of the keys of session tickets: more often nothing would be resumed.
 pub const TICKET_ROTATION_MIN: Duration = Duration::from_secs(60);
 
-/// How often the keys of session tickets change where the configuration does not say, as in Caddy.
-pub const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
+/// How often the keys of session tickets change where the configuration does not say. Whoever gets hold of a key can read
+/// the sessions of TLS 1.2 that it sealed, so no key lives for a day; with Caddy's numbers, twelve hours and four keys, it
+/// lives for two.
+pub const TICKET_ROTATION: Duration = Duration::from_secs(6 * 3600);
 
-/// The keys of session tickets that are kept where the configuration does not say, as in Caddy.
-pub const TICKET_KEYS: usize = 4;
+/// The keys of session tickets that are kept where the configuration does not say: who comes again within twelve hours
+/// resumes.
+pub const TICKET_KEYS: usize = 3;
 
 /// The most of them: each ticket is looked for among all.
 pub const TICKET_KEYS_MAX: usize = 64;
@@ -276,3 +279,11 @@ pub const TICKET_KEY_LEAD: Duration = Duration::from_secs(30);
 
 /// How long to wait for another instance that makes a key; it takes milliseconds.
 pub const TICKET_LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// What a client may say before the end of its handshake: the longest head that is taken by default is twice as long, and
+/// most have a twentieth of it. It is held in memory until then.
+pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
+
+/// Sessions that a policy keeps where clients may speak before the end of the handshake; a client has two of about half a
+/// kilobyte. Whoever is forgotten shakes hands in full.
+pub const EARLY_SESSIONS_MAX: usize = 10_000;

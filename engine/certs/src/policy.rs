@@ -13,7 +13,8 @@ use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
-    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    ServerSessionMemoryCache, StoresServerSessions, WebPkiClientVerifier,
 };
 use rustls::{
     CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
@@ -22,7 +23,7 @@ use rustls::{
 use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor, Signatures};
 
 use crate::challenges::{self, Challenges};
-use crate::limits::HELLO_NUMBERS_MAX;
+use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
 use crate::on_demand::{Demand, OnDemand};
 use crate::secrets_log::SecretsLog;
 use crate::selection::Selection;
@@ -64,6 +65,17 @@ pub struct Policy {
     pub refuse: bool,
     /// How sessions are resumed.
     pub tickets: Tickets,
+    /// Whether clients that come again may speak before the end of the handshake (0-RTT). Their sessions are then kept
+    /// in memory, each for one use, and not in tickets.
+    pub early_data: bool,
+}
+
+impl Policy {
+    /// Whether it takes what comes before the end of a handshake. Not of clients that have to show who they are, and
+    /// not without resumption.
+    fn takes_early_data(&self) -> bool {
+        self.early_data && self.client_auth.is_none() && self.tickets != Tickets::Off
+    }
 }
 
 /// Which client certificates are asked for.
@@ -246,12 +258,12 @@ impl TlsPolicies {
             }
             // Equal policies must not share keys either: they may stand for different sites on purpose.
             let earlier = previous.and_then(|previous| previous.built.get(index));
-            let tickets = earlier.filter(|earlier| earlier.policy == policy);
-            let tickets = match tickets {
-                Some(earlier) => earlier.ours.ticketer.clone(),
-                None => tickets::ticketer(&policy.tickets, &ticket_scope(&policy))?,
+            let same = earlier.filter(|earlier| earlier.policy == policy);
+            let sessions = match same {
+                Some(earlier) => Sessions::of(&earlier.ours),
+                None => Sessions::new(&policy)?,
             };
-            built.push(Built::new(policy, store, tickets)?);
+            built.push(Built::new(policy, store, sessions)?);
         }
         let refusing = refusing()?;
         Ok(TlsPolicies {
@@ -366,11 +378,43 @@ fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
     kept.map(|&one| one.into()).collect()
 }
 
+/// Where the sessions of a policy are, so that they can be resumed.
+struct Sessions {
+    tickets: Arc<dyn ProducesTickets>,
+    kept: Arc<dyn StoresServerSessions>,
+}
+
+impl Sessions {
+    fn new(policy: &Policy) -> Result<Sessions, PolicyError> {
+        if policy.takes_early_data() {
+            // What is said early is taken once: rustls takes it only of sessions that are kept, and forgets each as
+            // it is resumed (RFC 8446, section 8.1).
+            return Ok(Sessions {
+                tickets: tickets::ticketer(&Tickets::Off, "")?,
+                kept: ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX),
+            });
+        }
+        Ok(Sessions {
+            tickets: tickets::ticketer(&policy.tickets, &ticket_scope(policy))?,
+            // Tickets hold the sessions; a table here would be one more lock between the workers.
+            kept: Arc::new(NoServerSessionStorage {}),
+        })
+    }
+
+    /// Those of a policy that is being served.
+    fn of(config: &ServerConfig) -> Sessions {
+        Sessions {
+            tickets: config.ticketer.clone(),
+            kept: config.session_storage.clone(),
+        }
+    }
+}
+
 impl Built {
     fn new(
         policy: Policy,
         store: &Arc<CertStore>,
-        tickets: Arc<dyn ProducesTickets>,
+        sessions: Sessions,
     ) -> Result<Built, PolicyError> {
         let provider = Arc::new(provider(&policy)?);
         let versions = versions(&policy)?;
@@ -388,7 +432,13 @@ impl Built {
             .iter()
             .map(|name| name.clone().into_bytes())
             .collect();
-        config.ticketer = tickets;
+        config.ticketer = sessions.tickets;
+        config.session_storage = sessions.kept;
+        if policy.takes_early_data() {
+            config.max_early_data_size = EARLY_DATA_BYTES_MAX;
+            // Else the answer would wait for the end of the handshake, and nothing were won.
+            config.send_half_rtt_data = true;
+        }
         if policy.tickets == Tickets::Off {
             config.send_tls13_tickets = 0;
         }
@@ -396,8 +446,6 @@ impl Built {
             let refuse = |error| PolicyError::SecretsLog(format!("`{}`: {error}", path.display()));
             config.key_log = Arc::new(SecretsLog::open(path).map_err(refuse)?);
         }
-        // Tickets hold the sessions; a table here would be one more lock between the workers.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
         let theirs = Arc::new(config.clone());
         config.ignore_client_order = true;
         Ok(Built {

@@ -2,8 +2,10 @@
 //! `sluice-net`.
 
 use alloc::boxed::Box;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::head::Scheme;
@@ -99,6 +101,38 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The client's certificate chain in DER, its own first; empty if it sent none.
     pub client_certs: Vec<Vec<u8>>,
+    /// Whether the client has yet to end its handshake, where it was allowed to speak before that; `None` nearly
+    /// always.
+    pub early: Option<Early>,
+}
+
+impl TlsInfo {
+    /// Whether what the client says now may be the copy of something that it said before (RFC 8446, section 8): its
+    /// handshake has not ended.
+    pub fn is_early(&self) -> bool {
+        self.early.as_ref().is_some_and(Early::is_on)
+    }
+}
+
+/// Known to a connection and to all requests on it: the time before the end of the handshake.
+#[derive(Clone, Debug)]
+pub struct Early(Rc<Cell<bool>>);
+
+impl Early {
+    /// It has begun.
+    pub fn begun() -> Early {
+        Early(Rc::new(Cell::new(true)))
+    }
+
+    /// It is over, for all who know of it.
+    pub fn end(&self) {
+        self.0.set(false);
+    }
+
+    /// Whether it goes on.
+    pub fn is_on(&self) -> bool {
+        self.0.get()
+    }
 }
 
 #[cfg(test)]

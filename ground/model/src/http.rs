@@ -99,7 +99,7 @@ objects! {
         pub protocols: Vec<String>,
         /// The versions spoken on each listen address, where they differ.
         pub listen_protocols: Vec<Option<Vec<String>>>,
-        /// Whether TLS early data is taken over QUIC.
+        /// Whether TLS early data is taken: over QUIC if it is not said, over TCP where it is.
         pub allow_0rtt: Option<bool>,
         /// Metrics of this server (an old place).
         pub metrics: Option<Metrics>,

@@ -261,6 +261,7 @@ fn protocols_match_as_their_names_say() {
                         alpn: Vec::new(),
                         resumed: false,
                         client_certs: Vec::new(),
+                        early: None,
                     })
                 });
                 let met = |name: &str| is_met(&Matcher::protocol(name).unwrap(), &request);

@@ -5,6 +5,7 @@ pub mod build;
 mod client_cert;
 pub mod client_ip;
 pub mod context;
+mod early;
 mod entrance;
 pub mod explain;
 pub mod expression;

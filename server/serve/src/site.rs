@@ -12,6 +12,7 @@ use sluice_net::{Answer, Body, Completion, Service, Settings};
 use crate::build::{Builder, Listed, Refusal, Serving};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
+use crate::early;
 use crate::handler::Step;
 use crate::log::AccessLog;
 use crate::metrics::Marks;
@@ -161,7 +162,10 @@ impl Rules {
         if self.is_misdirected(x) {
             return Err(Status::MISDIRECTED_REQUEST);
         }
-        Ok(())
+        match x.conn.tls.as_deref() {
+            Some(tls) if tls.is_early() => early::admit(x),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether the request names another host than its handshake did.

@@ -186,7 +186,7 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     ),
     lowered("servers", "keepalive_idle", "keepalive_idle <duration>"),
     lowered("servers", "keepalive_count", "keepalive_count <number>"),
-    lowered("servers", "0rtt", "0rtt off"),
+    lowered("servers", "0rtt", "0rtt on|off"),
     lowered("servers", "trusted_proxies", "trusted_proxies <module> …"),
     lowered(
         "servers",

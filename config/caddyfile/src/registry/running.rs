@@ -109,7 +109,6 @@ pub const GAPS: &[Gap] = &[
         "skip_install_trust",
         "only `sluice trust` changes the trust store",
     ),
-    always("servers", "0rtt", "early data is never accepted"),
     always(
         "servers",
         "enable_full_duplex",

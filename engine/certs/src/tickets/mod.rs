@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn clients_are_told_how_long_a_ticket_may_be_good_for() {
         let told = |tickets| ticketer(&tickets, "").unwrap().lifetime();
-        assert_eq!(told(Tickets::default()), 4 * 12 * 3600);
+        assert_eq!(told(Tickets::default()), 3 * 6 * 3600);
         let rotation = |seconds, keys| Rotation::new(Duration::from_secs(seconds), keys);
         assert_eq!(told(Tickets::Own(rotation(3600, 2))), 2 * 3600);
         let shortest = u32::try_from(TICKET_ROTATION_MIN.as_secs()).unwrap();

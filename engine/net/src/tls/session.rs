@@ -71,6 +71,12 @@ pub trait Session {
     /// Whether the handshake is still going on.
     fn is_handshaking(&self) -> bool;
 
+    /// Whether the client may be heard and answered although its handshake goes on: what it said before that may be a
+    /// copy (RFC 8446, section 8).
+    fn is_early(&self) -> bool {
+        false
+    }
+
     /// Whether what waits for `transmit` right after the handshake may wait for the first answer.
     fn may_output_wait(&self) -> bool;
 

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-use sluice_message::TlsInfo;
+use sluice_message::{Early, TlsInfo};
 
 use super::session::{Session, SessionError};
 use crate::limits::TLS_HANDSHAKE_READ_BYTES;
@@ -25,6 +25,8 @@ pub struct TlsStream {
     read_side: ReadSide,
     /// Whether the output at hand may wait for more: session tickets travel with the first answer.
     output_waits: bool,
+    /// The time in which the client speaks although its handshake goes on; `None` nearly always.
+    early: Option<Early>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,6 +114,7 @@ impl TlsStream {
             stage: Stage::Handshake,
             read_side: ReadSide::Open,
             output_waits: false,
+            early: None,
         }
     }
 
@@ -166,7 +169,7 @@ impl TlsStream {
     ) -> Poll<Result<TlsInfo, HandshakeError>> {
         match self.stage {
             Stage::Handshake => {}
-            Stage::Open | Stage::Closing => return Poll::Ready(Ok(self.session.info())),
+            Stage::Open | Stage::Closing => return Poll::Ready(Ok(self.info())),
             Stage::Failed => return Poll::Ready(Err(HandshakeError::Io(not_connected()))),
         }
         let done = ready!(self.poll_handshake_steps(cx));
@@ -175,7 +178,27 @@ impl TlsStream {
         } else {
             Stage::Failed
         };
-        Poll::Ready(done.map(|()| self.session.info()))
+        if done.is_ok() && self.session.is_early() {
+            self.early = Some(Early::begun());
+        }
+        Poll::Ready(done.map(|()| self.info()))
+    }
+
+    fn info(&self) -> TlsInfo {
+        TlsInfo {
+            early: self.early.clone(),
+            ..self.session.info()
+        }
+    }
+
+    /// Tells those who wait for it that the handshake has ended.
+    fn note_end_of_early(&mut self) {
+        if let Some(early) = &self.early
+            && !self.session.is_handshaking()
+        {
+            early.end();
+            self.early = None;
+        }
     }
 
     fn poll_handshake_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
@@ -190,7 +213,7 @@ impl TlsStream {
                 return Poll::Ready(Ok(()));
             }
             ready!(self.poll_transmit(cx)).map_err(HandshakeError::Io)?;
-            if !self.session.is_handshaking() {
+            if !self.session.is_handshaking() || self.session.is_early() {
                 return Poll::Ready(Ok(()));
             }
             input.clear();
@@ -258,6 +281,7 @@ impl TlsStream {
                 }
             };
             buf.truncate(start + made);
+            self.note_end_of_early();
             if self.session.has_output() && !self.output_waits {
                 // The protocol answered something, such as a key update. If the socket is full it leaves later.
                 let _ = self.poll_transmit(cx)?;

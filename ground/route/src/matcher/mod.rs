@@ -384,7 +384,11 @@ impl Matcher {
             Matcher::Method(methods) => methods.contains(&input.head.method),
             Matcher::Protocol(protocol) => protocol.matches(input),
             // Requests in early data are not accepted, so a handshake is always complete here.
-            Matcher::Tls(complete) => input.conn.tls.is_some() && complete.unwrap_or(true),
+            Matcher::Tls(complete) => input
+                .conn
+                .tls
+                .as_deref()
+                .is_some_and(|tls| complete.is_none_or(|complete| complete != tls.is_early())),
             Matcher::Host(matcher) => matcher.matches(input),
             Matcher::Path(matcher) => matcher.matches(input),
             Matcher::RemoteIp(ranges) => remote_ip(input).is_some_and(|ip| ranges.contains(ip)),

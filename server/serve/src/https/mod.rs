@@ -240,7 +240,6 @@ impl Https {
         let secure = config.servers();
         for (name, server) in secure.filter(|(_, s)| !s.tls_connection_policies.is_empty()) {
             let place = format!("apps.http.servers.{name}.tls_connection_policies");
-            let configs = &server.tls_connection_policies;
             let entries = 0..server.listen.len().max(1);
             // A list that cannot be read is refused where the server's addresses are.
             let spoken: HashSet<Protocols> = entries
@@ -249,7 +248,7 @@ impl Https {
             for protocols in spoken {
                 let key = (name.clone(), protocols);
                 let previous = self.current.get(&key).map(|policies| &**policies);
-                let built = policies::build(configs, protocols, &place, around, previous);
+                let built = policies::build(server, protocols, &place, around, previous);
                 match built {
                     Ok(built) => {
                         let built = built.with_challenges(self.challenges());

@@ -11,7 +11,7 @@ use sluice_certs::{
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
 };
-use sluice_model::{Config, RawModule};
+use sluice_model::{Config, RawModule, Server};
 use sluice_net::Protocols;
 
 use super::{Keys, LOGGER, Purpose};
@@ -30,14 +30,15 @@ pub(super) struct Around<'a> {
     pub(super) tickets: Tickets,
 }
 
-/// Builds the policies of one server, found at `place`.
+/// Builds the policies of a server, found at `place`.
 pub(super) fn build(
-    configs: &[ConnectionPolicy],
+    server: &Server,
     protocols: Protocols,
     place: &str,
     around: &Around<'_>,
     previous: Option<&TlsPolicies>,
 ) -> Result<TlsPolicies, Refusal> {
+    let configs = &server.tls_connection_policies;
     let mut policies = Vec::with_capacity(configs.len());
     for (index, config) in configs.iter().enumerate() {
         let built = policy(config, protocols, around).map_err(|refusal| Refusal {
@@ -46,6 +47,7 @@ pub(super) fn build(
         })?;
         policies.push(Policy {
             scope: format!("{place}[{index}] {protocols:?}"),
+            early_data: server.allow_0rtt == Some(true),
             tickets: around.tickets.clone(),
             ..built
         });
@@ -90,9 +92,10 @@ fn policy(
             .map(selection)
             .transpose()?
             .unwrap_or_default(),
-        // Both are for whoever knows the place of the policy.
+        // These are for whoever knows the place of the policy.
         tickets: Tickets::default(),
         scope: String::new(),
+        early_data: false,
     })
 }
 
@@ -174,7 +177,7 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
         disabled,
     } = settings;
     let keys_max = match usize::try_from(*max_keys) {
-        // As in Caddy.
+        // As in Caddy these are no numbers.
         Err(_) | Ok(0) => TICKET_KEYS,
         Ok(count) if count <= TICKET_KEYS_MAX => count,
         Ok(_) => {

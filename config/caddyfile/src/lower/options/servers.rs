@@ -120,8 +120,7 @@ impl Lowering<'_> {
             }
             "0rtt" => {
                 let word = self.single(line)?;
-                self.one_of(word, &["off"])?;
-                options.allow_0rtt = Some(false);
+                options.allow_0rtt = Some(self.one_of(word, &["on", "off"])? == "on");
             }
             "metrics" => {
                 options.metrics = Some(self.metrics_option(line)?);

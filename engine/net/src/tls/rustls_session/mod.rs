@@ -33,6 +33,22 @@ struct Live {
     has_grown: bool,
     /// Whether nothing but the handshake is wanted: what follows is taken for the end.
     is_probe: bool,
+    /// What a client said before the end of its handshake; `None` nearly always.
+    early: Option<Box<EarlyBytes>>,
+}
+
+/// What a client said before the end of its handshake, in as many bytes as the configuration allows.
+#[derive(Default)]
+struct EarlyBytes {
+    bytes: Vec<u8>,
+    /// How many were read.
+    taken: usize,
+}
+
+impl EarlyBytes {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
 }
 
 impl Live {
@@ -44,17 +60,34 @@ impl Live {
             peer_closed: false,
             has_grown: false,
             is_probe: false,
+            early: None,
         }
     }
 
     /// Works through the records received so far.
     fn process(&mut self) -> Result<(), SessionError> {
+        let was_handshaking = self.conn.is_handshaking();
         let state = self.conn.process_new_packets().map_err(tls_error)?;
         self.plaintext_bytes = state.plaintext_bytes_to_read();
         self.peer_closed = state.peer_has_closed();
         if self.is_probe && !self.conn.is_handshaking() {
             self.plaintext_bytes = 0;
             self.peer_closed = true;
+        }
+        if was_handshaking {
+            self.take_early()?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what came before the end of the handshake: behind that it is not to be had.
+    fn take_early(&mut self) -> Result<(), SessionError> {
+        let Connection::Server(server) = &mut self.conn else {
+            return Ok(());
+        };
+        if let Some(mut data) = server.early_data() {
+            let early = self.early.get_or_insert_default();
+            io::Read::read_to_end(&mut data, &mut early.bytes).map_err(tls_error)?;
         }
         Ok(())
     }
@@ -77,6 +110,18 @@ impl Session for Live {
     }
 
     fn read(&mut self, out: &mut [u8]) -> usize {
+        // What was said first is read first.
+        if let Some(early) = &mut self.early {
+            let count = early.rest().len().min(out.len());
+            if count > 0 {
+                out[..count].copy_from_slice(&early.rest()[..count]);
+                early.taken += count;
+                return count;
+            }
+            if !self.conn.is_handshaking() {
+                self.early = None;
+            }
+        }
         if self.plaintext_bytes == 0 {
             return 0;
         }
@@ -87,7 +132,8 @@ impl Session for Live {
     }
 
     fn has_plaintext(&self) -> bool {
-        self.plaintext_bytes > 0
+        let early = self.early.as_ref();
+        self.plaintext_bytes > 0 || early.is_some_and(|early| !early.rest().is_empty())
     }
 
     fn has_peer_closed(&self) -> bool {
@@ -108,6 +154,10 @@ impl Session for Live {
 
     fn is_handshaking(&self) -> bool {
         self.conn.is_handshaking()
+    }
+
+    fn is_early(&self) -> bool {
+        self.early.is_some() && self.conn.is_handshaking()
     }
 
     fn may_output_wait(&self) -> bool {
@@ -136,6 +186,7 @@ impl Session for Live {
             alpn: self.conn.alpn_protocol().unwrap_or_default().to_vec(),
             resumed: self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
             client_certs: certs.iter().map(|cert| cert.to_vec()).collect(),
+            early: None,
         }
     }
 

@@ -256,6 +256,10 @@ impl Session for ServerSession {
         self.live().is_none_or(Live::is_handshaking)
     }
 
+    fn is_early(&self) -> bool {
+        self.live().is_some_and(Live::is_early)
+    }
+
     fn may_output_wait(&self) -> bool {
         self.live().is_some_and(Live::may_output_wait)
     }
