@@ -35,7 +35,7 @@ fn closing(bytes: Vec<u8>) -> Upstream {
 }
 
 /// An application that says `ok` and hands on what it was asked.
-fn telling() -> (Upstream, Receiver<Asked>) {
+pub fn telling() -> (Upstream, Receiver<Asked>) {
     let (sender, asked) = sync_channel(100);
     let upstream = Upstream::start(move |mut wire| {
         while let Some(request) = read_request(&mut wire) {

@@ -72,13 +72,18 @@ enum Event {
 pub fn run(job: Job) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
     let files_max = raise_open_files().map_err(Failed::new)?;
-    let workers = worker_count()?;
+    let mut job = job;
     let loaded = job.origin.load(job.format)?;
     print_report(&loaded.report, job.format);
+    let asked = loaded.config.apps.process.clone().unwrap_or_default();
+    let workers = worker_count(usize::try_from(asked.workers).unwrap_or(0))?;
+    if job.pidfile.is_none() && !asked.pid_file.is_empty() {
+        job.pidfile = Some(asked.pid_file.into());
+    }
     let log = Log::start(Level::Info).map_err(Failed::new)?;
     let options = Options {
         workers,
-        connections_max: ConnectionLimit::for_open_files(files_max),
+        connections_max: connections_max(files_max, workers, asked.worker_connections),
         data_dir: folders::data(),
         log: log.clone(),
     };
@@ -123,6 +128,15 @@ fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result
     Ok(())
 }
 
+/// The most connections: as many as open files let, or as the configuration says.
+fn connections_max(files_max: u64, workers: usize, each: u32) -> usize {
+    let possible = ConnectionLimit::for_open_files(files_max);
+    match usize::try_from(each) {
+        Ok(each @ 1..) => each.saturating_mul(workers).min(possible),
+        Ok(_) | Err(_) => possible,
+    }
+}
+
 /// Checks whether a server could run a configuration.
 pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     let log = Log::start(Level::Error).map_err(Failed::new)?;
@@ -142,7 +156,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
 
 /// Worker threads: `$SLUICE_WORKERS`, else one for each processor that this process may use (affinity and the quota
 /// of its control group considered).
-pub fn worker_count() -> Result<usize, Failed> {
+pub fn worker_count(configured: usize) -> Result<usize, Failed> {
     match std::env::var("SLUICE_WORKERS") {
         Ok(text) if !text.is_empty() => {
             let count = text
@@ -154,6 +168,7 @@ pub fn worker_count() -> Result<usize, Failed> {
                     .help(format!("it is a number from 1 to {WORKERS_MAX}"))
             })
         }
+        Ok(_) | Err(_) if configured > 0 => Ok(configured.min(WORKERS_MAX)),
         Ok(_) | Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from)),
     }
 }

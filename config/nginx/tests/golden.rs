@@ -26,7 +26,7 @@ fn run(input: &str) -> String {
         }
     }
     if in_site {
-        text = format!("events {{}} http {{ server {{\n{text}}}}}\n");
+        text = format!("events {{ worker_connections 100; }} http {{ server {{\n{text}}}}}\n");
     }
     let adapted = adapt("nginx.conf", &text, &loader);
     let said = adapted.report.human(Colour::Never);

@@ -28,7 +28,9 @@ fn examples_do_what_their_pages_say() {
             let (text, _) = rest.split_once("```").expect("the block ends");
             let whole = match text.contains("http {") {
                 true => text.to_owned(),
-                false => format!("events {{}}\nhttp {{ server {{\n{text}}} }}\n"),
+                false => format!(
+                    "events {{ worker_connections 100; }}\nhttp {{ server {{\n{text}}} }}\n"
+                ),
             };
             let adapted = adapt("nginx.conf", &whole, &MemoryLoader::default());
             let found = adapted.report.sorted();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
-use crate::nginx::{AccessLines, AccessRules, Nginx, NginxFiles, ScriptPath, TryFiles};
+use crate::nginx::{AccessLines, AccessRules, Expires, Nginx, NginxFiles, TryFiles};
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
 use crate::value::{Duration, WeakString};
@@ -53,12 +53,12 @@ tagged! {
         Nginx(Box<Nginx>) = "nginx",
         /// Who may come in, by nginx's rules. Our own module.
         NginxAccess(AccessRules) = "nginx_access",
+        /// Until when answers are fresh, as nginx says it. Our own module.
+        NginxExpires(Expires) = "nginx_expires",
         /// Files as nginx serves them. Our own module.
         NginxFiles(Box<NginxFiles>) = "nginx_files",
         /// What nginx's access logs are told. Our own module.
         NginxLog(AccessLines) = "nginx_log",
-        /// Splits the path of a script as nginx does. Our own module.
-        NginxScriptPath(ScriptPath) = "nginx_script_path",
         /// Goes on with the first file that exists, as nginx does. Our own module.
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
         /// Pushes resources over HTTP/2.
@@ -124,6 +124,10 @@ objects! {
         pub storage: Option<RawModule>,
         /// Whether the log names the key of a request that was refused.
         pub log_key: bool,
+        /// The status of refusals, 429 when zero. Our own word.
+        pub status: u16,
+        /// Requests whose key is empty are not counted. Our own word.
+        pub skip_empty: bool,
     }
 
     /// Limits the requests that are answered at a time.
@@ -136,6 +140,8 @@ objects! {
         pub queue: i64,
         /// How long one waits, 10 s when zero.
         pub timeout: Duration,
+        /// Requests whose key is empty are not counted.
+        pub skip_empty: bool,
     }
 
     /// How often some requests may come.

@@ -86,8 +86,20 @@ objects! {
         pub http: Option<HttpApp>,
         /// Certificate authorities.
         pub pki: Option<pki::PkiApp>,
+        /// The process itself. Our own word.
+        pub process: Option<ProcessApp>,
         /// Certificates.
         pub tls: Option<tls::TlsApp>,
+    }
+
+    /// The process itself. It holds for the start: a reload changes none of it.
+    pub struct ProcessApp {
+        /// How many workers serve, one for each processor when zero.
+        pub workers: u32,
+        /// How many connections of clients each worker has at most, as many as open files let when zero.
+        pub worker_connections: u32,
+        /// The file that gets the number of the process.
+        pub pid_file: String,
     }
 
     /// Event handlers.

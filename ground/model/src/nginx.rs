@@ -34,10 +34,11 @@ objects! {
         pub variable: String,
         /// The text that is looked up, with placeholders.
         pub source: String,
-        /// How: `map`, `geo` or `split_clients`.
+        /// How: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of the path of a script.
         pub kind: String,
         /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: an address range;
-        /// of `split_clients`: a share in hundredths of a percent, empty for what is left.
+        /// of `split_clients`: a share in hundredths of a percent, empty for what is left; of the parts of a path: the pattern that
+        /// splits it, and what is added to one that ends with a slash.
         pub rows: Vec<TableRow>,
         /// The value where no row fits.
         pub default: String,
@@ -206,10 +207,6 @@ objects! {
     pub struct Autoindex {
         /// Sizes are rounded.
         pub rounded: bool,
-        /// `html`, `json`, `xml` or `jsonp`; `html` when empty.
-        pub format: String,
-        /// Times are local.
-        pub local_time: bool,
     }
 
     /// Goes on with the first file that exists.
@@ -258,12 +255,14 @@ objects! {
         pub condition: Option<String>,
     }
 
-    /// Splits the path of a script for FastCGI.
-    pub struct ScriptPath {
-        /// What is added to a path that ends with a slash.
-        pub index: String,
-        /// A pattern with two groups: the script, and what is left for it.
-        pub split: String,
+    /// Says until when answers are fresh.
+    pub struct Expires {
+        /// The length of that time; negative for answers that are not to be kept.
+        pub seconds: i64,
+        /// From when: `access`, `modified`, `epoch` or `max`.
+        pub from: String,
+        /// Also for answers to errors.
+        pub always: bool,
     }
 }
 

@@ -63,6 +63,8 @@ objects! {
         pub upgrade: bool,
         /// Fields of answers that are not passed back.
         pub hide: Vec<String>,
+        /// Statuses of answers that are taken for errors of our own.
+        pub intercept: Vec<u16>,
         /// Redirects of the upstream that are changed; the first that fits counts.
         pub redirects: Vec<LocationChange>,
         /// How redirects name this server.

@@ -116,5 +116,9 @@ pub const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Addresses in a `trust_pool http`: each is waited for when the configuration is read.
 pub const TRUST_ENDPOINTS_MAX: usize = 16;
 
+/// Entries of a folder in the list that `autoindex` makes of it. The page has a few hundred bytes for each, and a folder
+/// with more is not looked through by people.
+pub const AUTOINDEX_ENTRIES_MAX: usize = 20_000;
+
 /// How deep trust pools, and folders of certificates, are nested.
 pub const TRUST_POOLS_NESTED_MAX: usize = 8;

@@ -1,12 +1,10 @@
 //! The nginx configurations of the studies as printed: only ports and paths are replaced.
 
-use std::sync::mpsc::sync_channel;
-
 use rustls::version::TLS13;
 
 use super::setup;
 use crate::client::{Client, ask, exchange};
-use crate::doubles::fastcgi::{read_request, said};
+use crate::fastcgi::telling;
 use crate::harness::{Folder, Server, Setup, run_to_end, text};
 use crate::tls;
 use crate::upstream::{Upstream, dead};
@@ -169,18 +167,7 @@ fn asked_as(server: &Server, host: &str) -> crate::client::Answer {
 #[test]
 fn go_behind_http_and_fastcgi() {
     let http = Upstream::echo();
-    let (sender, asked) = sync_channel(10);
-    let application = Upstream::start(move |mut wire| {
-        while let Some(request) = read_request(&mut wire) {
-            let _ = sender.send(request);
-            if wire
-                .try_send(said(b"Content-Type: text/plain\r\n\r\nfrom go"))
-                .is_err()
-            {
-                break;
-            }
-        }
-    });
+    let (application, asked) = telling();
     let setup = Setup::bare().args(&["--config", "nginx.conf"]);
     let sites = GO_SITES
         .replace("127.0.0.1:8080", &format!("127.0.0.1:{}", http.port))
@@ -194,7 +181,7 @@ fn go_behind_http_and_fastcgi() {
         said.to_ascii_lowercase().contains("\nhost: go_http\n"),
         "{said}"
     );
-    assert_eq!(asked_as(&server, "go.fcgi.tcp").text(), "from go");
+    assert_eq!(asked_as(&server, "go.fcgi.tcp").text(), "ok");
     let request = asked.try_recv().expect("the application was asked");
     assert_eq!(request.param("QUERY_STRING"), Some("y"));
     assert_eq!(request.param("SCRIPT_NAME"), Some("/x"));
@@ -294,4 +281,70 @@ fn https_with_files_of_certbot() {
         (301, Some("https://site.test/a?b"))
     );
     assert_eq!(ask(plain, "/").status, 404, "another host");
+}
+
+/// What Debian's `snippets/fastcgi-php.conf` says: the rest of the path is kept before `try_files` forgets it.
+#[test]
+fn php_as_debian_has_it() {
+    let (application, asked) = telling();
+    let lines = format!(
+        r#"
+index index.php;
+location / {{ try_files $uri $uri/ /index.php?$query_string; }}
+location ~ \.php(/|$) {{
+    fastcgi_split_path_info ^(.+?\.php)(/.*)$;
+    try_files $fastcgi_script_name =404;
+    set $path_info $fastcgi_path_info;
+    fastcgi_param PATH_INFO $path_info;
+    fastcgi_index index.php;
+    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+    fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+    fastcgi_param QUERY_STRING $query_string;
+    fastcgi_param REQUEST_URI $request_uri;
+    fastcgi_param CONTENT_LENGTH $content_length;
+    fastcgi_pass 127.0.0.1:{};
+}}
+"#,
+        application.port
+    );
+    let files = [
+        ("index.php", "<?php"),
+        ("sub/page.php", "<?php"),
+        ("plain.txt", "plain"),
+    ];
+    let server = super::start(&lines, &files);
+    let root = server.folder.path().join("www").display().to_string();
+    for (target, script, info, query) in [
+        ("/", "/index.php", "", ""),
+        (
+            "/sub/page.php/more/path?a=b",
+            "/sub/page.php",
+            "/more/path",
+            "a=b",
+        ),
+        ("/nowhere/at/all?x=1", "/index.php", "", "x=1"),
+    ] {
+        assert_eq!(server.ask(target).text(), "ok", "{target}");
+        let request = asked.try_recv().expect("the application was asked");
+        let file = format!("{root}{script}");
+        assert_eq!(
+            request.param("SCRIPT_FILENAME"),
+            Some(file.as_str()),
+            "{target}"
+        );
+        assert_eq!(request.param("SCRIPT_NAME"), Some(script), "{target}");
+        assert_eq!(request.param("PATH_INFO"), Some(info), "{target}");
+        assert_eq!(request.param("QUERY_STRING"), Some(query), "{target}");
+        assert_eq!(request.param("REQUEST_URI"), Some(target), "{target}");
+    }
+    assert_eq!(server.ask("/none.php").status, 404);
+    assert_eq!(server.ask("/plain.txt").text(), "plain");
+    let body = "POST /index.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    assert_eq!(exchange(server.port, body).text(), "ok");
+    let request = asked.try_recv().expect("the application was asked");
+    assert_eq!(
+        request.param("CONTENT_LENGTH"),
+        Some("3"),
+        "it was collected"
+    );
 }

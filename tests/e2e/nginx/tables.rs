@@ -123,3 +123,41 @@ fn answers_are_compressed() {
         "nobody asked for it"
     );
 }
+
+#[test]
+fn requests_are_limited() {
+    let conf = r#"
+events { worker_connections 100; }
+http {
+geo $counted { default 1; 10.0.0.0/8 0; }
+map $arg_free $key { default $binary_remote_addr; 1 ""; }
+limit_req_zone $key zone=few:1m rate=1r/m;
+limit_req_zone $arg_k zone=bursts:1m rate=1r/m;
+server {
+listen 127.0.0.1:{port};
+location /few { limit_req zone=few; return 200 "in"; }
+location / { limit_req zone=bursts burst=2 nodelay; limit_req_status 429; root {folder}; error_page 404 = @in; }
+location /limited/ { limit_req zone=few; root {folder}; }
+location @in { return 200 "in"; }
+}
+}
+"#;
+    let server = setup(conf).start();
+    let mut client = Client::connect(server.port);
+    let mut statuses = |path: &str, count: usize| -> Vec<u16> {
+        (0..count).map(|_| client.get(path).status).collect()
+    };
+    assert_eq!(
+        statuses("/few", 2),
+        [200, 200],
+        "`return` comes before limits, as in nginx"
+    );
+    assert_eq!(statuses("/limited/x", 2), [404, 503]);
+    assert_eq!(
+        statuses("/limited/x?free=1", 2),
+        [404, 404],
+        "an empty key does not count"
+    );
+    assert_eq!(statuses("/x?k=a", 4), [200, 200, 200, 429]);
+    assert_eq!(statuses("/x?k=b", 1), [200], "another key");
+}

@@ -36,7 +36,7 @@ pub fn print() {
     say!("sluice.Version={}", version::TEXT);
     say!("runtime.OS={}", std::env::consts::OS);
     say!("runtime.Arch={}", std::env::consts::ARCH);
-    match supervise::worker_count() {
+    match supervise::worker_count(0) {
         Ok(count) => say!("runtime.Workers={count}"),
         Err(error) => say!("runtime.Workers={}", error.text()),
     }

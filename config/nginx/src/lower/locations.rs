@@ -7,7 +7,9 @@ use sluice_model::{Handler, Route};
 use super::Lowering;
 use super::level::Level;
 use super::text::Facts;
-use crate::modules::{access, fastcgi, files, gzip, headers, http_core, log, proxy, rewrite};
+use crate::modules::{
+    access, fastcgi, files, gzip, headers, http_core, limits, log, proxy, rewrite,
+};
 use crate::tree::{Directive, Word};
 
 /// What holds around a block.
@@ -63,6 +65,25 @@ enum Kind<'t> {
     Named(&'t str),
 }
 
+/// What has no effect in a server.
+const NOT_IN_SERVERS: &[(&str, &str)] = &[(
+    "error_log",
+    "the log of errors is that of `http` or of the main context",
+)];
+
+/// What has no effect in a location.
+const NOT_IN_LOCATIONS: &[(&str, &str)] = &[
+    ("client_body_timeout", "that of the default server counts"),
+    (
+        "error_log",
+        "the log of errors is that of `http` or of the main context",
+    ),
+    ("keepalive_timeout", "that of the default server counts"),
+    ("real_ip_header", "that of the default server counts"),
+    ("send_timeout", "that of the default server counts"),
+    ("set_real_ip_from", "those of the default server count"),
+];
+
 /// What stands around a place and in it.
 struct Here<'a> {
     level: Level<'a>,
@@ -77,6 +98,7 @@ struct Here<'a> {
 
 impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
+        self.warn_of_outer(level, NOT_IN_SERVERS);
         let usual = Root {
             text: self.path("html"),
             kind: RootKind::Root,
@@ -86,7 +108,7 @@ impl Lowering<'_> {
             server_name: name.to_owned(),
             root: root.clone(),
         };
-        let facts = self.facts(&around, None);
+        let facts = self.facts(level, &around, None);
         let here = Here {
             level: *level,
             facts,
@@ -109,8 +131,23 @@ impl Lowering<'_> {
         }
     }
 
-    fn facts(&mut self, around: &Around, content: Option<&Directive>) -> Facts {
+    /// Warns of what counts only in the blocks around this one.
+    fn warn_of_outer(&mut self, level: &Level<'_>, names: &[(&str, &str)]) {
+        for (name, holds) in names {
+            for directive in level.own(name) {
+                self.report.push(
+                    Diagnostic::warning("no-effect", format!("`{name}` has no effect here"))
+                        .at(directive.span(), "read, and then left alone")
+                        .imported(directive.name.import)
+                        .note(*holds),
+                );
+            }
+        }
+    }
+
+    fn facts(&mut self, level: &Level<'_>, around: &Around, content: Option<&Directive>) -> Facts {
         Facts {
+            script: Some(fastcgi::script(self, level)),
             server_name: around.server_name.clone(),
             root: Some(around.root.text.clone()),
             file: Some(around.root.file()),
@@ -278,6 +315,7 @@ impl Lowering<'_> {
         around: &Around,
     ) -> Location {
         let inner = level.within(directive.body());
+        self.warn_of_outer(&inner, NOT_IN_LOCATIONS);
         let root = self.root(&inner, level, Some(kind), &around.root, &around.server_name);
         let around = Around {
             root: root.clone(),
@@ -291,7 +329,7 @@ impl Lowering<'_> {
         };
         let here = Here {
             level: inner,
-            facts: self.facts(&around, content),
+            facts: self.facts(&inner, &around, content),
             root,
             prefix: matches!(kind, Kind::Path { .. }).then_some(path),
             content,
@@ -345,7 +383,7 @@ impl Lowering<'_> {
         };
         let here = Here {
             level: inner,
-            facts: self.facts(&around, content),
+            facts: self.facts(&inner, &around, content),
             root,
             prefix: outer.prefix.filter(|_| {
                 std::ptr::eq(
@@ -383,6 +421,7 @@ impl Lowering<'_> {
         let redirects = http_core::redirects(level, &facts.server_name);
         let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
         filters.extend(headers::lower(self, level, facts));
+        filters.extend(headers::expires(self, level));
         filters.extend(gzip::lower(self, level));
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
@@ -390,6 +429,7 @@ impl Lowering<'_> {
         }
         let mut handle = filters.clone();
         handle.extend(http_core::body_limit(level));
+        handle.extend(limits::lower(self, level, facts));
         handle.extend(access::lower(self, level));
         if let Some(directive) = here.try_files {
             let (root, alias_of) = self.root_for_try_files(here);
@@ -399,8 +439,7 @@ impl Lowering<'_> {
         }
         match here.content {
             Some(directive) if directive.name() == "fastcgi_pass" => {
-                let passed = fastcgi::lower(self, level, directive, facts);
-                handle.extend(passed.into_iter().flatten());
+                handle.extend(fastcgi::lower(self, level, directive, facts));
             }
             Some(directive) => {
                 handle.extend(proxy::lower(self, level, directive, here.prefix, facts));

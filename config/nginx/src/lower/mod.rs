@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use sluice_diag::{Diagnostic, Origins, Report};
 use sluice_model::http::AutoHttps;
-use sluice_model::nginx::{MediaTypes, Nginx, VariableTable, VirtualServer};
+use sluice_model::nginx::{MediaTypes, Nginx, TableRow, VariableTable, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::regexp::Regexp;
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{core, http_core, map, proxy, rewrite, ssl};
+use crate::modules::{core, http_core, map, proxy, realip, rewrite, ssl};
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
 use crate::{Loader, Parsed, check};
@@ -59,6 +59,7 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
         types: Vec::new(),
         access_logs: Vec::new(),
         tables: Vec::new(),
+        scripts: Vec::new(),
     };
     let config = cx.main(&directives);
     Adapted {
@@ -80,6 +81,19 @@ pub struct Lowering<'r> {
     /// The files of access logs; the logger of each has its number.
     access_logs: Vec<String>,
     tables: Vec<VariableTable>,
+    /// The ways in which paths of scripts are split.
+    scripts: Vec<Script>,
+}
+
+/// A way in which paths of scripts are split: `fastcgi_index` and `fastcgi_split_path_info`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// What is added to a path that ends with a slash.
+    pub index: String,
+    /// The pattern with two groups, if there is any.
+    pub split: String,
+    /// Whether a variable asks for it.
+    pub is_used: bool,
 }
 
 /// A `server` block.
@@ -95,7 +109,13 @@ struct Site {
 impl<'r> Lowering<'r> {
     /// A text with its variables as placeholders.
     pub fn text(&mut self, word: &Word, facts: &Facts) -> String {
-        text::lower(word, facts, &self.defined, self.report)
+        let text = text::lower(word, facts, &self.defined, self.report);
+        if let Some(number) = facts.script
+            && text.contains("{nginx.table.fastcgi_")
+        {
+            self.scripts[number].is_used = true;
+        }
+        text
     }
 
     /// Checks a pattern.
@@ -152,6 +172,38 @@ impl<'r> Lowering<'r> {
         logs::logger_name(index)
     }
 
+    /// The number of a way in which paths of scripts are split.
+    pub fn script_number(&mut self, script: Script) -> usize {
+        let is_same = |known: &Script| known.index == script.index && known.split == script.split;
+        let known = self.scripts.iter().position(is_same);
+        known.unwrap_or_else(|| {
+            self.scripts.push(script);
+            self.scripts.len() - 1
+        })
+    }
+
+    /// All variables that are looked up.
+    fn all_tables(&self) -> Vec<VariableTable> {
+        let mut tables = self.tables.clone();
+        for (number, script) in self.scripts.iter().enumerate() {
+            let table = |variable: String, kind: &str| VariableTable {
+                variable,
+                source: "{http.request.uri.path}".to_owned(),
+                kind: kind.to_owned(),
+                rows: vec![TableRow {
+                    key: script.split.clone(),
+                    value: text::literal(&script.index),
+                }],
+                ..VariableTable::default()
+            };
+            if script.is_used {
+                tables.push(table(text::script_table(number), "script"));
+                tables.push(table(text::info_table(number), "path_info"));
+            }
+        }
+        tables
+    }
+
     /// The number of these media types.
     pub fn types_number(&mut self, types: MediaTypes) -> u32 {
         let known = self.types.iter().position(|known| *known == types);
@@ -176,7 +228,7 @@ impl<'r> Lowering<'r> {
             let level = main.within(http.body());
             self.http(&level, &mut config);
         }
-        core::lower(&main, &mut config);
+        core::lower(self, &main, &mut config);
         config.logging = self.logging(&main);
         config
     }
@@ -234,6 +286,7 @@ impl<'r> Lowering<'r> {
         };
         let mut connections = Server::default();
         http_core::connections(level, &mut connections);
+        realip::lower(self, level, &mut connections);
         let mut lowered = self.virtual_server(level, &first);
         lowered.names = names;
         Site {
@@ -257,7 +310,7 @@ impl<'r> Lowering<'r> {
             .collect();
         let nginx = Nginx {
             types: self.types.clone(),
-            tables: self.tables.clone(),
+            tables: self.all_tables(),
             servers: order.iter().map(|site| site.lowered.clone()).collect(),
         };
         let mut protocols = vec!["h1".to_owned()];

@@ -59,6 +59,8 @@ pub struct Facts {
     pub root: Option<String>,
     /// The file that a request means.
     pub file: Option<String>,
+    /// The number of the way in which paths of scripts are split here.
+    pub script: Option<usize>,
     /// Host and port of the upstream as the configuration names it.
     pub proxy: Option<(String, String)>,
 }
@@ -70,10 +72,26 @@ impl Facts {
             OfPlace::ServerName => Some(literal(&self.server_name)),
             OfPlace::Root => self.root.clone(),
             OfPlace::File => self.file.clone(),
+            OfPlace::Script => self
+                .script
+                .map(|number| format!("{{nginx.table.{}}}", script_table(number))),
+            OfPlace::PathInfo => self
+                .script
+                .map(|number| format!("{{nginx.table.{}}}", info_table(number))),
             OfPlace::ProxyHost => self.proxy.as_ref().map(|(host, _)| host.clone()),
             OfPlace::ProxyPort => self.proxy.as_ref().map(|(_, port)| port.clone()),
         }
     }
+}
+
+/// The table that gives the script of a path.
+pub fn script_table(number: usize) -> String {
+    format!("fastcgi_script_name:{number}")
+}
+
+/// The table that gives what is left of a path for its script.
+pub fn info_table(number: usize) -> String {
+    format!("fastcgi_path_info:{number}")
 }
 
 /// A piece of a text.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
-use sluice_model::nginx::ScriptPath;
 use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
 
+use super::http_core;
 use super::proxy::SIXTY;
 use super::upstream::Group;
-use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
+use crate::lower::{Lowering, Script};
 use crate::registry::Takes::{Flag, Size, Time, Words};
 use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
@@ -39,7 +39,7 @@ pub const WORDS: &[Word] = &[
     Word::many("fastcgi_hide_header", Words(1, 1)),
     Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
     Word::once("fastcgi_index", Words(1, 1)),
-    Word::once("fastcgi_intercept_errors", Flag).but(OnlyAs(&["off"])),
+    Word::once("fastcgi_intercept_errors", Flag),
     Word::once("fastcgi_keep_conn", Flag)
         .but(Partly("`on`; with `off` a connection is kept for a moment")),
     Word::once("fastcgi_max_temp_file_size", Size)
@@ -62,13 +62,28 @@ pub const WORDS: &[Word] = &[
         .but(Always("nothing is written to temporary files")),
 ];
 
-/// Lowers `fastcgi_pass`: the path of the script, then the application.
+/// The number of the way in which paths of scripts are split in a place.
+pub fn script(cx: &mut Lowering<'_>, level: &Level<'_>) -> usize {
+    let split = level.find("fastcgi_split_path_info");
+    let split = split.and_then(|line| line.args.first());
+    let split = match split {
+        Some(pattern) => cx.pattern(&pattern.text, pattern),
+        None => String::new(),
+    };
+    cx.script_number(Script {
+        index: level.word("fastcgi_index").unwrap_or_default().to_owned(),
+        split,
+        is_used: false,
+    })
+}
+
+/// Lowers `fastcgi_pass`.
 pub fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     directive: &Directive,
     facts: &Facts,
-) -> Option<Vec<Handler>> {
+) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         cx.report.push(
@@ -101,16 +116,6 @@ pub fn lower(
         capture_stderr: true,
         ..FastCgiTransport::default()
     };
-    let script = ScriptPath {
-        index: level.word("fastcgi_index").unwrap_or_default().to_owned(),
-        split: match level
-            .find("fastcgi_split_path_info")
-            .and_then(|line| line.args.first())
-        {
-            Some(pattern) => cx.pattern(&pattern.text.clone(), pattern),
-            None => String::new(),
-        },
-    };
     let proxy = ReverseProxy {
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
@@ -118,14 +123,12 @@ pub fn lower(
         upstreams,
         as_nginx: Some(AsNginx {
             hide: hidden(level),
+            intercept: http_core::intercepted(level, "fastcgi_intercept_errors"),
             ..AsNginx::default()
         }),
         ..ReverseProxy::default()
     };
-    Some(vec![
-        Handler::NginxScriptPath(script),
-        Handler::ReverseProxy(Box::new(proxy)),
-    ])
+    Some(Handler::ReverseProxy(Box::new(proxy)))
 }
 
 /// The variables of the application, and which of them are left out where they are empty.

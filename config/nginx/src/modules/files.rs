@@ -7,7 +7,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::{NotYet, OnlyAs};
+use crate::registry::Verdict::{Idle, NotYet, OnlyAs};
 use crate::registry::{MANY, Word};
 
 /// Those of `index`.
@@ -15,14 +15,14 @@ pub const INDEX: &[Word] = &[Word::many("index", Words(1, MANY))];
 
 /// Those of `autoindex`.
 pub const AUTOINDEX: &[Word] = &[
-    Word::once("autoindex", Flag).but(OnlyAs(&["off"])),
-    Word::once("autoindex_exact_size", Flag).but(NotYet),
+    Word::once("autoindex", Flag),
+    Word::once("autoindex_exact_size", Flag),
     Word::once(
         "autoindex_format",
         Choice(&["html", "xml", "json", "jsonp"]),
     )
-    .but(NotYet),
-    Word::once("autoindex_localtime", Flag).but(NotYet),
+    .but(OnlyAs(&["html"])),
+    Word::once("autoindex_localtime", Flag).but(Idle("times are those of UTC")),
 ];
 
 /// Those of WebDAV.
@@ -51,11 +51,6 @@ pub fn lower(
     }
     let autoindex = level.is_on("autoindex", false).then(|| Autoindex {
         rounded: !level.is_on("autoindex_exact_size", true),
-        format: level
-            .word("autoindex_format")
-            .unwrap_or_default()
-            .to_owned(),
-        local_time: level.is_on("autoindex_localtime", false),
     });
     Handler::NginxFiles(Box::new(NginxFiles {
         path: facts.file.clone().unwrap_or_default(),

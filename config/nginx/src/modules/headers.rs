@@ -4,10 +4,12 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::handler::{FieldValues, Headers, ResponseHeaderOps};
 use sluice_model::matcher::ResponseMatcher;
+use sluice_model::nginx::Expires;
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
+use crate::lower::values;
 use crate::registry::Takes::Words;
 use crate::registry::Verdict::Partly;
 use crate::registry::Word;
@@ -18,7 +20,51 @@ pub const WORDS: &[Word] = &[
         "one that answers of an upstream have already stands there twice, as in nginx; `Last-Modified` and `ETag` are \
          added, not replaced",
     )),
+    Word::once("expires", Words(1, 2)).but(Partly("times without variables, `epoch`, `max` and `off`; `@` is not built")),
 ];
+
+/// Until when answers of a place are fresh.
+pub fn expires(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
+    let directive = level.find("expires")?;
+    let (word, from) = match directive.args.as_slice() {
+        [word] => (word, "access"),
+        [modified, word] if modified.text == "modified" => (word, "modified"),
+        [word, ..] => {
+            return cx.invalid(
+                word,
+                "expires",
+                "a time, `modified` and a time, `epoch`, `max` or `off`",
+            );
+        }
+        [] => return None,
+    };
+    let (from, seconds) = match word.text.as_str() {
+        "off" => return None,
+        "epoch" => ("epoch", 0),
+        "max" => ("max", 0),
+        text => {
+            let (sign, digits) = match text.strip_prefix('-') {
+                Some(digits) => (-1, digits),
+                None => (1, text.strip_prefix('+').unwrap_or(text)),
+            };
+            match values::time(digits) {
+                Some(time) => (from, sign * (time.0 / 1_000_000_000)),
+                None => {
+                    return cx.invalid(
+                        word,
+                        "expires",
+                        "a time such as `30d` or `-1`, `epoch`, `max` or `off`",
+                    );
+                }
+            }
+        }
+    };
+    Some(Handler::NginxExpires(Expires {
+        seconds,
+        from: from.to_owned(),
+        always: false,
+    }))
+}
 
 /// The statuses of answers that get fields without `always`.
 const STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];

@@ -168,6 +168,11 @@ pub fn types(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
                 .insert(extension.into(), media_type.into());
         }
     }
+    let with_charset = |text: &String| super::charset::with_charset(level, text);
+    found.default = with_charset(&found.default);
+    for media_type in found.by_extension.values_mut() {
+        *media_type = with_charset(media_type);
+    }
     cx.types_number(found)
 }
 
@@ -178,6 +183,16 @@ pub fn error_pages(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> V
         pages.extend(error_page(cx, directive, facts));
     }
     pages
+}
+
+/// The statuses of answers of upstreams that have pages, where a switch has them taken for errors.
+pub fn intercepted(level: &Level<'_>, switch: &str) -> Vec<u16> {
+    if !level.is_on(switch, false) {
+        return Vec::new();
+    }
+    let pages = level.nearest(&["error_page"]);
+    let words = pages.iter().flat_map(|page| &page.args);
+    words.filter_map(|word| word.text.parse().ok()).collect()
 }
 
 fn error_page(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<ErrorPage> {

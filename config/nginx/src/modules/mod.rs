@@ -1,15 +1,18 @@
 //! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
 
 pub mod access;
+pub mod charset;
 pub mod core;
 pub mod fastcgi;
 pub mod files;
 pub mod gzip;
 pub mod headers;
 pub mod http_core;
+pub mod limits;
 pub mod log;
 pub mod map;
 pub mod proxy;
+pub mod realip;
 pub mod rewrite;
 pub mod ssl;
 pub mod upstream;
@@ -21,6 +24,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_core_module", core::WORDS),
     ("ngx_http_access_module", access::WORDS),
     ("ngx_http_autoindex_module", files::AUTOINDEX),
+    ("ngx_http_charset_module", charset::WORDS),
     ("ngx_http_core_module", http_core::WORDS),
     ("ngx_http_dav_module", files::DAV),
     ("ngx_http_fastcgi_module", fastcgi::WORDS),
@@ -30,9 +34,12 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_gunzip_module", gzip::GUNZIP),
     ("ngx_http_headers_module", headers::WORDS),
     ("ngx_http_index_module", files::INDEX),
+    ("ngx_http_limit_conn_module", limits::CONNECTIONS),
+    ("ngx_http_limit_req_module", limits::REQUESTS),
     ("ngx_http_log_module", log::WORDS),
     ("ngx_http_map_module", map::MAP),
     ("ngx_http_proxy_module", proxy::WORDS),
+    ("ngx_http_realip_module", realip::WORDS),
     ("ngx_http_rewrite_module", rewrite::WORDS),
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
     ("ngx_http_ssl_module", ssl::WORDS),

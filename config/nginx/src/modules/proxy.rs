@@ -52,7 +52,7 @@ pub const WORDS: &[Word] = &[
         "`1.1`; with `1.0` the request says 1.1, and the connection is not kept; `2` is not built",
     )),
     Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
-    Word::once("proxy_intercept_errors", Flag).but(OnlyAs(&["off"])),
+    Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("proxy_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
@@ -206,6 +206,7 @@ pub fn lower(
             target: target(cx, &url, word, prefix),
             upgrade,
             hide: hidden(level),
+            intercept: http_core::intercepted(level, "proxy_intercept_errors"),
             redirects,
             naming: http_core::redirects(level, &facts.server_name),
         }),

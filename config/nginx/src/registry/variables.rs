@@ -24,6 +24,10 @@ pub enum OfPlace {
     Root,
     /// `$request_filename`
     File,
+    /// `$fastcgi_script_name`
+    Script,
+    /// `$fastcgi_path_info`
+    PathInfo,
     /// `$proxy_host`
     ProxyHost,
     /// `$proxy_port`
@@ -55,11 +59,8 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("date_local", NotYet),
     ("document_root", Of(P::Root)),
     ("document_uri", As("http.request.uri.path")),
-    ("fastcgi_path_info", As("http.vars.nginx.fastcgi_path_info")),
-    (
-        "fastcgi_script_name",
-        As("http.vars.nginx.fastcgi_script_name"),
-    ),
+    ("fastcgi_path_info", Of(P::PathInfo)),
+    ("fastcgi_script_name", Of(P::Script)),
     ("gzip_ratio", NotYet),
     ("host", Of(P::Host)),
     ("hostname", As("system.hostname")),

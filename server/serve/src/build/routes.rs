@@ -103,9 +103,9 @@ impl<'m> Builder<'m> {
             // Its handlers are two, see above.
             Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
             Config::NginxAccess(config) => handlers::nginx::access::build(config),
+            Config::NginxExpires(config) => handlers::nginx::expires::build(config),
             Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
             Config::NginxLog(config) => handlers::nginx::log::build(config, self),
-            Config::NginxScriptPath(config) => handlers::nginx::script_path::build(config),
             Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
             Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(

@@ -31,6 +31,18 @@ struct RateLimit {
     jitter: f64,
     log: Option<Log>,
     log_key: bool,
+    /// The status of refusals.
+    status: Status,
+    empty_keys: EmptyKeys,
+}
+
+/// What becomes of requests whose key is empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EmptyKeys {
+    /// They count together.
+    Counted,
+    /// They do not count, as nginx has it.
+    Free,
 }
 
 /// One zone and the requests that it is for.
@@ -64,6 +76,9 @@ impl Handler for RateLimit {
                 Err(fault) => return Step::Fail(fault),
             }
             let key = limited.key_of(x);
+            if key.is_empty() && self.empty_keys == EmptyKeys::Free {
+                continue;
+            }
             if let Some(wait) = limited.zone.take(&key) {
                 return self.refuse(x, limited, &key, wait);
             }
@@ -98,7 +113,7 @@ impl RateLimit {
         let slot = x.context.mapped.slot(&Arc::from(EXCEEDED));
         slot.extend_from_slice(zone.name.as_bytes());
         let message = format!("the rate limit `{}` is exceeded", zone.name);
-        Step::Fail(Fault::new(Status::TOO_MANY_REQUESTS, message))
+        Step::Fail(Fault::new(self.status, message))
     }
 }
 
@@ -347,6 +362,14 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         jitter: config.jitter,
         log: cx.log.cloned(),
         log_key: config.log_key,
+        status: match config.status {
+            0 => Status::TOO_MANY_REQUESTS,
+            code => Status::new(code).ok_or_else(|| Refusal::new(format!("status {code}")))?,
+        },
+        empty_keys: match config.skip_empty {
+            true => EmptyKeys::Free,
+            false => EmptyKeys::Counted,
+        },
     }))
 }
 

@@ -12,6 +12,7 @@ use sluice_model::nginx::NginxFiles as Config;
 use sluice_net::Body;
 use sluice_route::{Template, Unknown};
 
+use super::autoindex::Listing;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{base_name, go_on_at, pages, uri};
@@ -27,6 +28,7 @@ struct Files {
     path: Template,
     index: Vec<Template>,
     types: Arc<Types>,
+    listing: Option<Listing>,
     tags: Tags,
     naming: Naming,
 }
@@ -40,9 +42,6 @@ enum Tags {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    if config.autoindex.is_some() {
-        return Err(Refusal::not_yet("`autoindex`", "remove it"));
-    }
     if !config.gzip_static.is_empty() {
         return Err(Refusal::not_yet("`gzip_static`", "remove it"));
     }
@@ -52,6 +51,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         path: cx.template(&config.path)?,
         index: index.collect::<Result<_, _>>()?,
         types: types.ok_or_else(|| Refusal::new("the media types are not there"))?,
+        listing: config.autoindex.as_ref().map(Listing::build),
         tags: match config.etag {
             Some(false) => Tags::Off,
             Some(true) | None => Tags::Sent,
@@ -94,9 +94,13 @@ impl Files {
             }
         }
         path.truncate(length);
-        match files::facts(path, Reach::Anywhere, now) {
-            Ok(_) => Step::Fail(Fault::new(Status::FORBIDDEN, "the folder has no index")),
-            Err(missing) => refused(missing),
+        match (files::facts(path, Reach::Anywhere, now), &self.listing) {
+            (Ok(_), Some(listing)) if x.req.method != Method::Post => {
+                let media_type = self.types.of(b"x.html").cloned();
+                listing.answer(x, path, media_type)
+            }
+            (Ok(_), _) => Step::Fail(Fault::new(Status::FORBIDDEN, "the folder has no index")),
+            (Err(missing), _) => refused(missing),
         }
     }
 

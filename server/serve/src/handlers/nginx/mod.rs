@@ -3,6 +3,8 @@
 //! everywhere.
 
 pub mod access;
+mod autoindex;
+pub mod expires;
 pub mod files;
 mod groups;
 mod locations;
@@ -10,7 +12,6 @@ pub mod log;
 mod pages;
 pub(crate) mod redirect;
 mod rewrite;
-pub mod script_path;
 mod servers;
 mod state;
 mod tables;

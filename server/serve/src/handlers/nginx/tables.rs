@@ -40,6 +40,22 @@ enum Rows {
     Geo(Vec<(Network, Template)>),
     /// Where shares of all hashes end; the last may take what is left.
     Split(Vec<(Option<u32>, Template)>),
+    Script(Script),
+}
+
+/// A part of the path of a script.
+#[derive(Debug)]
+struct Script {
+    part: Part,
+    /// Its first group is the script, its second what is left for it; without it all is the script.
+    split: Option<Regexp>,
+    index: Template,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Script,
+    Rest,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +82,8 @@ impl Tables {
                 "map" => Rows::Map(Map::build(config, cx)?),
                 "geo" => Rows::Geo(networks(config, cx)?),
                 "split_clients" => Rows::Split(shares(config, cx)?),
+                "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
+                "path_info" => Rows::Script(Script::build(Part::Rest, config, cx)?),
                 other => return Err(Refusal::new(format!("`{other}` is no kind of table"))),
             };
             let table = Table {
@@ -128,6 +146,7 @@ impl Table {
                         .map(|(_, value)| value)
                 })
             }
+            Rows::Script(script) => return script.push(x, source, out),
             Rows::Split(shares) => {
                 let hash = murmur(source);
                 let mut shares = shares.iter();
@@ -139,6 +158,51 @@ impl Table {
         found
             .unwrap_or(&self.default)
             .expand(&At(x), Unknown::Empty, out);
+    }
+}
+
+impl Script {
+    fn build(part: Part, config: &Config, cx: &Builder<'_>) -> Result<Script, Refusal> {
+        let row = config.rows.first();
+        let split = match row.map_or("", |row| &row.key) {
+            "" => None,
+            pattern => Some(Regexp::new(pattern).map_err(|error| {
+                Refusal::new(format!("fastcgi_split_path_info `{pattern}`: {error}"))
+            })?),
+        };
+        if split
+            .as_ref()
+            .is_some_and(|regexp| regexp.group_names().count() < 3)
+        {
+            return Err(Refusal::new(
+                "`fastcgi_split_path_info` needs a pattern with two groups",
+            ));
+        }
+        Ok(Script {
+            part,
+            split,
+            index: cx.template(row.map_or("", |row| &row.value))?,
+        })
+    }
+
+    fn push(&self, x: &Exchange, path: &[u8], out: &mut Vec<u8>) {
+        let mut groups = Vec::new();
+        let split = self.split.as_ref();
+        let is_split = split.is_some_and(|split| split.groups(path, &mut groups));
+        let group = |index: usize| {
+            let found = groups.get(index).copied().flatten();
+            found.map_or(&[][..], |(start, end)| &path[start as usize..end as usize])
+        };
+        match self.part {
+            Part::Rest => out.extend_from_slice(group(2)),
+            Part::Script => {
+                let script = if is_split { group(1) } else { path };
+                out.extend_from_slice(script);
+                if script.ends_with(b"/") {
+                    self.index.expand(&At(x), Unknown::Empty, out);
+                }
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How nginx passes requests on: it adds no field of its own, tells the name of the upstream as the host, and puts its
 //! own `Server` and `Date` in place of the upstream's.
 
-use sluice_message::{FieldId, Fields, Method, Uri};
+use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Template, Unknown};
@@ -21,6 +21,8 @@ pub struct AsNginx {
     upgrade: bool,
     /// Fields that are not passed back, in lower case.
     hidden: Vec<Box<[u8]>>,
+    /// Statuses that are taken for errors of our own.
+    intercept: Box<[u16]>,
     redirects: Vec<Change>,
     naming: Naming,
 }
@@ -74,7 +76,13 @@ impl AsNginx {
                 .collect(),
             redirects: redirects.collect::<Result<_, Refusal>>()?,
             naming: Naming::build(&config.naming),
+            intercept: config.intercept.as_slice().into(),
         })
+    }
+
+    /// Whether an answer with this status is taken for an error of our own, which then has a page.
+    pub fn intercepts(&self, status: Status) -> bool {
+        self.intercept.contains(&status.code())
     }
 
     /// Whether a client may switch to another protocol.

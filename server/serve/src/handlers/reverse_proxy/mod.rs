@@ -326,6 +326,14 @@ impl ReverseProxy {
         if let Some(verbose) = &self.verbose {
             verbose.answered(x, answer.head.status);
         }
+        let status = answer.head.status;
+        if self
+            .as_nginx
+            .as_ref()
+            .is_some_and(|as_nginx| as_nginx.intercepts(status))
+        {
+            return Step::Fail(Fault::new(status, "the upstream answered with an error"));
+        }
         match self.intercept(x, asked.call, answer, &asked.switch) {
             Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
             Err(step) => step,
