@@ -79,9 +79,12 @@ fn gave(cell: &Cell) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = over(cell, |block| Some(block.load.ok_per_s())).unwrap_or(0.0);
     lines.push(format!(
-        "{} good answers per second over {} blocks",
+        "{} good answers per second over {}",
         number(rate),
-        cell.blocks.len()
+        match cell.blocks.len() {
+            1 => "1 block".to_string(),
+            blocks => format!("{blocks} blocks"),
+        }
     ));
     let latency = |percent: f64| {
         over(cell, |block| block.load.latency.total.percentile(percent))

@@ -18,6 +18,8 @@ pub mod view;
 #[cfg(test)]
 mod example;
 #[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
 mod tests;
 
 pub use html::page;

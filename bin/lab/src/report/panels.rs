@@ -251,7 +251,7 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
                 marks: Marks::Line(level_points(view, subject, test, figure, *unit)),
             });
             let chart = Chart {
-                title: match view.tests[test].as_str() {
+                title: match view.test_if_several(test).as_str() {
                     "" => what.to_string(),
                     test => format!("{test}: {what}"),
                 },
@@ -419,7 +419,7 @@ pub fn heat_maps(view: &View<'_>) -> Vec<Panel> {
         let name = &view.subjects[seen.subject];
         let title = place_name(
             view,
-            &format!("{name}: latency over time"),
+            &format!("{name}, latency over time"),
             seen.test,
             seen.level,
         );
@@ -480,7 +480,7 @@ fn with_marks(series: impl Iterator<Item = Series>) -> Vec<Series> {
 
 /// `proxy at 200 clients: latency`, as far as there are several of each.
 fn place_name(view: &View<'_>, what: &str, test: usize, level: usize) -> String {
-    let place = [view.tests[test].clone(), view.level_name(level)];
+    let place = [view.test_if_several(test), view.level_name(level)];
     let place: Vec<&str> = place
         .iter()
         .map(String::as_str)

@@ -127,7 +127,7 @@ fn cells(
 fn row_name(view: &View<'_>, seen: &Seen<'_>) -> String {
     let subject = view.subjects[seen.subject].replace(' ', "-");
     match view.tests[seen.test].as_str() {
-        "" => subject,
+        test if test.is_empty() || test == subject => subject,
         test => format!("{subject}-{}", test.replace(", ", "-").replace(' ', "-")),
     }
 }

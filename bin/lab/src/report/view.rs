@@ -123,6 +123,15 @@ impl<'a> View<'a> {
         self.cells.iter().any(|seen| seen.row.offered.is_some())
     }
 
+    /// The name of a test where there are several; one alone needs no name.
+    pub fn test_if_several(&self, test: usize) -> String {
+        if self.tests.len() > 1 {
+            self.tests[test].clone()
+        } else {
+            String::new()
+        }
+    }
+
     /// How a level is called: `200 clients`, `5,000 requests/s`.
     pub fn level_name(&self, level: usize) -> String {
         let value = &self.levels[level];

@@ -84,7 +84,7 @@ fn latency(lines: &[&str]) -> Latency {
         max: Some(max),
         quantiles: table
             .filter_map(quantile)
-            .filter(|(q, _)| *q < 1.0)
+            .filter(|(q, value)| *q < 1.0 && *value > 0.0)
             .collect(),
     }
 }

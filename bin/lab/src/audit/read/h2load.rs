@@ -54,6 +54,10 @@ fn row(lines: &[&str]) -> Option<Row> {
         .sum();
     let (done, good, timeouts) = (named("done"), named("succeeded"), named("timeout"));
     let errored = named("errored");
+    let rate: Option<f64> = finished
+        .get(1)
+        .and_then(|text| text.trim().trim_end_matches(" req/s").parse().ok());
+    rate?;
     let traffic = find("traffic: ")
         .and_then(|text| text.split_whitespace().next())
         .and_then(bytes);
@@ -65,22 +69,17 @@ fn row(lines: &[&str]) -> Option<Row> {
     Some(Row {
         name: "h2load".into(),
         clients: (clients > 0.0).then_some(clients),
-        seconds: finished
-            .first()
-            .and_then(|text| milliseconds(text))
-            .map(|ms| ms / 1000.0),
+        // `finished in` contains the warm-up, the rate does not.
+        seconds: rate
+            .filter(|rate| *rate > 0.0 && good > 0.0)
+            .map(|rate| good / rate),
         answers: Some(done),
         failed_share: Some(if done > 0.0 {
             (done - good).max(0.0) / done
         } else {
             0.0
         }),
-        rate: finished
-            .get(1)?
-            .trim()
-            .trim_end_matches(" req/s")
-            .parse()
-            .ok(),
+        rate,
         answer_bytes: traffic.map(|bytes| bytes / done.max(1.0)),
         latency: latency(
             find("time for request:")
