@@ -17,6 +17,8 @@ use crate::h1::{BodyFraming, Expectation, push_target, scan};
 /// Reads the head of a request, field by field.
 pub(super) struct RequestReader<'a> {
     limits: &'a Limits,
+    /// What other heads leave of their common limit.
+    room: u32,
     head: &'a mut RequestHead,
     /// The crumbs of cookies, joined (RFC 9113, section 8.2.3).
     cookie: &'a mut Vec<u8>,
@@ -53,12 +55,19 @@ impl Seen {
 }
 
 impl<'a> RequestReader<'a> {
-    /// A reader that fills `head`, which is cleared.
-    pub fn new(limits: &'a Limits, head: &'a mut RequestHead, cookie: &'a mut Vec<u8>) -> Self {
+    /// A reader that fills `head`, which is cleared. One that takes more than `room` is not read on, and
+    /// [`RequestReader::bytes`] tells of it.
+    pub fn new(
+        limits: &'a Limits,
+        room: u32,
+        head: &'a mut RequestHead,
+        cookie: &'a mut Vec<u8>,
+    ) -> Self {
         head.clear();
         cookie.clear();
         RequestReader {
             limits,
+            room,
             head,
             cookie,
             section: Section::default(),
@@ -100,6 +109,9 @@ impl<'a> RequestReader<'a> {
 
     fn try_take(&mut self, field: Decoded<'_>) -> Result<(), HeadFault> {
         self.section.count(&field, self.limits)?;
+        if self.section.bytes > self.room {
+            return Err(HeadFault::TooLarge);
+        }
         if let NameKind::Pseudo(pseudo) = field.kind {
             return self.take_pseudo(pseudo, field.value);
         }

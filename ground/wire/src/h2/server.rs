@@ -319,13 +319,16 @@ impl Server {
     ) -> Result<Option<Event<'static>>, Reason> {
         let mut cookie = core::mem::take(&mut self.conn.scratch);
         let limits = self.conn.limits.clone();
-        let mut reader = RequestReader::new(&limits, head, &mut cookie);
+        let room = limits
+            .open_heads_bytes_max
+            .saturating_sub(self.conn.open_heads);
+        let mut reader = RequestReader::new(&limits, room, head, &mut cookie);
         let decoded = self.conn.decode(block, |field| reader.take(field));
         let bytes = reader.bytes();
         let facts = reader.finish(end, self.conn.ours.extended_connect);
         self.conn.scratch = cookie;
         decoded?;
-        if self.conn.open_heads + bytes > limits.open_heads_bytes_max {
+        if bytes > room {
             head.clear();
             return self.turn_away(number);
         }
