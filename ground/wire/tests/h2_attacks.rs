@@ -319,7 +319,7 @@ fn usual_clients_are_never_sent_away() {
     }
     assert_eq!(session.over, None);
     assert!(session.server.glitch_points() < 100);
-    // A stream of small messages, each answered by a window for stream and connection.
+    // A stream of small messages, each answered by a window for stream and connection, and by a ping, as gRPC does.
     let mut session = Session::new();
     session.send(&post(1, &[]));
     let id = session.begin_answer(1, BodyFraming::Chunked);
@@ -330,6 +330,7 @@ fn usual_clients_are_never_sent_away() {
             Ok(10)
         );
         session.send(&[window_update(0, 10), window_update(1, 10)].concat());
+        session.send(&frame(FrameKind::PING, 0, 0, b"12345678"));
         session.server.output().clear();
         session.told.clear();
     }

@@ -30,6 +30,8 @@ pub enum Wanted {
     Any,
     /// A new one: a kept one has just turned out to be closed, or each request needs its own.
     Fresh,
+    /// A new one that no other request gets, as to find out whether one can be made.
+    Own,
 }
 
 /// A kept connection to `endpoint`, or a place on one that is shared, if one will do and nothing limits how many there
@@ -37,7 +39,7 @@ pub enum Wanted {
 pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Carrier> {
     let is_limited = endpoint.gate().is_some();
     match (wanted, endpoint.options().protocol.may_share()) {
-        (Wanted::Fresh, _) => None,
+        (Wanted::Fresh | Wanted::Own, _) => None,
         (Wanted::Any, true) => h2::take(worker, endpoint),
         (Wanted::Any, false) if is_limited => None,
         (Wanted::Any, false) => take_link(worker, endpoint),
@@ -73,7 +75,7 @@ pub async fn obtain(
     };
     let kept = match wanted {
         Wanted::Any => worker.upstreams.take(endpoint, worker.clock.coarse()),
-        Wanted::Fresh => None,
+        Wanted::Fresh | Wanted::Own => None,
     };
     let mut link = match kept {
         Some(link) => link,

@@ -52,7 +52,8 @@ pub(super) async fn obtain(
     wanted: Wanted,
     preface: &[u8],
 ) -> Result<Carrier, Failure> {
-    let is_alone = !preface.is_empty() || endpoint.options().keep_alive == KeepAlive::Off;
+    let keep_alive = endpoint.options().keep_alive;
+    let is_alone = !preface.is_empty() || keep_alive == KeepAlive::Off || wanted == Wanted::Own;
     let timeouts = &endpoint.options().timeouts;
     let shelf = worker.upstreams.shelf_of(endpoint);
     if is_alone {
@@ -68,7 +69,7 @@ pub(super) async fn obtain(
     // Whoever wants a new connection also takes one that another call has just made.
     let since = match wanted {
         Wanted::Any => 0,
-        Wanted::Fresh => shelf.next_number(),
+        Wanted::Fresh | Wanted::Own => shelf.next_number(),
     };
     let limit = timeouts.queue + timeouts.dial;
     let waited = within(worker, limit, find(worker, endpoint, &shelf, since));

@@ -13,7 +13,7 @@ use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
 use super::shelf::Shelf;
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Pass;
-use crate::upstream::endpoint::Endpoint;
+use crate::upstream::endpoint::{Endpoint, KeepAlive};
 use crate::upstream::limits::INTERIM_MAX;
 use crate::worker::Worker;
 
@@ -320,7 +320,15 @@ impl Mux {
     pub(super) fn note_idle(&self) {
         if self.open.get() == 0 {
             self.permit.take();
-            if self.sharing == Sharing::Alone {
+            let is_spare = match (self.sharing, self.endpoint.options().keep_alive) {
+                (Sharing::Alone, _) => true,
+                (Sharing::All, KeepAlive::Keep { idle_max, .. }) => {
+                    let shelf = self.shelf.upgrade();
+                    shelf.is_some_and(|shelf| shelf.idle() > idle_max)
+                }
+                (Sharing::All, KeepAlive::Off | KeepAlive::Briefly(_)) => false,
+            };
+            if is_spare {
                 self.retire();
             }
         }
@@ -351,16 +359,22 @@ impl Mux {
             .unwrap_or(true)
     }
 
-    /// An interim answer has come.
+    /// An interim answer has come. A stream with too many of them is over: nothing more of it is kept.
     pub(super) fn interim(&self, id: StreamId, head: ResponseHead) {
-        let is_too_many = self.with(id, |slot| {
+        let is_kept = self.with(id, |slot| {
             slot.interims_seen += 1;
-            slot.interims.push(head);
-            slot.interims_seen > INTERIM_MAX
+            let is_kept = slot.interims_seen <= INTERIM_MAX;
+            if is_kept {
+                slot.interims.push(head);
+            }
+            is_kept
         });
-        match is_too_many {
-            Some(true) => self.lose(id, Gone::Babbled),
-            Some(false) | None => self.wake(id.slot()),
+        if is_kept == Some(false) {
+            let code = ErrorCode::ENHANCE_YOUR_CALM;
+            self.client.borrow_mut().reset(id, code);
+            self.lose(id, Gone::Babbled);
+        } else {
+            self.wake(id.slot());
         }
     }
 
@@ -422,7 +436,7 @@ impl Mux {
     /// What has come of the head of an answer; where there is nothing, the task of `cx` is woken when there is.
     pub(super) fn find_head(&self, id: StreamId, cx: &Context<'_>) -> Found {
         let found = self.with(id, |slot| {
-            if !slot.interims.is_empty() && slot.interims_seen <= INTERIM_MAX {
+            if !slot.interims.is_empty() {
                 return Found::Interim(slot.interims.remove(0));
             }
             match (slot.head.take(), slot.answer) {

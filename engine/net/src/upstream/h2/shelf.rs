@@ -66,6 +66,12 @@ impl Shelf {
             .cloned()
     }
 
+    /// Connections on which nothing is asked.
+    pub(super) fn idle(&self) -> usize {
+        let muxes = self.muxes.borrow();
+        muxes.iter().filter(|mux| mux.open_streams() == 0).count()
+    }
+
     /// The number that the next connection gets.
     pub(super) fn next_number(&self) -> u64 {
         self.next_number.get()

@@ -260,7 +260,7 @@ impl Checks {
     }
 
     async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Answer), Failure> {
-        let mut carrier = obtain(worker, &place.endpoint, Wanted::Fresh, b"").await?;
+        let mut carrier = obtain(worker, &place.endpoint, Wanted::Own, b"").await?;
         let mut head = RequestHead {
             method: place.method.clone(),
             ..RequestHead::default()
