@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, backend, doctor, experiment, hit, report, subject};
+use crate::{audit, backend, calibrate, doctor, experiment, hit, limit, report, subject};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -25,6 +25,12 @@ enum Command {
     Audit(audit::command::Options),
     /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
     Run(Box<experiment::Options>),
+    /// Finds the highest rate at which a promise is kept
+    FindLimit(Box<limit::LimitOptions>),
+    /// Overloads a server: in which manner it gives way, and how it recovers
+    Break(Box<limit::BreakOptions>),
+    /// Says how much the generator itself can ask for on this machine
+    Calibrate(calibrate::Options),
     /// Becomes another program that ends with the lab
     #[command(hide = true)]
     Shield(subject::shield::Options),
@@ -71,6 +77,9 @@ pub fn main() -> ExitCode {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
         Command::Run(options) => experiment::run(&options),
+        Command::FindLimit(options) => limit::find_limit(&options),
+        Command::Break(options) => limit::break_down(&options),
+        Command::Calibrate(options) => calibrate::run(&options),
         Command::Shield(options) => subject::shield::run(&options),
         Command::Serve(options) => backend::run(&options),
         Command::Compare(options) => report::command::compare_results(&options),

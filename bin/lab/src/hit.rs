@@ -85,7 +85,7 @@ fn verdict(load: &Load) -> Answer {
 }
 
 /// What to ask, and the answer that was found right.
-fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
+pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     let reach = match options.i_own_this_host {
         true => Reach::Anywhere,
         false => Reach::Loopback,

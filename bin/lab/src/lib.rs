@@ -6,10 +6,12 @@
 pub mod adapter;
 pub mod audit;
 pub mod backend;
+pub mod calibrate;
 pub mod cli;
 pub mod doctor;
 pub mod experiment;
 pub mod hit;
+pub mod limit;
 pub mod limits;
 pub mod load;
 pub mod machine;

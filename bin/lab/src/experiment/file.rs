@@ -298,6 +298,10 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 const BUILTIN: &[(&str, &str)] = &[
     ("000", include_str!("../../experiments/000.toml")),
     (
+        "calibrate",
+        include_str!("../../experiments/calibrate.toml"),
+    ),
+    (
         "000/nginx.default.synthetic",
         include_str!("../../experiments/000/nginx.default.synthetic"),
     ),

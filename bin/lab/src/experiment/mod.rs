@@ -4,6 +4,6 @@
 pub mod file;
 pub mod plan;
 mod run;
-mod stage;
+pub mod stage;
 
 pub use run::{Options, run};

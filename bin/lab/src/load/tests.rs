@@ -2,6 +2,7 @@
 //! and what a server did is what the generator says.
 
 mod faulty;
+mod secure;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -217,41 +218,41 @@ fn the_window_counts_what_ends_inside_it() {
 /// stalls, and so hardly see it.
 #[test]
 fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
-    let stall = Duration::from_millis(800);
-    let stalling = || Faulty::stalling(Duration::from_millis(1_000), stall);
+    let stall = Duration::from_millis(1_500);
     let times = |mode| {
-        let server = stalling();
+        let server = Faulty::stalling(Duration::from_millis(1_000), stall);
         let mut plan = plan(server.address, None);
-        (plan.mode, plan.connections) = (mode, 2);
+        (plan.mode, plan.connections) = (mode, 4);
         plan.warmup = Duration::from_millis(500);
-        plan.duration = Duration::from_millis(2_500);
+        plan.duration = Duration::from_millis(3_000);
         load(&plan)
     };
     let open = times(Mode::Open {
-        rate: 200.0,
+        rate: 100.0,
         poisson: false,
     });
     let closed = times(Mode::Closed);
     assert_eq!((open.failed(), closed.failed()), (0, 0));
-    assert_eq!(open.due, Some(500));
-    assert_eq!(open.ok, 500, "late answers count");
-    let p75 = |load: &Load| load.latency.total.hdr.as_ref().unwrap().percentile(75.0) as f64 / 1e6;
-    // 160 of 500 requests were due in the stall and waited 400 ms on average: a third of all.
-    assert!(p75(&open) > 60.0, "{}", p75(&open));
-    assert!(p75(&closed) < 40.0, "{}", p75(&closed));
-    let longest = open.latency.total.max_ns.unwrap() / 1e6;
-    assert!((700.0..1_500.0).contains(&longest), "{longest}");
-    // From when they were sent, even the open loop would have seen two slow requests only.
-    let service = open
-        .latency
-        .service
-        .as_ref()
-        .unwrap()
-        .hdr
-        .as_ref()
-        .unwrap()
-        .percentile(75.0);
-    assert!((service as f64) < 40e6, "{service}");
+    assert_eq!(open.due, Some(300));
+    assert_eq!(open.ok, 300, "late answers count");
+    // Half of all requests were due in the stall, and most of those waited longer than 200 ms. Shares rather than
+    // times: they are true on a busy machine, too.
+    let slow = |of: &crate::result::Distribution| {
+        let steps = of.hdr.as_ref().unwrap().steps();
+        let slow: u64 = steps
+            .filter(|(ns, _)| *ns > 200_000_000)
+            .map(|(_, count)| count)
+            .sum();
+        slow as f64 / of.count as f64
+    };
+    let (seen, hidden) = (slow(&open.latency.total), slow(&closed.latency.total));
+    assert!(seen > 0.25, "{seen}");
+    assert!(hidden < 0.10, "{hidden}");
+    // From when they were sent, even the open loop would have seen four slow requests only.
+    let service = slow(open.latency.service.as_ref().unwrap());
+    assert!(service < 0.10, "{service}");
+    let longest = open.latency.total.max_ns.unwrap() / 1e9;
+    assert!(longest > 1.2, "{longest}");
 }
 
 #[test]

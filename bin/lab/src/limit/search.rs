@@ -1,0 +1,123 @@
+//! `lab find-limit`: the highest rate at which a promise is kept. Halving between what was kept and what was broken, then a
+//! longer run at the rate that was found.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::promise::Promise;
+use super::{step, target};
+use crate::cli::{Answer, Outcome, Refused};
+use crate::hit;
+use crate::quantity::{parse_duration, thousands, time};
+use crate::result::Load;
+
+/// Halvings: the rate is found to a hundredth of the first estimate.
+const HALVINGS: usize = 7;
+
+/// The search begins with what the closed loop does, and never looks beyond this multiple of it.
+const BEYOND: f64 = 1.2;
+
+/// Steps down of 5 % each, if the rate that was found is not confirmed.
+const RETREATS_MAX: usize = 6;
+
+/// Options of `lab find-limit`.
+#[derive(Args, Clone, Debug)]
+pub struct LimitOptions {
+    #[command(flatten)]
+    hit: hit::Options,
+    /// What has to be kept: p50 p90 p99 …, mean, max and errors below a value
+    #[arg(long, default_value = "p99<50ms,errors<0.1%")]
+    slo: Promise,
+    /// Length of each step of the search
+    #[arg(long, value_parser = parse_duration, default_value = "2s")]
+    step: Duration,
+}
+
+/// Carries out `lab find-limit`.
+pub fn find_limit(options: &LimitOptions) -> Outcome {
+    let plan = target(&options.hit)?;
+    let closed = step(&plan, None, options.step)?;
+    let most = closed.ok_per_s() * BEYOND;
+    if closed.ended_ok == 0 {
+        return Err(Refused::new("the target gives no right answer under load"));
+    }
+    println!(
+        "closed loop: {}/s; searching below {}/s",
+        thousands(closed.ok_per_s()),
+        thousands(most)
+    );
+    let mut look = |rate: f64| -> Result<bool, Refused> {
+        let load = step(&plan, Some(rate), options.step)?;
+        let broken = options.slo.broken(&load);
+        println!("{}", line(rate, &load, broken.as_deref()));
+        Ok(broken.is_none())
+    };
+    let found = halve(most, &mut look)?;
+    let Some(mut rate) = found else {
+        println!("no rate keeps the promise");
+        return Ok(Answer::No);
+    };
+    for _ in 0..RETREATS_MAX {
+        let load = step(&plan, Some(rate), options.hit.duration)?;
+        let broken = options.slo.broken(&load);
+        println!("{}", line(rate, &load, broken.as_deref()));
+        if broken.is_none() {
+            println!(
+                "limit: {}/s, kept for {} s",
+                thousands(rate),
+                options.hit.duration.as_secs_f64()
+            );
+            return Ok(Answer::Yes);
+        }
+        rate *= 0.95;
+    }
+    println!(
+        "no rate near it keeps the promise for {} s",
+        options.hit.duration.as_secs_f64()
+    );
+    Ok(Answer::No)
+}
+
+/// Halves between what is kept and what is broken.
+fn halve<E>(most: f64, look: &mut impl FnMut(f64) -> Result<bool, E>) -> Result<Option<f64>, E> {
+    let (mut kept, mut broken) = (None, most);
+    let mut rate = most / 2.0;
+    for _ in 0..HALVINGS {
+        if look(rate)? {
+            kept = Some(rate);
+        } else {
+            broken = rate;
+        }
+        rate = (kept.unwrap_or(0.0) + broken) / 2.0;
+    }
+    Ok(kept)
+}
+
+fn line(rate: f64, load: &Load, broken: Option<&str>) -> String {
+    let p99 = load.latency.total.percentile(99.0).map_or("-".into(), time);
+    let verdict = broken.map_or("kept".to_string(), |why| format!("broken: {why}"));
+    format!(
+        "{:>10}/s due {:>10}/s good  p99 {p99:>8}  {verdict}",
+        thousands(rate),
+        thousands(load.ok_per_s())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halving_finds_the_limit() {
+        for limit in [10.0, 333.0, 990.0] {
+            let mut look = |rate: f64| Ok::<bool, ()>(rate <= limit);
+            let found = halve(1_000.0, &mut look).unwrap().unwrap();
+            assert!(
+                found <= limit && limit - found < 10.0,
+                "{found} for {limit}"
+            );
+        }
+        assert_eq!(halve(1_000.0, &mut |_| Ok::<bool, ()>(false)), Ok(None));
+    }
+}
