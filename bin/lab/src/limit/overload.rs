@@ -219,76 +219,24 @@ mod tests {
 
     #[test]
     fn each_manner_is_told_from_the_others() {
-        let full = Seen {
-            goodput: 1_000.0,
-            p99_ns: 2e6,
-            ..Seen::default()
-        };
-        for (beyond, recovered, manner) in [
-            (full, true, Manner::Holds),
-            (
-                Seen {
-                    refused: 0.4,
-                    failed: 0.4,
-                    ..full
-                },
-                true,
-                Manner::Sheds,
-            ),
-            (
-                Seen {
-                    p99_ns: 2e9,
-                    ..full
-                },
-                true,
-                Manner::Queues,
-            ),
-            (
-                Seen {
-                    p99_ns: 2e9,
-                    refused: 0.1,
-                    failed: 0.1,
-                    ..full
-                },
-                true,
-                Manner::Queues,
-            ),
-            (
-                Seen {
-                    broken: 0.2,
-                    failed: 0.2,
-                    ..full
-                },
-                true,
-                Manner::Drops,
-            ),
-            (
-                Seen {
-                    goodput: 300.0,
-                    ..full
-                },
-                true,
-                Manner::Collapses,
-            ),
-            (
-                Seen {
-                    goodput: 0.0,
-                    failed: 1.0,
-                    ..full
-                },
-                true,
-                Manner::Collapses,
-            ),
-            (
-                Seen {
-                    goodput: 0.0,
-                    failed: 1.0,
-                    ..full
-                },
-                false,
-                Manner::Dies,
-            ),
+        // Good answers per second, p99 in milliseconds, shares refused, broken and failed; whether it recovered.
+        for (goodput, p99_ms, [refused, broken, failed], recovered, manner) in [
+            (1_000.0, 2.0, [0.0, 0.0, 0.0], true, Manner::Holds),
+            (1_000.0, 2.0, [0.4, 0.0, 0.4], true, Manner::Sheds),
+            (1_000.0, 2_000.0, [0.0, 0.0, 0.0], true, Manner::Queues),
+            (1_000.0, 2_000.0, [0.1, 0.0, 0.1], true, Manner::Queues),
+            (1_000.0, 2.0, [0.0, 0.2, 0.2], true, Manner::Drops),
+            (300.0, 2.0, [0.0, 0.0, 0.0], true, Manner::Collapses),
+            (0.0, 2.0, [0.0, 0.0, 1.0], true, Manner::Collapses),
+            (0.0, 2.0, [0.0, 0.0, 1.0], false, Manner::Dies),
         ] {
+            let beyond = Seen {
+                goodput,
+                p99_ns: p99_ms * 1e6,
+                refused,
+                broken,
+                failed,
+            };
             assert_eq!(judge(&curve(beyond), recovered), manner, "{beyond:?}");
         }
     }
