@@ -24,6 +24,9 @@ const MINUTES: f64 = 10.0;
 /// The size of large answers.
 const LARGE: usize = 2 * 1024 * 1024;
 
+/// What an event stream tells again and again.
+const EVENT: &[u8] = b"data: 1\n\n";
+
 /// By how much memory may grow from the first third to the last, beside a tenth of it.
 const GROWTH_KIB: u64 = 8 * 1024;
 
@@ -112,7 +115,7 @@ fn configuration(origin: u16, fastcgi: u16, dying: &[u16], word: &str) -> String
         .map(|port| format!(" 127.0.0.1:{port}"))
         .collect();
     format!(
-        "{{\n\tadmin off\n}}\n:{{port}} {{\n\theader X-Word {word}\n\tlog {{\n\t\toutput file {{folder}}/access.log {{\n\
+        "{{\n\tadmin off\n\tlog default {{\n\t\texclude http.log.error\n\t}}\n}}\n:{{port}} {{\n\theader X-Word {word}\n\tlog {{\n\t\toutput file {{folder}}/access.log {{\n\
          \t\t\troll_size 1MiB\n\t\t\troll_keep 1\n\t\t}}\n\t}}\n\
          \thandle /small {{\n\t\trespond small\n\t}}\n\thandle /files/* {{\n\t\troot {{folder}}\n\t\tencode gzip\n\
          \t\tfile_server\n\t}}\n\
@@ -185,11 +188,20 @@ fn listen(port: u16, journal: &Journal) {
         let count = if number.is_multiple_of(2) { 3 } else { 20 };
         let mut client = Wire::connect(port);
         client.send(get("/events"));
-        let heard = client.head().map_or(0, |_| {
-            (0..count)
-                .take_while(|_| client.chunk().as_deref() == Some(b"data: 1\n\n"))
-                .count()
-        });
+        // Events that were there at once may come in one chunk.
+        let mut text = Vec::new();
+        if client.head().is_some() {
+            while text.len() < count * EVENT.len()
+                && let Some(chunk) = client.chunk().filter(|chunk| !chunk.is_empty())
+            {
+                text.extend_from_slice(&chunk);
+            }
+        }
+        let events = text.chunks(EVENT.len());
+        let heard = events
+            .take_while(|event| *event == EVENT)
+            .count()
+            .min(count);
         let outcome = (heard == count)
             .then_some(())
             .ok_or_else(|| format!("{heard} of {count} events"));
