@@ -1,12 +1,13 @@
 //! A DNS server on a free loopback port, over UDP and TCP, that knows what a test tells it.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 const A: u16 = 1;
+const AAAA: u16 = 28;
 const SRV: u16 = 33;
 
 const UNPOISONED: &str = "nobody panics with it";
@@ -15,6 +16,7 @@ const UNPOISONED: &str = "nobody panics with it";
 #[derive(Clone)]
 pub enum Record {
     Address(Ipv4Addr),
+    Address6(Ipv6Addr),
     /// Port, priority, and name of the server.
     Service(u16, u16, &'static str),
 }
@@ -200,6 +202,7 @@ impl Record {
     fn data(&self, kind: u16) -> Option<Vec<u8>> {
         match (self, kind) {
             (Record::Address(ip), A) => Some(ip.octets().to_vec()),
+            (Record::Address6(ip), AAAA) => Some(ip.octets().to_vec()),
             (Record::Service(port, priority, host), SRV) => {
                 let mut data = Vec::new();
                 for number in [*priority, 1, *port] {

@@ -260,7 +260,9 @@ fn a_unix_socket_is_for_its_owner() {
     let server =
         Server::start("{\n\tadmin unix/{folder}/admin.sock\n}\n:{port} {\n\trespond one\n}\n");
     let path = server.folder.path().join("admin.sock");
-    eventually("the socket", || path.exists(), || server.stderr());
+    // It is there before it has its mode, but nobody can connect before that.
+    let connects = || std::os::unix::net::UnixStream::connect(&path).is_ok();
+    eventually("the socket", connects, || server.stderr());
     let mode = std::fs::metadata(&path)
         .expect("it is there")
         .permissions()

@@ -1,7 +1,7 @@
 //! Upstreams of a Caddyfile: where they come from, what is on the way to them, who is left out, and what is shown of it.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use crate::upstream::{Upstream, answer, dead};
 use crate::wire::{Wire, field};
 
 /// An upstream that says `word`, on whatever loopback address.
-fn saying(address: Ipv4Addr, port: u16, word: &'static str) -> u16 {
-    let listener = TcpListener::bind((address, port)).expect("a free port");
+fn saying(address: impl Into<IpAddr>, port: u16, word: &'static str) -> u16 {
+    let listener = TcpListener::bind((address.into(), port)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -126,6 +126,27 @@ fn services_and_several_sources_give_upstreams() {
     assert_eq!(said(&server, 6), "one two");
 }
 
+#[test]
+fn names_are_asked_for_the_versions_of_ip_that_are_named() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        println!("skipped: this machine has no IPv6");
+        return;
+    }
+    let port = saying(Ipv6Addr::LOCALHOST, 0, "six");
+    saying(Ipv4Addr::new(127, 0, 0, 3), port, "four");
+    let dns = Dns::knowing(vec![
+        ("up.test.", Record::Address6(Ipv6Addr::LOCALHOST)),
+        ("up.test.", Record::Address(Ipv4Addr::new(127, 0, 0, 3))),
+    ]);
+    for (versions, expected) in [("ipv6", "six"), ("ipv4", "four"), ("ipv4 ipv6", "four six")] {
+        let server = proxy(&format!(
+            "dynamic a up.test {port} {{\nresolvers {}\nversions {versions}\n}}\nlb_policy round_robin",
+            dns.address
+        ));
+        assert_eq!(said(&server, 8), expected, "{versions}");
+    }
+}
+
 /// A proxy that is asked to CONNECT, and notes for whom.
 fn connect_proxy() -> (u16, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -210,7 +231,11 @@ fn peers_of_a_unix_socket_are_believed_where_that_is_said() {
         .without_port();
         let path = setup.folder().path().join("sock");
         let server = setup.start();
-        eventually("it listens", || path.exists(), || server.stderr());
+        eventually(
+            "it listens",
+            || UnixStream::connect(&path).is_ok(),
+            || server.stderr(),
+        );
         let mut socket = UnixStream::connect(&path).expect("it listens");
         socket
             .write_all(

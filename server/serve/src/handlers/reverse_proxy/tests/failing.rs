@@ -269,6 +269,22 @@ fn what_is_not_built_is_refused_by_name() {
             "1.0",
         ),
         (json!({ "transport": { "protocol": "quantum" } }), "quantum"),
+        (
+            json!({ "transport": { "protocol": "scgi", "modifier1": 1 } }),
+            "modifiers",
+        ),
+        (
+            json!({ "transport": { "protocol": "uwsgi", "env": { "CONTENT_LENGTH": "1" } } }),
+            "CONTENT_LENGTH",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "read_buffer_size": 3 } }),
+            "read_buffer",
+        ),
+        (
+            json!({ "health_checks": { "passive": { "max_ejected": 101 } } }),
+            "max_ejected",
+        ),
         (json!({ "request_buffers": -1 }), "request_buffers"),
         (
             json!({ "upstreams": [{ "dial": "{http.request.host}:80" }],

@@ -1,5 +1,7 @@
 //! Ways to an upstream that are not plain: through a proxy, from another address of ours.
 
+use std::time::Instant;
+
 use super::*;
 
 fn through(url: String) -> Value {
@@ -143,11 +145,7 @@ fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
     if TcpListener::bind("[::1]:0").is_err() {
         return;
     }
-    let only_six = |port: &u16| {
-        let six = TcpListener::bind(("::1", *port)).ok()?;
-        TcpListener::bind(("127.0.0.1", *port)).ok().map(|_| six)
-    };
-    let listener = (10_000..12_000).find_map(|port| only_six(&port)).unwrap();
+    let (_, listener) = both_versions();
     let port = listener.local_addr().unwrap().port();
     let _fake = Fake::on(listener, Fake::naming("six"));
     for delay in ["10ms", "-1ns"] {
@@ -155,4 +153,53 @@ fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
         let proxy = Proxy::dialling(&[format!("localhost:{port}")], settings);
         assert_eq!(proxy.ask(GET).body, b"six", "{delay}");
     }
+}
+
+/// A port of its own at 127.0.0.1 and ::1.
+fn both_versions() -> (TcpListener, TcpListener) {
+    let both = |port: u16| {
+        let six = TcpListener::bind(("::1", port)).ok()?;
+        Some((TcpListener::bind(("127.0.0.1", port)).ok()?, six))
+    };
+    (10_000..12_000).find_map(both).unwrap()
+}
+
+#[test]
+fn an_address_that_is_silent_holds_up_for_as_long_as_the_delay_says() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    let (four, six) = both_versions();
+    let address = four.local_addr().unwrap();
+    // Where nobody accepts and the queue is full the kernel answers no more: the address is silent.
+    let mut queue = Vec::new();
+    while let Ok(socket) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        queue.push(socket);
+        assert!(queue.len() < 10_000, "the queue of a listener is bounded");
+    }
+    let _fake = Fake::on(six, Fake::naming("six"));
+    let dial = [format!("localhost:{}", address.port())];
+    let transport = |more: Value| {
+        let mut transport = json!({ "protocol": "http" });
+        for (name, value) in more.as_object().unwrap() {
+            transport[name] = value.clone();
+        }
+        json!({ "transport": transport })
+    };
+    for millis in [50, 500] {
+        let delay = format!("{millis}ms");
+        let settings = transport(json!({ "dial_fallback_delay": delay, "dial_timeout": "10s" }));
+        let proxy = Proxy::dialling(&dial, settings);
+        let began = Instant::now();
+        assert_eq!(proxy.ask(GET).body, b"six", "{delay}");
+        // Timers are as exact as the clock of a worker, which may be a few milliseconds old.
+        assert!(
+            began.elapsed() + Duration::from_millis(20) >= Duration::from_millis(millis),
+            "{delay}: {:?}",
+            began.elapsed()
+        );
+    }
+    // A negative one leaves the other version for when the first has failed, and there is no time for that.
+    let never = transport(json!({ "dial_fallback_delay": "-1ns", "dial_timeout": "400ms" }));
+    assert_eq!(Proxy::dialling(&dial, never).ask(GET).status(), 502);
 }
