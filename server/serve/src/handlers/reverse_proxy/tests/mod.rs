@@ -2,6 +2,7 @@
 
 mod attacks;
 mod choosing;
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
 #[path = "../../../../../../tests/doubles/dns.rs"]
 mod dns;
 mod dynamic;
