@@ -269,22 +269,6 @@ fn what_is_not_built_is_refused_by_name() {
             "1.0",
         ),
         (json!({ "transport": { "protocol": "quantum" } }), "quantum"),
-        (
-            json!({ "transport": { "protocol": "scgi", "modifier1": 1 } }),
-            "modifiers",
-        ),
-        (
-            json!({ "transport": { "protocol": "uwsgi", "env": { "CONTENT_LENGTH": "1" } } }),
-            "CONTENT_LENGTH",
-        ),
-        (
-            json!({ "transport": { "protocol": "http", "read_buffer_size": 3 } }),
-            "read_buffer",
-        ),
-        (
-            json!({ "health_checks": { "passive": { "max_ejected": 101 } } }),
-            "max_ejected",
-        ),
         (json!({ "request_buffers": -1 }), "request_buffers"),
         (
             json!({ "upstreams": [{ "dial": "{http.request.host}:80" }],
@@ -310,15 +294,39 @@ fn what_is_not_built_is_refused_by_name() {
         ),
         (json!({ "upstreams": [{ "dial": "no-port" }] }), "no-port"),
     ] {
-        let mut directive = settings;
-        directive["handler"] = json!("reverse_proxy");
-        let server = json!({ "routes": [{ "handle": [directive] }] });
-        let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-        let refusals = Rules::build(&config, "", &[], None).err().expect(expected);
-        assert!(
-            refusals[0].to_string().contains(expected),
-            "{}",
-            refusals[0]
-        );
+        refused(settings, expected);
+    }
+}
+
+/// A directive with these settings is refused, with these words.
+fn refused(mut directive: Value, words: &str) {
+    directive["handler"] = json!("reverse_proxy");
+    let server = json!({ "routes": [{ "handle": [directive] }] });
+    let config: sluice_model::Server = serde_json::from_value(server).unwrap();
+    let refusals = Rules::build(&config, "", &[], None).err().expect(words);
+    assert!(refusals[0].to_string().contains(words), "{}", refusals[0]);
+}
+
+#[test]
+fn words_of_our_own_are_refused_where_they_mean_nothing() {
+    for (settings, expected) in [
+        (
+            json!({ "transport": { "protocol": "scgi", "modifier1": 1 } }),
+            "modifiers",
+        ),
+        (
+            json!({ "transport": { "protocol": "uwsgi", "env": { "CONTENT_LENGTH": "1" } } }),
+            "CONTENT_LENGTH",
+        ),
+        (
+            json!({ "transport": { "protocol": "http", "read_buffer_size": 3 } }),
+            "read_buffer",
+        ),
+        (
+            json!({ "health_checks": { "passive": { "max_ejected": 101 } } }),
+            "max_ejected",
+        ),
+    ] {
+        refused(settings, expected);
     }
 }
