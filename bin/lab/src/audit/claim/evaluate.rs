@@ -89,6 +89,18 @@ type Binding = BTreeMap<String, String>;
 impl Statement {
     /// Whether it is true of `rows`.
     pub fn evaluate(&self, rows: &[Row]) -> Outcome {
+        let mut resolved = self.clone();
+        let values = std::iter::once(&mut resolved.first)
+            .chain(resolved.rest.iter_mut().map(|(_, value)| value));
+        for value in values {
+            if let Err(missing) = resolve(value, rows) {
+                return Outcome::Undecided(missing);
+            }
+        }
+        resolved.evaluate_resolved(rows)
+    }
+
+    fn evaluate_resolved(&self, rows: &[Row]) -> Outcome {
         let mut figures = Vec::new();
         self.values()
             .for_each(|value| plain_figures(value, &mut figures));
@@ -170,6 +182,25 @@ fn summed_up(verdicts: Vec<(Verdict, Compared)>, missing: String) -> Outcome {
         Some(Verdict::Holds) => Outcome::Holds {
             cells: with(Verdict::Holds),
         },
+    }
+}
+
+/// Finds the dimension of each bare value.
+fn resolve(value: &mut Value, rows: &[Row]) -> Result<(), String> {
+    match value {
+        Value::Number(_) => Ok(()),
+        Value::Pair(_, left, right) => resolve(left, rows).and_then(|()| resolve(right, rows)),
+        Value::Figure(figure) | Value::Fold(_, figure) => {
+            for bare in std::mem::take(&mut figure.bare) {
+                let mut dims = rows.iter().flat_map(|row| &row.dims);
+                let dim = dims
+                    .find(|(_, value)| **value == bare)
+                    .map(|(dim, _)| dim.clone());
+                let dim = dim.ok_or_else(|| format!("no row has `{bare}`"))?;
+                figure.rows.insert(dim, bare);
+            }
+            Ok(())
+        }
     }
 }
 
@@ -347,6 +378,23 @@ mod tests {
             "holds"
         );
         assert_eq!(outcome("rate() < 5 < 7", &rows).word(), "does not hold");
+    }
+
+    #[test]
+    fn values_find_their_dimensions() {
+        let rows = [
+            row("a", "10", 5.0),
+            row("b", "10", 4.0),
+            row("a", "99", 8.0),
+            row("b", "99", 6.0),
+        ];
+        assert_eq!(outcome("rps(a) > rps(b)", &rows).word(), "holds");
+        assert_eq!(outcome("rps(a, *, clients=10) == 5", &rows).word(), "holds");
+        assert_eq!(outcome("rps(a,99) > rps(b,99)", &rows).word(), "holds");
+        assert_eq!(
+            outcome("rps(c) > 1", &rows),
+            Outcome::Undecided("no row has `c`".into())
+        );
     }
 
     #[test]

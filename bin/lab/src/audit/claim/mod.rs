@@ -53,6 +53,8 @@ pub struct Figure {
     pub name: String,
     /// Dimensions with the values that they must have.
     pub rows: BTreeMap<String, String>,
+    /// Values without their dimension: that of the first row that has the value on any.
+    pub bare: Vec<String>,
 }
 
 /// How two values must compare.

@@ -198,25 +198,31 @@ impl<'a> Reader<'a> {
                 start + 1
             ));
         }
-        let mut rows = BTreeMap::new();
+        let (mut rows, mut bare) = (BTreeMap::new(), Vec::new());
         if !self.take("(") {
             return Err(self.error("`(`"));
         }
         while !self.take(")") {
-            let dim = self
-                .while_in(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-                .to_string();
-            if dim.is_empty() || !self.take("=") {
-                return Err(self.error("`dimension=value` or `)`"));
-            }
-            let value = self
+            let start = self.at;
+            let word = self
                 .while_in(|c| !",()=<>".contains(c))
                 .trim_end()
                 .to_string();
-            rows.insert(dim, value);
+            if self.take("=") && !word.is_empty() {
+                let value = self
+                    .while_in(|c| !",()=<>".contains(c))
+                    .trim_end()
+                    .to_string();
+                rows.insert(word, value);
+            } else if word.is_empty() || self.at >= self.text.len() {
+                self.at = start;
+                return Err(self.error("`dimension=value`, a value or `)`"));
+            } else if word != "*" {
+                bare.push(word);
+            }
             self.take(",");
         }
-        Ok(Figure { name, rows })
+        Ok(Figure { name, rows, bare })
     }
 }
 
@@ -266,8 +272,8 @@ mod tests {
                 "column 1: `speed` is no figure; known are rate, ",
             ),
             (
-                "rate(subject) > 1",
-                "column 13: expected `dimension=value` or `)`, found `) > 1`",
+                "rate(=a) > 1",
+                "column 6: expected `dimension=value`, a value or `)`, found `=a) > 1`",
             ),
             (
                 "rate() > ",

@@ -4,6 +4,7 @@
 use super::{lines, positions, rows_word};
 use crate::audit::evidence::{Row, Sheet};
 use crate::audit::finding::{Finding, Weight, number, percent, span};
+use crate::statistics::order::median;
 
 /// Shares of the clients between which a closed loop is sound. Below, clients spend their time elsewhere than the latency
 /// says; above, more was under way than there were clients. The room is for rounding, ramps and ends of the window.
@@ -17,7 +18,12 @@ pub fn in_flight(row: &Row) -> Option<f64> {
     Some(row.rate_counted()? * row.latency.mean? / 1000.0)
 }
 
+/// Of a row with blocks the median over them: medians of rate and of latency need not be those of one block.
 fn share(row: &Row) -> Option<f64> {
+    if !row.blocks.is_empty() {
+        let shares: Vec<f64> = row.blocks.iter().filter_map(share).collect();
+        return median(&shares);
+    }
     let clients = row.clients.filter(|c| *c > 0.0 && row.offered.is_none())?;
     Some(in_flight(row)? / clients)
 }
@@ -29,6 +35,10 @@ fn rounded(row: &Row, direction: f64) -> Option<f64> {
 }
 
 fn arithmetic(row: &Row) -> String {
+    if !row.blocks.is_empty() {
+        let share = percent(share(row).unwrap_or(0.0));
+        return format!("rate x mean latency is {share} of the clients in the median block");
+    }
     let (rate, mean) = (row.rate_counted(), row.latency.mean);
     let (rate, mean) = (rate.unwrap_or(0.0), mean.unwrap_or(0.0));
     format!(

@@ -97,9 +97,20 @@ fn deviation_bound(latency: &Latency, mean: f64) -> Option<String> {
     })
 }
 
+/// Of a row with blocks what is impossible within one of them: medians over blocks may be of different blocks.
+fn of_row(row: &Row) -> Vec<String> {
+    if row.blocks.is_empty() {
+        return breaches(&row.latency);
+    }
+    row.blocks
+        .iter()
+        .flat_map(|block| breaches(&block.latency))
+        .collect()
+}
+
 /// The rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
-    let rows = positions(sheet, |row| !breaches(&row.latency).is_empty());
+    let rows = positions(sheet, |row| !of_row(row).is_empty());
     if rows.is_empty() {
         return Vec::new();
     }
@@ -107,7 +118,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let finding = Finding::new("A6", Weight::Contradiction, title)
         .means("No set of measurements has these figures together; at least one of them is wrong.")
         .advise("Keep the tool's raw output and take the figure again with another tool.");
-    let line = |row: &Row| breaches(&row.latency).join("; ");
+    let line = |row: &Row| of_row(row).join("; ");
     vec![lines(finding, sheet, &rows, line)]
 }
 
