@@ -304,3 +304,16 @@ location /rewritten/ {{ rewrite ^/rewritten/(.*)$ "/got $1" break; proxy_pass {t
     let answer = get(server.port, "site", "/plain");
     assert_eq!(answer.status, 301, "the slash is added");
 }
+
+#[test]
+fn no_alias_leads_out_of_its_folder() {
+    let setup = super::site("location /trap { alias {folder}/other/; }");
+    setup.folder().write("www/note", "secret");
+    setup.folder().write("other/x", "other");
+    let server = setup.start();
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/trap/x").text(), "other");
+    for path in ["/trap../www/note", "/trap..", "/trap%2e./www/note"] {
+        assert_eq!(client.get(path).status, 404, "{path}");
+    }
+}

@@ -142,7 +142,9 @@ location @in { return 200 "in"; }
 }
 }
 "#;
-    let server = setup(conf).start();
+    let setup = setup(conf);
+    setup.folder().write("index.html", "index");
+    let server = setup.start();
     let mut client = Client::connect(server.port);
     let mut statuses = |path: &str, count: usize| -> Vec<u16> {
         (0..count).map(|_| client.get(path).status).collect()
@@ -160,4 +162,9 @@ location @in { return 200 "in"; }
     );
     assert_eq!(statuses("/x?k=a", 4), [200, 200, 200, 429]);
     assert_eq!(statuses("/x?k=b", 1), [200], "another key");
+    assert_eq!(
+        statuses("/?k=c", 4),
+        [200, 200, 200, 429],
+        "the redirect to the index does not count"
+    );
 }

@@ -46,7 +46,9 @@ const NEVER_POISONED: &str = "nothing panics while it holds the gates";
 
 impl Handler for InFlight {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if self.skips_empty && values::expanded(&self.key, x).is_empty() {
+        if self.skips_empty
+            && (!x.context.nginx.is_counted_here() || values::expanded(&self.key, x).is_empty())
+        {
             return Step::Next;
         }
         let mut held = self.hold(x);

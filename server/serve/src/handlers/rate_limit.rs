@@ -65,6 +65,9 @@ const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
 impl Handler for RateLimit {
     fn serve(&self, x: &mut Exchange) -> Step {
+        if self.empty_keys == EmptyKeys::Free && !x.context.nginx.is_counted_here() {
+            return Step::Next;
+        }
         for limited in &self.zones {
             let is_meant = match &limited.when {
                 None => Ok(true),

@@ -20,6 +20,8 @@ pub struct State {
     pub(super) status: u16,
     /// How often it was redirected, or had a location chosen anew.
     pub(super) redirects: u8,
+    /// How often it was redirected when limits counted it.
+    pub(super) limited_at: Option<u8>,
     /// Whether the server redirected or changed it: locations that are `internal` are open to it.
     pub(super) internal: bool,
     /// Whether it asks for the page of an error.
@@ -31,6 +33,12 @@ pub struct State {
 }
 
 impl State {
+    /// Whether limits are to count the request here: they count it in the first place that it comes to, not again after
+    /// it was redirected within the server.
+    pub(crate) fn is_counted_here(&mut self) -> bool {
+        *self.limited_at.get_or_insert(self.redirects) == self.redirects
+    }
+
     /// Whether the target is the one that was sent, however its path was read.
     pub(crate) fn is_as_sent(&self) -> bool {
         !self.rewritten

@@ -34,8 +34,12 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
         NginxKey::Capture(index) => out.extend_from_slice(x.context.captures.group(*index)),
         NginxKey::UriFrom(cut) => {
-            let path = x.req.uri.path();
-            out.extend_from_slice(path.get(*cut..).unwrap_or_default());
+            let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
+            // `location /a { alias /b/; }` would let `/a../c` out of the folder. No file has NUL in its name.
+            if rest == b".." || rest.starts_with(b"../") {
+                out.push(0);
+            }
+            out.extend_from_slice(rest);
         }
         NginxKey::Table(name) => {
             if let Some(tables) = &x.context.tables {
