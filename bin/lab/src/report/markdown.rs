@@ -76,6 +76,7 @@ fn conditions(result: &RunResult) -> String {
         ));
     }
     lines.extend(result.notes.iter().cloned());
+    lines.extend(super::marked::sentences(result));
     lines.join("\n")
 }
 

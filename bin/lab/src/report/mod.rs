@@ -10,6 +10,7 @@ pub mod gate;
 mod html;
 pub mod load;
 pub mod markdown;
+mod marked;
 mod panels;
 mod shapes;
 mod text;

@@ -4,7 +4,7 @@ use super::compare::{Quantity, compare};
 use super::gate::{self, Judgement, Threshold};
 use super::view::View;
 use super::{csv, example, explain, html, markdown, panels};
-use crate::result::{MarkKind, RunResult};
+use crate::result::{Mark, MarkKind, RunResult};
 use crate::statistics::verdict::Verdict;
 
 /// Tags that are opened must be closed in order; what HTML leaves open is left out.
@@ -68,6 +68,25 @@ fn the_page_is_whole_and_needs_nothing_else() {
         )
         .unwrap();
     }
+}
+
+#[test]
+fn disturbed_blocks_are_told_of_first() {
+    let mut result = example::result();
+    let blocks: usize = result.cells.iter().map(|cell| cell.blocks.len()).sum();
+    let disturbed = Mark {
+        kind: MarkKind::Disturbed,
+        text: "others used 1.90 processors".to_owned(),
+    };
+    for cell in result.cells.iter_mut().take(2) {
+        cell.blocks[0].marks.push(disturbed.clone());
+    }
+    let said =
+        format!("Others took part in 2 of {blocks} blocks (such as: others used 1.90 processors)");
+    let page = html::page(&result, None);
+    let (before, _) = page.split_once("<h2>In short</h2>").unwrap();
+    assert!(before.contains(&said), "{before}");
+    assert!(markdown::write(&result, None).contains(&said));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod short;
 use std::fmt::Write;
 
 use super::markdown::title;
+use super::marked;
 use super::panels::{self, Panel};
 use super::text::escape;
 use super::view::View;
@@ -146,10 +147,11 @@ fn plural(count: usize, noun: &str) -> String {
     }
 }
 
-/// What a reader must know before any figure: notes of the run, changes to the experiment, cells without figures, and the
+/// What a reader must know before any figure: notes of the run, marks of blocks, changes to the experiment, cells without figures, and the
 /// heaviest findings.
 fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     let mut lines: Vec<String> = result.notes.clone();
+    lines.extend(marked::sentences(result));
     let changes = result
         .experiment
         .iter()
