@@ -1,7 +1,8 @@
 //! Upstreams of HTTP/2 behind the proxy, asked by clients of both versions: gRPC, ends of connections, bad upstreams.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -132,7 +133,8 @@ fn messages_go_both_ways_one_by_one() {
 #[test]
 fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
     let ended = Arc::new(Mutex::new(Vec::new()));
-    let seen = ended.clone();
+    let silent = Arc::new(AtomicBool::new(false));
+    let (seen, asked) = (ended.clone(), silent.clone());
     let backend = upstream(move |mut peer| {
         while let Some((frame, fields)) = peer.frame_with_fields() {
             match frame.kind {
@@ -140,7 +142,7 @@ fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
                     peer.head(frame.id, 0, &[(":status", "200")]);
                     peer.send(DATA, END_STREAM, frame.id, b"kept");
                 }
-                HEADERS if value(&fields, ":path") == "/silent" => {}
+                HEADERS if value(&fields, ":path") == "/silent" => asked.store(true, Relaxed),
                 HEADERS => peer.head(frame.id, 0, &[(":status", "200")]),
                 RST_STREAM => seen.lock().expect("nobody panics").push(frame.code()),
                 _ => {}
@@ -165,6 +167,9 @@ fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
     // So does one of HTTP/1.1 that closes its connection.
     let mut old = Client::connect(server.port);
     old.send("GET /silent HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // One that is gone before its request is on its way is never asked for upstream.
+    let is_asked = || silent.load(Relaxed);
+    eventually("the request", is_asked, String::new);
     drop(old);
     eventually(
         "a reset",
