@@ -185,9 +185,9 @@ fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
 
 /// A body of that many bytes that no compression shortens much, the same for the same start value.
 pub fn made_body(count: u64, seed: u64) -> Vec<u8> {
-    let mut chance = load::schedule::Chance::new(seed);
+    let mut chance = crate::random::Random::new(seed);
     (0..count)
-        .map(|_| b'a' + (chance.next_u64() >> 56) as u8 % 26)
+        .map(|_| b'a' + (chance.bits() >> 56) as u8 % 26)
         .collect()
 }
 

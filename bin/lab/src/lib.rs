@@ -16,6 +16,7 @@ pub mod limits;
 pub mod load;
 pub mod machine;
 pub mod quantity;
+mod random;
 pub mod report;
 pub mod result;
 pub mod sample;

@@ -12,7 +12,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
 use crate::load::answer::{Facts, Fed, LastHead, Reader, Take};
-use crate::load::schedule::Chance;
+use crate::random::Random;
 
 /// One read.
 const READ_BYTES: usize = 64 * 1024;
@@ -126,7 +126,7 @@ struct Server<'a> {
     conns: ByNumber<Conn>,
     /// Who is to be answered when.
     sleepers: BTreeSet<(Instant, RawFd)>,
-    chance: Chance,
+    chance: Random,
     counter: Counter,
     last: LastHead,
 }
@@ -147,7 +147,7 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
         poll: Poll::new(listener)?,
         conns: ByNumber::new(),
         sleepers: BTreeSet::new(),
-        chance: Chance::new(respond.seed),
+        chance: Random::new(respond.seed),
         counter,
         last: LastHead::default(),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::file::{File, Order};
 use crate::load::probe::sha256;
-use crate::load::schedule::Chance;
+use crate::random::Random;
 
 /// One combination of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {
 
 /// The order of all blocks. Cells that differ in the subject alone are neighbours, so that they form pairs in time.
 pub fn order(cells: &[CellPlan], blocks: usize, order: Order, seed: u64) -> Vec<Step> {
-    let mut chance = Chance::new(seed);
+    let mut chance = Random::new(seed);
     let mut groups: Vec<(BTreeMap<String, String>, Vec<usize>)> = Vec::new();
     for (at, cell) in cells
         .iter()

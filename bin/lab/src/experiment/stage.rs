@@ -576,7 +576,7 @@ fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     let (first, _) = machine::local_ports();
     let seed = u64::from(std::process::id());
     let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
-    load::schedule::Chance::new(seed).shuffle(&mut candidates);
+    crate::random::Random::new(seed).shuffle(&mut candidates);
     let free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
     let found: Vec<u16> = candidates.into_iter().filter(free).take(count).collect();
     if found.len() == count {

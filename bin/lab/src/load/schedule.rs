@@ -1,48 +1,7 @@
 //! When requests of an open loop are due: fixed before the load begins, whatever the server does.
 
 use super::clock::Ns;
-
-/// A generator of numbers that look random: xorshift64*, seeded. Enough for gaps and choices, and the same on every
-/// machine.
-#[derive(Clone, Debug)]
-pub struct Chance(u64);
-
-impl Chance {
-    /// Begins with a start value.
-    pub fn new(seed: u64) -> Self {
-        // Splitmix64, so that neighbouring seeds give unlike series, and no state is zero.
-        let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Chance((z ^ (z >> 31)).max(1))
-    }
-
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// From 0 up to, but not, 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// From 0 up to, but not, `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        // The bias for ends far below 2^64 is far below one in a million.
-        ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
-    }
-
-    /// Puts a list into a random order.
-    pub fn shuffle<T>(&mut self, list: &mut [T]) {
-        for at in (1..list.len()).rev() {
-            list.swap(at, self.below(at as u64 + 1) as usize);
-        }
-    }
-}
+use crate::random::Random;
 
 /// The due times of one thread.
 #[derive(Clone, Debug)]
@@ -52,13 +11,13 @@ pub struct Schedule {
     gap: f64,
     /// Due time of the next request, after `begin`.
     next: f64,
-    chance: Option<Chance>,
+    chance: Option<Random>,
 }
 
 impl Schedule {
     /// From `begin` on, `rate` requests per second for this thread, the first a part of a gap after `begin` given by
     /// `phase` from 0 to 1, so that threads do not ask in step.
-    pub fn new(begin: Ns, rate: f64, phase: f64, poisson: Option<Chance>) -> Self {
+    pub fn new(begin: Ns, rate: f64, phase: f64, poisson: Option<Random>) -> Self {
         let gap = 1e9 / rate;
         Schedule {
             begin,
@@ -100,7 +59,7 @@ mod tests {
 
     #[test]
     fn random_gaps_have_the_mean_and_the_spread_of_a_poisson_process() {
-        let mut schedule = Schedule::new(0, 1_000.0, 0.0, Some(Chance::new(7)));
+        let mut schedule = Schedule::new(0, 1_000.0, 0.0, Some(Random::new(7)));
         let (mut last, mut sum, mut squares) = (0.0, 0.0, 0.0);
         let count = 100_000;
         for _ in 0..count {
@@ -120,7 +79,7 @@ mod tests {
     fn orders_are_random_and_repeatable() {
         let order = |seed| {
             let mut list: Vec<u32> = (0..20).collect();
-            Chance::new(seed).shuffle(&mut list);
+            Random::new(seed).shuffle(&mut list);
             list
         };
         assert_eq!(order(1), order(1));

@@ -17,9 +17,10 @@ use super::answer::LastHead;
 use super::clock::{Clock, Ns, span, thread_cpu_ns};
 use super::limits::{EVENTS_MAX, READ_BYTES, SPIN};
 use super::record::{CountBy, Recorder, Window};
-use super::schedule::{Chance, Schedule};
+use super::schedule::Schedule;
 use super::talk::Done;
 use super::{Plan, Shared};
+use crate::random::Random;
 use crate::result::Mode;
 
 /// What the threads of one load share.
@@ -119,7 +120,7 @@ impl<'a> Worker<'a> {
             Mode::Closed => CountBy::End,
             Mode::Open { .. } => CountBy::Due,
         };
-        let mut chance = Chance::new(plan.seed.wrapping_add(share.thread as u64));
+        let mut chance = Random::new(plan.seed.wrapping_add(share.thread as u64));
         Ok(Worker {
             plan,
             signals,
@@ -142,7 +143,7 @@ impl<'a> Worker<'a> {
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],
-            next_request: chance.below(plan.requests.len() as u64) as usize,
+            next_request: chance.below(plan.requests.len()),
             phase: Phase::Before,
             next_tick: 0,
             told_ok: 0,
@@ -257,7 +258,7 @@ impl<'a> Worker<'a> {
         let Share {
             thread, threads, ..
         } = self.share;
-        let chance = poisson.then(|| Chance::new(self.plan.seed ^ (0xABCD + thread as u64)));
+        let chance = poisson.then(|| Random::new(self.plan.seed ^ (0xABCD + thread as u64)));
         let phase = (thread as f64 + 1.0) / threads as f64;
         self.schedule = Some(Schedule::new(now, rate / threads as f64, phase, chance));
     }

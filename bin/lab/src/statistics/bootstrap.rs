@@ -2,8 +2,8 @@
 //! 1987). With few blocks all resamples are counted instead of drawn, so that no luck enters.
 
 use super::order::median_sorted;
-use super::random::Random;
 use crate::limits::{BLOCKS_EXACT_MAX, BLOCKS_MIN, RESAMPLES};
+use crate::random::Random;
 
 /// Where the true value lies, as far as the blocks tell.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]

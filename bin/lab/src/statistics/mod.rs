@@ -8,6 +8,5 @@
 pub mod bootstrap;
 pub mod order;
 pub mod paired;
-pub mod random;
 pub mod significance;
 pub mod verdict;

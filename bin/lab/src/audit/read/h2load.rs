@@ -1,7 +1,7 @@
 //! The output of h2load. It prints no percentiles.
 
-use super::parts;
 use super::units::{bytes, milliseconds};
+use super::{parts, those_seen};
 use crate::audit::evidence::{Latency, Row, Sheet};
 use crate::result::FailureClass;
 
@@ -86,11 +86,7 @@ fn row(lines: &[&str]) -> Option<Row> {
                 .or_else(|| find("request     :"))
                 .unwrap_or(""),
         ),
-        failures: classes
-            .into_iter()
-            .filter(|(_, n)| *n > 0.0)
-            .map(|(class, n)| (class, n as u64))
-            .collect(),
+        failures: those_seen(classes),
         ..Row::default()
     })
 }

@@ -14,6 +14,7 @@ mod vegeta;
 mod wrk;
 
 use crate::audit::evidence::Sheet;
+use crate::result::FailureClass;
 
 /// What is known beside a text.
 #[derive(Clone, Debug, Default)]
@@ -184,4 +185,10 @@ fn number_after(lines: &[&str], label: &str) -> Option<f64> {
         .replace(',', "")
         .parse()
         .ok()
+}
+
+/// The classes of which there was at least one.
+fn those_seen(classes: impl IntoIterator<Item = (FailureClass, f64)>) -> Vec<(FailureClass, u64)> {
+    let seen = classes.into_iter().filter(|(_, number)| *number > 0.0);
+    seen.map(|(class, number)| (class, number as u64)).collect()
 }

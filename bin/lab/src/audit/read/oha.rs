@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::those_seen;
 use crate::audit::evidence::{Latency, Row, Sheet};
 use crate::result::FailureClass;
 
@@ -49,11 +50,7 @@ pub fn read(text: &str) -> Result<Sheet, String> {
         rate: figure("requestsPerSec"),
         answer_bytes: figure("sizePerRequest"),
         latency: latency(&root, figure),
-        failures: classes
-            .into_iter()
-            .filter(|(_, n)| *n > 0.0)
-            .map(|(class, n)| (class, n as u64))
-            .collect(),
+        failures: those_seen(classes),
         ..Row::default()
     };
     let mut sheet = Sheet {

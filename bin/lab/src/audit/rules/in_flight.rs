@@ -28,6 +28,11 @@ fn share(row: &Row) -> Option<f64> {
     Some(in_flight(row)? / clients)
 }
 
+fn shares(sheet: &Sheet, rows: &[usize]) -> Vec<f64> {
+    let found = rows.iter().filter_map(|at| share(&sheet.rows[*at]));
+    found.collect()
+}
+
 /// The share if rounding in print made the mean larger or smaller than it was.
 fn rounded(row: &Row, direction: f64) -> Option<f64> {
     let mean = row.latency.mean.filter(|mean| *mean > 0.0)?;
@@ -131,10 +136,7 @@ fn failures(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     if rows.is_empty() {
         return None;
     }
-    let shares: Vec<f64> = rows
-        .iter()
-        .filter_map(|at| share(&sheet.rows[*at]))
-        .collect();
+    let shares = shares(sheet, rows);
     let title = format!(
         "{} with failures: the latencies explain only {} of the clients' time",
         rows_word(rows.len()),
@@ -158,10 +160,7 @@ fn elsewhere(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     if rows.is_empty() {
         return None;
     }
-    let shares: Vec<f64> = rows
-        .iter()
-        .filter_map(|at| share(&sheet.rows[*at]))
-        .collect();
+    let shares = shares(sheet, rows);
     let title = format!(
         "{}: latency accounts for {} of the clients' time",
         rows_word(rows.len()),
@@ -181,10 +180,7 @@ fn adds_up(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     if rows.is_empty() {
         return None;
     }
-    let shares: Vec<f64> = rows
-        .iter()
-        .filter_map(|at| share(&sheet.rows[*at]))
-        .collect();
+    let shares = shares(sheet, rows);
     let in_sound = |share: &f64| (SOUND.0..=SOUND.1).contains(share);
     let digits = if shares.iter().all(in_sound) {
         ""
@@ -204,7 +200,7 @@ fn adds_up(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::random::Random;
+    use crate::random::Random;
 
     /// A closed loop, played through: each client asks again when it has its answer.
     fn simulated(clients: usize, seed: u64) -> Row {

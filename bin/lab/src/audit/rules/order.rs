@@ -125,7 +125,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::random::Random;
+    use crate::random::Random;
 
     fn measured(values: &mut [f64]) -> Latency {
         values.sort_by(f64::total_cmp);

@@ -1,35 +1,36 @@
-//! Numbers that look random and come again with the same start value, so that an interval printed once is printed always.
+//! Numbers that look random and come again with the same start value, so that a run can be replayed and an interval printed
+//! once is printed always.
 
-/// A generator by the SplitMix64 recurrence (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A sequence that depends on its start value only.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(sluice_policy::random::Random);
 
 impl Random {
-    /// A sequence that depends on `seed` only.
+    /// The sequence of `seed`.
     pub fn new(seed: u64) -> Self {
-        Random { state: seed }
+        Random(sluice_policy::random::Random::new(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
-    /// A number below `count`, which must not be 0. The unevenness is below 2^-32 for the counts of blocks used here.
+    /// A number below `count`; 0 for a count of 0. The bias is below `count` in 2^64.
     pub fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.bits()) * count as u128) >> 64) as usize
+        self.0.below(count as u64) as usize
     }
 
-    /// A number in `0.0..1.0`.
-    #[cfg(test)]
+    /// A number from 0 up to, but not, 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Puts a list into a random order.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for at in (1..list.len()).rev() {
+            list.swap(at, self.below(at + 1));
+        }
     }
 
     /// A number of the normal distribution with mean 0 and deviation 1 (Box and Muller).
