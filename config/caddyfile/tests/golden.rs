@@ -9,7 +9,9 @@
 //! === file sites/a.conf
 //! ```
 
-use std::fs;
+#[path = "../../tests/support.rs"]
+mod support;
+
 use std::path::{Path, PathBuf};
 
 use sluice_caddyfile::{Loader, MemoryLoader, adapt, adapt_v1, format, parse, translate};
@@ -168,117 +170,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Every case file, with its topic.
-fn case_files() -> Vec<(String, PathBuf)> {
-    let mut found = Vec::new();
-    for topic in fs::read_dir(root())
-        .expect("the golden folder is there")
-        .flatten()
-    {
-        let name = topic
-            .file_name()
-            .into_string()
-            .expect("topics are named in ASCII");
-        for case in fs::read_dir(topic.path()).into_iter().flatten().flatten() {
-            if case
-                .path()
-                .extension()
-                .is_some_and(|extension| extension == "txt")
-            {
-                found.push((name.clone(), case.path()));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn golden_cases() {
-    let bless = std::env::var_os("BLESS").is_some();
-    let mut failures = Vec::new();
-    let cases = case_files();
-    assert!(cases.len() >= 70, "only {} cases were found", cases.len());
-    for (topic, path) in cases {
-        let text = fs::read_to_string(&path).expect("cases are UTF-8");
-        let name = path
-            .strip_prefix(root())
-            .expect("it was found there")
-            .display()
-            .to_string();
-        let (input, expected) = match parts(&text) {
-            Some(parts) => parts,
-            None if bless => (text.as_str(), ""),
-            None => panic!("{name} has no line of four dashes"),
-        };
-        let came = Case::read(input).run(&topic);
-        if came == expected && parts(&text).is_some() {
-            continue;
-        }
-        if bless {
-            fs::write(&path, format!("{input}----\n{came}")).expect("the case can be rewritten");
-        } else {
-            failures.push(format!("{name}\n-- expected\n{expected}-- came\n{came}"));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{}\nBLESS=1 rewrites them",
-        failures.join("\n")
-    );
+    let cases = support::cases(&root()).len();
+    assert!(cases >= 70, "only {cases} cases were found");
+    support::check(&root(), |topic, input| Case::read(input).run(topic));
 }
 
-/// What stands in front of and behind the line of four dashes. The lines around certificates end in dashes, too.
-fn parts(text: &str) -> Option<(&str, &str)> {
-    let line = "----\n";
-    if let Some(expected) = text.strip_prefix(line) {
-        return Some(("", expected));
-    }
-    let at = text.find("\n----\n")? + 1;
-    Some((&text[..at], &text[at + line.len()..]))
-}
-
-/// Slugs are promised to be stable, so each one has to show up in some case.
 #[test]
 fn every_slug_has_a_case() {
-    let mut expected = String::new();
-    for (_, path) in case_files() {
-        expected.push_str(&fs::read_to_string(path).expect("cases are UTF-8"));
-    }
-    let mut slugs = Vec::new();
-    collect_slugs(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-        &mut slugs,
-    );
-    slugs.sort();
-    slugs.dedup();
-    assert!(slugs.len() >= 30, "only {slugs:?} were found in the source");
-    slugs.retain(|slug| !NOT_IN_TEXT.contains(&slug.as_str()));
-    slugs.retain(|slug| !expected.contains(&format!("[{slug}]: ")));
-    assert!(slugs.is_empty(), "without a case: {slugs:?}");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    support::every_slug_has_a_case(&source, &root(), &NOT_IN_TEXT);
 }
 
 /// Slugs whose cases cannot be written as text; `tests/limits.rs` has them.
 const NOT_IN_TEXT: [&str; 3] = ["file-too-large", "invalid-utf8", "too-many-words"];
-
-/// The first argument of every call that makes a diagnostic.
-fn collect_slugs(folder: &Path, slugs: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("the source is there").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect_slugs(&path, slugs);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("source is UTF-8");
-            for call in ["error(", "warning("] {
-                for behind in text.split(call).skip(1) {
-                    let literal = behind.trim_start().strip_prefix('"');
-                    slugs.extend(
-                        literal
-                            .and_then(|l| l.split_once('"'))
-                            .map(|(s, _)| s.into()),
-                    );
-                }
-            }
-        }
-    }
-}

@@ -1,9 +1,13 @@
 //! Every message has its page in `docs/errors/`, every page its message, and the examples there do what the pages
 //! say. Whether `sluice explain` prints them is left to `bin/sluice`.
 
+#[path = "../../tests/support.rs"]
+mod support;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use support::{pages, repository};
 
 use sluice_caddyfile::{MemoryLoader, adapt};
 use sluice_diag::Severity;
@@ -14,64 +18,17 @@ const PAGE_LINES_MAX: usize = 22;
 /// Messages that come after the text was understood: of servers, and of the command line.
 const OF_SERVERS: [&str; 3] = ["cannot-run", "invalid-expression", "not-formatted"];
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Names and texts of all pages.
-fn pages() -> Vec<(String, String)> {
-    let folder = repository().join("docs/errors");
-    let mut pages = Vec::new();
-    for entry in fs::read_dir(folder).expect("the pages are there").flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            let name = path
-                .file_stem()
-                .expect("it has an extension")
-                .to_string_lossy();
-            pages.push((
-                name.into_owned(),
-                fs::read_to_string(&path).expect("pages are UTF-8"),
-            ));
-        }
-    }
-    pages.sort();
-    pages
-}
-
-/// The first argument of every call that makes a diagnostic.
-fn collect_slugs(folder: &Path, slugs: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).expect("the source is there").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect_slugs(&path, slugs);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("source is UTF-8");
-            for behind in ["error(", "warning("]
-                .iter()
-                .flat_map(|call| text.split(call).skip(1))
-            {
-                let literal = behind.trim_start().strip_prefix('"');
-                let slug = literal
-                    .and_then(|rest| rest.split_once('"'))
-                    .map(|(slug, _)| slug);
-                // The program also writes to logs, whose names have no hyphen.
-                slugs.extend(slug.filter(|slug| slug.contains('-')).map(str::to_owned));
-            }
-        }
-    }
-}
-
 #[test]
 fn messages_and_pages_are_the_same() {
     let mut slugs = BTreeSet::new();
-    collect_slugs(&repository().join("config/caddyfile/src"), &mut slugs);
-    collect_slugs(&repository().join("config/nginx/src"), &mut slugs);
-    collect_slugs(&repository().join("bin/sluice/src"), &mut slugs);
-    collect_slugs(
-        &repository().join("server/serve/src/expression"),
-        &mut slugs,
-    );
+    for folder in [
+        "config/caddyfile/src",
+        "config/nginx/src",
+        "bin/sluice/src",
+        "server/serve/src/expression",
+    ] {
+        slugs.extend(support::slugs(&repository().join(folder)));
+    }
     assert!(slugs.len() >= 70, "only {slugs:?} were found in the source");
     let names: BTreeSet<String> = pages().into_iter().map(|(name, _)| name).collect();
     let without_page: Vec<_> = slugs.difference(&names).collect();

@@ -1,9 +1,10 @@
 //! `docs/caddyfile.md` is made from the registry: `BLESS=1` rewrites it, and the diff is to be read. Whether the
 //! server does what the table says is left to `tests/e2e/documents.rs`.
 
+#[path = "../../tests/support.rs"]
+mod support;
+
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{
@@ -196,19 +197,5 @@ fn the_count_at_its_head_is_that_of_its_lines() {
 
 #[test]
 fn the_table_is_that_of_the_registry() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/caddyfile.md");
-    let made = table();
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, made).expect("the page can be written");
-        return;
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    let differ = made
-        .lines()
-        .zip(kept.lines())
-        .find(|(made, kept)| made != kept);
-    assert!(
-        made == kept,
-        "docs/caddyfile.md is stale, BLESS=1 rewrites it: {differ:?}"
-    );
+    support::is_fresh("caddyfile.md", &table());
 }

@@ -2,7 +2,9 @@
 //! of it. `BLESS=1` rewrites what does not fit; the diff is to be read. A case that begins with `=== site` is put between
 //! `events {} http { server {` and `}}`; more files are given as `=== file sites/a.conf` in front of the `----`.
 
-use std::fs;
+#[path = "../../tests/support.rs"]
+mod support;
+
 use std::path::{Path, PathBuf};
 
 use sluice_diag::Colour;
@@ -42,89 +44,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-fn case_files() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for topic in fs::read_dir(root())
-        .expect("the golden folder is there")
-        .flatten()
-    {
-        let cases = fs::read_dir(topic.path()).into_iter().flatten().flatten();
-        found.extend(cases.map(|case| case.path()));
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn golden_cases() {
-    let bless = std::env::var_os("BLESS").is_some();
-    let mut failures = Vec::new();
-    let cases = case_files();
-    assert!(cases.len() >= 15, "only {} cases were found", cases.len());
-    for path in cases {
-        let text = fs::read_to_string(&path).expect("cases are UTF-8");
-        let name = path.display();
-        let (input, expected) = match text.split_once("\n----\n") {
-            Some((input, expected)) => (format!("{input}\n"), expected),
-            None if bless => (text.clone(), ""),
-            None => panic!("{name} has no line of four dashes"),
-        };
-        let came = run(&input);
-        if came == expected {
-            continue;
-        }
-        if bless {
-            fs::write(&path, format!("{input}----\n{came}")).expect("the case can be rewritten");
-        } else {
-            failures.push(format!("{name}\n-- expected\n{expected}-- came\n{came}"));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{}\nBLESS=1 rewrites them",
-        failures.join("\n")
-    );
+    let cases = support::cases(&root()).len();
+    assert!(cases >= 15, "only {cases} cases were found");
+    support::check(&root(), |_, input| run(input));
 }
 
-/// Slugs are promised to be stable, so each one has to show up in some case.
 #[test]
 fn every_slug_has_a_case() {
-    let mut expected = String::new();
-    for path in case_files() {
-        expected.push_str(&fs::read_to_string(path).expect("cases are UTF-8"));
-    }
-    let mut slugs = Vec::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    collect_slugs(&source, &mut slugs);
-    slugs.sort();
-    slugs.dedup();
-    assert!(slugs.len() >= 20, "only {slugs:?} were found in the source");
-    slugs.retain(|slug| !NOT_IN_TEXT.contains(&slug.as_str()));
-    slugs.retain(|slug| !expected.contains(&format!("[{slug}]: ")));
-    assert!(slugs.is_empty(), "without a case: {slugs:?}");
+    support::every_slug_has_a_case(&source, &root(), &NOT_IN_TEXT);
 }
 
 /// Slugs whose cases are too long to be written out; `tests/limits.rs` has them.
 const NOT_IN_TEXT: [&str; 2] = ["too-long", "too-much"];
-
-/// The first argument of every call that makes a diagnostic.
-fn collect_slugs(folder: &Path, slugs: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("the source is there").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect_slugs(&path, slugs);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).expect("source is UTF-8");
-            for call in ["Diagnostic::error(", "Diagnostic::warning("] {
-                for behind in text.split(call).skip(1) {
-                    let literal = behind.trim_start().strip_prefix('"');
-                    slugs.extend(
-                        literal
-                            .and_then(|l| l.split_once('"'))
-                            .map(|(s, _)| s.into()),
-                    );
-                }
-            }
-        }
-    }
-}

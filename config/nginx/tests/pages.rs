@@ -1,8 +1,8 @@
 //! The examples in `docs/errors/` that are nginx.confs do what their pages say. Whether each message has a page is left to
 //! the test of this name in `config/caddyfile`.
 
-use std::fs;
-use std::path::Path;
+#[path = "../../tests/support.rs"]
+mod support;
 
 use sluice_diag::Severity;
 use sluice_nginx::{MemoryLoader, adapt};
@@ -11,18 +11,8 @@ use sluice_nginx::{MemoryLoader, adapt};
 /// Lines without an `http` block are those of a `server`.
 #[test]
 fn examples_do_what_their_pages_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
     let mut examples = 0;
-    for entry in fs::read_dir(folder).expect("the pages are there").flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "md") {
-            continue;
-        }
-        let name = path
-            .file_stem()
-            .expect("it has an extension")
-            .to_string_lossy();
-        let page = fs::read_to_string(&path).expect("pages are UTF-8");
+    for (name, page) in support::pages() {
         for block in page.split("```nginx ").skip(1) {
             let (kind, rest) = block.split_once('\n').expect("a line ends the fence");
             let (text, _) = rest.split_once("```").expect("the block ends");

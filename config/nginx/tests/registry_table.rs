@@ -1,8 +1,9 @@
 //! `docs/nginx.md` is made from the registry: `BLESS=1` rewrites it, and the diff is to be read.
 
+#[path = "../../tests/support.rs"]
+mod support;
+
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use sluice_nginx::registry::variables::{FAMILIES, NGINX_VERSION, VARIABLES, Variable};
 use sluice_nginx::registry::{ENTRIES, Entry, Verdict};
@@ -104,19 +105,5 @@ fn table() -> String {
 
 #[test]
 fn the_table_is_that_of_the_registry() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nginx.md");
-    let made = table();
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, made).expect("the page can be written");
-        return;
-    }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    let differ = made
-        .lines()
-        .zip(kept.lines())
-        .find(|(made, kept)| made != kept);
-    assert!(
-        made == kept,
-        "docs/nginx.md is stale, BLESS=1 rewrites it: {differ:?}"
-    );
+    support::is_fresh("nginx.md", &table());
 }
