@@ -12,6 +12,15 @@ pub enum Slashes {
     Keep,
 }
 
+/// Where dot segments lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dots {
+    /// They stay below the root.
+    Inside,
+    /// One leads above the root; it was left out.
+    Outside,
+}
+
 /// Whether letters keep their case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
@@ -73,16 +82,23 @@ fn is_clean(path: &[u8]) -> bool {
 ///
 /// A path without a slash at its beginning stays as it is: that is `*` and the empty one, and no
 /// rewrite can make another.
-pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
+///
+/// Tells where its dot segments lead, for those who refuse what others leave out.
+pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Dots {
     let Some(body) = path.strip_prefix(b"/") else {
-        return out.extend_from_slice(path);
+        out.extend_from_slice(path);
+        return Dots::Inside;
     };
     let start = out.len();
+    let mut dots = Dots::Inside;
     let mut segments = body.split(|&byte| byte == b'/').peekable();
     while let Some(segment) = segments.next() {
         let ends = segments.peek().is_none();
         match segment {
             b".." => {
+                if out.len() == start {
+                    dots = Dots::Outside;
+                }
                 let parent = memchr::memrchr(b'/', &out[start..]).unwrap_or(0);
                 out.truncate(start + parent);
             }
@@ -98,6 +114,7 @@ pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) {
             out.push(b'/');
         }
     }
+    dots
 }
 
 /// Makes letters lower case: of ASCII in place, of other scripts one character for one character.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
 
@@ -86,16 +85,7 @@ pub fn lower(
 ) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
-        cx.report.push(
-            Diagnostic::error(
-                "unsupported-directive",
-                "`fastcgi_pass` with variables is not built yet",
-            )
-            .at(word.span, "known, but not built")
-            .imported(word.import)
-            .help("name the application"),
-        );
-        return None;
+        return cx.not_built_with_variables(word, "fastcgi_pass", "name the application");
     }
     let Group {
         upstreams,

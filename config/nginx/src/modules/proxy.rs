@@ -163,16 +163,7 @@ pub fn lower(
 ) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
-        cx.report.push(
-            Diagnostic::error(
-                "unsupported-directive",
-                "`proxy_pass` with variables is not built yet",
-            )
-            .at(word.span, "known, but not built")
-            .imported(word.import)
-            .help("name the upstream"),
-        );
-        return None;
+        return cx.not_built_with_variables(word, "proxy_pass", "name the upstream");
     }
     let Some(url) = Url::parse(&word.text) else {
         return cx.invalid(word, "proxy_pass", "`http://` or `https://` and an address");

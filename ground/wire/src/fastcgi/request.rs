@@ -57,18 +57,6 @@ impl<'a> Params<'a> {
         self.out.extend_from_slice(value);
     }
 
-    /// Adds a variable whose value is put together piece by piece in `scratch`, which is emptied first.
-    pub fn push_with(
-        &mut self,
-        name: &[u8],
-        scratch: &mut Vec<u8>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        scratch.clear();
-        write(scratch);
-        self.push(name, scratch);
-    }
-
     fn push_length(&mut self, length: usize) {
         match u8::try_from(length) {
             Ok(short @ 0..0x80) => self.out.push(short),

@@ -193,6 +193,21 @@ fn etag_file(
     matches!(etag::scan(&quoted), Some((_, []))).then_some(quoted)
 }
 
+/// The parts of content of `size` bytes that a request asks for.
+pub(crate) fn selection(
+    x: &Exchange,
+    validators: Validators<'_>,
+    now: u64,
+    size: u64,
+) -> Selection {
+    match x.req.fields.first(FieldId::Range) {
+        Some(field) if condition::range_applies(&x.req.fields, validators, now) => {
+            range::select(field, size)
+        }
+        Some(_) | None => Selection::Whole,
+    }
+}
+
 /// RFC 9110, section 13.2.2, then section 14.2.
 fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static str>) -> Step {
     let now = x.worker.clock.unix_seconds();
@@ -213,13 +228,7 @@ fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static 
         Verdict::Proceed => {}
     }
     let size = variant.file.facts.size;
-    let selection = match x.req.fields.first(FieldId::Range) {
-        Some(field) if condition::range_applies(&x.req.fields, validators, now) => {
-            range::select(field, size)
-        }
-        Some(_) | None => Selection::Whole,
-    };
-    match selection {
+    match selection(x, validators, now, size) {
         Selection::Whole => {
             set_type(x, media_type);
             x.res.status = Status::OK;

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_cache::{Found, Missing, OpenFile, Reach};
-use sluice_message::condition::{self, Validators};
-use sluice_message::range::{self, Selection};
+use sluice_message::condition::Validators;
+use sluice_message::range::Selection;
 use sluice_message::{FieldId, Method, Moment, Status, date, etag};
 use sluice_model::nginx::NginxFiles as Config;
 use sluice_net::Body;
@@ -15,7 +15,7 @@ use sluice_route::{Template, Unknown};
 use super::autoindex::Listing;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{base_name, go_on_at, pages, uri};
+use super::{base_name, go_on_at, pages};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -116,21 +116,7 @@ impl Files {
         match files::open(path, Reach::Anywhere, now) {
             Found::Missing(missing) => refused(missing),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
-            Found::Directory(_) => {
-                let mut target = Vec::new();
-                uri::escape(x.req.uri.path(), &mut target);
-                target.push(b'/');
-                if let Some(query) = x.req.uri.query().filter(|query| !query.is_empty()) {
-                    target.push(b'?');
-                    target.extend_from_slice(query);
-                }
-                Step::Fail(redirect::to(
-                    &self.naming,
-                    x,
-                    Status::MOVED_PERMANENTLY,
-                    target,
-                ))
-            }
+            Found::Directory(_) => redirect::add_slash(&self.naming, x),
             Found::File(_) if x.req.method == Method::Post => not_allowed(),
             Found::File(file) => self.send(x, &file, now),
         }
@@ -195,13 +181,7 @@ impl Files {
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        let selection = match x.req.fields.first(FieldId::Range) {
-            Some(field) if condition::range_applies(&x.req.fields, validators, now) => {
-                range::select(field, size)
-            }
-            Some(_) | None => Selection::Whole,
-        };
-        match selection {
+        match send::selection(x, validators, now, size) {
             Selection::Whole => {
                 x.res.fields.push(FieldId::AcceptRanges, b"bytes");
                 Step::Done(send::whole(file))

@@ -149,13 +149,18 @@ impl Errors {
 
 /// Takes away what was said of an answer that is not given.
 fn clear(x: &mut Exchange) {
+    clear_content(x);
+    x.res.fields.remove(FieldId::Location);
+}
+
+/// Takes away what was said of its content.
+fn clear_content(x: &mut Exchange) {
     for id in [
         FieldId::ContentType,
         FieldId::ContentEncoding,
         FieldId::LastModified,
         FieldId::Etag,
         FieldId::AcceptRanges,
-        FieldId::Location,
     ] {
         x.res.fields.remove(id);
     }
@@ -169,15 +174,7 @@ impl Handler for Own {
             .as_ref()
             .map_or(x.res.status, |error| error.status);
         x.res.status = status;
-        for id in [
-            FieldId::ContentType,
-            FieldId::ContentEncoding,
-            FieldId::LastModified,
-            FieldId::Etag,
-            FieldId::AcceptRanges,
-        ] {
-            x.res.fields.remove(id);
-        }
+        clear_content(x);
         let Some(title) = title(status.code()) else {
             return Step::Done(Body::Empty);
         };

@@ -1,5 +1,8 @@
 //! Paths as nginx compares and writes them.
 
+use sluice_message::hex::push_escape;
+use sluice_route::path::{Dots, Slashes, clean_into};
+
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPath {
@@ -19,49 +22,23 @@ pub fn clean(path: &[u8], merges: bool, out: &mut Vec<u8>) -> Result<(), BadPath
     if path.contains(&0) {
         return Err(BadPath::Nul);
     }
-    let Some(body) = path.strip_prefix(b"/") else {
-        out.extend_from_slice(path);
-        return Ok(());
+    let slashes = match merges {
+        true => Slashes::Merge,
+        false => Slashes::Keep,
     };
-    let start = out.len();
-    let mut segments = body.split(|byte| *byte == b'/').peekable();
-    while let Some(segment) = segments.next() {
-        let ends = segments.peek().is_none();
-        match segment {
-            b".." => {
-                if out.len() == start {
-                    return Err(BadPath::Outside);
-                }
-                let parent = out[start..].iter().rposition(|byte| *byte == b'/');
-                out.truncate(start + parent.unwrap_or(0));
-            }
-            b"" if !merges && !ends => out.push(b'/'),
-            b"" | b"." => {}
-            _ => {
-                out.push(b'/');
-                out.extend_from_slice(segment);
-                continue;
-            }
-        }
-        if ends {
-            out.push(b'/');
-        }
+    match clean_into(path, slashes, out) {
+        Dots::Inside => Ok(()),
+        Dots::Outside => Err(BadPath::Outside),
     }
-    Ok(())
 }
 
 /// Appends a decoded path as nginx writes it to an upstream or into a redirect.
 pub fn escape(path: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in path {
-        let plain = matches!(byte, 0x21..=0x7e) && !b"\"#%<>?\\^`{|}".contains(byte);
+    for &byte in path {
+        let plain = matches!(byte, 0x21..=0x7e) && !b"\"#%<>?\\^`{|}".contains(&byte);
         match plain {
-            true => out.push(*byte),
-            false => out.extend([
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]),
+            true => out.push(byte),
+            false => push_escape(out, byte),
         }
     }
 }

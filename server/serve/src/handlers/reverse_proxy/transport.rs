@@ -188,55 +188,53 @@ impl Transport {
     }
 
     fn of_fastcgi(config: &FastCgiTransport, log: Option<&Log>) -> Result<Transport, Refusal> {
-        let defaults = Timeouts::default();
-        let timeouts = Timeouts {
-            dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
-            read: duration(config.read_timeout),
-            write: duration(config.write_timeout),
-            ..defaults
-        };
         let options = Options {
             protocol: Protocol::FastCgi,
             keep_alive: match &config.keep_alive {
                 Some(config) => keep_alive(Some(config)),
                 None => KeepAlive::Briefly(limits::KEPT_BRIEFLY),
             },
-            timeouts,
+            timeouts: all_have(
+                config.dial_timeout,
+                config.read_timeout,
+                config.write_timeout,
+            ),
             ..Options::default()
         };
-        Ok(Transport {
+        Ok(Transport::of_applications(
             options,
-            proxy_header: ProxyHeader::Off,
-            fastcgi: Some(Arc::new(FastCgi::build(config, log)?)),
-            plain_ports: Vec::new(),
-            versions: Versions::default(),
-            verification: Verification::On,
-        })
+            FastCgi::build(config, log)?,
+        ))
     }
 
     /// Neither protocol says where an answer ends but by the end of its connection, so none is kept.
     fn of_cgi(config: &CgiTransport, dialect: Dialect) -> Result<Transport, Refusal> {
-        let defaults = Timeouts::default();
-        let timeouts = Timeouts {
-            dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
-            read: duration(config.read_timeout),
-            write: duration(config.write_timeout),
-            ..defaults
-        };
         let options = Options {
             protocol: Protocol::Cgi,
             keep_alive: KeepAlive::Off,
-            timeouts,
+            timeouts: all_have(
+                config.dial_timeout,
+                config.read_timeout,
+                config.write_timeout,
+            ),
             ..Options::default()
         };
-        Ok(Transport {
+        Ok(Transport::of_applications(
+            options,
+            FastCgi::build_bare(dialect, config)?,
+        ))
+    }
+
+    /// One that speaks to applications: none of what belongs to HTTP applies.
+    fn of_applications(options: Options, fastcgi: FastCgi) -> Transport {
+        Transport {
             options,
             proxy_header: ProxyHeader::Off,
-            fastcgi: Some(Arc::new(FastCgi::build_bare(dialect, config)?)),
+            fastcgi: Some(Arc::new(fastcgi)),
             plain_ports: Vec::new(),
             versions: Versions::default(),
             verification: Verification::On,
-        })
+        }
     }
 
     /// What FastCGI, SCGI and uwsgi need, where one of them is spoken.
@@ -330,14 +328,29 @@ fn probes(config: Option<&KeepAliveConfig>) -> Option<Probes> {
 }
 
 fn timeouts(config: &HttpTransport) -> Timeouts {
+    let common = all_have(
+        config.dial_timeout,
+        config.read_timeout,
+        config.write_timeout,
+    );
+    Timeouts {
+        answer: duration(config.response_header_timeout),
+        expect_continue: duration(config.expect_continue_timeout).unwrap_or(common.expect_continue),
+        ..common
+    }
+}
+
+/// The times that all transports have.
+fn all_have(
+    dial: sluice_model::Duration,
+    read: sluice_model::Duration,
+    write: sluice_model::Duration,
+) -> Timeouts {
     let defaults = Timeouts::default();
     Timeouts {
-        dial: duration(config.dial_timeout).unwrap_or(defaults.dial),
-        answer: duration(config.response_header_timeout),
-        read: duration(config.read_timeout),
-        write: duration(config.write_timeout),
-        expect_continue: duration(config.expect_continue_timeout)
-            .unwrap_or(defaults.expect_continue),
+        dial: duration(dial).unwrap_or(defaults.dial),
+        read: duration(read),
+        write: duration(write),
         ..defaults
     }
 }
