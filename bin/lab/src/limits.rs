@@ -43,8 +43,15 @@ pub const CLAIM_DEPTH_MAX: usize = 32;
 /// Columns of plain text: what a terminal of common width shows beside an indent.
 pub const TEXT_COLUMNS: usize = 100;
 
-/// Drawings in one HTML report. Each has 3 to 15 KB; more than these make a page that opens slowly.
-pub const REPORT_DRAWINGS_MAX: usize = 400;
+/// Bytes of an HTML report, unless everything is asked for: drawings fill what tables and texts leave. Mails, code reviews and
+/// repositories take a page of 200 KB without complaint.
+pub const PAGE_BYTES_AIM: usize = 197_000;
+
+/// Bytes that drawings may have in any case, also on a page whose tables alone are large.
+pub const DRAWING_BYTES_MIN: usize = 60_000;
+
+/// Different lines that one list of a cell in a report shows: what a server says 500 times it says as well once.
+pub const REPORT_LIST_LINES_MAX: usize = 8;
 
 /// Chance of a false alarm of a gate over all of its cells together.
 pub const GATE_LEVEL: f64 = 0.05;

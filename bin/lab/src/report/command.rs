@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::compare::{compare, floor};
 use super::gate::{self, Checked, Judgement, Threshold};
 use super::load::{file_of, load};
-use super::panels::{self, Panel};
+use super::panels::{self, Detail, Panel};
 use super::view::View;
 use super::{csv, explain, html, markdown};
 use crate::audit::finding::{number, percent};
@@ -32,6 +32,9 @@ pub struct ReportOptions {
     /// Each chart as a file
     #[arg(long)]
     svg: bool,
+    /// Every drawing in full, however large the page becomes
+    #[arg(long)]
+    full: bool,
     /// Tables in the shape of a study (000 to 004)
     #[arg(long, value_name = "STUDY")]
     shape: Option<String>,
@@ -60,7 +63,10 @@ pub fn report(options: &ReportOptions) -> Outcome {
     let none = !(options.html || options.md || options.csv || options.svg);
     let mut files: Vec<(String, String)> = Vec::new();
     if options.html || none {
-        files.push(("report.html".into(), html::page(&result, shape)));
+        files.push((
+            "report.html".into(),
+            html::page(&result, shape, options.full),
+        ));
     }
     if options.md || none {
         files.push(("report.md".into(), markdown::write(&result, shape)));
@@ -83,18 +89,15 @@ pub fn report(options: &ReportOptions) -> Outcome {
 /// All charts of a result with the names of their files.
 fn charts(result: &RunResult) -> Vec<(String, String)> {
     let view = View::new(result);
-    let groups: [fn(&View<'_>) -> Vec<Panel>; 6] = [
-        panels::overview,
-        panels::latency_bars,
-        panels::percentiles,
-        panels::curves,
-        panels::over_time,
-        panels::heat_maps,
+    let groups: [Vec<Panel>; 6] = [
+        panels::overview(&view),
+        panels::latency_bars(&view),
+        panels::percentiles(&view, Detail::FULL),
+        panels::curves(&view),
+        panels::over_time(&view, Detail::FULL),
+        panels::heat_maps(&view, Detail::FULL),
     ];
-    let drawings = groups
-        .iter()
-        .flat_map(|group| group(&view))
-        .map(|panel| panel.drawing);
+    let drawings = groups.into_iter().flatten().map(|panel| panel.drawing);
     drawings
         .enumerate()
         .map(|(at, drawing)| {

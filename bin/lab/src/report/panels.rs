@@ -6,6 +6,36 @@ use super::view::{Seen, View};
 use crate::audit::finding::percent;
 use crate::result::Histogram;
 
+/// How fine drawings are: what a page has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Points of one line over time.
+    pub points: usize,
+    /// Points of one curve of percentiles.
+    pub quantiles: usize,
+    /// Columns of one map.
+    pub columns: usize,
+}
+
+impl Detail {
+    /// As fine as a drawing of this width can show: one place for every two units.
+    pub const FULL: Detail = Detail {
+        points: 170,
+        quantiles: 84,
+        columns: 150,
+    };
+
+    /// For a page with so many cells: the more there are, the coarser each is, so that the page stays small.
+    pub fn of_page(cells: usize) -> Self {
+        let share = |all: usize, least: usize, most: usize| (all / cells.max(1)).clamp(least, most);
+        Detail {
+            points: share(1_400, 20, Detail::FULL.points),
+            quantiles: share(720, 20, Detail::FULL.quantiles),
+            columns: share(960, 16, Detail::FULL.columns),
+        }
+    }
+}
+
 /// A drawing with the place that it is about, so that a page can show one place at a time.
 pub struct Panel {
     /// The test; `None` for charts of all tests.
@@ -70,8 +100,7 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
         ];
         // Failures that nobody has need no chart.
         let worth = |chart: &Chart| {
-            !chart.is_empty() && chart.title.split(',').next() != Some("failures")
-                || any_failure(chart)
+            !chart.is_empty() && !chart.title.starts_with("failures") || any_failure(chart)
         };
         panels.extend(charts.into_iter().filter(worth).map(|chart| Panel {
             test: None,
@@ -83,7 +112,10 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
 }
 
 fn any_failure(chart: &Chart) -> bool {
-    chart.series.iter().any(|series| matches!(&series.marks, Marks::Bars(bars) if bars.iter().any(|bar| bar.value > 0.0)))
+    chart.series.iter().any(|series| match &series.marks {
+        Marks::Bars(bars) => bars.iter().any(|bar| bar.value > 0.0),
+        Marks::Line(points) => points.iter().any(|point| point.y > 0.0),
+    })
 }
 
 fn by_test(view: &View<'_>, level: usize, title: &str, figure: &str, unit: Unit) -> Chart {
@@ -106,22 +138,20 @@ fn by_test(view: &View<'_>, level: usize, title: &str, figure: &str, unit: Unit)
         width: HALF,
         height: HEIGHT,
         diagonal: false,
+        marked: true,
     }
 }
 
 fn bar(seen: &Seen<'_>, category: usize, name: &str, figure: &str, unit: Unit) -> Option<Bar> {
     let stat = seen.stat(figure)?;
     let uncertainty = stat.uncertainty();
-    let blocks = if stat.blocks > 1 {
-        format!(", {} blocks", stat.blocks)
-    } else {
-        String::new()
-    };
     Some(Bar {
         category,
         value: stat.point,
         ends: stat.ends(),
-        tip: format!("{name} {} {uncertainty}{blocks}", unit.show(stat.point)).replace(" ,", ","),
+        tip: format!("{name} {} {uncertainty}", unit.show(stat.point))
+            .trim_end()
+            .to_string(),
     })
 }
 
@@ -150,19 +180,20 @@ pub fn latency_bars(view: &View<'_>) -> Vec<Panel> {
             width: HALF,
             height: HEIGHT,
             diagonal: false,
+            marked: true,
         }
     })
 }
 
 /// Every percentile that the answers carry.
-pub fn percentiles(view: &View<'_>) -> Vec<Panel> {
+pub fn percentiles(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     each_place(view, |view, test, level| {
         let series = view.beside(test, level).into_iter().map(|seen| Series {
             name: view.subjects[seen.subject].clone(),
             colour: seen.subject,
             marks: Marks::Line(
                 seen.histogram()
-                    .map_or(Vec::new(), |histogram| quantile_points(&histogram)),
+                    .map_or(Vec::new(), |histogram| quantile_points(&histogram, detail)),
             ),
         });
         Chart {
@@ -177,14 +208,15 @@ pub fn percentiles(view: &View<'_>) -> Vec<Panel> {
             width: HALF,
             height: HEIGHT,
             diagonal: false,
+            marked: false,
         }
     })
 }
 
-fn quantile_points(histogram: &Histogram) -> Vec<Point> {
-    // Evenly over the tail: 14 points for each power of ten, as far as ten answers lie beyond.
+fn quantile_points(histogram: &Histogram, detail: Detail) -> Vec<Point> {
+    // Evenly over the tail: up to 14 points for each power of ten, as far as ten answers lie beyond.
     let end = (histogram.count() as f64 / 10.0).max(1.0).log10();
-    let count = (end * 14.0).ceil().max(1.0) as usize;
+    let count = ((end * 14.0).ceil().max(1.0) as usize).min(detail.quantiles);
     let point = |at: usize| {
         let quantile = 1.0 - 10_f64.powf(-end * at as f64 / count as f64);
         let ms = histogram.percentile(quantile * 100.0) as f64 / 1e6;
@@ -198,7 +230,7 @@ fn quantile_points(histogram: &Histogram) -> Vec<Point> {
 }
 
 /// Curves of each test: heading, figure, unit, scale.
-const CURVES: [(&str, &str, Unit, Scale); 4] = [
+const CURVES: [(&str, &str, Unit, Scale); 5] = [
     (
         "good answers per second",
         "goodput",
@@ -211,6 +243,7 @@ const CURVES: [(&str, &str, Unit, Scale); 4] = [
         Unit::Milliseconds,
         Scale::Fitting,
     ),
+    ("failures", "errors", Unit::Share, Scale::Linear),
     (
         "median of good answers",
         "median",
@@ -261,8 +294,11 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
                 width: HALF,
                 height: HEIGHT,
                 diagonal: open && *figure == "goodput",
+                marked: true,
             };
-            if !chart.is_empty() {
+            // Failures that nobody has need no chart.
+            let worth = *figure != "errors" || any_failure(&chart);
+            if !chart.is_empty() && worth {
                 panels.push(Panel {
                     test: Some(test),
                     level: None,
@@ -305,12 +341,12 @@ fn level_points(
 }
 
 /// Processor and memory over time, and answers over time.
-pub fn over_time(view: &View<'_>) -> Vec<Panel> {
+pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     let mut panels = each_place(view, |view, test, level| {
         timed(
             view,
-            test,
-            level,
+            (test, level),
+            detail,
             "processor use (100 % is one core)",
             Unit::CorePercent,
             |seen| {
@@ -332,8 +368,8 @@ pub fn over_time(view: &View<'_>) -> Vec<Panel> {
     panels.extend(each_place(view, |view, test, level| {
         timed(
             view,
-            test,
-            level,
+            (test, level),
+            detail,
             "resident memory (MiB)",
             Unit::Mebibytes,
             |seen| {
@@ -355,8 +391,8 @@ pub fn over_time(view: &View<'_>) -> Vec<Panel> {
     panels.extend(each_place(view, |view, test, level| {
         timed(
             view,
-            test,
-            level,
+            (test, level),
+            detail,
             "good answers per second",
             Unit::PerSecond,
             |seen| {
@@ -369,6 +405,7 @@ pub fn over_time(view: &View<'_>) -> Vec<Panel> {
             },
         )
     }));
+    panels.sort_by_key(|panel| (panel.test, panel.level));
     panels
 }
 
@@ -377,15 +414,15 @@ type Places = Option<Vec<(f64, f64)>>;
 
 fn timed(
     view: &View<'_>,
-    test: usize,
-    level: usize,
+    (test, level): (usize, usize),
+    detail: Detail,
     what: &str,
     unit: Unit,
     points: fn(&Seen<'_>) -> Places,
 ) -> Chart {
     let series = view.beside(test, level).into_iter().map(|seen| {
         let found = points(seen).unwrap_or_default();
-        let inside = found.into_iter().filter(|(at, _)| *at >= 0.0);
+        let inside: Vec<(f64, f64)> = found.into_iter().filter(|(at, _)| *at >= 0.0).collect();
         let point = |(x, y): (f64, f64)| Point {
             x,
             y,
@@ -398,7 +435,12 @@ fn timed(
         Series {
             name: view.subjects[seen.subject].clone(),
             colour: seen.subject,
-            marks: Marks::Line(inside.map(point).collect()),
+            marks: Marks::Line(
+                thin(&inside, detail.points)
+                    .into_iter()
+                    .map(point)
+                    .collect(),
+            ),
         }
     });
     Chart {
@@ -409,11 +451,31 @@ fn timed(
         width: HALF,
         height: HEIGHT,
         diagonal: false,
+        marked: false,
     }
 }
 
+/// At most so many of the points, in their order: of each stretch the lowest and the highest, so that no stall and no peak
+/// gets lost.
+fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
+    if points.len() <= most {
+        return points.to_vec();
+    }
+    let stretch = points.len().div_ceil((most / 2).max(1));
+    let both = points.chunks(stretch).flat_map(|stretch| {
+        let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let low = stretch.iter().min_by(by_value).copied();
+        let high = stretch.iter().max_by(by_value).copied();
+        let mut both: Vec<(f64, f64)> = low.into_iter().chain(high).collect();
+        both.sort_by(|a, b| a.0.total_cmp(&b.0));
+        both.dedup();
+        both
+    });
+    both.collect()
+}
+
 /// A map of latency over time for each cell.
-pub fn heat_maps(view: &View<'_>) -> Vec<Panel> {
+pub fn heat_maps(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     let mut panels = Vec::new();
     for seen in &view.cells {
         let name = &view.subjects[seen.subject];
@@ -426,7 +488,7 @@ pub fn heat_maps(view: &View<'_>) -> Vec<Panel> {
         let series = seen.typical_block().load.series.as_ref();
         panels.extend(
             series
-                .and_then(|series| Heat::of(title, series))
+                .and_then(|series| Heat::of(title, series, detail.columns))
                 .map(|heat| Panel {
                     test: Some(seen.test),
                     level: Some(seen.level),
@@ -442,7 +504,7 @@ impl Drawing {
     pub fn draw(&self, whole: bool) -> String {
         match self {
             Drawing::Chart(chart) => super::chart::draw(chart, whole),
-            Drawing::Heat(heat) => heat.draw(HALF, HEIGHT),
+            Drawing::Heat(heat) => heat.draw(HALF, HEIGHT, whole),
         }
     }
 
@@ -503,4 +565,29 @@ fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
 
 fn categories(names: Vec<String>) -> Axis {
     axis("", Unit::Count, Scale::Categories(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_stalls_and_peaks() {
+        let mut points: Vec<(f64, f64)> = (0..600).map(|at| (f64::from(at), 100.0)).collect();
+        points[123].1 = 0.0;
+        points[477].1 = 900.0;
+        let thinned = thin(&points, 40);
+        assert!(thinned.len() <= 40, "{}", thinned.len());
+        assert!(thinned.contains(&(123.0, 0.0)) && thinned.contains(&(477.0, 900.0)));
+        assert!(thinned.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(thin(&points, 600), points);
+    }
+
+    #[test]
+    fn pages_of_many_cells_are_coarser() {
+        assert_eq!(Detail::of_page(1), Detail::FULL);
+        let (few, many) = (Detail::of_page(24), Detail::of_page(200));
+        assert!(few.points > many.points && few.quantiles > many.quantiles);
+        assert_eq!(many, Detail::of_page(2_000));
+    }
 }

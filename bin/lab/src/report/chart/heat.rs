@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::scale::Unit;
+use super::svg::{STYLE, opening, places};
 use crate::report::text::escape;
 use crate::result::{Series, heat_step_ns};
 
@@ -17,22 +18,20 @@ pub struct Heat {
     pub columns: Vec<Vec<(u8, u64)>>,
 }
 
-/// Columns that are drawn at most; more are added up in pairs.
-const COLUMNS_MAX: usize = 150;
-
 /// Shades that are told apart.
-const STRENGTHS: usize = 10;
+const STRENGTHS: usize = 8;
 
 impl Heat {
-    /// The map of a window in slices; `None` when nothing was counted.
-    pub fn of(title: String, series: &Series) -> Option<Self> {
+    /// The map of a window in slices, which are added up in pairs while there are more than `columns_max`; `None` when
+    /// nothing was counted.
+    pub fn of(title: String, series: &Series, columns_max: usize) -> Option<Self> {
         let mut columns: Vec<Vec<(u8, u64)>> = series
             .points
             .iter()
             .map(|point| point.heat.clone())
             .collect();
         let mut interval_ms = series.interval_ms as f64;
-        while columns.len() > COLUMNS_MAX {
+        while columns.len() > columns_max.max(1) {
             columns = columns.chunks(2).map(added).collect();
             interval_ms *= 2.0;
         }
@@ -46,8 +45,8 @@ impl Heat {
             })
     }
 
-    /// Draws it, `width` wide.
-    pub fn draw(&self, width: f64, height: f64) -> String {
+    /// Draws it, `width` wide. `whole` adds the style, so that the drawing is a file of its own.
+    pub fn draw(&self, width: f64, height: f64, whole: bool) -> String {
         let cells = self.columns.iter().flatten();
         let most = cells.clone().map(|(_, count)| *count).max().unwrap_or(1) as f64;
         let low = cells.clone().map(|(step, _)| *step).min().unwrap_or(0);
@@ -57,37 +56,37 @@ impl Heat {
         let up = (bottom - top) / f64::from(high - low);
         let y = |step: u8| bottom - f64::from(step - low) * up;
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart heat\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{0}\"><text class=\"title\" x=\"0\" y=\"13\">{0}</text>",
-            escape(&self.title)
+            "{}viewBox=\"0 0 {width:.0} {height:.0}\" data-heat=\"{} {STRENGTHS} {low} {most}\">",
+            opening("chart heat", &self.title, whole),
+            self.interval_ms
         );
-        // One path for each strength: thousands of rectangles of their own would fill the page.
-        let mut paths = vec![String::new(); STRENGTHS];
-        for (at, column) in self.columns.iter().enumerate() {
-            for (step, count) in column.iter().filter(|(_, count)| *count > 0) {
-                // By logarithm: single slow answers must be seen beside thousands of fast ones.
-                let strength = (1.0 + *count as f64).ln() / (1.0 + most).ln();
-                let path = &mut paths[((strength * STRENGTHS as f64) as usize).min(STRENGTHS - 1)];
+        if whole {
+            let _ = write!(
+                out,
+                "<style>{STYLE}</style><rect class=\"ground\" width=\"100%\" height=\"100%\"/>"
+            );
+        }
+        let _ = write!(
+            out,
+            "<text class=\"title\" y=\"13\">{}</text><g class=\"warm\" transform=\"translate({left} {}) scale({across:.3} {:.3})\">",
+            escape(&self.title),
+            places(bottom - up / 2.0),
+            -up
+        );
+        for (at, path) in self.strengths(most, low).iter().enumerate() {
+            if !path.is_empty() {
+                let opacity = 0.12 + 0.88 * (at + 1) as f64 / STRENGTHS as f64;
                 let _ = write!(
-                    path,
-                    "M{:.1} {:.1}h{:.1}v{:.1}h-{2:.1}z",
-                    left + at as f64 * across,
-                    y(*step) - up,
-                    across + 0.3,
-                    up + 0.3
+                    out,
+                    "<path opacity=\"{opacity:.2}\" data-s=\"{at}\" d=\"{path}\"/>"
                 );
             }
         }
-        for (at, path) in paths
-            .iter()
-            .enumerate()
-            .filter(|(_, path)| !path.is_empty())
-        {
-            let _ = write!(
-                out,
-                "<path class=\"warm\" opacity=\"{:.2}\" d=\"{path}\"/>",
-                0.12 + 0.88 * (at + 1) as f64 / STRENGTHS as f64
-            );
-        }
+        let _ = write!(
+            out,
+            "</g><g class=\"tick e\" transform=\"translate({} 4)\">",
+            left - 6.0
+        );
         let mut free = f64::INFINITY;
         for step in low..=high {
             if y(step) + 14.0 > free {
@@ -96,22 +95,52 @@ impl Heat {
             free = y(step);
             let name = Unit::Milliseconds.tick(two_digits(heat_step_ns(step) as f64 / 1e6));
             let name = if step == 0 { "1 µs".to_string() } else { name };
-            let _ = write!(
-                out,
-                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
-                left - 6.0,
-                y(step) + 4.0
-            );
+            let _ = write!(out, "<text y=\"{}\">{name}</text>", places(y(step)));
         }
         let seconds = self.interval_ms * self.columns.len() as f64 / 1000.0;
         let _ = write!(
             out,
-            "<path class=\"axis\" d=\"M{left} {bottom:.1}H{0:.1}\"/><text class=\"tick\" x=\"{left}\" y=\"{1:.1}\">0 s</text><text class=\"tick\" x=\"{0:.1}\" y=\"{1:.1}\" text-anchor=\"end\">{2}</text></svg>",
+            "</g><path class=\"axis\" d=\"M{left} {bottom:.1}H{0:.1}\"/><text class=\"tick\" x=\"{left}\" y=\"{1:.1}\">0 s</text><text class=\"tick e\" x=\"{0:.1}\" y=\"{1:.1}\">{2}</text></svg>",
             width - 14.0,
             bottom + 17.0,
             Unit::Seconds.show((seconds * 10.0).round() / 10.0)
         );
         out
+    }
+
+    /// One path for each strength, in columns and steps above `low`: strokes one step wide, as thousands of rectangles
+    /// would fill a page.
+    fn strengths(&self, most: f64, low: u8) -> Vec<String> {
+        let mut paths = vec![String::new(); STRENGTHS];
+        let steps: std::collections::BTreeSet<u8> = self
+            .columns
+            .iter()
+            .flatten()
+            .map(|(step, _)| *step)
+            .collect();
+        for step in steps {
+            let mut runs: Vec<(usize, usize, usize)> = Vec::new();
+            for (at, column) in self.columns.iter().enumerate() {
+                let count = column.iter().filter(|(one, _)| *one == step);
+                let count: u64 = count.map(|(_, count)| *count).sum();
+                if count == 0 {
+                    continue;
+                }
+                // By logarithm: single slow answers must be seen beside thousands of fast ones.
+                let strength = (1.0 + count as f64).ln() / (1.0 + most).ln();
+                let strength = ((strength * STRENGTHS as f64) as usize).min(STRENGTHS - 1);
+                match runs.last_mut() {
+                    Some((from, length, same)) if *same == strength && *from + *length == at => {
+                        *length += 1;
+                    }
+                    _ => runs.push((at, 1, strength)),
+                }
+            }
+            for (from, length, strength) in runs {
+                let _ = write!(paths[strength], "M{from} {}h{length}", step - low);
+            }
+        }
+        paths
     }
 }
 
@@ -144,11 +173,25 @@ mod tests {
             interval_ms: 100,
             points: (0..400).map(point).collect(),
         };
-        let heat = Heat::of("a".into(), &series).unwrap();
+        let heat = Heat::of("a".into(), &series, 150).unwrap();
         assert_eq!((heat.columns.len(), heat.interval_ms), (100, 400.0));
         let sum: u64 = heat.columns.iter().flatten().map(|(_, count)| count).sum();
         assert_eq!(sum, (0..400).map(|at| at % 3 + 1).sum::<u64>());
-        assert!(heat.draw(500.0, 200.0).contains("40 s"));
-        assert!(Heat::of("b".into(), &Series::default()).is_none());
+        assert!(heat.draw(500.0, 200.0, false).contains("40 s"));
+        assert!(Heat::of("b".into(), &Series::default(), 150).is_none());
+    }
+
+    #[test]
+    fn neighbours_of_one_strength_are_one_stroke() {
+        let column = |fast: u64, slow: u64| vec![(4, fast), (9, slow)];
+        let heat = Heat {
+            title: "a".into(),
+            interval_ms: 100.0,
+            columns: vec![column(900, 0), column(900, 1), column(900, 0), column(1, 0)],
+        };
+        let paths = heat.strengths(900.0, 4);
+        assert_eq!(paths[STRENGTHS - 1], "M0 0h3");
+        assert_eq!(paths[0], "M3 0h1M1 5h1");
+        assert!(paths[1..STRENGTHS - 1].iter().all(String::is_empty));
     }
 }

@@ -26,6 +26,9 @@ pub struct Chart {
     pub height: f64,
     /// A line from equal to equal, for charts of answered against offered.
     pub diagonal: bool,
+    /// Whether each point of a line has a mark with a text of its own. Lines of many points have none: their values are
+    /// read off the axes.
+    pub marked: bool,
 }
 
 /// An axis.
@@ -55,7 +58,7 @@ pub struct Series {
 pub enum Marks {
     /// One bar for each category of the horizontal axis that has a value.
     Bars(Vec<Bar>),
-    /// A line through points in rising order of x, with a mark at each if there are few.
+    /// A line through points in rising order of x.
     Line(Vec<Point>),
 }
 

@@ -60,6 +60,21 @@ impl Unit {
         }
     }
 
+    /// Its name in the page's script.
+    pub fn code(self) -> &'static str {
+        match self {
+            Unit::Milliseconds => "ms",
+            Unit::PerSecond => "/s",
+            Unit::Share => "share",
+            Unit::Microseconds => "us",
+            Unit::CorePercent => "%",
+            Unit::Mebibytes => "MiB",
+            Unit::Seconds => "s",
+            Unit::Count => "n",
+            Unit::Quantile => "p",
+        }
+    }
+
     /// A number beside an axis: as short as it can be.
     pub fn tick(self, value: f64) -> String {
         let plain = |value: f64| -> String {
@@ -155,6 +170,18 @@ impl Placed {
             _ => (value - self.low) / (self.high - self.low),
         };
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
+    }
+
+    /// The measure, for a script that reads values off places: kind, both ends of the drawing, both ends as values.
+    pub fn measure(&self) -> String {
+        let kind = match self.scale {
+            Scale::Log => "log",
+            Scale::Tail => "tail",
+            Scale::Categories(_) => "names",
+            _ => "linear",
+        };
+        let (from, to) = (super::svg::places(self.from), super::svg::places(self.to));
+        format!("{kind} {from} {to} {} {}", self.low, self.high)
     }
 
     /// The upper end, as a value.

@@ -1,4 +1,6 @@
-//! Charts to SVG. Colours are variables, so that a page or the reader's system chooses light or dark.
+//! Charts to SVG. Colours are variables, so that a page or the reader's system chooses light or dark. Markup is short, as a
+//! report holds a hundred charts: places are relative and have one decimal, and of a line with many points no texts are
+//! written, because the page's script reads them off the axes, whose measures stand in `data-x` and `data-y`.
 
 use std::fmt::Write;
 
@@ -8,9 +10,6 @@ use crate::report::text::escape;
 
 /// Colours and letters of a chart, for light and dark ground.
 pub const STYLE: &str = include_str!("chart.css");
-
-/// Points up to which each has a mark of its own.
-const MARKED_POINTS_MAX: usize = 24;
 
 /// Room around the plot: left for numbers, below for names.
 const LEFT: f64 = 58.0;
@@ -29,8 +28,12 @@ pub fn draw(chart: &Chart, whole: bool) -> String {
     let (width, height) = (chart.width, chart.height + keys.height);
     let _ = write!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"group\" aria-label=\"{}\">",
-        escape(&chart.title)
+        "{}viewBox=\"0 0 {width:.0} {height:.0}\" data-x=\"{} {}\" data-y=\"{} {}\">",
+        opening("chart", &chart.title, whole),
+        plot.x.measure(),
+        chart.x.unit.code(),
+        plot.y.measure(),
+        chart.y.unit.code()
     );
     if whole {
         let _ = write!(
@@ -40,7 +43,7 @@ pub fn draw(chart: &Chart, whole: bool) -> String {
     }
     let _ = write!(
         out,
-        "<text class=\"title\" x=\"0\" y=\"13\">{}</text>",
+        "<text class=\"title\" y=\"13\">{}</text>",
         escape(&chart.title)
     );
     keys.draw(chart, &mut out);
@@ -61,13 +64,24 @@ pub fn draw(chart: &Chart, whole: bool) -> String {
             series.colour % 8
         );
         match &series.marks {
-            Marks::Bars(marks) => plot.bars(marks, at, bars.len(), series, chart, &mut out),
-            Marks::Line(points) => plot.line(points, series, &mut out),
+            Marks::Bars(marks) => plot.bars(marks, (at, bars.len()), chart, whole, &mut out),
+            Marks::Line(points) => plot.line(points, chart.marked, whole, &mut out),
         }
         out.push_str("</g>");
     }
     out.push_str("</svg>");
     out
+}
+
+/// The beginning of a drawing. Inside a page it needs no name space, and the page's script takes its name from its title.
+pub fn opening(class: &str, title: &str, whole: bool) -> String {
+    match whole {
+        true => format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" aria-label=\"{}\" ",
+            escape(title)
+        ),
+        false => format!("<svg class=\"{class}\" "),
+    }
 }
 
 /// The names of series with their colours, in rows above the plot.
@@ -104,9 +118,10 @@ impl Keys {
             let name = escape(&series.name);
             let _ = write!(
                 out,
-                "<g class=\"key s{}\" data-key=\"{name}\" transform=\"translate({x:.1} {:.1})\"><rect width=\"11\" height=\"11\" rx=\"2\" y=\"-10\"/><text x=\"16\">{name}</text></g>",
+                "<text class=\"key s{}\" x=\"{}\" y=\"{}\"><tspan>■</tspan> {name}</text>",
                 series.colour % 8,
-                y + 33.0
+                places(*x),
+                places(y + 33.0)
             );
         }
     }
@@ -149,16 +164,13 @@ impl Plot {
     }
 
     fn axes(&self, chart: &Chart, out: &mut String) {
+        let right = places(self.right);
+        let (mut grid, mut numbers) = (String::new(), String::new());
         for tick in self.y.ticks() {
-            let y = self.y.at(tick);
-            let _ = write!(
-                out,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                self.right,
-                LEFT - 6.0,
-                y + 4.0,
-                escape(&chart.y.unit.tick(tick))
-            );
+            let y = places(self.y.at(tick));
+            let _ = write!(grid, "M{LEFT} {y}H{right}");
+            let name = escape(&chart.y.unit.tick(tick));
+            let _ = write!(numbers, "<text y=\"{y}\">{name}</text>");
         }
         let names = match &chart.x.scale {
             Scale::Categories(names) => {
@@ -173,35 +185,36 @@ impl Plot {
                 .map(|tick| (self.x.at(tick), chart.x.unit.tick(tick)))
                 .collect(),
         };
+        let mut below = String::new();
         let mut free = f64::NEG_INFINITY;
         for (x, name) in names {
             // A name that would touch the one before is left out; its place stays.
             let half = name.chars().count() as f64 * LETTER / 2.0;
-            let _ = write!(
-                out,
-                "<path class=\"grid\" d=\"M{x:.1} {:.1}v4\"/>",
-                self.bottom
-            );
+            let _ = write!(grid, "M{} {}v4", places(x), places(self.bottom));
             if x - half < free {
                 continue;
             }
             free = x + half + 4.0;
-            let _ = write!(
-                out,
-                "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                self.bottom + 17.0,
-                escape(&name)
-            );
+            let name = escape(&name);
+            // The last name may not leave the drawing.
+            let x = x.min(self.right + RIGHT - half);
+            let _ = write!(below, "<text x=\"{}\">{name}</text>", places(x));
         }
+        let bottom = places(self.bottom);
         let _ = write!(
             out,
-            "<path class=\"axis\" d=\"M{LEFT} {:.1}H{:.1}\"/><text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            self.bottom,
-            self.right,
-            self.right,
-            self.bottom + 36.0,
-            escape(&chart.x.label)
+            "<path class=\"grid\" d=\"{grid}\"/><g class=\"tick e\" transform=\"translate({} 4)\">{numbers}</g><g class=\"tick m\" transform=\"translate(0 {})\">{below}</g><path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>",
+            LEFT - 6.0,
+            places(self.bottom + 17.0),
         );
+        if !chart.x.label.is_empty() {
+            let _ = write!(
+                out,
+                "<text class=\"label e\" x=\"{right}\" y=\"{}\">{}</text>",
+                places(self.bottom + 36.0),
+                escape(&chart.x.label)
+            );
+        }
     }
 
     fn diagonal(&self, out: &mut String) {
@@ -216,84 +229,129 @@ impl Plot {
         );
     }
 
+    /// Bars of the series that is the `n`th of so many.
     fn bars(
         &self,
         bars: &[Bar],
-        at: usize,
-        of: usize,
-        series: &Series,
+        (n, of): (usize, usize),
         chart: &Chart,
+        whole: bool,
         out: &mut String,
     ) {
         let slot = self.x.at(1.0) - self.x.at(0.0);
         let group = slot * 0.82;
         let width = (group / of as f64).min(46.0);
         let begin = (slot - width * of as f64) / 2.0;
+        let gap = (width * 0.12).min(2.0);
+        let (mut whiskers, mut values) = (String::new(), String::new());
         for bar in bars {
-            let x = self.x.at(bar.category as f64) + begin + width * at as f64;
-            let y = self.y.at(bar.value);
-            let gap = (width * 0.12).min(2.0);
-            let _ = write!(
-                out,
-                "<g class=\"mark\" tabindex=\"0\" aria-label=\"{}\"><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"1.5\"/>",
-                escape(&format!("{}: {}", series.name, bar.tip)),
-                x + gap / 2.0,
-                width - gap,
-                (self.bottom - y).max(0.6)
+            let x = self.x.at(bar.category as f64) + begin + width * n as f64;
+            let y = self.y.at(bar.value).min(self.bottom - 0.6);
+            let (middle, bottom) = (x + width / 2.0, places(self.bottom));
+            let shape = format!(
+                "M{} {bottom}V{}h{}V{bottom}z",
+                places(x + gap / 2.0),
+                places(y),
+                places(width - gap)
             );
+            mark("path", &format!("d=\"{shape}\""), &bar.tip, whole, out);
             if let Some((low, high)) = bar.ends {
-                let (low, high, middle) = (self.y.at(low), self.y.at(high), x + width / 2.0);
+                let (low, high) = (self.y.at(low), self.y.at(high));
                 let _ = write!(
-                    out,
-                    "<path class=\"whisker\" d=\"M{middle:.1} {low:.1}V{high:.1}m-3 0h6M{:.1} {low:.1}h6\"/>",
-                    middle - 3.0
+                    whiskers,
+                    "M{} {}V{}m-3 0h6M{} {}h6",
+                    places(middle),
+                    places(low),
+                    places(high),
+                    places(middle - 3.0),
+                    places(low)
                 );
             }
             let label = chart.y.unit.tick(bar.value);
             if of * bars.len() <= 4 && label.chars().count() as f64 * LETTER <= width + 8.0 {
                 let _ = write!(
-                    out,
-                    "<text class=\"value\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    x + width / 2.0,
-                    (y - 5.0).max(self.top),
+                    values,
+                    "<text x=\"{}\" y=\"{}\">{}</text>",
+                    places(middle),
+                    places((y - 5.0).max(self.top)),
                     escape(&label)
                 );
             }
-            out.push_str("</g>");
+        }
+        if !whiskers.is_empty() {
+            let _ = write!(out, "<path class=\"whisker\" d=\"{whiskers}\"/>");
+        }
+        if !values.is_empty() {
+            let _ = write!(out, "<g class=\"value m\">{values}</g>");
         }
     }
 
-    fn line(&self, points: &[Point], series: &Series, out: &mut String) {
-        let mut path = String::new();
-        for (at, point) in points.iter().enumerate() {
-            let letter = if at == 0 { 'M' } else { 'L' };
-            let _ = write!(
-                path,
-                "{letter}{:.1} {:.1}",
-                self.x.at(point.x),
-                self.y.at(point.y)
-            );
-        }
-        let tips: Vec<&str> = points.iter().map(|point| point.tip.as_str()).collect();
-        if points.len() > MARKED_POINTS_MAX {
-            // Too many for marks of their own: one list of texts, in the order of the path's points.
-            let tips = escape(&tips.join("\n"));
-            let _ = write!(
-                out,
-                "<path class=\"line\" tabindex=\"0\" d=\"{path}\" data-tips=\"{tips}\"/>"
-            );
-            return;
-        }
-        let _ = write!(out, "<path class=\"line\" d=\"{path}\"/>");
+    fn line(&self, points: &[Point], marked: bool, whole: bool, out: &mut String) {
+        let mut trail = Trail::default();
         for point in points {
-            let _ = write!(
-                out,
-                "<g class=\"mark\" tabindex=\"0\" aria-label=\"{}\"><circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.2\"/></g>",
-                escape(&format!("{}: {}", series.name, point.tip)),
-                self.x.at(point.x),
-                self.y.at(point.y)
-            );
+            // Between many points nobody sees half a unit sideways.
+            let x = self.x.at(point.x);
+            let x = if marked { x } else { x.round() };
+            trail.to(x, self.y.at(point.y));
         }
+        let _ = write!(out, "<path class=\"line\" d=\"{}\"/>", trail.path);
+        for point in points.iter().filter(|_| marked) {
+            // In a page the style has the radius.
+            let radius = if whole { " r=\"3.2\"" } else { "" };
+            let place = format!(
+                "cx=\"{}\" cy=\"{}\"{radius}",
+                places(self.x.at(point.x)),
+                places(self.y.at(point.y))
+            );
+            mark("circle", &place, &point.tip, whole, out);
+        }
+    }
+}
+
+/// A mark with its text: for the page's script, or as a title in a file of its own.
+fn mark(shape: &str, place: &str, tip: &str, whole: bool, out: &mut String) {
+    let tip = escape(tip);
+    let _ = match whole {
+        true => write!(out, "<{shape} {place}><title>{tip}</title></{shape}>"),
+        false => write!(out, "<{shape} {place} data-t=\"{tip}\"/>"),
+    };
+}
+
+/// A place in the drawing: one decimal, none if it is 0.
+pub fn places(value: f64) -> String {
+    let text = format!("{value:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    if text == "-0" { "0" } else { text }.to_string()
+}
+
+/// A line as a path of steps from point to point. Steps are taken between rounded places, so that no error adds up.
+#[derive(Default)]
+struct Trail {
+    path: String,
+    /// The last place, in tenths.
+    last: Option<(i64, i64)>,
+}
+
+impl Trail {
+    fn to(&mut self, x: f64, y: f64) {
+        let next = ((x * 10.0).round() as i64, (y * 10.0).round() as i64);
+        let (x, y) = match self.last {
+            None => next,
+            Some((x, y)) => (next.0 - x, next.1 - y),
+        };
+        let begin = if self.last.is_none() {
+            "M"
+        } else if self.path.contains('l') {
+            ""
+        } else {
+            "l"
+        };
+        let (x, y) = (places(x as f64 / 10.0), places(y as f64 / 10.0));
+        // A minus separates as well as a blank.
+        let blank = |number: &str| if number.starts_with('-') { "" } else { " " };
+        let before = if begin.is_empty() { blank(&x) } else { begin };
+        let _ = write!(self.path, "{before}{x}{}{y}", blank(&y));
+        self.last = Some(next);
     }
 }
 
@@ -316,6 +374,7 @@ mod tests {
             width: 400.0,
             height: 240.0,
             diagonal: false,
+            marked: true,
         }
     }
 
@@ -334,8 +393,8 @@ mod tests {
         };
         let names = Scale::Categories(vec!["median".into(), "p99".into()]);
         let drawn = draw(&chart(vec![series("a", 0), series("b", 9)], names), true);
-        assert_eq!(drawn.matches("class=\"mark\"").count(), 4);
-        assert_eq!(drawn.matches("class=\"whisker\"").count(), 4);
+        assert_eq!(drawn.matches("<title>5 &lt; 6</title>").count(), 4);
+        assert_eq!(drawn.matches("m-3 0h6").count(), 4, "whiskers");
         assert!(drawn.contains("latency &amp; more") && drawn.contains("5 &lt; 6"));
         assert!(
             drawn.contains("series s1"),
@@ -357,8 +416,52 @@ mod tests {
             marks: Marks::Line((1..=5).map(f64::from).map(point).collect()),
         };
         let drawn = draw(&chart(vec![series], Scale::Linear), false);
-        assert_eq!(drawn.matches("<circle class=\"dot\"").count(), 5);
+        assert_eq!(drawn.matches("<circle ").count(), 5);
         assert!(!drawn.contains("<style>"));
         assert!(!drawn.contains("class=\"key"), "one series needs no key");
+    }
+
+    #[test]
+    fn a_line_of_many_points_is_read_off_its_axes() {
+        let point = |at: usize| Point {
+            x: at as f64 / 10.0,
+            y: (at as f64).sin() * 40.0 + 50.0,
+            tip: "no text is written".into(),
+        };
+        let points: Vec<Point> = (0..200).map(point).collect();
+        let series = Series {
+            name: "a".into(),
+            colour: 0,
+            marks: Marks::Line(points.clone()),
+        };
+        let mut chart = chart(vec![series], Scale::Linear);
+        chart.y.scale = Scale::Linear;
+        chart.marked = false;
+        let drawn = draw(&chart, false);
+        assert!(!drawn.contains("no text"));
+        let after = |text: &str| drawn.split_once(text).unwrap().1.to_string();
+        let measure: Vec<String> = after("data-y=\"linear ")
+            .split([' ', '"'])
+            .map(String::from)
+            .collect();
+        let [from, to, low, high] = [0, 1, 2, 3].map(|at| measure[at].parse::<f64>().unwrap());
+        let line = after("class=\"line\" d=\"M");
+        let (mut number, mut numbers) = (String::new(), Vec::new());
+        for c in line.split('"').next().unwrap().chars().chain(" ".chars()) {
+            if (c == ' ' || c == '-' || c == 'l') && !number.is_empty() {
+                numbers.push(number.parse::<f64>().unwrap());
+                number.clear();
+            }
+            if c != ' ' && c != 'l' {
+                number.push(c);
+            }
+        }
+        assert_eq!(numbers.len(), 400);
+        let mut y = 0.0;
+        for (step, point) in numbers.chunks(2).zip(&points) {
+            y += step[1];
+            let read = low + (y - from) / (to - from) * (high - low);
+            assert!((read - point.y).abs() < 0.05, "{read} for {}", point.y);
+        }
     }
 }

@@ -6,14 +6,20 @@ use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
 use super::table_html;
 use crate::audit::finding::{count, number, percent};
-use crate::result::Block;
+use crate::limits::REPORT_LIST_LINES_MAX;
+use crate::result::{Answered, Block};
 
 /// All cells, closed.
 pub fn write(view: &View<'_>) -> String {
-    view.cells.iter().map(|seen| cell(view, seen)).collect()
+    let mut answers = Vec::new();
+    let cells = view.cells.iter();
+    cells.map(|seen| cell(view, seen, &mut answers)).collect()
 }
 
-fn cell(view: &View<'_>, seen: &Seen<'_>) -> String {
+/// An answer that was shown: its head without what changes with time, its digest, and in which cell.
+type Shown<'a> = (String, &'a str, String);
+
+fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, answers: &mut Vec<Shown<'a>>) -> String {
     let place = [
         view.subjects[seen.subject].clone(),
         view.tests[seen.test].clone(),
@@ -51,51 +57,103 @@ fn cell(view: &View<'_>, seen: &Seen<'_>) -> String {
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
     lists(seen, &mut out);
-    if let Some(answer) = seen
-        .cell
-        .blocks
-        .first()
-        .and_then(|block| block.load.answer.as_ref())
-    {
-        let _ = writeln!(
-            out,
-            "<p>Answer: {} + {} B, SHA-256 {}</p><pre>{}</pre>",
-            answer.head_bytes,
-            answer.body_bytes,
-            escape(&answer.body_sha256),
-            escape(answer.head.trim_end())
-        );
+    let mut blocks = seen.cell.blocks.iter();
+    if let Some(found) = blocks.find_map(|block| block.load.answer.as_ref()) {
+        answer(found, &place.join(", "), answers, &mut out);
     }
     out.push_str("</details>\n");
     out
 }
 
+/// The answer that all others were compared with; where an earlier cell had the same, only which.
+fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Shown<'a>>, out: &mut String) {
+    let head = answer.head.replace('\r', "");
+    let lines = head.lines().map(|line| {
+        let name = line.split(':').next().unwrap_or_default();
+        let changes = ["date", "last-modified", "etag", "expires"];
+        match changes.iter().any(|one| name.eq_ignore_ascii_case(one)) {
+            true => name,
+            false => line,
+        }
+    });
+    let (key, digest) = (
+        lines.collect::<Vec<_>>().join("\n"),
+        answer.body_sha256.as_str(),
+    );
+    let same = shown
+        .iter()
+        .find(|(head, body, _)| *head == key && *body == digest);
+    if let Some((_, _, first)) = same {
+        let _ = writeln!(out, "<p>Answer: as in {}</p>", escape(first));
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "<p>Answer: {} + {} B, SHA-256 {}…</p><pre>{}</pre>",
+        answer.head_bytes,
+        answer.body_bytes,
+        escape(digest.get(..16).unwrap_or(digest)),
+        escape(head.trim_end())
+    );
+    shown.push((key, digest, place.to_string()));
+}
+
 fn lists(seen: &Seen<'_>, out: &mut String) {
+    let blocks = || seen.cell.blocks.iter();
+    let marks = blocks().flat_map(|block| {
+        let number = block.number.to_string();
+        let marks = block.marks.iter();
+        marks.map(move |mark| (mark.text.clone(), number.clone()))
+    });
+    let checks = blocks().flat_map(|block| {
+        let number = block.number.to_string();
+        block.checks.iter().map(move |check| {
+            let word = match check.holds {
+                Some(true) => "holds",
+                Some(false) => "does not hold",
+                None => "could not be seen",
+            };
+            (
+                format!("{}: {word}, {}", check.claim, check.seen),
+                number.clone(),
+            )
+        })
+    });
+    let said = blocks().flat_map(|block| {
+        let number = block.number.to_string();
+        let lines = block.log.iter();
+        lines.map(move |line| (line.clone(), number.clone()))
+    });
     list(out, "Failures", failures(seen));
-    list(
-        out,
-        "Warnings",
-        seen.cell
-            .blocks
-            .iter()
-            .flat_map(|block| {
-                block
-                    .marks
-                    .iter()
-                    .map(|mark| format!("block {}: {}", block.number, mark.text))
-            })
-            .collect(),
-    );
-    list(out, "Checks", checks(seen));
-    list(
-        out,
-        "The server said",
-        seen.cell
-            .blocks
-            .iter()
-            .flat_map(|block| block.log.iter().cloned())
-            .collect(),
-    );
+    list(out, "Warnings", gathered(marks));
+    list(out, "Checks", gathered(checks));
+    list(out, "The server said", gathered(said));
+}
+
+/// Texts with the blocks they are of, each kind of text once: those that differ in numbers alone are of one kind.
+fn gathered(texts: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut kinds: Vec<(String, String, Vec<String>, usize)> = Vec::new();
+    for (text, block) in texts {
+        let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, _, blocks, count)) => {
+                *count += 1;
+                if !blocks.contains(&block) {
+                    blocks.push(block);
+                }
+            }
+            None => kinds.push((kind, text, vec![block], 1)),
+        }
+    }
+    let lines = kinds.into_iter().map(|(_, text, blocks, count)| {
+        let times = match count > blocks.len() {
+            true => format!(", {count} such lines"),
+            false => String::new(),
+        };
+        let noun = if blocks.len() > 1 { "blocks" } else { "block" };
+        format!("{text} ({noun} {}{times})", blocks.join(", "))
+    });
+    lines.collect()
 }
 
 fn block_row(block: &Block) -> Vec<String> {
@@ -158,26 +216,57 @@ fn failures(seen: &Seen<'_>) -> Vec<String> {
     .collect()
 }
 
-fn checks(seen: &Seen<'_>) -> Vec<String> {
-    let all = seen.cell.blocks.iter().flat_map(|block| &block.checks);
-    all.map(|check| {
-        let word = match check.holds {
-            Some(true) => "holds",
-            Some(false) => "does not hold",
-            None => "could not be seen",
-        };
-        format!("{}: {word}, {}", check.claim, check.seen)
-    })
-    .collect()
-}
-
 fn list(out: &mut String, heading: &str, lines: Vec<String>) {
     if lines.is_empty() {
         return;
     }
-    let items: String = lines
-        .iter()
+    let shown = lines.iter().take(REPORT_LIST_LINES_MAX);
+    let items: String = shown
         .map(|line| format!("<li>{}</li>", escape(line)))
         .collect();
-    let _ = writeln!(out, "<h4>{heading}</h4><ul>{items}</ul>");
+    let more = match lines.len().saturating_sub(REPORT_LIST_LINES_MAX) {
+        0 => String::new(),
+        more => format!("<li>{more} more are in the result</li>"),
+    };
+    let _ = writeln!(out, "<h4>{heading}</h4><ul>{items}{more}</ul>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_differ_in_numbers_alone_are_one() {
+        let texts = [
+            ("others used 1.9 processors", "0"),
+            ("others used 0.4 processors", "2"),
+            ("08:18:31 [alert] 438: not enough", "1"),
+            ("08:18:32 [alert] 438: not enough", "1"),
+            ("08:18:32 [alert] 440: not enough", "1"),
+        ];
+        let texts = texts.map(|(text, block)| (text.to_string(), block.to_string()));
+        assert_eq!(
+            gathered(texts.into_iter()),
+            [
+                "others used 1.9 processors (blocks 0, 2)",
+                "08:18:31 [alert] 438: not enough (block 1, 3 such lines)"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_answer_is_shown_once() {
+        let made = |date: &str, server: &str| Answered {
+            head: format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nServer: {server}\r\n"),
+            body_sha256: "ab".repeat(32),
+            ..Answered::default()
+        };
+        let (one, later, other) = (made("1", "a"), made("2", "a"), made("1", "b"));
+        let (mut shown, mut out) = (Vec::new(), String::new());
+        answer(&one, "a, 10 clients", &mut shown, &mut out);
+        answer(&later, "a, 20 clients", &mut shown, &mut out);
+        answer(&other, "b, 10 clients", &mut shown, &mut out);
+        assert_eq!(out.matches("<pre>").count(), 2);
+        assert!(out.contains("<p>Answer: as in a, 10 clients</p>") && !out.contains('\r'));
+    }
 }

@@ -8,20 +8,24 @@ use std::fmt::Write;
 
 use super::markdown::title;
 use super::marked;
-use super::panels::{self, Panel};
+use super::panels::{self, Detail, Panel};
 use super::text::escape;
 use super::view::View;
 use super::{chart, shapes};
 use crate::audit::finding::{Finding, Weight, count};
 use crate::audit::{audit, ours, print};
-use crate::limits::REPORT_DRAWINGS_MAX;
+use crate::limits::{DRAWING_BYTES_MIN, PAGE_BYTES_AIM};
 use crate::result::RunResult;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The page of a result. `shape` is the number of a study whose tables it takes.
-pub fn page(result: &RunResult, shape: Option<&str>) -> String {
+/// Keys of the page, for whoever has no pointer.
+const KEYS: &str = "<p class=\"soft keyhelp\">Keys: <kbd>t</kbd> theme, <kbd>[</kbd> <kbd>]</kbd> level, <kbd>,</kbd> <kbd>.</kbd> test; <kbd>Tab</kbd> to a chart, then arrows from mark to mark and from subject to subject.</p>\n";
+
+/// The page of a result. `shape` is the number of a study whose tables it takes. A page is kept small: drawings are as
+/// fine as it has room for, unless they are wanted in `full`.
+pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
     let view = View::new(result);
     let sheet = ours::sheet(result);
     let findings = audit(&sheet);
@@ -43,26 +47,47 @@ pub fn page(result: &RunResult, shape: Option<&str>) -> String {
     );
     section(&mut out, "short", "In short", &short::write(&view));
     section(&mut out, "claims", "Claims", &short::claims(&findings));
-    drawings(&view, &mut out);
-    section(&mut out, "figures", "All figures", &figures(&view, shape));
+    let mut behind = String::new();
     section(
-        &mut out,
+        &mut behind,
+        "figures",
+        "All figures",
+        &figures(&view, shape),
+    );
+    section(
+        &mut behind,
         "audit",
         "What arithmetic says",
         &audit_text(&findings, &print::summary(&sheet, &findings)),
     );
-    section(&mut out, "cells", "Cell by cell", &cells::write(&view));
+    section(&mut behind, "cells", "Cell by cell", &cells::write(&view));
     section(
-        &mut out,
+        &mut behind,
         "setup",
         "How it was measured",
         &setup::write(result),
     );
     let _ = writeln!(
-        out,
-        "</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{SCRIPT}</script>\n</body>\n</html>"
+        behind,
+        "{KEYS}</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{}</script>\n</body>\n</html>",
+        script()
     );
-    out
+    let room = match full {
+        true => None,
+        false => {
+            let left = PAGE_BYTES_AIM.saturating_sub(out.len() + behind.len());
+            Some(left.max(DRAWING_BYTES_MIN))
+        }
+    };
+    drawings(&view, room, &mut out);
+    out + &behind
+}
+
+/// The script without its comments and indents.
+fn script() -> String {
+    let lines = SCRIPT.lines().map(str::trim_start);
+    let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    code.flat_map(|line| [line, "\n"]).collect()
 }
 
 fn section(out: &mut String, id: &str, heading: &str, inside: &str) {
@@ -104,7 +129,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
     }
     let _ = writeln!(
         out,
-        "<header>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>",
+        "<header>\n<div><h1>{}</h1>\n<p class=\"facts\">{}</p></div>",
         escape(&title(result)),
         facts.join("<span> · </span>")
     );
@@ -121,6 +146,19 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
             .map(|level| view.level_name(level))
             .collect::<Vec<_>>(),
     );
+    for (at, name) in view
+        .subjects
+        .iter()
+        .enumerate()
+        .filter(|_| view.subjects.len() > 1)
+    {
+        let _ = writeln!(
+            out,
+            "<button type=\"button\" class=\"s{}\" data-key=\"{1}\" aria-pressed=\"true\" title=\"Shows and hides it in all charts\">{1}</button>",
+            at % 8,
+            escape(name)
+        );
+    }
     out.push_str("<button id=\"theme\" type=\"button\" title=\"Light, dark, or as the system says (key t)\">theme: system</button>\n</div>\n</header>\n");
 }
 
@@ -179,10 +217,14 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     format!("<ul class=\"caveats\">{items}</ul>\n")
 }
 
-fn drawings(view: &View<'_>, out: &mut String) {
-    let mut left = REPORT_DRAWINGS_MAX;
+/// All drawings, or as many as so many bytes hold.
+fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
+    let (detail, mut left) = match room {
+        None => (Detail::FULL, usize::MAX),
+        Some(room) => (Detail::of_page(view.cells.len()), room),
+    };
     let mut latency = panels::latency_bars(view);
-    latency.extend(panels::percentiles(view));
+    latency.extend(panels::percentiles(view, detail));
     latency.sort_by_key(|panel| (panel.test, panel.level));
     let groups: [(&str, &str, Vec<Panel>); 5] = [
         (
@@ -200,21 +242,29 @@ fn drawings(view: &View<'_>, out: &mut String) {
             },
             panels::curves(view),
         ),
-        ("time", "Over time", panels::over_time(view)),
-        ("heat", "Latency over time", panels::heat_maps(view)),
+        ("time", "Over time", panels::over_time(view, detail)),
+        ("heat", "Latency over time", panels::heat_maps(view, detail)),
     ];
     for (id, heading, panels) in groups {
-        let shown = &panels[..panels.len().min(left)];
-        left -= shown.len();
-        let mut inside: String = shown.iter().map(figure).collect();
+        let (mut inside, mut hidden) = (String::new(), 0);
+        for panel in &panels {
+            let drawn = figure(panel);
+            if drawn.len() > left {
+                // What comes behind is of less weight, and a gap in the middle would mislead.
+                left = 0;
+                hidden += 1;
+                continue;
+            }
+            left -= drawn.len();
+            inside.push_str(&drawn);
+        }
         if !inside.is_empty() {
             inside = format!("<div class=\"charts\">{inside}</div>\n");
         }
-        if shown.len() < panels.len() {
+        if hidden > 0 {
             let _ = writeln!(
                 inside,
-                "<p>{} more are left out here; <code>lab report --svg</code> writes all of them.</p>",
-                panels.len() - shown.len()
+                "<p>{hidden} drawings are left out to keep this page small; <code>lab report --full</code> writes a page with all of them, <code>--svg</code> each as a file.</p>"
             );
         }
         section(out, id, heading, &inside);
@@ -254,18 +304,18 @@ fn figures(view: &View<'_>, shape: Option<&str>) -> String {
     out + "<p class=\"soft\">± is half the 95 % interval of good answers per second over blocks; with fewer than five blocks half the range. – was not measured, or too few answers carry it.</p>\n"
 }
 
-/// A table; cells are text.
+/// A table; cells are text. Rows and cells end where the next begins, as HTML allows: tables are a good part of a page.
 fn table_html(headings: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String], tag: &str| -> String {
         let cells: String = cells
             .iter()
-            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
+            .map(|cell| format!("<{tag}>{}", escape(cell)))
             .collect();
-        format!("<tr>{cells}</tr>\n")
+        format!("<tr>{cells}\n")
     };
     let body: String = rows.iter().map(|row| line(row, "td")).collect();
     format!(
-        "<div class=\"wide\"><table>\n<thead>{}</thead>\n<tbody>{body}</tbody></table></div>\n",
+        "<div class=\"wide\"><table><thead>{}<tbody>{body}</table></div>\n",
         line(headings, "th")
     )
 }

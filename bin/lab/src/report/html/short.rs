@@ -53,7 +53,7 @@ pub fn write(view: &View<'_>) -> String {
                 .collect();
             let _ = writeln!(
                 out,
-                "<tr data-test=\"{test}\" data-level=\"{level}\"><td>{}</td>{cells}</tr>",
+                "<tr><td>{}</td>{cells}</tr>",
                 escape(&place.join(", "))
             );
         }
