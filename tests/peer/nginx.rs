@@ -357,11 +357,82 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        name: "passwords",
+        lines: "location / { auth_basic \"the $arg_x\"; auth_basic_user_file ROOT/users; } \
+                location /sub/ { auth_basic x; auth_basic_user_file ROOT/users; satisfy any; allow 10.0.0.0/8; deny all; } \
+                location /hidden/ { auth_basic x; auth_basic_user_file ROOT/users; satisfy any; allow 127.0.0.0/8; deny all; } \
+                location /php/ { auth_basic x; auth_basic_user_file ROOT/users; allow 10.0.0.0/8; deny all; } \
+                location /nofile { auth_basic x; auth_basic_user_file ROOT/none; } \
+                location /methods { limit_except GET { deny all; } return 200 got; } \
+                location /login { limit_except GET { auth_basic x; auth_basic_user_file ROOT/users; } }",
+        requests: &[
+            "GET /note.txt?x=y",
+            "GET /note.txt | Authorization: Basic YTpzZWNyZXQ=",
+            "HEAD /note.txt | Authorization: Basic YTpzZWNyZXQ=",
+            "GET /note.txt | Authorization: basic YjpzZWNyZXQ=",
+            "GET /note.txt | Authorization: Basic YzpzZWNyZXQ=",
+            "GET /note.txt | Authorization: Basic YTp3cm9uZw==",
+            "GET /note.txt | Authorization: Basic bjpzZWNyZXQ=",
+            "GET /note.txt | Authorization: Bearer x",
+            "GET /sub/index.html",
+            "GET /sub/index.html | Authorization: Basic YTpzZWNyZXQ=",
+            "GET /hidden/secret.txt",
+            "GET /php/index.php | Authorization: Basic YTpzZWNyZXQ=",
+            "GET /nofile | Authorization: Basic YTpzZWNyZXQ=",
+            "GET /methods",
+            "HEAD /methods",
+            "POST /methods | body=x",
+            "GET /login",
+            "POST /login | body=x",
+        ],
+    },
+    Case {
+        name: "auth_request",
+        lines: "location / { auth_request /ask; auth_request_set $kept $sent_http_x_kept; add_header X-Kept \"$kept $set_there\" always; } \
+                location = /ask { internal; set $set_there \"there $request_uri $uri $args\"; \
+                if ($http_x_go = in) { add_header X-Kept kept; return 204; } if ($http_x_go = out) { return 403; } if ($http_x_go = odd) { return 404; } return 401; } \
+                location /up { auth_request /echo; proxy_pass http://UPSTREAM; } location = /echo { proxy_pass http://UPSTREAM/x; } \
+                location /down { auth_request /broken; return 200; } location = /broken { proxy_pass http://UPSTREAM/broken; } \
+                location /sub/ { auth_request /ask; satisfy any; allow all; }",
+        requests: &[
+            "GET /note.txt?a=b",
+            "GET /note.txt?a=b | X-Go: in",
+            "POST /page.html?a=b | body=x",
+            "GET /note.txt | X-Go: out",
+            "GET /note.txt | X-Go: odd",
+            "GET /ask | X-Go: in",
+            "GET /sub/index.html",
+            "GET /up",
+            "GET /down",
+        ],
+    },
+    Case {
+        name: "pass_by_variable",
+        lines: "proxy_http_version 1.1; set $to UPSTREAM; location / { proxy_pass http://$to; } location /uri/ { proxy_pass http://$to/new$request_uri; } \
+                location ~ ^/re/(.*)$ { proxy_pass http://$to/got/$1?q; } location /whole { set $url http://UPSTREAM; proxy_pass $url; } \
+                location /host { proxy_pass http://$to; proxy_set_header X-To \"$proxy_host\"; } \
+                location /unknown { proxy_pass http://nobody$arg_x; } location /wrong { proxy_pass $arg_x; }",
+        requests: &[
+            "GET /a%20b?x=%2f",
+            "GET /uri/x?y",
+            "GET /re/abc?y",
+            "GET /whole?y",
+            "GET /host",
+            "POST /whole | body=x",
+            "GET /unknown",
+            "GET /wrong?x=ftp:",
+        ],
+    },
+    Case {
         name: "proxy_to_nobody",
         lines: "location / { proxy_pass http://DEAD; }",
         requests: &["GET /", "HEAD /", "POST / | body=x"],
     },
 ];
+
+/// One password, `secret`, in several forms.
+const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0\n\
+    c:$6$0123456789abcdef$8CGkKDSyVpVlVNcs5PssRw/Tb8EgfecuA6D/zsRQFumJaU.s8KgTWWc2HfgkB7h2n1qIKiJFeSyUFrwvhILXy.\n";
 
 /// The program to compare with.
 fn find_nginx() -> Option<PathBuf> {
@@ -474,6 +545,7 @@ fn answers_equal_those_of_nginx() {
         return;
     };
     let site = Site::new();
+    site.write("users", USERS);
     let (mut requests, mut failures) = (0, Vec::new());
     for case in CASES {
         let theirs = start(&site, &nginx, case, true);

@@ -14,6 +14,10 @@ pub const INCLUDES_MAX: usize = 40_000;
 /// Words that all files may have together; ten thousand sites of a hundred words each.
 pub const WORDS_MAX: usize = 2_000_000;
 
+/// Groups of upstreams that an address with variables may mean. Each is lowered for each such address, so files grow with the
+/// product of both; real ones have a few dozen.
+pub const GROUPS_BY_VARIABLE_MAX: usize = 1000;
+
 /// Bytes of one word. nginx reads its files through a buffer of 4 KiB, and no word is longer.
 pub const WORD_BYTES_MAX: usize = 4096;
 

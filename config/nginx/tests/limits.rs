@@ -1,6 +1,8 @@
 //! What is bounded, and what is said where a bound is met.
 
-use sluice_nginx::limits::{BLOCK_DEPTH_MAX, VARIABLES_MAX, WORD_BYTES_MAX};
+use sluice_nginx::limits::{
+    BLOCK_DEPTH_MAX, GROUPS_BY_VARIABLE_MAX, VARIABLES_MAX, WORD_BYTES_MAX,
+};
 use sluice_nginx::{MemoryLoader, adapt, parse};
 
 fn said(text: &str) -> String {
@@ -40,6 +42,20 @@ fn texts_have_a_limited_number_of_variables() {
         "{}",
         said(&text)
     );
+}
+
+#[test]
+fn an_address_with_variables_has_few_groups_beside_it() {
+    let said_of = |count: usize| {
+        let groups: String = (0..count)
+            .map(|number| format!("upstream u{number} {{ server 10.0.0.1; }}\n"))
+            .collect();
+        let site = "server { location / { proxy_pass http://$host; } }";
+        said(&format!("events {{}} http {{ {groups} {site} }}"))
+    };
+    assert!(!said_of(GROUPS_BY_VARIABLE_MAX).contains("[too-many-groups]"));
+    let said = said_of(GROUPS_BY_VARIABLE_MAX + 1);
+    assert!(said.contains("[too-many-groups]"), "{said}");
 }
 
 /// Whatever is cut off a file, or put into it, gives messages and no panic.

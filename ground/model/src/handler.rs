@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
-use crate::nginx::{AccessLines, AccessRules, Expires, Nginx, NginxFiles, TryFiles};
+use crate::nginx::{
+    AccessLines, AccessRules, Expires, Nginx, NginxFiles, PassByVariable, TryFiles,
+};
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
 use crate::value::{Duration, WeakString};
@@ -52,13 +54,15 @@ tagged! {
         /// The virtual servers of an nginx.conf. Our own module.
         Nginx(Box<Nginx>) = "nginx",
         /// Who may come in, by nginx's rules. Our own module.
-        NginxAccess(AccessRules) = "nginx_access",
+        NginxAccess(Box<AccessRules>) = "nginx_access",
         /// Until when answers are fresh, as nginx says it. Our own module.
         NginxExpires(Expires) = "nginx_expires",
         /// Files as nginx serves them. Our own module.
         NginxFiles(Box<NginxFiles>) = "nginx_files",
         /// What nginx's access logs are told. Our own module.
         NginxLog(AccessLines) = "nginx_log",
+        /// Passes requests on to addresses with variables, as nginx does. Our own module.
+        NginxPass(Box<PassByVariable>) = "nginx_pass",
         /// Goes on with the first file that exists, as nginx does. Our own module.
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
         /// Pushes resources over HTTP/2.
@@ -97,6 +101,7 @@ impl Handler {
             Self::ReverseProxy(proxy) => response_routes(&mut proxy.handle_response),
             Self::Intercept(intercept) => response_routes(&mut intercept.handle_response),
             Self::Nginx(nginx) => nginx.route_lists_mut(),
+            Self::NginxPass(pass) => pass.to.values_mut().collect(),
             _ => Vec::new(),
         }
     }

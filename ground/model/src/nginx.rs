@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::http::Route;
 use crate::object::{objects, tagged};
+use crate::value::Duration;
 
 objects! {
     /// The virtual servers that share their addresses.
@@ -84,12 +85,22 @@ objects! {
         pub adds_slash: bool,
         /// What happens once it was chosen.
         pub rewrite: Vec<Action>,
+        /// What holds for requests with other methods than these.
+        pub other_methods: Option<OtherMethods>,
         /// What holds in it.
         pub place: Place,
         /// What holds within its `if` blocks; actions name them by number.
         pub branches: Vec<Place>,
         /// The locations inside of it.
         pub locations: Vec<Location>,
+    }
+
+    /// What holds for requests with other methods.
+    pub struct OtherMethods {
+        /// The methods that it does not hold for.
+        pub than: Vec<String>,
+        /// What holds for all others.
+        pub place: Place,
     }
 
     /// What holds somewhere: what answers, and what becomes of errors.
@@ -223,10 +234,34 @@ objects! {
         pub status: u16,
     }
 
-    /// Who may come in, by address.
+    /// Who may come in: by address, by password, by what another location says.
     pub struct AccessRules {
-        /// The rules, tried in order.
+        /// The rules for addresses, tried in order.
         pub rules: Vec<AccessRule>,
+        /// One of the checks that lets a request in is enough.
+        pub any: bool,
+        /// Asks for a name and a password.
+        pub basic: Option<PasswordFile>,
+        /// Asks another location.
+        pub request: Option<AskLocation>,
+        /// How long a refusal with 401 is held back.
+        pub delay: Duration,
+    }
+
+    /// Asks for a name and a password.
+    pub struct PasswordFile {
+        /// What clients are told that they log in to, with placeholders; nobody is asked where it is `off`.
+        pub realm: String,
+        /// The file of names and hashes, with placeholders.
+        pub users: String,
+    }
+
+    /// Asks another location whether a request may come in.
+    pub struct AskLocation {
+        /// The path that is asked for.
+        pub uri: String,
+        /// What is kept of the answer.
+        pub set: Vec<SetVariable>,
     }
 
     /// Lets some addresses in, or keeps them out.
@@ -235,6 +270,17 @@ objects! {
         pub allow: bool,
         /// An address, a range of addresses, `unix:` or `all`.
         pub from: String,
+    }
+
+    /// Passes a request on to an address that is known only with the request.
+    pub struct PassByVariable {
+        /// The address, with placeholders.
+        pub address: String,
+        /// What answers: by `http://` or `https://` and the name of a group, by these alone for all other addresses.
+        /// Without such beginnings where the address has none.
+        pub to: BTreeMap<String, Vec<Route>>,
+        /// Whether names that are no group are looked up.
+        pub looks_up: bool,
     }
 
     /// What the access logs are told of a request.
@@ -302,6 +348,9 @@ impl Nginx {
 impl Location {
     fn add_lists<'a>(&'a mut self, lists: &mut Vec<&'a mut Vec<Route>>) {
         self.place.add_lists(lists);
+        if let Some(others) = &mut self.other_methods {
+            others.place.add_lists(lists);
+        }
         for branch in &mut self.branches {
             branch.add_lists(lists);
         }

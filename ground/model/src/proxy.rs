@@ -77,6 +77,8 @@ objects! {
         pub path: String,
         /// How many bytes of the path it replaces.
         pub cut: u32,
+        /// It is all of the target, query included; where it is empty the target stays as it is.
+        pub whole: bool,
     }
 
     /// A redirect of the upstream that is changed.

@@ -8,7 +8,7 @@ use sluice_net::Body;
 
 use crate::handler::Filter;
 use crate::handlers::in_flight::Held as InFlight;
-use crate::handlers::nginx::{Captures, State as NginxState, Tables};
+use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
 use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
 use crate::tracing::Span;
@@ -60,6 +60,8 @@ pub struct Context {
     pub tables: Option<Arc<Tables>>,
     /// The groups of the latest pattern of an nginx.conf that matched.
     pub captures: Seldom<Captures>,
+    /// What else few requests to an nginx.conf need.
+    pub occasional: Seldom<Occasional>,
 }
 
 /// What few requests put aside.
@@ -393,6 +395,7 @@ impl Context {
         self.metrics = Marks::default();
         self.nginx = NginxState::default();
         self.captures.clear();
+        self.occasional.clear();
         self.tables = None;
     }
 }

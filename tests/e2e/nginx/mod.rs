@@ -1,7 +1,9 @@
 //! Servers that run an nginx.conf.
 
+mod auth;
 mod locations;
 mod logs;
+mod pass;
 mod studies;
 mod tables;
 

@@ -1,7 +1,7 @@
 //! Virtual servers and their locations. What a directive in them does is left to its module.
 
 use sluice_diag::Diagnostic;
-use sluice_model::nginx::{Location, Place, VirtualServer};
+use sluice_model::nginx::{Location, OtherMethods, Place, VirtualServer};
 use sluice_model::{Handler, Route};
 
 use super::Lowering;
@@ -346,9 +346,17 @@ impl Lowering<'_> {
                 u32::try_from(branches.len() - 1).ok()
             },
         );
+        let other_methods = inner
+            .own("limit_except")
+            .next()
+            .map(|directive| OtherMethods {
+                than: http_core::methods(self, directive),
+                place: self.branch(&here, directive, &around),
+            });
         Location {
             modifier: modifier.to_owned(),
             path: path.to_owned(),
+            other_methods,
             internal: inner.own("internal").next().is_some(),
             adds_slash: content.is_some() && modifier.is_empty() && path.ends_with('/'),
             rewrite,
@@ -358,7 +366,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The place that an `if` block of a location stands for: all but its own directives are those of the location, but
+    /// The place that an `if` or `limit_except` block of a location stands for: all but its own directives are those of the location, but
     /// without `try_files`, as nginx has it.
     fn branch(&mut self, outer: &Here<'_>, condition: &Directive, around: &Around) -> Place {
         let inner = outer.level.within(condition.body());
@@ -430,7 +438,7 @@ impl Lowering<'_> {
         let mut handle = filters.clone();
         handle.extend(http_core::body_limit(level));
         handle.extend(limits::lower(self, level, facts));
-        handle.extend(access::lower(self, level));
+        handle.extend(access::lower(self, level, facts));
         if let Some(directive) = here.try_files {
             let (root, alias_of) = self.root_for_try_files(here);
             handle.extend(http_core::try_files(

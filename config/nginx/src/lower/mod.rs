@@ -153,29 +153,17 @@ impl<'r> Lowering<'r> {
         None
     }
 
-    /// Says that `directive` cannot have a word with variables yet, and what to write instead.
-    pub fn not_built_with_variables<T>(
-        &mut self,
-        word: &Word,
-        directive: &str,
-        instead: &str,
-    ) -> Option<T> {
-        let title = format!("`{directive}` with variables is not built yet");
-        self.report.push(
-            Diagnostic::error("unsupported-directive", title)
-                .at(word.span, "known, but not built")
-                .imported(word.import)
-                .help(instead),
-        );
-        None
-    }
-
     /// The upstreams that an address names: those of the group of this name, or the one at this address.
     pub fn group(&mut self, name: &str, port: u16) -> Group {
         match self.groups.get(name).copied() {
             Some(group) => upstream::lower(self, group, port),
             None => proxy::group_of(name, port),
         }
+    }
+
+    /// The names of all groups of upstreams.
+    pub fn group_names(&self) -> Vec<String> {
+        self.groups.keys().map(|name| (*name).to_owned()).collect()
     }
 
     /// The logger whose lines go to a file.

@@ -1,4 +1,5 @@
-//! `ngx_http_access_module`: who may come in, by address.
+//! `ngx_http_access_module`: who may come in, by address, and what `satisfy` makes of it. Passwords and other locations are
+//! left to `auth`.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
@@ -7,6 +8,8 @@ use sluice_route::matcher::IpRanges;
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::modules::auth;
 use crate::registry::Takes::Words;
 use crate::registry::Word;
 
@@ -16,8 +19,27 @@ pub const WORDS: &[Word] = &[
     Word::many("deny", Words(1, 1)),
 ];
 
-/// The rules of a place, if there are any. Rules of a block replace those of the blocks around it.
-pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
+/// The checks of a place, if there are any. Rules of a block replace those of the blocks around it.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
+    let checks = AccessRules {
+        rules: rules(cx, level),
+        any: level.word("satisfy") == Some("any"),
+        basic: auth::basic(cx, level, facts),
+        request: auth::request(cx, level, facts),
+        delay: level.time("auth_delay").unwrap_or_default(),
+    };
+    let asks = checks.basic.is_some() || checks.request.is_some();
+    (asks || !checks.rules.is_empty()).then(|| {
+        let plain = AccessRules {
+            rules: checks.rules.clone(),
+            ..AccessRules::default()
+        };
+        // Of addresses alone there is nothing to choose or to hold back.
+        Handler::NginxAccess(Box::new(if asks { checks } else { plain }))
+    })
+}
+
+fn rules(cx: &mut Lowering<'_>, level: &Level<'_>) -> Vec<AccessRule> {
     let found = level.nearest(&["allow", "deny"]);
     let mut rules = Vec::new();
     for directive in found {
@@ -37,5 +59,5 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
             from: from.to_owned(),
         });
     }
-    (!rules.is_empty()).then_some(Handler::NginxAccess(AccessRules { rules }))
+    rules
 }

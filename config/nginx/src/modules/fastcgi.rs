@@ -6,7 +6,7 @@ use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
 
 use super::http_core;
-use super::proxy::SIXTY;
+use super::proxy::{SIXTY, fastcgi_by_variable};
 use super::upstream::Group;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
@@ -45,7 +45,7 @@ pub const WORDS: &[Word] = &[
         .but(Always("nothing is written to temporary files")),
     Word::many("fastcgi_no_cache", Words(1, MANY)).but(NO_CACHE),
     Word::many("fastcgi_param", Words(2, 3)),
-    Word::once("fastcgi_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::once("fastcgi_pass", Words(1, 1)),
     Word::many("fastcgi_pass_header", Words(1, 1)),
     Word::once("fastcgi_pass_request_body", Flag).but(OnlyAs(&["on"])),
     Word::once("fastcgi_pass_request_headers", Flag).but(OnlyAs(&["on"])),
@@ -85,14 +85,25 @@ pub fn lower(
 ) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
-        return cx.not_built_with_variables(word, "fastcgi_pass", "name the application");
+        let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts);
+        return fastcgi_by_variable(cx, level, word, facts, &one);
     }
+    let group = cx.group(&word.text, 9000);
+    pass_to(cx, level, group, facts)
+}
+
+fn pass_to(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    group: Group,
+    facts: &Facts,
+) -> Option<Handler> {
     let Group {
         upstreams,
         balancing,
         health,
         keep_alive,
-    } = cx.group(&word.text, 9000);
+    } = group;
     let (env, env_if_not_empty) = params(cx, level, facts)?;
     let keeps = level.is_on("fastcgi_keep_conn", false);
     let transport = FastCgiTransport {

@@ -24,6 +24,7 @@ pub const WORDS: &[Word] = &[
     Word::once("aio", Words(1, 1)).but(Always("the kernel sends files by itself, without waiting for a disk being seen")),
     Word::once("aio_write", Flag).but(Always("nothing is written to temporary files")),
     Word::once("alias", Words(1, 1)),
+    Word::once("auth_delay", Time),
     Word::once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
     Word::once("client_body_buffer_size", Size).but(BUFFERS),
     Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
@@ -51,7 +52,7 @@ pub const WORDS: &[Word] = &[
     Word::once("keepalive_time", Time).but(Idle("a connection is not closed for its age")),
     Word::once("keepalive_timeout", Words(1, 2)).but(DEFAULT_SERVER),
     Word::once("large_client_header_buffers", Words(2, 2)).but(Partly("the product of both is the most that a head may have")),
-    Word::once("limit_except", Block(1, MANY)).but(NotYet),
+    Word::once("limit_except", Block(1, MANY)),
     Word::once("limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("limit_rate_after", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("lingering_close", Words(1, 1)).but(Always("what a client still sends is read, up to 256 KiB")),
@@ -78,10 +79,10 @@ pub const WORDS: &[Word] = &[
     Word::once("recursive_error_pages", Flag),
     Word::once("request_pool_size", Size).but(BUFFERS),
     Word::once("reset_timedout_connection", Flag).but(Idle("connections that time out are closed as usual")),
-    Word::once("resolver", Words(1, MANY)).but(Idle("names are looked up as the system does it")),
+    Word::once("resolver", Words(1, MANY)).but(Partly("its servers are asked for the names in addresses with variables; `valid=`, `ipv4=` and `ipv6=` change nothing: answers hold as long as they say, and whichever address answers first is taken")),
     Word::once("resolver_timeout", Time).but(Idle("names are looked up as the system does it")),
     Word::once("root", Words(1, 1)),
-    Word::once("satisfy", Choice(&["all", "any"])).but(OnlyAs(&["all"])),
+    Word::once("satisfy", Choice(&["all", "any"])),
     Word::once("send_lowat", Size).but(BUFFERS),
     Word::once("send_timeout", Time).but(DEFAULT_SERVER),
     Word::once("sendfile", Flag).but(Always("large files are sent by the kernel, small ones from memory")),
@@ -174,6 +175,42 @@ pub fn types(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         *media_type = with_charset(media_type);
     }
     cx.types_number(found)
+}
+
+/// The methods that `limit_except` names, as the model writes them. Who may ask for a page may ask for its head.
+pub fn methods(cx: &mut Lowering<'_>, directive: &Directive) -> Vec<String> {
+    const KNOWN: [&str; 14] = [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "DELETE",
+        "MKCOL",
+        "COPY",
+        "MOVE",
+        "OPTIONS",
+        "PROPFIND",
+        "PROPPATCH",
+        "LOCK",
+        "UNLOCK",
+        "PATCH",
+    ];
+    let mut methods: Vec<String> = Vec::new();
+    for word in &directive.args {
+        let name = word.text.to_ascii_uppercase();
+        if !KNOWN.contains(&name.as_str()) {
+            let wanted = format!("methods: {}", KNOWN.join(", "));
+            let _: Option<()> = cx.invalid(word, "limit_except", &wanted);
+            continue;
+        }
+        if name == "GET" {
+            methods.push("HEAD".to_owned());
+        }
+        methods.push(name);
+    }
+    methods.sort();
+    methods.dedup();
+    methods
 }
 
 /// The pages for errors that hold in a place.

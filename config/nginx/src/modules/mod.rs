@@ -1,6 +1,7 @@
 //! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
 
 pub mod access;
+pub mod auth;
 pub mod charset;
 pub mod core;
 pub mod fastcgi;
@@ -23,6 +24,8 @@ use crate::registry::Word;
 pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_core_module", core::WORDS),
     ("ngx_http_access_module", access::WORDS),
+    ("ngx_http_auth_basic_module", auth::BASIC),
+    ("ngx_http_auth_request_module", auth::REQUEST),
     ("ngx_http_autoindex_module", files::AUTOINDEX),
     ("ngx_http_charset_module", charset::WORDS),
     ("ngx_http_core_module", http_core::WORDS),

@@ -6,8 +6,13 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers};
 use sluice_model::proxy::{
-    AsNginx, HttpTransport, KeepAlive, LocationChange, ReverseProxy, Target, Transport, UpstreamTls,
+    AsNginx, HttpTransport, KeepAlive, LocationChange, Resolver, ReverseProxy, Target, Transport,
+    UpstreamTls,
 };
+
+mod by_variable;
+
+pub use by_variable::fastcgi as fastcgi_by_variable;
 
 use super::http_core;
 use super::upstream::{self, Group};
@@ -58,7 +63,7 @@ pub const WORDS: &[Word] = &[
         .but(Always("nothing is written to temporary files")),
     Word::once("proxy_method", Words(1, 1)).but(NotYet),
     Word::many("proxy_no_cache", Words(1, MANY)).but(NO_CACHE),
-    Word::once("proxy_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::once("proxy_pass", Words(1, 1)),
     Word::many("proxy_pass_header", Words(1, 1)),
     Word::once("proxy_pass_request_body", Flag).but(OnlyAs(&["on"])),
     Word::once("proxy_pass_request_headers", Flag).but(OnlyAs(&["on"])),
@@ -100,7 +105,7 @@ const HIDDEN: [&str; 8] = [
 ];
 
 /// An address with a scheme, in its parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Url<'a> {
     /// Whether TLS is spoken.
     pub is_tls: bool,
@@ -141,7 +146,14 @@ impl<'a> Url<'a> {
 
 /// What `$proxy_host` and `$proxy_port` stand for.
 pub fn facts(directive: &Directive) -> Option<(String, String)> {
-    let url = Url::parse(directive.arg(0)?)?;
+    let text = directive.arg(0)?;
+    if has_variables(text) {
+        return Some((
+            "{nginx.pass.host}".to_owned(),
+            "{nginx.pass.port}".to_owned(),
+        ));
+    }
+    let url = Url::parse(text)?;
     let host = match url.host.starts_with("unix:") {
         true => "localhost",
         false => url.host,
@@ -163,20 +175,42 @@ pub fn lower(
 ) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
-        return cx.not_built_with_variables(word, "proxy_pass", "name the upstream");
+        return by_variable::proxy(cx, level, word, facts);
     }
     let Some(url) = Url::parse(&word.text) else {
         return cx.invalid(word, "proxy_pass", "`http://` or `https://` and an address");
     };
+    let to = To {
+        url,
+        group: cx.group(url.host, url.port()),
+        target: target(cx, &url, word, prefix),
+        redirects: redirects(cx, level, word.text.as_str(), prefix, facts),
+        resolver: None,
+    };
+    pass_to(cx, level, to, facts)
+}
+
+/// Where requests are passed on to.
+struct To<'a> {
+    url: Url<'a>,
+    group: Group,
+    target: Option<Target>,
+    redirects: Vec<LocationChange>,
+    resolver: Option<Resolver>,
+}
+
+fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) -> Option<Handler> {
+    let url = to.url;
     let Group {
         upstreams,
         balancing,
         health,
         keep_alive,
-    } = cx.group(url.host, url.port());
+    } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts);
     let keep_alive = kept(cx, level, keep_alive)?;
     let transport = HttpTransport {
+        resolver: to.resolver,
         tls: url.is_tls.then(|| tls(cx, level, &url)),
         keep_alive,
         dial_timeout: level.time("proxy_connect_timeout").unwrap_or(SIXTY),
@@ -185,7 +219,6 @@ pub fn lower(
         write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
         ..HttpTransport::default()
     };
-    let redirects = redirects(cx, level, word.text.as_str(), prefix, facts);
     Some(Handler::ReverseProxy(Box::new(ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
@@ -194,11 +227,11 @@ pub fn lower(
         headers: headers(fields),
         as_nginx: Some(AsNginx {
             host,
-            target: target(cx, &url, word, prefix),
+            target: to.target,
             upgrade,
             hide: hidden(level),
             intercept: http_core::intercepted(level, "proxy_intercept_errors"),
-            redirects,
+            redirects: to.redirects,
             naming: http_core::redirects(level, &facts.server_name),
         }),
         ..ReverseProxy::default()
@@ -310,6 +343,7 @@ fn target(
             false => path.to_owned(),
         },
         cut: u32::try_from(prefix.len()).unwrap_or(u32::MAX),
+        whole: false,
     })
 }
 
@@ -397,6 +431,8 @@ fn tls(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>) -> UpstreamTls {
         },
         server_name: match name {
             Some(name) if !has_variables(&name.text) => name.text.clone(),
+            // That of the address, which is known only with the request.
+            _ if url.host.is_empty() => String::new(),
             _ => {
                 let host = url.host.rsplit_once(':').map_or(url.host, |(host, _)| host);
                 host.to_owned()

@@ -261,7 +261,7 @@ pub fn defined(directives: &[Directive], into: &mut crate::lower::text::Defined)
     use crate::lower::text::Origin;
     for directive in directives {
         match (directive.name(), directive.args.as_slice()) {
-            ("set", [variable, ..]) if has_variables(&variable.text) => {
+            ("set" | "auth_request_set", [variable, ..]) if has_variables(&variable.text) => {
                 into.add(&variable.text[1..], Origin::Set);
             }
             ("map" | "geo" | "split_clients", [.., variable]) if variable.text.starts_with('$') => {

@@ -26,6 +26,8 @@ pub enum NginxKey {
     Capture(u8),
     /// `uri_from.N`: the path without its first bytes.
     UriFrom(usize),
+    /// `pass.…`: where a request is passed on to, where variables say so.
+    Pass(PassKey),
     /// `table.NAME`: what a table gives.
     Table(Box<str>),
     /// `proxy_add_x_forwarded_for`
@@ -58,6 +60,19 @@ pub enum NginxKey {
     RequestId,
 }
 
+/// A part of the address that a request is passed on to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassKey {
+    /// `pass.dial`: what is dialled.
+    Dial,
+    /// `pass.host`: the host as the address names it, with its port unless that is the usual one.
+    Host,
+    /// `pass.port`
+    Port,
+    /// `pass.uri`: path and query.
+    Uri,
+}
+
 impl NginxKey {
     pub(super) fn parse(name: &str) -> Option<NginxKey> {
         Some(match name {
@@ -78,6 +93,10 @@ impl NginxKey {
             "ssl_protocol" => NginxKey::TlsProtocol,
             "ssl_session_reused" => NginxKey::TlsReused,
             "request_id" => NginxKey::RequestId,
+            "pass.dial" => NginxKey::Pass(PassKey::Dial),
+            "pass.host" => NginxKey::Pass(PassKey::Host),
+            "pass.port" => NginxKey::Pass(PassKey::Port),
+            "pass.uri" => NginxKey::Pass(PassKey::Uri),
             _ => return NginxKey::parse_family(name),
         })
     }

@@ -102,10 +102,11 @@ impl<'m> Builder<'m> {
             Config::Intercept(config) => handlers::intercept::build(config, self),
             // Its handlers are two, see above.
             Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
-            Config::NginxAccess(config) => handlers::nginx::access::build(config),
+            Config::NginxAccess(config) => handlers::nginx::access::build(config, self),
             Config::NginxExpires(config) => handlers::nginx::expires::build(config),
             Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
             Config::NginxLog(config) => handlers::nginx::log::build(config, self),
+            Config::NginxPass(config) => handlers::nginx::pass::build(config, self),
             Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
             Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(

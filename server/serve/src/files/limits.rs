@@ -24,6 +24,18 @@ pub const PASSWORD_THREADS_MAX: usize = 4;
 /// one waits a few seconds.
 pub const PASSWORD_QUEUE_MAX: usize = 64;
 
+/// The highest cost of a bcrypt hash in a user file: `htpasswd` makes none beyond, and one check takes seconds there.
+pub const BCRYPT_COST_MAX: u32 = 17;
+
+/// Rounds of a SHA-crypt hash in a user file: two hundred times the usual number, which takes a core for a second.
+pub const SHA_CRYPT_ROUNDS_MAX: usize = 1_000_000;
+
+/// Bytes of a user file: fifty thousand accounts. Whoever has more asks a program (`auth_request`).
+pub const USER_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// User files that one worker keeps read. Their names may hold variables, so clients could have them be many.
+pub const USER_FILES_MAX: usize = 64;
+
 /// Successful checks that one worker remembers for each `basic_auth`.
 pub const PASSWORDS_REMEMBERED_MAX: usize = 1_000;
 

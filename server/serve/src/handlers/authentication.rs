@@ -1,8 +1,9 @@
 //! `basic_auth`: asks for name and password (RFC 7617). Checking a password is slow on purpose, so it is left to
 //! threads of `password`, and what was right is remembered.
 
-mod password;
-mod remembered;
+mod crypt;
+pub(super) mod password;
+pub(super) mod remembered;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,29 +76,13 @@ impl Authentication {
         })
     }
 
-    /// Whom the request says it comes from, if it says so in the right form.
-    fn credentials(&self, x: &Exchange) -> Option<Credentials> {
-        let field = x.req.fields.first(FieldId::Authorization)?;
-        let (scheme, token) = field.split_at_checked(6)?;
-        if !scheme.eq_ignore_ascii_case(b"Basic ") || token.len() > CREDENTIALS_BYTES_MAX {
-            return None;
-        }
-        let plain = STANDARD.decode(token.trim_ascii()).ok()?;
-        let colon = memchr::memchr(b':', &plain)?;
-        let name = std::str::from_utf8(&plain[..colon]).ok()?.to_owned();
-        Some(Credentials {
-            name,
-            password: plain[colon + 1..].to_vec(),
-        })
-    }
-
     fn refuse(&self, x: &mut Exchange) -> Step {
         x.res.fields.set(FieldId::WwwAuthenticate, &self.challenge);
         Step::Fail(Fault::new(Status::UNAUTHORIZED, "not authenticated"))
     }
 
     async fn check(&self, x: &mut Exchange) -> Step {
-        let Some(credentials) = self.credentials(x) else {
+        let Some(credentials) = Credentials::of(x) else {
             return self.refuse(x);
         };
         let account = self.accounts.get(&credentials.name);
@@ -124,7 +109,7 @@ impl Authentication {
 
 impl Handler for Authentication {
     fn serve(&self, x: &mut Exchange) -> Step {
-        let Some(credentials) = self.credentials(x) else {
+        let Some(credentials) = Credentials::of(x) else {
             return self.refuse(x);
         };
         if !self.remembers {
@@ -146,7 +131,7 @@ impl Handler for Authentication {
     }
 
     fn account(&self, x: &mut Exchange) -> Account {
-        let Some(credentials) = self.credentials(x) else {
+        let Some(credentials) = Credentials::of(x) else {
             return Account::default();
         };
         let name = sluice_diag::shown(&credentials.name);
@@ -169,13 +154,31 @@ impl Handler for Authentication {
 }
 
 /// A name and a password.
-struct Credentials {
-    name: String,
-    password: Vec<u8>,
+pub(super) struct Credentials {
+    pub(super) name: String,
+    pub(super) password: Vec<u8>,
+}
+
+impl Credentials {
+    /// Whom the request says it comes from, if it says so in the right form.
+    pub(super) fn of(x: &Exchange) -> Option<Credentials> {
+        let field = x.req.fields.first(FieldId::Authorization)?;
+        let (scheme, token) = field.split_at_checked(6)?;
+        if !scheme.eq_ignore_ascii_case(b"Basic ") || token.len() > CREDENTIALS_BYTES_MAX {
+            return None;
+        }
+        let plain = STANDARD.decode(token.trim_ascii()).ok()?;
+        let colon = memchr::memchr(b':', &plain)?;
+        let name = std::str::from_utf8(&plain[..colon]).ok()?.to_owned();
+        Some(Credentials {
+            name,
+            password: plain[colon + 1..].to_vec(),
+        })
+    }
 }
 
 /// RFC 7617, section 2; the realm is a quoted string (RFC 9110, section 5.6.4).
-fn challenge(realm: &str) -> Vec<u8> {
+pub(super) fn challenge(realm: &str) -> Vec<u8> {
     let mut out = b"Basic realm=\"".to_vec();
     for byte in realm.bytes() {
         if matches!(byte, b'"' | b'\\') {

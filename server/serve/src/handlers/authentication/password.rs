@@ -12,19 +12,21 @@ use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::crypt::{self, Crypt};
 use crate::files::limits::{PASSWORD_QUEUE_MAX, PASSWORD_THREADS_MAX};
 
 /// The hash of a password.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Hash {
+pub(in crate::handlers) struct Hash {
     text: String,
     kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Bcrypt,
     Argon2,
+    Crypt(Crypt),
 }
 
 impl Hash {
@@ -46,26 +48,45 @@ impl Hash {
         Some(Hash { text, kind })
     }
 
+    /// The hash that a line of a user file holds: those of `htpasswd` and `crypt(3)`, but the oldest.
+    pub(in crate::handlers) fn of_user_file(text: &str) -> Option<Hash> {
+        if text.starts_with("$2") {
+            return crypt::is_affordable(text)
+                .then(|| Hash::parse(text))
+                .flatten();
+        }
+        Crypt::parse(text).map(|crypt| Hash {
+            text: text.to_owned(),
+            kind: Kind::Crypt(crypt),
+        })
+    }
+
+    /// Whether a check takes no time worth a thread; then `verify` may be called.
+    pub(in crate::handlers) fn is_quick(&self) -> bool {
+        matches!(&self.kind, Kind::Crypt(crypt) if crypt.is_quick())
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.text.as_bytes()
     }
 
-    /// Whether `password` is the one. Both libraries compare in constant time.
-    fn verify(&self, password: &[u8]) -> bool {
-        match self.kind {
+    /// Whether `password` is the one. It is compared in constant time.
+    pub(in crate::handlers) fn verify(&self, password: &[u8]) -> bool {
+        match &self.kind {
             Kind::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),
             Kind::Argon2 => PasswordHash::new(&self.text)
                 .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Kind::Crypt(crypt) => crypt.verify(password),
         }
     }
 }
 
 /// The queue for checks is full.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Busy;
+pub(in crate::handlers) struct Busy;
 
 /// Starts checking; the future tells whether the password was right.
-pub(super) fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy> {
+pub(in crate::handlers) fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy> {
     let verdict = Arc::new(Mutex::new(Verdict::default()));
     let job = Job {
         hash,
@@ -80,7 +101,7 @@ pub(super) fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy
 }
 
 /// A check under way.
-pub(super) struct Checking {
+pub(in crate::handlers) struct Checking {
     verdict: Arc<Mutex<Verdict>>,
 }
 

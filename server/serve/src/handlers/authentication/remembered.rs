@@ -12,10 +12,10 @@ use super::password::Hash;
 use crate::files::limits::PASSWORDS_REMEMBERED_MAX;
 
 /// A digest of a hash, a name and a password.
-pub(super) type Digest = [u8; 32];
+pub(in crate::handlers) type Digest = [u8; 32];
 
 /// What one worker remembers.
-pub(super) struct Remembered {
+pub(in crate::handlers) struct Remembered {
     /// Made anew in each process and worker, so that digests say nothing outside of it.
     key: Key,
     digests: RefCell<HashSet<Digest>>,
@@ -33,7 +33,7 @@ impl Default for Remembered {
 
 impl Remembered {
     /// The digest for a check of `credentials` against `hash`: another hash of the same name is another check.
-    pub(super) fn key(&self, hash: &Hash, credentials: &Credentials) -> Digest {
+    pub(in crate::handlers) fn key(&self, hash: &Hash, credentials: &Credentials) -> Digest {
         let mut context = Context::with_key(&self.key);
         for part in [
             hash.as_bytes(),
@@ -50,12 +50,12 @@ impl Remembered {
     }
 
     /// Whether the check was right before. Whoever does not know the key learns nothing from the time it takes.
-    pub(super) fn has(&self, digest: &Digest) -> bool {
+    pub(in crate::handlers) fn has(&self, digest: &Digest) -> bool {
         self.digests.borrow().contains(digest)
     }
 
     /// Remembers a check that was right. When there are too many, all are forgotten: each costs one more check.
-    pub(super) fn insert(&self, digest: Digest) {
+    pub(in crate::handlers) fn insert(&self, digest: Digest) {
         let mut digests = self.digests.borrow_mut();
         if digests.len() >= PASSWORDS_REMEMBERED_MAX {
             digests.clear();

@@ -10,22 +10,24 @@ mod groups;
 mod locations;
 pub mod log;
 mod pages;
+pub mod pass;
 pub(crate) mod redirect;
 mod rewrite;
 mod servers;
 mod state;
+pub(crate) mod subrequest;
 mod tables;
 pub mod try_files;
 pub mod types;
 pub(crate) mod uri;
 pub mod variables;
 
-pub use state::{Captures, State};
+pub use state::{Captures, Occasional, State};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use sluice_message::{FieldId, Status, path};
+use sluice_message::{FieldId, Method, Status, path};
 use sluice_model::nginx::{
     Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
 };
@@ -84,7 +86,15 @@ struct Location {
     internal: bool,
     rewrite: Vec<Action>,
     place: u32,
+    /// The place for requests with other methods than some.
+    others: Option<Box<OtherMethods>>,
     inside: Locations,
+}
+
+/// Where requests go whose method is not among some.
+struct OtherMethods {
+    than: Vec<Method>,
+    place: u32,
 }
 
 /// What holds somewhere.
@@ -225,6 +235,13 @@ impl Tree {
     /// Runs what a location says of the target; a step if that gives one.
     fn enter(&self, x: &mut Exchange, location: &Location) -> Option<Step> {
         x.context.nginx.place = location.place;
+        if let Some(others) = &location.others
+            && !others.than.contains(&x.req.method)
+        {
+            // The rules of rewriting stay with the methods that are let through.
+            x.context.nginx.place = others.place;
+            return None;
+        }
         if location.rewrite.is_empty() {
             return None;
         }
@@ -446,10 +463,18 @@ impl Build {
         let branches = self.branches(&config.branches, cx)?;
         let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, cx)?;
         let inside = self.locations(&config.locations, named, cx)?;
+        let others = match &config.other_methods {
+            None => None,
+            Some(others) => Some(Box::new(OtherMethods {
+                than: others.than.iter().map(|name| method(name)).collect(),
+                place: cx.within(".other_methods.place", |cx| self.place(&others.place, cx))?,
+            })),
+        };
         Ok(Location {
             internal: config.internal,
             rewrite,
             place,
+            others,
             inside,
         })
     }
@@ -486,6 +511,11 @@ impl Build {
         self.places.push(place);
         Ok(number(self.places.len() - 1))
     }
+}
+
+/// The method called `name`, which the configuration was checked for.
+fn method(name: &str) -> Method {
+    Method::from_token(name.as_bytes()).unwrap_or_default()
 }
 
 fn number(index: usize) -> u32 {

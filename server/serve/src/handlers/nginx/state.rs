@@ -30,6 +30,8 @@ pub struct State {
     pub(super) changed: bool,
     /// Whether its target is no longer the one that was sent.
     pub(super) rewritten: bool,
+    /// Whether the server asks it of itself.
+    pub(super) subrequest: bool,
 }
 
 impl State {
@@ -39,9 +41,57 @@ impl State {
         *self.limited_at.get_or_insert(self.redirects) == self.redirects
     }
 
+    /// Whether the server asks the request of itself.
+    pub(crate) fn is_subrequest(&self) -> bool {
+        self.subrequest
+    }
+
     /// Whether the target is the one that was sent, however its path was read.
     pub(crate) fn is_as_sent(&self) -> bool {
         !self.rewritten
+    }
+}
+
+/// What few requests need.
+#[derive(Debug, Default)]
+pub struct Occasional {
+    /// Where the request is passed on to, where variables say so.
+    pub(super) pass: Pass,
+}
+
+/// Where a request is passed on to.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    pub(super) dial: Vec<u8>,
+    pub(super) host: Vec<u8>,
+    pub(super) port: u16,
+    pub(super) uri: Vec<u8>,
+}
+
+impl Empty for Occasional {
+    fn empty() -> &'static Self {
+        static EMPTY: Occasional = Occasional {
+            pass: Pass {
+                dial: Vec::new(),
+                host: Vec::new(),
+                port: 0,
+                uri: Vec::new(),
+            },
+        };
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        let Pass {
+            dial,
+            host,
+            port,
+            uri,
+        } = &mut self.pass;
+        *port = 0;
+        for text in [dial, host, uri] {
+            text.clear();
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_message::layout::LocalTime;
 use sluice_message::{FieldId, Fields, IpText};
 use sluice_net::clock;
 use sluice_route::Found;
-use sluice_route::placeholder::NginxKey;
+use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
 use crate::context::Exchange;
@@ -40,6 +40,15 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 out.push(0);
             }
             out.extend_from_slice(rest);
+        }
+        NginxKey::Pass(key) => {
+            let pass = &x.context.occasional.pass;
+            match key {
+                PassKey::Dial => out.extend_from_slice(&pass.dial),
+                PassKey::Host => out.extend_from_slice(&pass.host),
+                PassKey::Port => show(out, format_args!("{}", pass.port)),
+                PassKey::Uri => out.extend_from_slice(&pass.uri),
+            }
         }
         NginxKey::Table(name) => {
             if let Some(tables) = &x.context.tables {

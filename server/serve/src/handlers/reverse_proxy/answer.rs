@@ -49,6 +49,10 @@ impl ReverseProxy {
         self.change_down(x, &mut head);
         match &self.as_nginx {
             Some(as_nginx) => {
+                if x.context.nginx.is_subrequest() {
+                    // Whoever asked looks at them: `auth_request_set`.
+                    x.context.upstream.fields.clone_from(&head.fields);
+                }
                 as_nginx.take_fields(x, &mut head.fields);
                 merge(&mut x.res.fields, &mut head.fields);
             }

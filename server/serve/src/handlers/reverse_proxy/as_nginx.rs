@@ -30,7 +30,15 @@ pub struct AsNginx {
 /// What stands in the target in place of its beginning.
 struct Target {
     path: Template,
-    cut: usize,
+    extent: Extent,
+}
+
+/// How much of a target is replaced.
+enum Extent {
+    /// So many bytes of its path.
+    Beginning(usize),
+    /// All, query included, but by nothing.
+    Whole,
 }
 
 /// A redirect of the upstream that is changed.
@@ -50,7 +58,10 @@ impl AsNginx {
         let target = config.target.as_ref().map(|target| {
             Ok(Target {
                 path: cx.template(&target.path)?,
-                cut: target.cut as usize,
+                extent: match target.whole {
+                    true => Extent::Whole,
+                    false => Extent::Beginning(target.cut as usize),
+                },
             })
         });
         let redirects = config.redirects.iter().map(|change| {
@@ -105,21 +116,28 @@ impl AsNginx {
 
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
     pub fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
-        let mut target = Vec::new();
-        match &self.target {
-            Some(new) => {
-                target = expanded(&new.path, x);
-                let rest = x.req.uri.path().get(new.cut..).unwrap_or_default();
+        let mut target = match &self.target {
+            Some(new) => expanded(&new.path, x),
+            None => Vec::new(),
+        };
+        match self.target.as_ref().map(|new| &new.extent) {
+            Some(Extent::Beginning(cut)) => {
+                let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
                 escape(rest, &mut target);
             }
-            None if x.context.nginx.is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
-            None if x.context.nginx.is_as_sent() => {
+            Some(Extent::Whole) if !target.is_empty() => {
+                let before = (x.req.method.clone(), x.req.uri.clone());
+                x.req.uri.set(&target);
+                return Some(before);
+            }
+            _ if x.context.nginx.is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
+            _ if x.context.nginx.is_as_sent() => {
                 let before = (x.req.method.clone(), x.req.uri.clone());
                 let whole = sent(x).to_vec();
                 x.req.uri.set(&whole);
                 return Some(before);
             }
-            None => escape(x.req.uri.path(), &mut target),
+            _ => escape(x.req.uri.path(), &mut target),
         }
         if let Some(query) = x.req.uri.query() {
             target.push(b'?');

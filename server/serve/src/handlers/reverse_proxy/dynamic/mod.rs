@@ -40,7 +40,14 @@ pub struct Member {
 impl Dynamic {
     /// Reads the settings; `None` where all upstreams are fixed.
     pub fn build(config: &Config, maker: &Arc<Maker>) -> Result<Option<Dynamic>, Refusal> {
-        let named = Named::build(&config.upstreams, maker)?;
+        let named = Named::build(
+            &config.upstreams,
+            maker,
+            match config.as_nginx {
+                Some(_) => named::Sockets::Named,
+                None => named::Sockets::Refused,
+            },
+        )?;
         match (&config.dynamic_upstreams, named) {
             (None, named) => Ok(named.map(Dynamic::Named)),
             (Some(source), None) => {

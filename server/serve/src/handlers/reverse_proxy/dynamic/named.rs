@@ -23,8 +23,18 @@ use crate::values::expanded;
 pub struct Named {
     list: Box<[One]>,
     maker: Arc<Maker>,
+    sockets: Sockets,
     /// Those that requests have named, by address, and when they were last.
     known: Mutex<HashMap<String, (Arc<Upstream>, Moment)>>,
+}
+
+/// Whether placeholders may name sockets of the file system, as nginx's variables may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sockets {
+    /// They may.
+    Named,
+    /// They may not.
+    Refused,
 }
 
 enum One {
@@ -34,7 +44,11 @@ enum One {
 
 impl Named {
     /// Reads the addresses; `None` where no request changes them.
-    pub fn build(config: &[Config], maker: &Arc<Maker>) -> Result<Option<Named>, Refusal> {
+    pub fn build(
+        config: &[Config],
+        maker: &Arc<Maker>,
+        sockets: Sockets,
+    ) -> Result<Option<Named>, Refusal> {
         let mut list = Vec::new();
         for upstream in config {
             let text = at_load(&upstream.dial)?;
@@ -54,6 +68,7 @@ impl Named {
         Ok((!is_fixed).then(|| Named {
             list: list.into(),
             maker: maker.clone(),
+            sockets,
             known: Mutex::default(),
         }))
     }
@@ -76,12 +91,18 @@ impl Named {
             *used_at = now;
             return Some(upstream.clone());
         }
-        let (host, port) = host_and_port(text)?;
-        let way = Way {
-            family: Family::Any,
-            reach: Reach::Beyond,
+        let upstream = match text.starts_with("unix//") {
+            true if self.sockets == Sockets::Named => self.socket(text)?,
+            _ => {
+                let (host, port) = host_and_port(text)?;
+                let way = Way {
+                    family: Family::Any,
+                    reach: Reach::Beyond,
+                };
+                self.maker.named(host, port, way)
+            }
         };
-        let upstream = Arc::new(self.maker.named(host, port, way));
+        let upstream = Arc::new(upstream);
         if known.len() >= NAMED_UPSTREAMS_MAX {
             let oldest = known.iter().min_by_key(|(_, (_, used_at))| *used_at);
             let oldest = oldest.map(|(address, _)| address.clone());
@@ -89,6 +110,15 @@ impl Named {
         }
         known.insert(text.to_owned(), (upstream.clone(), now));
         Some(upstream)
+    }
+
+    fn socket(&self, dial: &str) -> Option<Upstream> {
+        let is_plain = !dial.contains(['\0', '{', '|']) && dial.len() <= NAME_BYTES_MAX;
+        let config = Config {
+            dial: dial.to_owned(),
+            ..Config::default()
+        };
+        is_plain.then(|| self.maker.fixed(&config).ok()).flatten()
     }
 }
 

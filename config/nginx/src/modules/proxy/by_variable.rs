@@ -1,0 +1,182 @@
+//! `proxy_pass` and `fastcgi_pass` with variables: each group of the configuration may be meant, and any other address. All
+//! ways are lowered, and the request chooses.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use sluice_diag::Diagnostic;
+use sluice_model::nginx::PassByVariable;
+use sluice_model::proxy::{Resolver, Target};
+use sluice_model::{Handler, Route};
+
+use super::{To, Url, pass_to};
+use crate::limits::GROUPS_BY_VARIABLE_MAX;
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::modules::upstream::{self, Group};
+use crate::tree::Word;
+
+/// What is dialled where no group is meant.
+const DIAL: &str = "{nginx.pass.dial}";
+
+/// Lowers `proxy_pass` with variables.
+pub(super) fn proxy(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    word: &Word,
+    facts: &Facts,
+) -> Option<Handler> {
+    let schemes: &[(&str, bool)] = match word.text.as_str() {
+        text if text.starts_with("http://") => &[("http://", false)],
+        text if text.starts_with("https://") => &[("https://", true)],
+        text if text.starts_with('$') => &[("http://", false), ("https://", true)],
+        _ => {
+            let wanted = "`http://` or `https://` and an address, or a variable that holds them";
+            return cx.invalid(word, "proxy_pass", wanted);
+        }
+    };
+    let redirects = redirects(cx, level, facts);
+    let resolver = resolver(level);
+    let names = group_names(cx, word)?;
+    let mut to = BTreeMap::new();
+    for (scheme, is_tls) in schemes {
+        for name in names.iter().map(String::as_str).chain([""]) {
+            // The port of a scheme: what is dialled otherwise brings its own.
+            let port = if *is_tls { 443 } else { 80 };
+            let group = match name {
+                "" => by_dial(),
+                name => cx.group(name, port),
+            };
+            let one = To {
+                url: Url {
+                    is_tls: *is_tls,
+                    host: name,
+                    path: None,
+                },
+                group,
+                target: Some(Target {
+                    path: "{nginx.pass.uri}".to_owned(),
+                    cut: 0,
+                    whole: true,
+                }),
+                redirects: redirects.clone(),
+                resolver: resolver.clone().filter(|_| name.is_empty()),
+            };
+            let handler = pass_to(cx, level, one, facts)?;
+            to.insert(
+                format!("{scheme}{}", name.to_ascii_lowercase()),
+                route(handler),
+            );
+        }
+    }
+    finish(cx, level, word, facts, to)
+}
+
+/// Lowers `fastcgi_pass` with variables; `one` lowers it for one group.
+pub fn fastcgi(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    word: &Word,
+    facts: &Facts,
+    one: &dyn Fn(&mut Lowering<'_>, Group) -> Option<Handler>,
+) -> Option<Handler> {
+    let mut to = BTreeMap::new();
+    for name in group_names(cx, word)? {
+        let group = cx.group(&name, 9000);
+        to.insert(name.to_ascii_lowercase(), route(one(cx, group)?));
+    }
+    to.insert(String::new(), route(one(cx, by_dial())?));
+    finish(cx, level, word, facts, to)
+}
+
+fn finish(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    word: &Word,
+    facts: &Facts,
+    to: BTreeMap<String, Vec<Route>>,
+) -> Option<Handler> {
+    Some(Handler::NginxPass(Box::new(PassByVariable {
+        address: cx.text(word, facts),
+        to,
+        looks_up: level.find("resolver").is_some(),
+    })))
+}
+
+fn by_dial() -> Group {
+    Group {
+        keep_alive: Some(upstream::usual_keep_alive()),
+        ..Group::of(DIAL.to_owned())
+    }
+}
+
+fn route(handler: Handler) -> Vec<Route> {
+    vec![Route {
+        handle: vec![handler],
+        ..Route::default()
+    }]
+}
+
+fn group_names(cx: &mut Lowering<'_>, word: &Word) -> Option<Vec<String>> {
+    let names = cx.group_names();
+    if names.len() <= GROUPS_BY_VARIABLE_MAX {
+        return Some(names);
+    }
+    let title = format!(
+        "an address with variables beside {} groups of upstreams",
+        names.len()
+    );
+    cx.report.push(
+        Diagnostic::error("too-many-groups", title)
+            .at(word.span, "each of them may be meant")
+            .imported(word.import)
+            .note(format!(
+                "at most {GROUPS_BY_VARIABLE_MAX} can be chosen from"
+            ))
+            .help("name the group, or choose among locations"),
+    );
+    None
+}
+
+/// Redirects are changed only where the configuration says how: which address they would begin with is not known.
+fn redirects(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+) -> Vec<sluice_model::proxy::LocationChange> {
+    for line in level.nearest(&["proxy_redirect"]) {
+        if line.arg(0) == Some("default") {
+            cx.report.push(
+                Diagnostic::error(
+                    "invalid-value",
+                    "`proxy_redirect default` with variables in `proxy_pass`",
+                )
+                .at(
+                    line.span(),
+                    "what it would replace is known only with the request",
+                )
+                .imported(line.name.import)
+                .help("write what is replaced, and by what"),
+            );
+            return Vec::new();
+        }
+    }
+    super::redirects(cx, level, "", None, facts)
+}
+
+/// The DNS servers that `resolver` names by their addresses; those of the system where it names others.
+fn resolver(level: &Level<'_>) -> Option<Resolver> {
+    let line = level.find("resolver")?;
+    let servers = line.args.iter().filter(|word| !word.text.contains('='));
+    let addresses: Vec<String> = servers.map(|word| word.text.clone()).collect();
+    let is_ip = |text: &String| {
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        bare.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok()
+    };
+    addresses
+        .iter()
+        .all(is_ip)
+        .then_some(Resolver { addresses })
+        .filter(|resolver| !resolver.addresses.is_empty())
+}

@@ -1,0 +1,90 @@
+//! `auth_request`: another location says whether a request may come in. How it is asked is left to `subrequest`.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Status};
+use sluice_model::nginx::AskLocation as Config;
+use sluice_route::Template;
+use sluice_route::placeholder::nginx::variable_name;
+
+use super::Opinion;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handlers::nginx::subrequest;
+use crate::site::SiteRef;
+use crate::values::expanded;
+
+/// The location that is asked.
+pub struct AskLocation {
+    uri: Box<[u8]>,
+    set: Vec<(Arc<str>, Template)>,
+    site: SiteRef,
+}
+
+impl AskLocation {
+    /// Reads the settings.
+    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<AskLocation, Refusal> {
+        if !config.uri.starts_with('/') {
+            return Err(Refusal::new(format!(
+                "auth_request `{}` is no path",
+                config.uri
+            )));
+        }
+        let set = config.set.iter().map(|set| {
+            let name: Arc<str> = variable_name(&set.variable).into();
+            Ok((name, cx.template(&set.value)?))
+        });
+        Ok(AskLocation {
+            uri: config.uri.as_bytes().into(),
+            set: set.collect::<Result<_, Refusal>>()?,
+            site: cx.itself.clone(),
+        })
+    }
+
+    /// What an explanation says: nobody is asked.
+    pub fn account(&self) -> String {
+        let uri = String::from_utf8_lossy(&self.uri);
+        format!("would ask `{uri}`, which is assumed to let the request in")
+    }
+
+    /// Asks the location.
+    pub async fn ask(&self, x: &mut Exchange) -> Opinion {
+        let Some(site) = self.site.get() else {
+            let fault = Fault::new(Status::SERVICE_UNAVAILABLE, "the server is ending");
+            return Opinion::Failed(fault);
+        };
+        let mut sub = subrequest::begin(x, &self.uri);
+        // What it answers beside its head is of no interest.
+        drop(Box::pin(subrequest::fetch(&site, &mut sub)).await);
+        for (name, value) in &self.set {
+            let value = expanded(value, &sub);
+            *sub.context.vars.slot(name) = value;
+        }
+        let status = sub.res.status;
+        let challenges: Vec<Vec<u8>> = match status {
+            Status::UNAUTHORIZED => {
+                let fields = sub.res.fields.all(FieldId::WwwAuthenticate);
+                fields.map(<[u8]>::to_vec).collect()
+            }
+            _ => Vec::new(),
+        };
+        subrequest::end(x, sub);
+        match status.code() {
+            200..=299 => Opinion::Allowed,
+            401 => {
+                x.res.fields.remove(FieldId::WwwAuthenticate);
+                for challenge in &challenges {
+                    x.res.fields.push(FieldId::WwwAuthenticate, challenge);
+                }
+                Opinion::Refused(Fault::new(status, "`auth_request` wants a login"))
+            }
+            403 => Opinion::Refused(Fault::new(status, "`auth_request` says no")),
+            code => {
+                let why =
+                    format!("`auth_request` was answered {code}, which is neither yes nor no");
+                Opinion::Failed(Fault::new(Status::INTERNAL_SERVER_ERROR, why))
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `auth_basic`: names and passwords of a file that is looked at anew when it changes. Checking a password that is slow on
+//! purpose is left to `authentication::password`, and what was right is remembered.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_cache::{Facts, Missing, Reach};
+use sluice_message::{FieldId, Status};
+use sluice_model::nginx::PasswordFile as Config;
+use sluice_route::Template;
+
+use super::Opinion;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::files;
+use crate::files::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
+use crate::handlers::authentication::password::{self, Busy, Hash};
+use crate::handlers::authentication::remembered::Remembered;
+use crate::handlers::authentication::{Credentials, challenge};
+use crate::values::expanded;
+
+/// A file of names and passwords, and what it opens.
+pub struct PasswordFile {
+    realm: Template,
+    users: Template,
+}
+
+/// The files that one worker has read.
+#[derive(Default)]
+struct Files(RefCell<HashMap<Box<[u8]>, Rc<Users>>>);
+
+/// What stands in a file.
+struct Users {
+    facts: Facts,
+    /// Hashes by name; nothing for one that is none.
+    accounts: HashMap<Box<str>, Option<Arc<Hash>>>,
+    /// What passwords of unknown names are checked against, so that they take as long as those of known ones.
+    decoy: Option<Arc<Hash>>,
+}
+
+/// A password to be checked.
+struct Check {
+    hash: Arc<Hash>,
+    credentials: Credentials,
+    is_known: bool,
+}
+
+impl PasswordFile {
+    /// Reads the settings.
+    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<PasswordFile, Refusal> {
+        Ok(PasswordFile {
+            realm: cx.template(&config.realm)?,
+            users: cx.template(&config.users)?,
+        })
+    }
+
+    /// What can be said without waiting.
+    pub fn at_once(&self, x: &mut Exchange) -> Option<Opinion> {
+        let check = match self.look_up(x) {
+            Ok(check) => check,
+            Err(opinion) => return Some(opinion),
+        };
+        if check.hash.is_quick() {
+            let is_right = check.hash.verify(&check.credentials.password);
+            return Some(self.judge(x, is_right && check.is_known, check.credentials.name));
+        }
+        let remembered = x.worker.local::<Remembered>();
+        let is_remembered =
+            check.is_known && remembered.has(&remembered.key(&check.hash, &check.credentials));
+        is_remembered.then(|| self.judge(x, true, check.credentials.name))
+    }
+
+    /// Checks a password on another thread.
+    pub async fn check(&self, x: &mut Exchange) -> Opinion {
+        let check = match self.look_up(x) {
+            Ok(check) => check,
+            Err(opinion) => return opinion,
+        };
+        let key = x
+            .worker
+            .local::<Remembered>()
+            .key(&check.hash, &check.credentials);
+        let is_right = match password::check(check.hash, check.credentials.password) {
+            Ok(checking) => checking.await && check.is_known,
+            Err(Busy) => {
+                x.res.fields.set(FieldId::RetryAfter, b"1");
+                let message = "too many passwords are being checked";
+                return Opinion::Failed(Fault::new(Status::SERVICE_UNAVAILABLE, message));
+            }
+        };
+        if is_right {
+            x.worker.local::<Remembered>().insert(key);
+        }
+        self.judge(x, is_right, check.credentials.name)
+    }
+
+    /// What an explanation says: nobody's password is asked for.
+    pub fn account(&self, x: &mut Exchange) -> Option<String> {
+        match self.look_up(x) {
+            Err(Opinion::None) => None,
+            Err(_) => Some("would ask for a name and a password".to_owned()),
+            Ok(check) => {
+                let name = sluice_diag::shown(&check.credentials.name);
+                Some(format!(
+                    "would check the password of `{name}`, which is assumed to be right"
+                ))
+            }
+        }
+    }
+
+    fn look_up(&self, x: &mut Exchange) -> Result<Check, Opinion> {
+        let realm = expanded(&self.realm, x);
+        if realm == b"off" {
+            return Err(Opinion::None);
+        }
+        let Some(credentials) = Credentials::of(x) else {
+            return Err(self.refuse(x, "no name and password were sent".into()));
+        };
+        let users = self.read(x).map_err(Opinion::Failed)?;
+        let known = users.accounts.get(credentials.name.as_str());
+        match (known, &users.decoy) {
+            (Some(Some(hash)), _) => Ok(Check {
+                hash: hash.clone(),
+                credentials,
+                is_known: true,
+            }),
+            (Some(None), _) => {
+                let name = sluice_diag::shown(&credentials.name);
+                let why = format!("the hash of `{name}` in the user file is none that is known");
+                Err(self.refuse(x, why))
+            }
+            (None, Some(decoy)) => Ok(Check {
+                hash: decoy.clone(),
+                credentials,
+                is_known: false,
+            }),
+            (None, None) => Err(self.refuse(x, "the user file has no such name".into())),
+        }
+    }
+
+    fn read(&self, x: &Exchange) -> Result<Rc<Users>, Fault> {
+        let path = expanded(&self.users, x);
+        let now = x.worker.clock.coarse();
+        let shown = || String::from_utf8_lossy(&path).into_owned();
+        // As in nginx nobody comes in where there is no file.
+        let facts = files::facts(&path, Reach::Anywhere, now).map_err(|missing| {
+            let why = match missing {
+                Missing::NotFound | Missing::Impossible => "there is none",
+                Missing::Denied => "it may not be read",
+                _ => "it cannot be read",
+            };
+            Fault::new(Status::FORBIDDEN, format!("user file `{}`: {why}", shown()))
+        })?;
+        let files = x.worker.local::<Files>();
+        if let Some(known) = files.0.borrow().get(&*path)
+            && known.facts == facts
+        {
+            return Ok(known.clone());
+        }
+        let Some(text) = files::read_whole(&path, USER_FILE_BYTES_MAX, now) else {
+            let why = format!("user file `{}` cannot be read, or is too large", shown());
+            return Err(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
+        };
+        let users = Rc::new(Users::parse(facts, &String::from_utf8_lossy(&text)));
+        let mut files = files.0.borrow_mut();
+        if files.len() >= USER_FILES_MAX {
+            files.clear();
+        }
+        files.insert(path.into(), users.clone());
+        Ok(users)
+    }
+
+    fn judge(&self, x: &mut Exchange, is_right: bool, name: String) -> Opinion {
+        if !is_right {
+            let why = format!("wrong name or password for `{}`", sluice_diag::shown(&name));
+            return self.refuse(x, why);
+        }
+        x.context.log.user = Some(name);
+        Opinion::Allowed
+    }
+
+    fn refuse(&self, x: &mut Exchange, why: String) -> Opinion {
+        let realm = expanded(&self.realm, x);
+        let challenge = challenge(&String::from_utf8_lossy(&realm));
+        x.res.fields.set(FieldId::WwwAuthenticate, &challenge);
+        Opinion::Refused(Fault::new(Status::UNAUTHORIZED, why))
+    }
+}
+
+impl Users {
+    /// Reads `name:hash[:anything]` from each line; of two lines for one name the first counts.
+    fn parse(facts: Facts, text: &str) -> Users {
+        let mut accounts: HashMap<Box<str>, Option<Arc<Hash>>> = HashMap::new();
+        let mut decoy = None;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((name, rest)) = line.split_once(':') else {
+                continue;
+            };
+            let hash = rest.split(':').next().unwrap_or_default().trim_end();
+            let hash = Hash::of_user_file(hash).map(Arc::new);
+            if decoy.is_none() {
+                decoy.clone_from(&hash);
+            }
+            accounts.entry(name.into()).or_insert(hash);
+        }
+        Users {
+            facts,
+            accounts,
+            decoy,
+        }
+    }
+}

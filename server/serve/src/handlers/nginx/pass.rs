@@ -1,0 +1,303 @@
+//! `nginx_pass`: where a request is passed on to is a text with variables. A group of the configuration that has its name
+//! answers; all other addresses are dialled as they stand, by a reverse proxy whose upstream is the dialled address.
+
+use std::net::IpAddr;
+
+use sluice_message::Status;
+use sluice_model::nginx::PassByVariable as Config;
+use sluice_route::Template;
+
+use super::state::Pass as Passed;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::values::expanded;
+
+struct Pass {
+    address: Template,
+    /// The lists of routes, by beginning and name.
+    lists: Vec<(Box<str>, usize)>,
+    form: Form,
+    names: Names,
+}
+
+/// What an address looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `http://host:port/path` or `https://…`.
+    Url,
+    /// `host:port`.
+    Plain,
+}
+
+/// What becomes of names that are no group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    LookedUp,
+    Refused,
+}
+
+/// Builds the handler.
+pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+    let mut lists = Vec::new();
+    for (key, routes) in &config.to {
+        let list = cx.within(&format!(".to[{key}]"), |cx| cx.add_list(routes));
+        lists.push((key.as_str().into(), list));
+    }
+    let is_url = config.to.keys().any(|key| key.contains("://"));
+    Ok(Box::new(Pass {
+        address: cx.template(&config.address)?,
+        lists,
+        form: if is_url { Form::Url } else { Form::Plain },
+        names: match config.looks_up {
+            true => Names::LookedUp,
+            false => Names::Refused,
+        },
+    }))
+}
+
+impl Handler for Pass {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let text = expanded(&self.address, x);
+        let shown = || sluice_diag::shown(&String::from_utf8_lossy(&text)).to_string();
+        let parsed = match self.form {
+            Form::Url => Address::of_url(&text),
+            Form::Plain => Address::of_host(&text, "", 9000),
+        };
+        let Some(address) = parsed else {
+            let why = format!("`{}` is no address to pass a request on to", shown());
+            return Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
+        };
+        let group = address.group_name();
+        let group = group.and_then(|name| self.list(address.scheme, &name));
+        if let Some(list) = group {
+            x.context.occasional.pass = address.passed(Vec::new());
+            return Step::Enter(list);
+        }
+        if !address.is_literal() && self.names == Names::Refused {
+            let why = format!(
+                "`{}` is the name of no `upstream`, and without a `resolver` names are not looked up",
+                shown()
+            );
+            return Step::Fail(Fault::new(Status::BAD_GATEWAY, why));
+        }
+        match self.list(address.scheme, "") {
+            Some(list) => {
+                x.context.occasional.pass = address.passed(address.dial());
+                Step::Enter(list)
+            }
+            None => {
+                let why = format!("`{}`: nothing here speaks this scheme", shown());
+                Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why))
+            }
+        }
+    }
+}
+
+impl Pass {
+    fn list(&self, scheme: &str, name: &str) -> Option<usize> {
+        let is_it = |key: &str| key.strip_prefix(scheme) == Some(name);
+        let mut lists = self.lists.iter();
+        lists.find(|(key, _)| is_it(key)).map(|(_, list)| *list)
+    }
+}
+
+/// An address, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address<'t> {
+    scheme: &'static str,
+    /// The host, a name in brackets or not, or the path of a socket after `unix:`.
+    host: &'t str,
+    /// The port, where one is named.
+    port: Option<u16>,
+    usual_port: u16,
+    uri: &'t [u8],
+}
+
+impl<'t> Address<'t> {
+    fn of_url(text: &'t [u8]) -> Option<Address<'t>> {
+        let begins = |with: &str| {
+            let start = text.get(..with.len())?;
+            start
+                .eq_ignore_ascii_case(with.as_bytes())
+                .then(|| &text[with.len()..])
+        };
+        let (scheme, port, rest) = match (begins("http://"), begins("https://")) {
+            (Some(rest), _) => ("http://", 80, rest),
+            (None, Some(rest)) => ("https://", 443, rest),
+            (None, None) => return None,
+        };
+        Address::of_host(rest, scheme, port)
+    }
+
+    fn of_host(text: &'t [u8], scheme: &'static str, usual_port: u16) -> Option<Address<'t>> {
+        let address = |host: &'t [u8], port, uri| {
+            Some(Address {
+                scheme,
+                host: std::str::from_utf8(host)
+                    .ok()
+                    .filter(|host| !host.is_empty())?,
+                port,
+                usual_port,
+                uri,
+            })
+        };
+        if text.starts_with(b"unix:") {
+            // What is asked for follows the second colon.
+            let end = memchr::memchr(b':', &text[5..]).map_or(text.len(), |at| 5 + at);
+            let uri = text.get(end + 1..).unwrap_or_default();
+            return address(&text[..end], None, uri);
+        }
+        let end = memchr::memchr2(b'/', b'?', text).unwrap_or(text.len());
+        let (authority, uri) = text.split_at(end);
+        let colon = match authority.first() {
+            Some(b'[') => {
+                let close = memchr::memchr(b']', authority)?;
+                (close + 1 < authority.len()).then_some(close + 1)
+            }
+            _ => memchr::memchr(b':', authority),
+        };
+        match colon {
+            None => address(authority, None, uri),
+            Some(colon) => {
+                let digits = authority[colon..].strip_prefix(b":")?;
+                let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+                let port = std::str::from_utf8(digits).ok()?.parse().ok();
+                let port = port.filter(|port| is_number && *port > 0)?;
+                address(&authority[..colon], Some(port), uri)
+            }
+        }
+    }
+
+    /// Whether nothing has to be looked up.
+    fn is_literal(&self) -> bool {
+        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.host.starts_with("unix:") || bare.parse::<IpAddr>().is_ok()
+    }
+
+    /// The name of the group that it may be.
+    fn group_name(&self) -> Option<String> {
+        let is_name = self.port.is_none() && !self.host.starts_with(['[']);
+        is_name.then(|| self.host.to_ascii_lowercase())
+    }
+
+    fn dial(&self) -> Vec<u8> {
+        match self.host.strip_prefix("unix:") {
+            Some(path) => format!("unix/{path}"),
+            None => format!("{}:{}", self.host, self.port.unwrap_or(self.usual_port)),
+        }
+        .into_bytes()
+    }
+
+    fn passed(&self, dial: Vec<u8>) -> Passed {
+        let port = self.port.unwrap_or(self.usual_port);
+        let host = match self.host.starts_with("unix:") {
+            true => "localhost".to_owned(),
+            false if port == self.usual_port => self.host.to_owned(),
+            false => format!("{}:{port}", self.host),
+        };
+        Passed {
+            dial,
+            host: host.into_bytes(),
+            port,
+            uri: request_target(self.uri),
+        }
+    }
+}
+
+/// Path and query as they are asked for: as they stand, but for bytes that would end the request line. nginx lets those
+/// through, and whoever writes `$uri` here then lets clients write requests.
+fn request_target(uri: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(uri.len() + 1);
+    if uri.starts_with(b"?") {
+        out.push(b'/');
+    }
+    for byte in uri {
+        match byte {
+            0..=0x20 | 0x7f => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        for (text, host, port, uri, dial, shown) in [
+            ("http://a", "a", None, "", "a:80", "a"),
+            (
+                "HTTPS://a.example/x?y",
+                "a.example",
+                None,
+                "/x?y",
+                "a.example:443",
+                "a.example",
+            ),
+            ("http://a:81?q", "a", Some(81), "?q", "a:81", "a:81"),
+            ("http://a:80/", "a", Some(80), "/", "a:80", "a"),
+            (
+                "https://[::1]:8443/b",
+                "[::1]",
+                Some(8443),
+                "/b",
+                "[::1]:8443",
+                "[::1]:8443",
+            ),
+            ("http://[::1]", "[::1]", None, "", "[::1]:80", "[::1]"),
+            (
+                "http://unix:/run/a.sock",
+                "unix:/run/a.sock",
+                None,
+                "",
+                "unix//run/a.sock",
+                "localhost",
+            ),
+            (
+                "http://unix:/run/a.sock:/b",
+                "unix:/run/a.sock",
+                None,
+                "/b",
+                "unix//run/a.sock",
+                "localhost",
+            ),
+        ] {
+            let address = Address::of_url(text.as_bytes()).expect(text);
+            assert_eq!(
+                (address.host, address.port, address.uri),
+                (host, port, uri.as_bytes()),
+                "{text}"
+            );
+            assert_eq!(address.dial(), dial.as_bytes(), "{text}");
+            assert_eq!(address.passed(Vec::new()).host, shown.as_bytes(), "{text}");
+        }
+        for wrong in [
+            "",
+            "a",
+            "ftp://a",
+            "http://",
+            "http://:80",
+            "http://a:",
+            "http://a:x",
+            "http://a:0",
+            "http://[::1",
+            "http://[::1]x",
+        ] {
+            assert_eq!(Address::of_url(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_byte_ends_the_line_of_a_request() {
+        assert_eq!(
+            request_target(b"/a b\r\nX: y%20?z"),
+            b"/a%20b%0D%0AX:%20y%20?z"
+        );
+        assert_eq!(request_target(b"?q"), b"/?q");
+        assert_eq!(request_target(b""), b"");
+    }
+}

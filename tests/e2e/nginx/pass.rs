@@ -1,0 +1,142 @@
+//! Addresses with variables: which upstream a request is passed on to, and what it is asked for.
+
+use super::{setup, start};
+use crate::client::{Answer, exchange};
+use crate::doubles::dns::{Dns, Record};
+use crate::fastcgi::telling;
+use crate::harness::Server;
+use crate::upstream::{Upstream, unix_echo};
+
+fn get(server: &Server, path: &str) -> Answer {
+    exchange(
+        server.port,
+        format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"),
+    )
+}
+
+/// What the upstream was asked for.
+fn line(answer: &Answer) -> String {
+    answer.text().lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
+    let (echo, other) = (
+        Upstream::echo(),
+        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"),
+    );
+    let conf = format!(
+        r#"
+events {{}}
+http {{
+upstream Grouped {{ server 127.0.0.1:{echo}; }}
+map $arg_to $chosen {{ default 127.0.0.1:{other}; group grouped; }}
+server {{
+listen 127.0.0.1:{{port}};
+location / {{ proxy_pass http://$chosen; }}
+location /uri/ {{ proxy_pass http://$chosen/new$request_uri; }}
+location /decoded/ {{ proxy_pass http://$chosen$uri; }}
+location ~ ^/re/(.*)$ {{ proxy_pass http://$chosen/$1?fixed; }}
+location /whole {{ set $url http://127.0.0.1:{echo}; proxy_pass $url; proxy_set_header X-Host "$proxy_host $proxy_port"; }}
+location /rewritten {{ rewrite ^ /b%20c break; proxy_pass http://$chosen; }}
+location /unix {{ proxy_pass http://unix:{{folder}}/$arg_name.sock:/x$is_args$args; }}
+location /unknown {{ proxy_pass http://nobody.$arg_x; }}
+location /scheme {{ proxy_pass $arg_x; }}
+}}
+}}
+"#,
+        echo = echo.port,
+        other = other.port
+    );
+    let setup = setup(&conf);
+    unix_echo(&setup.folder().path().join("s.sock"));
+    let server = setup.start();
+    for (path, asked) in [
+        (
+            "/a%20b?to=group&x=%2f",
+            "GET /a%20b?to=group&x=%2f HTTP/1.1",
+        ),
+        ("/uri/%61?to=group", "GET /new/uri/%61?to=group HTTP/1.1"),
+        // As nginx has it: what stands there is passed on, without the query.
+        ("/decoded/a?to=group", "GET /decoded/a HTTP/1.1"),
+        // No line of a request can be made up.
+        (
+            "/decoded/a%0d%0aX:%20y?to=group",
+            "GET /decoded/a%0D%0AX:%20y HTTP/1.1",
+        ),
+        ("/re/abc?to=group", "GET /abc?fixed HTTP/1.1"),
+        ("/whole?q", "GET /whole?q HTTP/1.1"),
+        ("/rewritten?to=group", "GET /b%2520c?to=group HTTP/1.1"),
+        ("/unix?name=s", "GET /x?name=s HTTP/1.1"),
+    ] {
+        let answer = get(&server, path);
+        assert_eq!((answer.status, &*line(&answer)), (200, asked), "{path}");
+    }
+    let whole = get(&server, "/whole").text();
+    let port = echo.port;
+    assert!(
+        whole.contains(&format!("Host: 127.0.0.1:{port}\n")),
+        "{whole}"
+    );
+    assert!(
+        whole.contains(&format!("X-Host: 127.0.0.1:{port} {port}\n")),
+        "{whole}"
+    );
+    let grouped = get(&server, "/?to=group").text();
+    assert!(grouped.contains("Host: grouped\n"), "{grouped}");
+    assert_eq!(get(&server, "/").text(), "other");
+    for (path, status) in [
+        ("/unknown?x=test", 502),
+        ("/scheme?x=ftp:", 500),
+        ("/scheme?x=http://169.254.169.254/", 502),
+        ("/scheme", 500),
+    ] {
+        assert_eq!(get(&server, path).status, status, "{path}");
+    }
+    server.wait_for_words("without a `resolver` names are not looked up");
+}
+
+#[test]
+fn names_are_looked_up_where_there_is_a_resolver() {
+    let echo = Upstream::echo();
+    let near = Record::Address(std::net::Ipv4Addr::LOCALHOST);
+    let far = Record::Address(std::net::Ipv4Addr::new(169, 254, 169, 254));
+    let dns = Dns::knowing(vec![("up.test.", near), ("metadata.test.", far)]);
+    let lines = format!(
+        "resolver {} valid=1s; location / {{ proxy_pass http://$arg_name:{}; }}",
+        dns.address, echo.port
+    );
+    let server = start(&lines, &[]);
+    assert_eq!(
+        line(&get(&server, "/?name=up.test")),
+        "GET /?name=up.test HTTP/1.1"
+    );
+    assert_eq!(get(&server, "/?name=none.test").status, 502);
+    assert_eq!(get(&server, "/?name=metadata.test").status, 502);
+    assert!(dns.asked() >= 3);
+}
+
+#[test]
+fn applications_can_be_named_by_variables() {
+    let (application, asked) = telling();
+    let lines = format!(
+        "location / {{ fastcgi_pass $arg_to; fastcgi_param SCRIPT_FILENAME /x; fastcgi_param QUERY_STRING $query_string; }} \
+         location /fixed {{ set $app 127.0.0.1:{port}; fastcgi_pass $app; fastcgi_param SCRIPT_FILENAME /y; }}",
+        port = application.port
+    );
+    let server = start(&lines, &[]);
+    let answer = get(&server, &format!("/?to=127.0.0.1:{}", application.port));
+    assert_eq!(answer.text(), "ok");
+    let script = || {
+        asked
+            .recv()
+            .expect("it was asked")
+            .param("SCRIPT_FILENAME")
+            .map(str::to_owned)
+    };
+    assert_eq!(script().as_deref(), Some("/x"));
+    assert_eq!(get(&server, "/fixed").text(), "ok");
+    assert_eq!(script().as_deref(), Some("/y"));
+    assert_eq!(get(&server, "/?to=nobody").status, 502);
+    assert_eq!(get(&server, "/").status, 500);
+}
