@@ -388,11 +388,11 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "auth_request",
-        lines: "location / { auth_request /ask; auth_request_set $kept $sent_http_x_kept; add_header X-Kept \"$kept $set_there\" always; } \
+        lines: "proxy_http_version 1.1; location / { auth_request /ask; auth_request_set $kept \"$set_there for $http_x_go\"; add_header X-Kept $kept always; } \
                 location = /ask { internal; set $set_there \"there $request_uri $uri $args\"; \
-                if ($http_x_go = in) { add_header X-Kept kept; return 204; } if ($http_x_go = out) { return 403; } if ($http_x_go = odd) { return 404; } return 401; } \
+                if ($http_x_go = in) { return 204; } if ($http_x_go = out) { return 403; } if ($http_x_go = odd) { return 404; } return 401; } \
                 location /up { auth_request /echo; proxy_pass http://UPSTREAM; } location = /echo { proxy_pass http://UPSTREAM/x; } \
-                location /down { auth_request /broken; return 200; } location = /broken { proxy_pass http://UPSTREAM/broken; } \
+                location /down { auth_request /broken; } location = /broken { proxy_pass http://UPSTREAM/broken; } \
                 location /sub/ { auth_request /ask; satisfy any; allow all; }",
         requests: &[
             "GET /note.txt?a=b",
@@ -410,7 +410,7 @@ const CASES: &[Case] = &[
         name: "pass_by_variable",
         lines: "proxy_http_version 1.1; set $to UPSTREAM; location / { proxy_pass http://$to; } location /uri/ { proxy_pass http://$to/new$request_uri; } \
                 location ~ ^/re/(.*)$ { proxy_pass http://$to/got/$1?q; } location /whole { set $url http://UPSTREAM; proxy_pass $url; } \
-                location /host { proxy_pass http://$to; proxy_set_header X-To \"$proxy_host\"; } \
+                location /host { proxy_pass http://$to; proxy_set_header Connection \"\"; proxy_set_header X-To \"$proxy_host\"; } \
                 location /unknown { proxy_pass http://nobody$arg_x; } location /wrong { proxy_pass $arg_x; }",
         requests: &[
             "GET /a%20b?x=%2f",
