@@ -41,15 +41,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             }
             out.extend_from_slice(rest);
         }
-        NginxKey::Pass(key) => {
-            let pass = &x.context.occasional.pass;
-            match key {
-                PassKey::Dial => out.extend_from_slice(&pass.dial),
-                PassKey::Host => out.extend_from_slice(&pass.host),
-                PassKey::Port => show(out, format_args!("{}", pass.port)),
-                PassKey::Uri => out.extend_from_slice(&pass.uri),
-            }
-        }
+        NginxKey::Pass(key) => passed(x, *key, out),
         NginxKey::Table(name) => {
             if let Some(tables) = &x.context.tables {
                 tables.value(x, name, out);
@@ -117,6 +109,17 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
         _ => return Found::Unknown,
     }
     Found::Known
+}
+
+/// A part of the address that the request is passed on to.
+fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
+    let pass = &x.context.occasional.pass;
+    match key {
+        PassKey::Dial => out.extend_from_slice(&pass.dial),
+        PassKey::Host => out.extend_from_slice(&pass.host),
+        PassKey::Port => show(out, format_args!("{}", pass.port)),
+        PassKey::Uri => out.extend_from_slice(&pass.uri),
+    }
 }
 
 fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
