@@ -19,13 +19,9 @@ fn line(answer: &Answer) -> String {
     answer.text().lines().next().unwrap_or_default().to_owned()
 }
 
-#[test]
-fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
-    let (echo, other) = (
-        Upstream::echo(),
-        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"),
-    );
-    let conf = format!(
+/// Places that pass requests on to one of two upstreams.
+fn conf(echo: u16, other: u16) -> String {
+    format!(
         r#"
 events {{}}
 http {{
@@ -44,11 +40,17 @@ location /unknown {{ proxy_pass http://nobody.$arg_x; }}
 location /scheme {{ proxy_pass $arg_x; }}
 }}
 }}
-"#,
-        echo = echo.port,
-        other = other.port
+"#
+    )
+}
+
+#[test]
+fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
+    let (echo, other) = (
+        Upstream::echo(),
+        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"),
     );
-    let setup = setup(&conf);
+    let setup = setup(&conf(echo.port, other.port));
     unix_echo(&setup.folder().path().join("s.sock"));
     let server = setup.start();
     for (path, asked) in [
