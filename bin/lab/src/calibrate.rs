@@ -11,6 +11,7 @@ use crate::cli::{Answer, Outcome, Refused};
 use crate::experiment::file::{self, File};
 use crate::experiment::plan::{self, Only};
 use crate::experiment::stage::Stage;
+use crate::live::Live;
 use crate::machine;
 use crate::quantity::{bytes, parse_duration, thousands};
 use crate::result::{Ceiling, CellState, RunResult, SCHEMA};
@@ -43,10 +44,15 @@ pub fn run(options: &Options) -> Outcome {
     let stage = Stage::build(&file, &PathBuf::from("."), 7).map_err(Refused::new)?;
     let mut ceilings = Vec::new();
     for cell in &cells {
-        let block = stage.block(&file, cell, 7).map_err(|state| match state {
-            CellState::DidNotStart(why) => Refused::new(format!("the floor did not start: {why}")),
-            other => Refused::new(format!("{other:?}")),
-        })?;
+        let block =
+            stage
+                .block(&file, cell, 7, &mut Live::none())
+                .map_err(|state| match state {
+                    CellState::DidNotStart(why) => {
+                        Refused::new(format!("the floor did not start: {why}"))
+                    }
+                    other => Refused::new(format!("{other:?}")),
+                })?;
         let load = &block.load;
         let ceiling = Ceiling {
             body_bytes: load.answer.as_ref().map_or(0, |answer| answer.body_bytes),

@@ -4,7 +4,6 @@ mod options;
 mod text;
 
 use std::fs;
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,14 +11,16 @@ pub use options::Options;
 
 use crate::adapter::{self, Task};
 use crate::cli::{Answer, Outcome, Refused};
+use crate::live::Live;
 use crate::load::expect::{BodyExpect, Expect};
 use crate::load::limits::BODY_KEPT_MAX;
 use crate::load::probe::{Probe, probe, sha256};
 use crate::load::request::{Draft, Prepared};
-use crate::load::target::{Reach, Target};
-use crate::load::{self, Plan, Stage, trust};
+use crate::load::target::{Address, Reach, Target};
+use crate::load::{self, Plan, trust};
 use crate::machine;
 use crate::result::{Asked, Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
+use crate::sample::{Roots, owner};
 
 use options::Verify;
 
@@ -38,8 +39,12 @@ pub fn run(options: &Options) -> Outcome {
     let began = Instant::now();
     let mut load = match options.engine {
         Some(tool) => adapter::run(tool, &task(options, &plan)?).map_err(Refused)?,
-        None => load::run(&plan, &mut progress(&plan))
-            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?,
+        None => {
+            let mut live = Live::new();
+            view(&plan, &mut live, Duration::ZERO);
+            load::run(&plan, &mut |stage| live.look(&stage))
+                .map_err(|error| Refused::new(format!("the load broke off: {error}")))?
+        }
     };
     load.answer = Some(answer.answered());
     print!("{}", text::report(&load));
@@ -250,34 +255,28 @@ fn expect(
     })
 }
 
-/// Tells how far the load is, on a terminal only.
-fn progress(plan: &Plan) -> impl FnMut(Stage) + use<> {
-    let terminal = std::io::stderr().is_terminal();
-    let whole = plan.warmup + plan.duration;
-    let began = Instant::now();
-    let (mut last, mut before) = (Instant::now(), 0);
-    move |stage| {
-        let Stage::Running(ok) = stage else { return };
-        let passed = last.elapsed();
-        if !terminal || passed < Duration::from_secs(1) {
-            return;
+/// The live view of a load that is one step. `subject` are the processes of the server, where they are known.
+pub fn view(plan: &Plan, live: &mut Live, behind: Duration) {
+    let name = match plan.mode {
+        Mode::Closed => format!("{}, {} connections", plan.target.url, plan.connections),
+        Mode::Open { rate, .. } => {
+            let rate = crate::quantity::thousands(rate);
+            format!("{}, {rate}/s due", plan.target.url)
         }
-        let rate = (ok - before) as f64 / passed.as_secs_f64();
-        eprint!(
-            "\r{:5.1} of {:.1} s, {} good answers/s   ",
-            began.elapsed().as_secs_f64(),
-            whole.as_secs_f64(),
-            crate::quantity::thousands(rate)
-        );
-        if began.elapsed() + Duration::from_secs(1) > whole {
-            eprint!("\r{:60}\r", "");
-        }
-        (last, before) = (Instant::now(), ok);
-    }
+    };
+    live.begin(&name, plan.warmup + plan.duration, behind);
+    let subject = match &plan.target.address {
+        Address::Tcp(address) if address.ip().is_loopback() => owner::listeners(address.port()),
+        Address::Tcp(_) | Address::Unix(_) => Vec::new(),
+    };
+    live.watch(&Roots {
+        subject,
+        backend: Vec::new(),
+    });
 }
 
 /// The result as a file carries it: one cell with one block.
-fn result(load: Load, options: &Options, started: SystemTime, took: Duration) -> RunResult {
+pub fn result(load: Load, options: &Options, started: SystemTime, took: Duration) -> RunResult {
     let unix = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     let started_unix_ms = unix.as_millis() as u64;
     let axes = [

@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod hit;
 pub mod limit;
 pub mod limits;
+pub mod live;
 pub mod load;
 pub mod machine;
 pub mod quantity;

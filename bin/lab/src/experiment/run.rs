@@ -11,6 +11,7 @@ use super::file::{self, File, Order, Pin, Run};
 use super::plan::{self, CellPlan, Only, Step};
 use super::stage::Stage;
 use crate::cli::{Answer, Outcome, Refused};
+use crate::live::Live;
 use crate::load::probe::sha256;
 use crate::machine;
 use crate::quantity::{parse_duration, thousands, time};
@@ -263,28 +264,25 @@ impl Walk {
             .filter(|s| !self.is_done(s))
             .copied()
             .collect();
+        let mut live = Live::new();
         for (at, step) in steps.iter().enumerate() {
             let cell = &self.cells[step.cell];
-            let left = (steps.len() - at) as f64 * step_s(&self.file);
+            let behind =
+                Duration::from_secs_f64((steps.len() - at - 1) as f64 * step_s(&self.file));
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
-            print!(
-                "[{}/{} {:>6}] {:40} ",
-                at + 1,
-                steps.len(),
-                minutes(left),
-                place.join(" ")
-            );
-            let measured = self.measure(&stage, cell, step);
+            let place = format!("[{}/{}] {}", at + 1, steps.len(), place.join(" "));
+            live.begin(&place, Duration::from_secs_f64(step_s(&self.file)), behind);
+            let measured = self.measure(&stage, cell, step, &mut live);
             let entry = &mut self.result.cells[step.cell];
             match measured {
                 Ok(mut block) => {
                     block.position = at;
-                    println!("{}", line(&block));
+                    live.line(&format!("{place:48} {}", line(&block)));
                     entry.blocks.push(block);
                     entry.state = CellState::Measured;
                 }
                 Err(state) => {
-                    println!("{}", state_words(&state));
+                    live.line(&format!("{place:48} {}", state_words(&state)));
                     if entry.blocks.is_empty() {
                         entry.state = state;
                     }
@@ -293,6 +291,7 @@ impl Walk {
             self.result.duration_s = began.elapsed().as_secs_f64();
             self.save()?;
         }
+        drop(live);
         if self.keep {
             println!("configurations and logs: {}", stage.dir().display());
         } else {
@@ -307,7 +306,13 @@ impl Walk {
         Ok(if usable { Answer::Yes } else { Answer::No })
     }
 
-    fn measure(&self, stage: &Stage, cell: &CellPlan, step: &Step) -> Result<Block, CellState> {
+    fn measure(
+        &self,
+        stage: &Stage,
+        cell: &CellPlan,
+        step: &Step,
+        live: &mut Live,
+    ) -> Result<Block, CellState> {
         let facts = self
             .result
             .subjects
@@ -316,7 +321,7 @@ impl Walk {
         if let Some(reason) = facts.and_then(|facts| facts.missing.clone()) {
             return Err(CellState::NotInstalled(reason));
         }
-        let mut block = stage.block(&self.file, cell, self.seed ^ step.block as u64)?;
+        let mut block = stage.block(&self.file, cell, self.seed ^ step.block as u64, live)?;
         block.number = step.block;
         Ok(block)
     }

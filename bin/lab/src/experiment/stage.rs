@@ -14,6 +14,7 @@ use super::file::{File, Pin, Run, Test, read_conf};
 use super::plan::CellPlan;
 use crate::backend::read_counts;
 use crate::hit::made_body;
+use crate::live::Live;
 use crate::load::expect::{BodyExpect, Expect};
 use crate::load::probe::{Probe, probe};
 use crate::load::request::Draft;
@@ -128,7 +129,13 @@ impl Stage {
     }
 
     /// One block of one cell.
-    pub fn block(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Block, CellState> {
+    pub fn block(
+        &self,
+        file: &File,
+        cell: &CellPlan,
+        seed: u64,
+        live: &mut Live,
+    ) -> Result<Block, CellState> {
         let not_started = CellState::DidNotStart;
         let test = &file.test[&cell.test];
         let started_at = SystemTime::now()
@@ -148,7 +155,7 @@ impl Stage {
             subject: vec![server.pid()],
             backend: backends.iter().map(Started::pid).collect(),
         };
-        let (mut load, samples, window) = load_and_watch(&plan, &roots)
+        let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
             .map_err(|error| not_started(format!("the load broke off: {error}")))?;
         load.answer = Some(answer.answered());
         thread::sleep(COUNTS_SETTLE);
@@ -377,8 +384,10 @@ impl Stage {
 fn load_and_watch(
     plan: &Plan,
     roots: &Roots,
+    live: &mut Live,
 ) -> std::io::Result<(Load, Samples, (Instant, Instant))> {
     let stop = AtomicBool::new(false);
+    live.watch(roots);
     thread::scope(|scope| {
         let watching = scope.spawn(|| sample::watch(roots, &stop));
         let now = Instant::now();
@@ -387,6 +396,7 @@ fn load_and_watch(
             if let load::Stage::Window(begin, end) = stage {
                 window = (begin, end);
             }
+            live.look(&stage);
         });
         stop.store(true, Ordering::Release);
         let samples = watching

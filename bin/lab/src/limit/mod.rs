@@ -6,12 +6,15 @@ mod overload;
 mod promise;
 mod search;
 
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::cli::Refused;
 use crate::hit;
+use crate::live::Live;
+use crate::load::probe::sha256;
 use crate::load::{self, Plan};
-use crate::result::{Load, Mode};
+use crate::result::{Block, Cell, Load, Mode};
 
 pub use overload::{BreakOptions, break_down};
 pub use search::{LimitOptions, find_limit};
@@ -24,31 +27,127 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
     for (given, name) in [
         (options.rate.is_some(), "--rate"),
         (options.requests.is_some(), "--requests"),
-        (options.json.is_some(), "--json"),
+        (options.engine.is_some(), "--engine"),
     ] {
         if given {
             return Err(Refused::new(format!(
-                "{name} has no meaning here: rates are searched, and printed"
+                "{name} has no meaning here: rates are searched, by the lab's own generator"
             )));
         }
     }
     Ok(hit::prepare(options)?.0)
 }
 
-/// One load at a rate; in the closed loop without one.
-fn step(plan: &Plan, rate: Option<f64>, duration: Duration) -> Result<Load, Refused> {
-    let mut plan = plan.clone();
-    plan.mode = match rate {
-        None => Mode::Closed,
-        Some(rate) => Mode::Open {
-            rate,
-            poisson: false,
-        },
-    };
-    plan.duration = duration;
-    plan.warmup = STEP_WARMUP;
-    // What is late has failed its promise already; there is no need to wait for all of it.
-    plan.drain = plan.drain.min(plan.timeout);
-    load::run(&plan, &mut |_| {})
-        .map_err(|error| Refused::new(format!("the load broke off: {error}")))
+/// The steps of a search: each a load of its own, seen live, and kept for the result.
+struct Steps<'a> {
+    options: &'a hit::Options,
+    plan: Plan,
+    live: Live,
+    /// Offered rate and what came, in the order of time.
+    taken: Vec<(f64, Load)>,
+    started: SystemTime,
+    began: Instant,
+    /// What the steps that are still to come take, as far as it is known.
+    left: Duration,
+}
+
+impl<'a> Steps<'a> {
+    fn new(options: &'a hit::Options, left: Duration) -> Result<Self, Refused> {
+        Ok(Steps {
+            plan: target(options)?,
+            options,
+            live: Live::new(),
+            taken: Vec::new(),
+            started: SystemTime::now(),
+            began: Instant::now(),
+            left,
+        })
+    }
+
+    /// One load at a rate; in the closed loop without one.
+    fn step(&mut self, rate: Option<f64>, duration: Duration) -> Result<Load, Refused> {
+        let mut plan = self.plan.clone();
+        plan.mode = match rate {
+            None => Mode::Closed,
+            Some(rate) => Mode::Open {
+                rate,
+                poisson: false,
+            },
+        };
+        plan.duration = duration;
+        plan.warmup = STEP_WARMUP;
+        // What is late has failed its promise already; there is no need to wait for all of it.
+        plan.drain = plan.drain.min(plan.timeout);
+        self.left = self.left.saturating_sub(duration + STEP_WARMUP);
+        hit::view(&plan, &mut self.live, self.left);
+        let live = &mut self.live;
+        let load = load::run(&plan, &mut |stage| live.look(&stage))
+            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+        if let Some(rate) = rate {
+            self.taken.push((rate, load.clone()));
+        }
+        Ok(load)
+    }
+
+    fn line(&mut self, text: &str) {
+        self.live.line(text);
+    }
+
+    /// Writes the result, if it is wanted: a cell for each rate, so that a report draws what came against what was offered.
+    fn save(mut self, words: &str) -> Result<(), Refused> {
+        self.live.clear();
+        let Some(path) = &self.options.json else {
+            return Ok(());
+        };
+        let took = self.began.elapsed();
+        let mut result = hit::result(Load::default(), self.options, self.started, took);
+        let pattern = result.cells.pop().unwrap_or_default();
+        self.taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
+        result.cells = cells(&pattern, self.taken);
+        result.notes.push(words.to_string());
+        let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
+        fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))
+    }
+}
+
+/// A cell for each rate; what was asked at the same rate again is another block of it.
+fn cells(pattern: &Cell, taken: Vec<(f64, Load)>) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for (rate, load) in taken {
+        let rate = format!("{rate:.0}");
+        let known = cells.last().is_some_and(|cell| cell.axis("rate") == rate);
+        if !known {
+            let mut cell = pattern.clone();
+            cell.blocks.clear();
+            cell.id = sha256(format!("{}{rate}", pattern.id).as_bytes())[..12].to_string();
+            cell.axes.insert("rate".into(), rate);
+            cells.push(cell);
+        }
+        if let Some(cell) = cells.last_mut() {
+            let number = cell.blocks.len();
+            cell.blocks.push(Block {
+                number,
+                load,
+                ..Block::default()
+            });
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rate_is_a_cell_and_a_second_look_a_block() {
+        let taken = [100.0, 200.0, 200.2, 300.0].map(|rate| (rate, Load::default()));
+        let cells = cells(&Cell::default(), taken.into());
+        let seen: Vec<_> = cells
+            .iter()
+            .map(|cell| (cell.axis("rate"), cell.blocks.len()))
+            .collect();
+        assert_eq!(seen, [("100", 1), ("200", 2), ("300", 1)]);
+        assert_ne!(cells[0].id, cells[1].id);
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{step, target};
+use super::{STEP_WARMUP, Steps};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::hit;
 use crate::quantity::{parse_duration, thousands, time};
@@ -85,38 +85,44 @@ struct Seen {
 
 /// Carries out `lab break`.
 pub fn break_down(options: &BreakOptions) -> Outcome {
-    let plan = target(&options.hit)?;
-    let closed = step(&plan, None, options.step)?;
+    let whole = (options.step + STEP_WARMUP) * (SHARES.len() as u32 + 2);
+    let mut steps = Steps::new(&options.hit, whole)?;
+    let closed = steps.step(None, options.step)?;
     let knee = closed.ok_per_s();
     if closed.ended_ok == 0 {
         return Err(Refused::new("the target gives no right answer under load"));
     }
-    println!("closed loop: {}/s", thousands(knee));
+    steps.line(&format!("closed loop: {}/s", thousands(knee)));
     let mut curve = Vec::new();
     for share in SHARES {
-        let load = step(&plan, Some(knee * share), options.step)?;
+        let load = steps.step(Some(knee * share), options.step)?;
         let seen = Seen::of(&load);
-        println!("{}", line(knee * share, share, &seen));
+        steps.line(&line(knee * share, share, &seen));
         curve.push((share, seen));
     }
+    // What is looked at afterwards is recovery, and no part of the curve.
+    let before = steps.taken.len();
     let mut calm = None;
     for look in 1..=RECOVERY_LOOKS {
-        let seen = Seen::of(&step(&plan, Some(knee * CALM_SHARE), options.step)?);
+        let seen = Seen::of(&steps.step(Some(knee * CALM_SHARE), options.step)?);
         if is_calm(&curve, knee, &seen) {
             calm = Some(look);
             break;
         }
     }
+    steps.taken.truncate(before);
     let manner = judge(&curve, calm.is_some());
-    println!("{}", manner.words());
-    match calm {
-        Some(1) => println!("recovers at once"),
+    let recovery = match calm {
+        Some(1) => "recovers at once".to_string(),
         Some(look) => {
             let seconds = options.step.as_secs_f64() * (look - 1) as f64;
-            println!("recovers after about {seconds:.0} s");
+            format!("recovers after about {seconds:.0} s")
         }
-        None => println!("does not recover within {RECOVERY_LOOKS} steps"),
-    }
+        None => format!("does not recover within {RECOVERY_LOOKS} steps"),
+    };
+    steps.line(manner.words());
+    steps.line(&recovery);
+    steps.save(&format!("{}; {recovery}", manner.words()))?;
     Ok(match manner {
         Manner::Holds | Manner::Sheds | Manner::Queues => Answer::Yes,
         Manner::Drops | Manner::Collapses | Manner::Dies => Answer::No,

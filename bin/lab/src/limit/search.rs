@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::promise::Promise;
-use super::{step, target};
+use super::{STEP_WARMUP, Steps};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::hit;
 use crate::quantity::{parse_duration, thousands, time};
@@ -36,47 +36,48 @@ pub struct LimitOptions {
 
 /// Carries out `lab find-limit`.
 pub fn find_limit(options: &LimitOptions) -> Outcome {
-    let plan = target(&options.hit)?;
-    let closed = step(&plan, None, options.step)?;
+    let steps = (options.step + STEP_WARMUP) * (HALVINGS as u32 + 1);
+    let whole = steps + STEP_WARMUP + options.hit.duration;
+    let mut steps = Steps::new(&options.hit, whole)?;
+    let closed = steps.step(None, options.step)?;
     let most = closed.ok_per_s() * BEYOND;
     if closed.ended_ok == 0 {
         return Err(Refused::new("the target gives no right answer under load"));
     }
-    println!(
+    steps.line(&format!(
         "closed loop: {}/s; searching below {}/s",
         thousands(closed.ok_per_s()),
         thousands(most)
-    );
-    let mut look = |rate: f64| -> Result<bool, Refused> {
-        let load = step(&plan, Some(rate), options.step)?;
+    ));
+    let mut look = |rate: f64, duration: Duration| -> Result<bool, Refused> {
+        let load = steps.step(Some(rate), duration)?;
         let broken = options.slo.broken(&load);
-        println!("{}", line(rate, &load, broken.as_deref()));
+        steps.line(&line(rate, &load, broken.as_deref()));
         Ok(broken.is_none())
     };
-    let found = halve(most, &mut look)?;
-    let Some(mut rate) = found else {
-        println!("no rate keeps the promise");
-        return Ok(Answer::No);
-    };
-    for _ in 0..RETREATS_MAX {
-        let load = step(&plan, Some(rate), options.hit.duration)?;
-        let broken = options.slo.broken(&load);
-        println!("{}", line(rate, &load, broken.as_deref()));
-        if broken.is_none() {
-            println!(
-                "limit: {}/s, kept for {} s",
-                thousands(rate),
-                options.hit.duration.as_secs_f64()
-            );
-            return Ok(Answer::Yes);
+    let seconds = options.hit.duration.as_secs_f64();
+    let found = halve(most, &mut |rate| look(rate, options.step))?;
+    let mut limit = None;
+    if let Some(found) = found {
+        let rates = (0..RETREATS_MAX).map(|retreat| found * 0.95_f64.powi(retreat as i32));
+        for rate in rates {
+            if look(rate, options.hit.duration)? {
+                limit = Some(rate);
+                break;
+            }
         }
-        rate *= 0.95;
     }
-    println!(
-        "no rate near it keeps the promise for {} s",
-        options.hit.duration.as_secs_f64()
-    );
-    Ok(Answer::No)
+    let words = match (found, limit) {
+        (None, _) => "no rate keeps the promise".to_string(),
+        (Some(_), None) => format!("no rate near it keeps the promise for {seconds} s"),
+        (Some(_), Some(rate)) => format!("limit: {}/s, kept for {seconds} s", thousands(rate)),
+    };
+    steps.line(&words);
+    steps.save(&words)?;
+    Ok(match limit {
+        Some(_) => Answer::Yes,
+        None => Answer::No,
+    })
 }
 
 /// Halves between what is kept and what is broken.

@@ -14,6 +14,7 @@ pub mod probe;
 pub mod record;
 pub mod request;
 pub mod schedule;
+pub mod seen;
 pub mod talk;
 pub mod target;
 pub mod trust;
@@ -32,6 +33,7 @@ use self::limits::{RAMP_MAX, TICK};
 use self::link::{Fault, Tls};
 use self::record::{Keepup, Recorder};
 use self::request::Prepared;
+use self::seen::Seen;
 use self::target::{Address, Target};
 use self::worker::{Share, Signals, Worker};
 use crate::result::{Asked, Connections, Engine, FailureClass, Load, Mode};
@@ -165,12 +167,16 @@ struct Shared<'a> {
 }
 
 /// How far a load is, for whoever watches.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Stage {
     /// The window is decided: its first moment, and the first beyond it.
     Window(Instant, Instant),
-    /// Some time has passed; so many good answers since the beginning, warm-up included.
-    Running(u64),
+    /// Some time has passed; so many good answers since the beginning, warm-up included, and what the window saw.
+    Running(u64, Box<Seen>),
+    /// No idle connection has been opened yet: what the server has now it has without them.
+    Alone,
+    /// The idle connections are open.
+    Held,
 }
 
 /// Between two looks at how far a load is.
@@ -241,7 +247,14 @@ fn join(
         thread::sleep(JOIN_PAUSE);
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
-            watch(Stage::Running(signals.ok.load(Ordering::Relaxed)));
+            let seen = signals
+                .seen
+                .lock()
+                .map_or_else(|broken| *broken.into_inner(), |seen| *seen);
+            watch(Stage::Running(
+                signals.ok.load(Ordering::Relaxed),
+                Box::new(seen),
+            ));
         }
     }
     let joined = handles.into_iter().map(|handle| {

@@ -1,9 +1,11 @@
 //! What one thread saw, and how the threads' records add up to the result.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use super::clock::Ns;
 use super::limits::{SLICE, SLICES_MAX};
+use super::seen::Seen;
 use super::talk::{Done, Lost};
 use crate::result::{
     Censored, Connections, Distribution, FailureClass, Failures, Generator, HEAT_STEPS, Histogram,
@@ -71,6 +73,8 @@ pub struct Recorder {
     pub censored: Censored,
     /// Open loop: requests due inside the window.
     pub due: u64,
+    /// What watchers were told of, and slices of it.
+    told: Box<(Seen, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -129,7 +133,32 @@ impl Recorder {
             spun_ns: 0,
             censored: Censored::default(),
             due: 0,
+            told: Box::default(),
         }
+    }
+
+    /// Adds what is new to what watchers see: slices that have passed, and failures. A lock that is held is tried again
+    /// with the next call.
+    pub fn tell(&mut self, now: Ns, seen: &Mutex<Seen>) {
+        let Ok(mut seen) = seen.try_lock() else {
+            return;
+        };
+        let (told, slices) = &mut *self.told;
+        for (class, book) in self.failures.iter().enumerate() {
+            let count = book.as_ref().map_or(0, |book| book.count);
+            seen.failed[class] += count - told.failed[class];
+            told.failed[class] = count;
+        }
+        let passed = now.saturating_sub(self.window.begin) / SLICE.as_nanos() as u64;
+        let passed = usize::try_from(passed)
+            .unwrap_or(usize::MAX)
+            .min(self.slices.len());
+        for slice in self.slices.get(*slices..passed).unwrap_or_default() {
+            for (sum, count) in seen.heat.iter_mut().zip(slice.heat) {
+                *sum += u64::from(count);
+            }
+        }
+        *slices = passed.max(*slices);
     }
 
     /// Gives memory to the slices of the window, so that none is asked for inside it.

@@ -6,6 +6,7 @@ mod slot;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::buffer::spare_capacity;
@@ -18,6 +19,7 @@ use super::clock::{Clock, Ns, span, thread_cpu_ns};
 use super::limits::{EVENTS_MAX, READ_BYTES, SPIN};
 use super::record::{CountBy, Recorder, Window};
 use super::schedule::Schedule;
+use super::seen::Seen;
 use super::talk::Done;
 use super::{Plan, Shared};
 use crate::random::Random;
@@ -34,6 +36,8 @@ pub struct Signals {
     pub end: AtomicU64,
     /// Good answers so far, of all threads, brought up to date a few times a second.
     pub ok: AtomicU64,
+    /// What watchers see beside.
+    pub seen: Mutex<Seen>,
 }
 
 impl Default for Signals {
@@ -43,6 +47,7 @@ impl Default for Signals {
             begin: AtomicU64::new(Ns::MAX),
             end: AtomicU64::new(Ns::MAX),
             ok: AtomicU64::new(0),
+            seen: Mutex::default(),
         }
     }
 }
@@ -338,5 +343,6 @@ impl<'a> Worker<'a> {
             .ok
             .fetch_add(ok - self.told_ok, Ordering::Relaxed);
         self.told_ok = ok;
+        self.record.tell(now, &self.signals.seen);
     }
 }

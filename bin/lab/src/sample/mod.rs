@@ -4,6 +4,7 @@
 //! is lost between two samples but what a child does that is born and dies, unwaited for, within one.
 
 mod machine;
+pub mod owner;
 mod process;
 mod tree;
 
