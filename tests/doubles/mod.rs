@@ -5,6 +5,7 @@
 pub mod cgi;
 pub mod dns;
 pub mod fastcgi;
+pub mod ports;
 pub mod wire;
 
 use std::net::{Ipv4Addr, TcpListener};

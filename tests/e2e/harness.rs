@@ -1,6 +1,6 @@
 //! Starts the real binary in a folder of its own and ends it. Speaking to it is left to `client`.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::{Signal, send};
 
 use crate::client::Answer;
+pub use crate::doubles::ports::free_port;
 
 /// How long anything may take that takes milliseconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,23 +52,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A port on which nobody listens. Below the kernel's own range, so that no client gets it meanwhile, and handed out
-/// once in this process.
-pub fn free_port() -> u16 {
-    const FIRST: u32 = 12_000;
-    const COUNT: u32 = 20_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(step < COUNT, "there is a free port among so many");
-        let port = FIRST + (std::process::id().wrapping_mul(97) + step) % COUNT;
-        let port = u16::try_from(port).expect("the range ends below 65,536");
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
-            return port;
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::peers;
+use crate::peers::{self, free_port};
 
 /// A server to stand behind us.
 struct Origin {
@@ -341,9 +341,4 @@ fn real_servers_answer_through_us_as_they_answer_to_us() {
         let _ = std::fs::remove_dir_all(&dir);
     }
     assert!(asked > 0, "at least one of them is installed");
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }

@@ -1,6 +1,6 @@
 //! The two programs on free ports, with the same files behind them.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -226,17 +226,11 @@ impl Peer {
     }
 }
 
+pub use crate::doubles::ports::free_port;
+
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .expect("a free port")
-        .local_addr()
-        .expect("it is bound")
-        .port()
 }

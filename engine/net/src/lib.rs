@@ -12,6 +12,9 @@ mod handshakes;
 pub mod interims;
 pub mod limits;
 pub mod listener;
+#[cfg(test)]
+#[path = "../../../tests/doubles/ports.rs"]
+mod ports;
 pub mod probes;
 pub mod service;
 pub mod signal;

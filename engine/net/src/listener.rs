@@ -286,10 +286,7 @@ impl<S: Service> Slot<S> {
 mod tests {
     use super::*;
 
-    fn free_port() -> u16 {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap().port()
-    }
+    use crate::ports::free_port;
 
     #[test]
     fn a_port_in_use_is_refused_even_by_our_own_shared_sockets() {

