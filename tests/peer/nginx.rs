@@ -336,6 +336,27 @@ const CASES: &[Case] = &[
         requests: &["GET /broken", "GET /kept/broken", "GET /x"],
     },
     Case {
+        name: "groups",
+        lines: "location / { proxy_pass http://pair; } location /none { proxy_pass http://none; } \
+                location /next/ { proxy_pass http://pair/; proxy_next_upstream error http_500; } \
+                location /once { proxy_pass http://pair; proxy_next_upstream off; } \
+                location /keyed { proxy_pass http://keyed; } location /near { proxy_pass http://near; }",
+        requests: &[
+            "GET /",
+            "GET /x?y",
+            "POST / | body=x",
+            "GET /broken",
+            "GET /none",
+            "POST /none | body=x",
+            "GET /next/broken",
+            "GET /next/x",
+            "GET /keyed?k=1",
+            "GET /keyed?k=2",
+            "GET /keyed",
+            "GET /near",
+        ],
+    },
+    Case {
         name: "tables",
         lines: "location / { return 200 \"$mapped|$named|$near|$variant\"; }",
         requests: &[
@@ -458,6 +479,12 @@ const TABLES: &str = "map $arg_x $mapped { default none; one 1; two \"$request_m
     geo $near { default far; 127.0.0.0/8 near; }\n\
     split_clients $arg_key $variant { 20% a; 30.5% b; * c; }\n";
 
+/// Groups of servers, of which one answers.
+const GROUPS: &str = "upstream pair { server DEAD max_fails=0; server UPSTREAM weight=2; }\n\
+    upstream none { server DEAD; server DEAD down; }\n\
+    upstream keyed { hash $arg_k consistent; server DEAD; server UPSTREAM; }\n\
+    upstream near { ip_hash; server UPSTREAM; server DEAD max_fails=2 fail_timeout=1m; }\n";
+
 /// Where both differ in what they have to be told: nginx may not write where Debian has it write, and an nginx of that
 /// age has other defaults than the one that is followed.
 fn conf(site: &Site, case: &Case, port: u16, is_nginx: bool) -> String {
@@ -479,8 +506,9 @@ fn conf(site: &Site, case: &Case, port: u16, is_nginx: bool) -> String {
         ),
         false => ("", ""),
     };
+    let groups = site.fill(GROUPS);
     format!(
-        "{user}worker_processes 1;\npid {dir}/nginx.pid;\nerror_log {dir}/nginx-error.log;\nevents {{}}\nhttp {{\n{TABLES}access_log off;\n{own}{tokens}\n{keep}\
+        "{user}worker_processes 1;\npid {dir}/nginx.pid;\nerror_log {dir}/nginx-error.log;\nevents {{}}\nhttp {{\n{TABLES}{groups}access_log off;\n{own}{tokens}\n{keep}\
          server {{\nlisten 127.0.0.1:{port};\nroot {dir}/www;\nserver_name site.test;\n{}\n}}\n}}\n",
         site.fill(case.lines)
     )

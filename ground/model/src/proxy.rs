@@ -69,6 +69,13 @@ objects! {
         pub redirects: Vec<LocationChange>,
         /// How redirects name this server.
         pub naming: crate::nginx::Redirects,
+        /// When the next server is asked: `error`, `timeout`, `invalid_header`, `http_502` and the like,
+        /// `non_idempotent`. Never when empty.
+        pub next_upstream: Vec<String>,
+        /// The most servers that are asked; all of them when zero.
+        pub next_upstream_tries: i64,
+        /// How long further servers are asked; without limit when zero.
+        pub next_upstream_timeout: Duration,
     }
 
     /// What stands in a target in place of its beginning.
@@ -162,6 +169,32 @@ objects! {
         pub max_age: Duration,
         /// The policy when the cookie is missing.
         pub fallback: Option<Box<SelectionPolicy>>,
+    }
+
+    /// As in a group of servers of an nginx.conf. Our own.
+    pub struct NginxGroup {
+        /// The name of the group: handlers of one name share what is known of its servers.
+        pub name: String,
+        /// How it chooses: `round_robin`, `least_conn`, `ip_hash`, `hash`, `consistent_hash`, `random`, `random_two`.
+        pub method: String,
+        /// What is hashed, with placeholders.
+        pub key: String,
+        /// What each of the upstreams is in it.
+        pub servers: Vec<NginxServer>,
+    }
+
+    /// An upstream as a server of a group.
+    pub struct NginxServer {
+        /// Its address as the group writes it, from which its place on the ring follows.
+        pub name: String,
+        /// Its share beside the others.
+        pub weight: u32,
+        /// Failures that leave it out; none do when zero.
+        pub max_fails: u32,
+        /// In which time so many failures leave it out, and for how long.
+        pub fail_timeout: Duration,
+        /// It gets no requests.
+        pub down: bool,
     }
 
     /// Which upstreams count as healthy.
@@ -310,6 +343,10 @@ objects! {
         pub max_idle_conns_per_host: i64,
         /// How long one is kept, 2 minutes when zero.
         pub idle_timeout: Duration,
+        /// Requests that one carries; without limit when zero. Our own word.
+        pub max_requests: i64,
+        /// How long one serves altogether; without limit when zero. Our own word.
+        pub max_age: Duration,
     }
 
     /// Speaks FastCGI to upstreams.
@@ -456,6 +493,8 @@ tagged! {
         Header(HeaderHash) = "header",
         /// By a cookie.
         Cookie(CookieHash) = "cookie",
+        /// As in a group of servers of an nginx.conf. Our own.
+        Nginx(Box<NginxGroup>) = "nginx",
     }
 }
 

@@ -9,6 +9,8 @@ extern crate alloc;
 pub mod backoff;
 pub mod balance;
 pub mod breaker;
+mod crc32;
+pub mod group;
 pub mod health;
 pub mod limit;
 pub mod limits;

@@ -32,3 +32,10 @@ pub const IDLE_DROPPED_AT_ONCE: usize = 3;
 
 /// Parts of the window of a circuit breaker: results are forgotten a tenth of it too early or too late.
 pub const BREAKER_CELLS: usize = 10;
+
+/// Points on the ring of a group that hashes consistently: 160 for each unit of weight, eight bytes each. So weights of
+/// 6,553 together, which tell servers apart as finely as anybody needs.
+pub const RING_POINTS_MAX: usize = 1 << 20;
+
+/// Places that a group looks at for one request where keys or chance lead it, before it goes round; nginx's number.
+pub const LOOKS_MAX: usize = 21;

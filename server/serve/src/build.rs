@@ -15,6 +15,7 @@ use sluice_route::{MatcherSets, RouteIndex, Template};
 use crate::handler::Handler;
 use crate::handlers::nginx::TreeRef;
 use crate::handlers::nginx::types::Types;
+use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{Authorities, Keys};
 use crate::log::Log;
 use crate::metrics::SiteMetrics;
@@ -94,6 +95,8 @@ pub struct Serving<'m> {
     pub authorities: Option<&'m Authorities<'m>>,
     /// Certificates and where they come from.
     pub(crate) keys: &'m Keys<'m>,
+    /// What reverse proxies of all servers share.
+    pub(crate) shared: Shared,
 }
 
 /// Builds the routes of one server, collecting all refusals.
@@ -112,6 +115,8 @@ pub struct Builder<'m> {
     pub authorities: Option<&'m Authorities<'m>>,
     /// Certificates and where they come from; nothing if nothing is served.
     pub(crate) keys: Option<&'m Keys<'m>>,
+    /// What reverse proxies of all servers share.
+    pub(crate) shared: Shared,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
     /// What each of them was built from.
@@ -151,6 +156,9 @@ impl<'m> Builder<'m> {
             recorder,
             authorities: serving.as_ref().and_then(|serving| serving.authorities),
             keys: serving.as_ref().map(|serving| serving.keys),
+            shared: serving
+                .as_ref()
+                .map_or_else(Shared::default, |serving| serving.shared.clone()),
             metrics: serving.and_then(|serving| serving.metrics),
             lists: Vec::new(),
             listed: Vec::new(),

@@ -14,6 +14,7 @@ use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock}
 use crate::build::{Refusal, Serving};
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
+use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
 use crate::log::{AccessLog, Log, Plan};
@@ -260,7 +261,7 @@ fn build(
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let mut listens: Vec<Listen<Site>> = Vec::new();
     let mut sites = HashMap::new();
-    let mut owners: HashMap<ListenAddr, String> = HashMap::new();
+    let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Shared::default());
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let Ok(plan) = &plan else { continue };
@@ -272,6 +273,7 @@ fn build(
             metrics: SiteMetrics::of(metrics.as_ref(), name),
             authorities: (purpose == Purpose::Serve).then_some(&authorities),
             keys: &keys,
+            shared: &shared,
         };
         let site = build_site(server, &place, around);
         let entrance = entrance::build(server, Speaks::of(server)).unwrap_or_else(|refusal| {
@@ -397,6 +399,8 @@ struct Around<'a> {
     /// Nothing where nothing is to be opened.
     authorities: Option<&'a Authorities<'a>>,
     keys: &'a Keys<'a>,
+    /// What reverse proxies share.
+    shared: &'a Shared,
 }
 
 fn build_site(
@@ -410,6 +414,7 @@ fn build_site(
         metrics: around.metrics,
         authorities: around.authorities,
         keys: around.keys,
+        shared: around.shared.clone(),
     };
     let (rules, _) = Rules::build(server, place, around.config_files, Some(serving))?;
     let access = server

@@ -1,6 +1,7 @@
 //! Servers that run an nginx.conf.
 
 mod auth;
+mod groups;
 mod locations;
 mod logs;
 mod pass;

@@ -156,7 +156,7 @@ impl<'r> Lowering<'r> {
     /// The upstreams that an address names: those of the group of this name, or the one at this address.
     pub fn group(&mut self, name: &str, port: u16) -> Group {
         match self.groups.get(name).copied() {
-            Some(group) => upstream::lower(self, group, port),
+            Some(group) => upstream::lower(self, group),
             None => proxy::group_of(name, port),
         }
     }

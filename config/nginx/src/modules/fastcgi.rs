@@ -6,12 +6,12 @@ use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
 
 use super::http_core;
-use super::proxy::{SIXTY, fastcgi_by_variable};
-use super::upstream::Group;
+use super::proxy::{REPEATED, SIXTY, fastcgi_by_variable};
+use super::upstream::{self, Group};
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::{Lowering, Script};
-use crate::registry::Takes::{Flag, Size, Time, Words};
+use crate::registry::Takes::{Flag, Number, Size, Time, Words};
 use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
@@ -43,6 +43,9 @@ pub const WORDS: &[Word] = &[
         .but(Partly("`on`; with `off` a connection is kept for a moment")),
     Word::once("fastcgi_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
+    Word::once("fastcgi_next_upstream", Words(1, MANY)).but(REPEATED),
+    Word::once("fastcgi_next_upstream_timeout", Time),
+    Word::once("fastcgi_next_upstream_tries", Number),
     Word::many("fastcgi_no_cache", Words(1, MANY)).but(NO_CACHE),
     Word::many("fastcgi_param", Words(2, 3)),
     Word::once("fastcgi_pass", Words(1, 1)),
@@ -101,7 +104,6 @@ fn pass_to(
     let Group {
         upstreams,
         balancing,
-        health,
         keep_alive,
     } = group;
     let (env, env_if_not_empty) = params(cx, level, facts)?;
@@ -120,12 +122,11 @@ fn pass_to(
     let proxy = ReverseProxy {
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
-        health_checks: health,
         upstreams,
         as_nginx: Some(AsNginx {
             hide: hidden(level),
             intercept: http_core::intercepted(level, "fastcgi_intercept_errors"),
-            ..AsNginx::default()
+            ..upstream::next(cx, level, "fastcgi")
         }),
         ..ReverseProxy::default()
     };

@@ -26,6 +26,8 @@ use crate::tree::Directive;
 
 const BUFFERS: Verdict =
     Always("answers are passed on as they come, through buffers of the program");
+pub(super) const REPEATED: Verdict =
+    Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
 const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the upstream");
 
 /// The directives.
@@ -62,6 +64,9 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
     Word::once("proxy_method", Words(1, 1)).but(NotYet),
+    Word::once("proxy_next_upstream", Words(1, MANY)).but(REPEATED),
+    Word::once("proxy_next_upstream_timeout", Time),
+    Word::once("proxy_next_upstream_tries", Number),
     Word::many("proxy_no_cache", Words(1, MANY)).but(NO_CACHE),
     Word::once("proxy_pass", Words(1, 1)),
     Word::many("proxy_pass_header", Words(1, 1)),
@@ -204,7 +209,6 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
     let Group {
         upstreams,
         balancing,
-        health,
         keep_alive,
     } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts);
@@ -219,10 +223,10 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
         ..HttpTransport::default()
     };
+    let next = upstream::next(cx, level, "proxy");
     Some(Handler::ReverseProxy(Box::new(ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
-        health_checks: health,
         upstreams,
         headers: headers(fields),
         as_nginx: Some(AsNginx {
@@ -233,6 +237,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
             intercept: http_core::intercepted(level, "proxy_intercept_errors"),
             redirects: to.redirects,
             naming: http_core::redirects(level, &facts.server_name),
+            ..next
         }),
         ..ReverseProxy::default()
     })))

@@ -3,33 +3,36 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    HealthChecks, KeepAlive, LoadBalancing, NoPolicySettings, PassiveChecks, SelectionPolicy,
-    Upstream, Weighted,
+    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, SelectionPolicy, Upstream,
 };
 
 use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
 use crate::lower::values;
 use crate::registry::Takes::{Block, Nothing, Number, Time, Words};
-use crate::registry::Verdict::{Idle, NotYet, Partly};
+use crate::registry::Verdict::{Always, Partly};
 use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::once("hash", Words(1, 2)).but(NotYet),
-    Word::once("ip_hash", Nothing).but(Partly("by the whole address; nginx takes three bytes of one of IPv4")),
-    Word::once("keepalive", Words(1, 2)).but(Partly("connections are kept by each worker and for each location that passes requests to the group")),
-    Word::once("keepalive_requests", Number).but(Idle("a connection is not closed for the number of its requests")),
-    Word::once("keepalive_time", Time).but(Idle("a connection is not closed for its age")),
+    Word::once("hash", Words(1, 2)),
+    Word::once("ip_hash", Nothing),
+    Word::once("keepalive", Words(1, 2)).but(Partly(
+        "so many connections for each server and worker; they are shared by all locations, also with `local`",
+    )),
+    Word::once("keepalive_requests", Number),
+    Word::once("keepalive_time", Time),
     Word::once("keepalive_timeout", Time),
-    Word::once("least_conn", Nothing).but(Partly("weights do not count beside it")),
-    Word::once("random", Words(0, 2)).but(NotYet),
+    Word::once("least_conn", Nothing),
+    Word::once("random", Words(0, 2)).but(Partly("`random`, `random two` and `random two least_conn`")),
     Word::many("server", Words(1, 16)).but(Partly(
-        "`weight`, `backup`, `down`, `max_conns`, `max_fails` and `fail_timeout`; the last two are those of the first \
-         server; failures are counted for each location that passes requests to the group",
+        "`weight`, `backup`, `down`, `max_conns`, `max_fails`, `fail_timeout` and `resolve`; a name is one server, \
+         whose addresses are looked up anew every ten seconds",
     )),
     Word::many("upstream", Block(1, 1)),
-    Word::once("zone", Words(1, 2)).but(Partly("workers share what they know of upstreams anyway")),
+    Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
 ];
 
 /// A group of upstreams, or one that is named directly.
@@ -39,14 +42,15 @@ pub struct Group {
     pub upstreams: Vec<Upstream>,
     /// The choice among them.
     pub balancing: Option<LoadBalancing>,
-    /// Which of them count as healthy.
-    pub health: Option<HealthChecks>,
     /// Connections that are kept.
     pub keep_alive: Option<KeepAlive>,
 }
 
 /// nginx keeps so many connections to a group since 1.29.7.
 const KEPT: i64 = 32;
+
+/// The port of servers in a group that name none.
+const PORT: u16 = 80;
 
 impl Group {
     /// One upstream at an address.
@@ -61,25 +65,24 @@ impl Group {
     }
 }
 
-/// Lowers an `upstream` block; `port` is that of servers that name none.
-pub fn lower(cx: &mut Lowering<'_>, directive: &Directive, port: u16) -> Group {
-    let mut group = Group::default();
-    let (mut weights, mut health) = (Vec::new(), None);
+/// Lowers an `upstream` block.
+pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
+    let method = method(cx, directive);
+    let (mut upstreams, mut servers) = (Vec::new(), Vec::new());
+    let mut kept = usual_keep_alive();
     for line in directive.body() {
         match line.name() {
             "server" => {
-                let server = server(cx, line, port).filter(|server| !server.is_down);
-                if let Some(server) = server {
-                    group.upstreams.push(server.upstream);
-                    weights.push(server.weight);
-                    health.get_or_insert((server.max_fails, server.fail_timeout));
+                if let Some((upstream, server)) = server(cx, line, &method) {
+                    upstreams.push(upstream);
+                    servers.push(server);
                 }
             }
-            "keepalive" => group.keep_alive = keep_alive(cx, line),
+            "keepalive" => kept = keep_alive(cx, line).unwrap_or(kept),
             _ => {}
         }
     }
-    if group.upstreams.is_empty() {
+    if upstreams.iter().all(|upstream| upstream.backup) {
         cx.report.push(
             Diagnostic::error("empty-upstream", "an `upstream` without a server")
                 .at(directive.span(), "no server in it gets requests")
@@ -87,13 +90,32 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive, port: u16) -> Group {
                 .help("add `server <address>;`"),
         );
     }
-    let mut kept = group.keep_alive.take().unwrap_or_else(usual_keep_alive);
-    if let Some(timeout) = own(directive, "keepalive_timeout").and_then(|line| line.arg(0)) {
-        kept.idle_timeout = values::time(timeout).unwrap_or_default();
+    let time = |name: &str| own(directive, name).and_then(|line| values::time(line.arg(0)?));
+    if let Some(timeout) = time("keepalive_timeout") {
+        kept.idle_timeout = timeout;
     }
-    group.keep_alive = Some(kept);
-    balance(directive, &mut group, weights, health);
-    group
+    kept.max_age = time("keepalive_time").unwrap_or(Duration::seconds(3600));
+    let requests = own(directive, "keepalive_requests").and_then(|line| line.arg(0)?.parse().ok());
+    kept.max_requests = requests.unwrap_or(1000);
+    let is_plain =
+        |(upstream, server): (&Upstream, &NginxServer)| !server.down && upstream.max_requests == 0;
+    // The only server of a group is asked in any case, so nothing is to be remembered of it.
+    let is_one = upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
+    let (method, key) = method;
+    let group = NginxGroup {
+        name: directive.arg(0).unwrap_or_default().to_owned(),
+        method: method.to_owned(),
+        key,
+        servers,
+    };
+    Group {
+        upstreams,
+        balancing: (!is_one).then(|| LoadBalancing {
+            selection_policy: Some(SelectionPolicy::Nginx(Box::new(group))),
+            ..LoadBalancing::default()
+        }),
+        keep_alive: Some(kept),
+    }
 }
 
 /// The connections that are kept where nothing is said.
@@ -111,7 +133,14 @@ fn own<'t>(directive: &'t Directive, name: &str) -> Option<&'t Directive> {
 
 fn keep_alive(cx: &mut Lowering<'_>, line: &Directive) -> Option<KeepAlive> {
     let word = line.args.first()?;
-    let Ok(count) = word.text.parse::<i64>() else {
+    if let Some(word) = line.args.get(1).filter(|word| word.text != "local") {
+        return cx.invalid(
+            word,
+            "keepalive",
+            "a number of connections, and `local` behind it",
+        );
+    }
+    let Ok(count) = word.text.parse::<u32>() else {
         return cx.invalid(word, "keepalive", "a number of connections");
     };
     Some(match count {
@@ -120,101 +149,120 @@ fn keep_alive(cx: &mut Lowering<'_>, line: &Directive) -> Option<KeepAlive> {
             ..KeepAlive::default()
         },
         count => KeepAlive {
-            max_idle_conns_per_host: count,
+            max_idle_conns_per_host: i64::from(count),
             ..usual_keep_alive()
         },
     })
 }
 
-fn balance(
-    directive: &Directive,
-    group: &mut Group,
-    weights: Vec<i64>,
-    health: Option<(i64, Duration)>,
-) {
-    // As in nginx, the failures of the only server of a group do not count.
-    if group.upstreams.len() < 2 {
-        return;
-    }
-    let plain = NoPolicySettings::default();
-    let policy = if own(directive, "least_conn").is_some() {
-        SelectionPolicy::LeastConn(plain)
-    } else if own(directive, "ip_hash").is_some() {
-        SelectionPolicy::ClientIpHash(plain)
-    } else if weights.iter().all(|weight| *weight == weights[0]) {
-        SelectionPolicy::RoundRobin(plain)
-    } else {
-        SelectionPolicy::WeightedRoundRobin(Weighted { weights })
+/// How a group chooses, and what by. As in nginx the last line that says so counts.
+fn method(cx: &mut Lowering<'_>, directive: &Directive) -> (&'static str, String) {
+    let names = ["hash", "ip_hash", "least_conn", "random"];
+    let mut lines = directive.body().iter();
+    let Some(line) = lines.rfind(|line| names.contains(&line.name())) else {
+        return ("round_robin", String::new());
     };
-    group.balancing = Some(LoadBalancing {
-        selection_policy: Some(policy),
-        retries: group.upstreams.len() as i64 - 1,
-        ..LoadBalancing::default()
-    });
-    let (max_fails, fail_duration) = health.unwrap_or((1, Duration::seconds(10)));
-    if max_fails > 0 {
-        group.health = Some(HealthChecks {
-            active: None,
-            passive: Some(PassiveChecks {
-                fail_duration,
-                max_fails,
-                ..PassiveChecks::default()
-            }),
-        });
+    let words: Vec<&str> = line.args.iter().map(|word| word.text.as_str()).collect();
+    match (line.name(), words.as_slice()) {
+        ("ip_hash", _) => ("ip_hash", String::new()),
+        ("least_conn", _) => ("least_conn", String::new()),
+        ("random", []) => ("random", String::new()),
+        ("random", ["two"] | ["two", "least_conn"]) => ("random_two", String::new()),
+        ("random", _) => {
+            let _: Option<()> = cx.invalid(
+                line.args.last().unwrap_or(&line.name),
+                "random",
+                "nothing, `two` or `two least_conn`; only nginx Plus knows other methods",
+            );
+            ("random", String::new())
+        }
+        (_, [_, "consistent"]) => ("consistent_hash", key(cx, line)),
+        (_, [_]) => ("hash", key(cx, line)),
+        _ => {
+            let _: Option<()> = cx.invalid(
+                line.args.last().unwrap_or(&line.name),
+                "hash",
+                "a key, and `consistent` behind it",
+            );
+            ("hash", String::new())
+        }
     }
 }
 
-struct Server {
-    upstream: Upstream,
-    weight: i64,
-    max_fails: i64,
-    fail_timeout: Duration,
-    is_down: bool,
+fn key(cx: &mut Lowering<'_>, line: &Directive) -> String {
+    cx.text(&line.args[0], &Facts::default())
 }
 
-fn server(cx: &mut Lowering<'_>, line: &Directive, port: u16) -> Option<Server> {
+fn server(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    method: &(&'static str, String),
+) -> Option<(Upstream, NginxServer)> {
     let (address, params) = line.args.split_first()?;
-    let mut server = Server {
-        upstream: Upstream {
-            dial: dial(&address.text, port),
-            ..Upstream::default()
-        },
+    let mut upstream = Upstream {
+        dial: dial(&address.text, PORT),
+        ..Upstream::default()
+    };
+    let mut server = NginxServer {
+        name: address.text.clone(),
         weight: 1,
         max_fails: 1,
         fail_timeout: Duration::seconds(10),
-        is_down: false,
+        down: false,
     };
     for param in params {
-        parameter(cx, &mut server, param);
+        parameter(cx, (&mut upstream, &mut server), param);
+        let stands_by = matches!(method.0, "round_robin" | "least_conn");
+        if param.text == "backup" && !stands_by {
+            cx.report.push(
+                Diagnostic::error(
+                    "invalid-value",
+                    "`backup` beside a method that goes by keys or chance",
+                )
+                .at(param.span, "nobody stands by for such servers")
+                .imported(param.import)
+                .help("remove `backup`, or choose by turns or by `least_conn`"),
+            );
+        }
     }
-    Some(server)
+    Some((upstream, server))
 }
 
-fn parameter(cx: &mut Lowering<'_>, server: &mut Server, param: &Text) {
-    let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number >= 0);
+fn parameter(
+    cx: &mut Lowering<'_>,
+    (upstream, server): (&mut Upstream, &mut NginxServer),
+    param: &Text,
+) {
+    let number = |text: &str| text.parse::<u32>().ok();
     let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
     let taken = match name {
         "weight" => number(value)
             .filter(|weight| *weight > 0)
             .map(|weight| server.weight = weight),
         "max_fails" => number(value).map(|fails| server.max_fails = fails),
-        "max_conns" => number(value).map(|max| server.upstream.max_requests = max),
+        "max_conns" => number(value).map(|max| upstream.max_requests = i64::from(max)),
         "fail_timeout" => values::time(value).map(|time| server.fail_timeout = time),
         "backup" => {
-            server.upstream.backup = true;
+            upstream.backup = true;
             Some(())
         }
         "down" => {
-            server.is_down = true;
+            server.down = true;
             Some(())
         }
-        "resolve" | "service" | "route" | "slow_start" | "drain" => {
+        // The addresses of a name are looked up again and again in any case.
+        "resolve" if value.is_empty() => Some(()),
+        "service" | "route" | "slow_start" | "drain" => {
+            let why = match name {
+                "slow_start" | "drain" => "only nginx Plus has it",
+                _ => "known, but not built",
+            };
             cx.report.push(
                 Diagnostic::error(
                     "unsupported-directive",
                     format!("`{name}` of a `server` is not built yet"),
                 )
-                .at(param.span, "known, but not built")
+                .at(param.span, why)
                 .imported(param.import)
                 .help("remove it"),
             );
@@ -226,8 +274,45 @@ fn parameter(cx: &mut Lowering<'_>, server: &mut Server, param: &Text) {
         let _: Option<()> = cx.invalid(
             param,
             "server",
-            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `backup` or `down`",
+            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `backup`, `down` or `resolve`",
         );
+    }
+}
+
+/// What is said by `proxy_next_upstream` and its kin; `prefix` is the beginning of their names.
+pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNginx {
+    const REASONS: [&str; 11] = [
+        "error",
+        "timeout",
+        "invalid_header",
+        "http_500",
+        "http_502",
+        "http_503",
+        "http_504",
+        "http_403",
+        "http_404",
+        "http_429",
+        "non_idempotent",
+    ];
+    let name = format!("{prefix}_next_upstream");
+    let reasons = match level.find(&name) {
+        None => vec!["error".to_owned(), "timeout".to_owned()],
+        Some(line) if line.args.iter().any(|word| word.text == "off") => Vec::new(),
+        Some(line) => {
+            let known = |word: &&Text| REASONS.contains(&word.text.as_str());
+            if let Some(word) = line.args.iter().find(|word| !known(word)) {
+                let named = REASONS.map(|reason| format!("`{reason}`")).join(", ");
+                let _: Option<()> = cx.invalid(word, &name, &format!("{named} or `off`"));
+            }
+            line.args.iter().map(|word| word.text.clone()).collect()
+        }
+    };
+    let tries = level.word(&format!("{name}_tries"));
+    AsNginx {
+        next_upstream: reasons,
+        next_upstream_tries: tries.and_then(|tries| tries.parse().ok()).unwrap_or(0),
+        next_upstream_timeout: level.time(&format!("{name}_timeout")).unwrap_or_default(),
+        ..AsNginx::default()
     }
 }
 

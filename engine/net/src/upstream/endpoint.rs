@@ -77,6 +77,15 @@ pub enum KeepAlive {
     Briefly(Duration),
 }
 
+/// How long a kept connection serves altogether.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// Requests that one carries; without limit where `None`.
+    pub requests_max: Option<u32>,
+    /// From its first answer on; without limit where `None`.
+    pub age_max: Option<Duration>,
+}
+
 impl Default for KeepAlive {
     fn default() -> Self {
         KeepAlive::Keep {
@@ -154,6 +163,8 @@ pub struct Options {
     pub dialling: Option<Arc<Dialling>>,
     /// What happens to unused connections.
     pub keep_alive: KeepAlive,
+    /// After how much use a connection of HTTP/1 or FastCGI is kept no longer.
+    pub wear: Wear,
     /// How quiet TCP connections are probed.
     pub probes: Option<Probes>,
     /// How long things may take.

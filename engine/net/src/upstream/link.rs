@@ -27,6 +27,10 @@ pub struct Link {
     pub(super) origin: Origin,
     /// When it was last given back; first given back, if it is kept briefly.
     pub(super) idle_since: Moment,
+    /// Requests that it has carried.
+    pub(super) served: u32,
+    /// When it was first given back.
+    pub(super) first_idle_at: Moment,
     /// Its share of the upstream's limit on requests in progress; none while it is unused.
     pub(super) permit: Option<Pass>,
 }
@@ -39,6 +43,8 @@ impl Link {
             endpoint,
             origin: Origin::Fresh,
             idle_since: Moment::START,
+            served: 0,
+            first_idle_at: Moment::START,
             permit: None,
         }
     }

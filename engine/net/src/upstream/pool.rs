@@ -76,6 +76,9 @@ impl Pool {
     /// Keeps `link`, whose last answer has ended cleanly, for the next request; or closes it.
     pub fn put(&self, mut link: Link, now: Moment) {
         link.permit = None;
+        if has_served(&mut link, now) {
+            return;
+        }
         let idle_max = match link.endpoint.options().keep_alive {
             KeepAlive::Off => return,
             KeepAlive::Keep { idle_max, .. } => {
@@ -225,6 +228,19 @@ fn note_closed(learned: &Learned, link: &Link, age: Duration) {
         KeepAlive::Keep { .. } | KeepAlive::Off => learned.closed(age),
         KeepAlive::Briefly(_) => {}
     }
+}
+
+/// Counts an answer, and tells whether its connection is to carry no more of them.
+fn has_served(link: &mut Link, now: Moment) -> bool {
+    if link.served == 0 {
+        link.first_idle_at = now;
+    }
+    link.served = link.served.saturating_add(1);
+    let wear = &link.endpoint.options().wear;
+    wear.requests_max.is_some_and(|max| link.served >= max)
+        || wear
+            .age_max
+            .is_some_and(|max| now.since(link.first_idle_at) >= max)
 }
 
 fn is_old(link: &Link, now: Moment) -> bool {

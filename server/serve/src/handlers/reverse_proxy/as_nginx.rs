@@ -6,6 +6,7 @@ use sluice_model::proxy::AsNginx as Config;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Template, Unknown};
 
+use super::next_upstream::NextUpstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handlers::nginx::redirect::Naming;
@@ -25,6 +26,8 @@ pub struct AsNginx {
     intercept: Box<[u16]>,
     redirects: Vec<Change>,
     naming: Naming,
+    /// When the next server of a group is asked.
+    pub next: NextUpstream,
 }
 
 /// What stands in the target in place of its beginning.
@@ -53,8 +56,8 @@ enum From {
 }
 
 impl AsNginx {
-    /// Reads the settings.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<AsNginx, Refusal> {
+    /// Reads the settings; `servers` may be asked one after the other.
+    pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<AsNginx, Refusal> {
         let target = config.target.as_ref().map(|target| {
             Ok(Target {
                 path: cx.template(&target.path)?,
@@ -88,6 +91,7 @@ impl AsNginx {
             redirects: redirects.collect::<Result<_, Refusal>>()?,
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
+            next: NextUpstream::build(config, servers)?,
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps};
-use sluice_model::proxy::{ReverseProxy as Config, Upstream as UpstreamConfig};
+use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
 use sluice_net::upstream::Address;
 use sluice_route::Rewrite;
@@ -17,10 +17,11 @@ use super::breaking::Breaking;
 use super::buffering::Buffering;
 use super::coalescing::Coalescing;
 use super::dynamic::{self, Dynamic};
+use super::group::Choosing;
 use super::intercept::Interception;
 use super::making::{Maker, cookie_key};
 use super::retry::{Retries, Sharing};
-use super::select::{self, Selection};
+use super::select::{self, Counted, Selection};
 use super::transport::Transport;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
@@ -37,12 +38,13 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         true => Facts::Shown,
         false => Facts::Unused,
     };
-    let maker = Arc::new(maker(config, facts, cx)?);
+    let group = group(config, cx)?;
+    let maker = Arc::new(maker(config, facts, group.as_ref(), cx)?);
     let dynamic = Dynamic::build(config, &maker)?;
     let upstreams = match &dynamic {
         // They are listed together with those that requests name.
         Some(Dynamic::Named(_)) => Box::default(),
-        Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker)?,
+        Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker, group.as_ref())?,
     };
     upstreams.iter().for_each(|upstream| maker.show(upstream));
     if let Some(log) = cx.log {
@@ -52,7 +54,11 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
-    let selection = Selection::build(config, &upstreams, &maker)?;
+    let servers = match &group {
+        Some(group) => group.group().tries(),
+        None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
+    };
+    let selection = Selection::build(config, &upstreams, &maker)?.with_group(group);
     let interceptions = config
         .handle_response
         .iter()
@@ -82,7 +88,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         header_down,
         rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
         as_nginx: match &config.as_nginx {
-            Some(config) => Some(Box::new(AsNginx::build(config, cx)?)),
+            Some(config) => Some(Box::new(AsNginx::build(config, servers, cx)?)),
             None => None,
         },
         trusted_proxies,
@@ -136,8 +142,26 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
     })
 }
 
-fn maker(config: &Config, facts: Facts, cx: &Builder<'_>) -> Result<Maker, Refusal> {
-    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys)?;
+/// The group of an nginx.conf that the upstreams are.
+fn group(config: &Config, cx: &Builder<'_>) -> Result<Option<Choosing>, Refusal> {
+    let balancing = config.load_balancing.as_ref();
+    let Some(SelectionPolicy::Nginx(group)) = balancing.and_then(|c| c.selection_policy.as_ref())
+    else {
+        return Ok(None);
+    };
+    let limit = |upstream: &UpstreamConfig| u32::try_from(upstream.max_requests).unwrap_or(0);
+    let limits: Vec<u32> = config.upstreams.iter().map(limit).collect();
+    let backups: Vec<bool> = config.upstreams.iter().map(|one| one.backup).collect();
+    Choosing::build(group, &limits, &backups, cx).map(Some)
+}
+
+fn maker(
+    config: &Config,
+    facts: Facts,
+    group: Option<&Choosing>,
+    cx: &Builder<'_>,
+) -> Result<Maker, Refusal> {
+    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &cx.shared)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());
@@ -146,7 +170,10 @@ fn maker(config: &Config, facts: Facts, cx: &Builder<'_>) -> Result<Maker, Refus
     Ok(Maker {
         checks: active.transpose()?.flatten().map(Arc::new),
         cookie_key: cookie_key(policy.and_then(|policy| policy.selection_policy.as_ref())),
-        counted: select::counted(config, &passive, facts)?,
+        counted: match group {
+            Some(group) if group.group().is_counted() => Counted::Yes,
+            Some(_) | None => select::counted(config, &passive, facts)?,
+        },
         hub: cx.recorder.map(|recorder| recorder.hub().clone()),
         passive,
         breaking: config
@@ -158,16 +185,23 @@ fn maker(config: &Config, facts: Facts, cx: &Builder<'_>) -> Result<Maker, Refus
     })
 }
 
-fn fixed(config: &[UpstreamConfig], maker: &Maker) -> Result<Box<[Arc<Upstream>]>, Refusal> {
-    let at_load = |upstream: &UpstreamConfig| {
-        let dial = dynamic::at_load(&upstream.dial)?;
-        let fixed = maker.fixed(&UpstreamConfig {
-            dial,
+fn fixed(
+    config: &[UpstreamConfig],
+    maker: &Maker,
+    group: Option<&Choosing>,
+) -> Result<Box<[Arc<Upstream>]>, Refusal> {
+    let at_load = |(index, upstream): (usize, &UpstreamConfig)| {
+        let config = UpstreamConfig {
+            dial: dynamic::at_load(&upstream.dial)?,
             ..upstream.clone()
-        });
+        };
+        let fixed = match group {
+            Some(group) => maker.member(&config, group.member(index)),
+            None => maker.fixed(&config),
+        };
         fixed.map(Arc::new)
     };
-    config.iter().map(at_load).collect()
+    config.iter().enumerate().map(at_load).collect()
 }
 
 /// The address that `dial` names, what it is called in a Host field, and its port.

@@ -17,7 +17,7 @@ pub fn begin(x: &mut Exchange) {
 /// `upstream` is turned to. The request itself counts among those that it works on, as in Caddy.
 pub fn ask(x: &mut Exchange, upstream: &Upstream) {
     let now = clock::now();
-    let fails = upstream.health.fails(x.worker.clock.coarse());
+    let fails = upstream.fails(x.worker.clock.coarse());
     if let Some(facts) = &mut x.context.upstream.facts {
         facts.asked = now;
         facts.latency = None;

@@ -12,6 +12,7 @@ use sluice_policy::health::PassivePolicy;
 use super::active::Checks;
 use super::breaking::Breaking;
 use super::build::{address_of, tcp};
+use super::group::Member;
 use super::select::Counted;
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
@@ -65,6 +66,15 @@ impl Maker {
         })
     }
 
+    /// As [`Maker::fixed`], a member of a group.
+    pub fn member(&self, config: &Config, member: Member) -> Result<Upstream, Refusal> {
+        Ok(Upstream {
+            load: member.load().clone(),
+            member: Some(member),
+            ..self.fixed(config)?
+        })
+    }
+
     /// The upstream on `port` of `host`, a name or an IP address without brackets.
     pub fn named(&self, host: &str, port: u16, way: Way) -> Upstream {
         let (address, authority, port) = tcp(host, port);
@@ -93,6 +103,7 @@ impl Maker {
             is_checked: self.checks.is_some(),
             counted: self.counted,
             role: Role::Usual,
+            member: None,
         }
     }
 

@@ -13,8 +13,10 @@ mod dialling;
 mod dynamic;
 mod facts;
 mod fastcgi;
+pub(crate) mod group;
 mod intercept;
 mod making;
+mod next_upstream;
 mod params;
 mod redirects;
 mod replay;
@@ -139,27 +141,17 @@ impl Handler for ReverseProxy {
 impl ReverseProxy {
     /// Tries upstreams until one answers or no further try is allowed.
     async fn run(&self, x: &mut Exchange) -> Step {
-        let mut body = match self.content {
-            Content::Send => x.body.take(),
-            Content::Keep => RequestBody::None,
+        let mut body = match self.content(x).await {
+            Ok(body) => body,
+            Err(fault) => return Step::Fail(fault),
         };
-        if self.buffering.request_bytes > 0 {
-            body = match Box::pin(self.buffering.request(body)).await {
-                Ok(body) => body,
-                Err(failure) => return Step::Fail(failure.into()),
-            };
-        }
-        if let Some(fastcgi) = &self.fastcgi {
-            let measured = Box::pin(fastcgi.measure(body, self.buffering.request_bytes));
-            body = match measured.await {
-                Ok(body) => body,
-                Err(fault) => return Step::Fail(fault),
-            };
-        }
         if let Some(active) = &self.active {
             active.begin(&x.worker);
         }
-        body = self.retries.begin(x, body);
+        body = match &self.as_nginx {
+            None => self.retries.begin(x, body),
+            Some(as_nginx) => as_nginx.next.begin(x, body),
+        };
         if self.facts == Facts::Shown {
             facts::begin(x);
         }
@@ -187,7 +179,7 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
-            let next = self.retries.next(x, &failed, &tried);
+            let next = self.next(x, chosen.is_some(), &failed, &tried);
             if let Some(verbose) = &self.verbose {
                 verbose.failed(x, &failed.failure, next);
             }
@@ -199,6 +191,38 @@ impl ReverseProxy {
                 (None, _) | (_, None) => return self.give_up(failed.failure),
             };
         }
+    }
+
+    /// The content that is sent, collected and measured as far as that is wanted.
+    async fn content(&self, x: &mut Exchange) -> Result<RequestBody, Fault> {
+        let mut body = match self.content {
+            Content::Send => x.body.take(),
+            Content::Keep => RequestBody::None,
+        };
+        if self.buffering.request_bytes > 0 {
+            body = Box::pin(self.buffering.request(body)).await?;
+        }
+        if let Some(fastcgi) = &self.fastcgi {
+            body = Box::pin(fastcgi.measure(body, self.buffering.request_bytes)).await?;
+        }
+        Ok(body)
+    }
+
+    /// When to try again after `failed`, if at all; `was_asked` tells whether any upstream could be.
+    fn next(
+        &self,
+        x: &Exchange,
+        was_asked: bool,
+        failed: &CallFailure,
+        tried: &Tried,
+    ) -> Option<Moment> {
+        let Some(as_nginx) = &self.as_nginx else {
+            return self.retries.next(x, failed, tried);
+        };
+        // An answer is only given up where there is somebody else.
+        let is_unwanted = was_asked && failed.failure.kind == FailureKind::Unavailable;
+        let is_next = is_unwanted || as_nginx.next.after(x, failed, tried);
+        is_next.then(|| x.worker.clock.coarse())
     }
 
     /// No further try is allowed.
@@ -250,11 +274,19 @@ impl ReverseProxy {
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
             let failed = match asked.call.answer(&x.worker, &asked.method).await {
-                Ok(answer) => match self.retries.instead(x, &mut asked.call, &answer, tried) {
+                Ok(answer) => match self.instead(x, &mut asked.call, &answer, tried) {
                     None => break self.take_answer(x, upstream, asked, answer),
                     Some(body) => {
-                        self.selection
-                            .note_answer(upstream, x, answer.head.status, asked.at);
+                        match &upstream.member {
+                            Some(member) => {
+                                let now = x.worker.clock.coarse();
+                                member.refuse(answer.head.status, now);
+                            }
+                            None => {
+                                let status = answer.head.status;
+                                self.selection.note_answer(upstream, x, status, asked.at);
+                            }
+                        }
                         return Err(no_upstream(body));
                     }
                 },
@@ -273,6 +305,20 @@ impl ReverseProxy {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)
+    }
+
+    /// The body for another try, if an answer is not to be passed back.
+    fn instead(
+        &self,
+        x: &mut Exchange,
+        call: &mut Call,
+        answer: &Answer,
+        tried: &Tried,
+    ) -> Option<RequestBody> {
+        match &self.as_nginx {
+            None => self.retries.instead(x, call, answer, tried),
+            Some(as_nginx) => as_nginx.next.instead(x, call, answer, tried),
+        }
     }
 
     /// Begins to send the request by `carrier`.

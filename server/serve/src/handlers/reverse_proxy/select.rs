@@ -18,6 +18,7 @@ use sluice_route::{query, values as route_values};
 use super::Facts;
 use super::breaking::Breaking;
 use super::build::duration;
+use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
@@ -38,6 +39,8 @@ pub struct Selection {
     checks: Checks,
     /// How long one that became available again gets less than its share.
     slow_start: Duration,
+    /// What chooses in place of all of that, where the upstreams are those of an nginx.conf.
+    group: Option<Box<Choosing>>,
 }
 
 /// Whether requests in progress are counted.
@@ -134,7 +137,16 @@ impl Selection {
                 .unwrap_or_default(),
             passive,
             breaking: maker.breaking,
+            group: None,
         })
+    }
+
+    /// Chooses as a group of servers of an nginx.conf does.
+    pub fn with_group(self, group: Option<Choosing>) -> Selection {
+        Selection {
+            group: group.map(Box::new),
+            ..self
+        }
     }
 
     /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
@@ -146,6 +158,11 @@ impl Selection {
     ) -> Option<&'a Upstream> {
         if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
             return Some(one.borrow());
+        }
+        if let Some(group) = &self.group {
+            let was_tried = |upstream: &Upstream| tried.upstreams.contains(&place(upstream));
+            let index = group.choose(upstreams, x, &was_tried)?;
+            return Some(upstreams[index].borrow());
         }
         let choice = self.decide(upstreams, x, tried, &self.turn)?;
         let chosen: &Upstream = upstreams[choice.index].borrow();
@@ -165,6 +182,11 @@ impl Selection {
         upstreams: &'a [U],
         x: &Exchange,
     ) -> Option<&'a Upstream> {
+        if let Some(group) = &self.group {
+            return upstreams
+                .get(group.foresee(upstreams, x)?)
+                .map(Borrow::borrow);
+        }
         let choice = self.decide(
             upstreams,
             x,
@@ -176,7 +198,10 @@ impl Selection {
 
     /// Whether the same request always gets the same upstream, as long as that is available.
     pub fn is_settled(&self) -> bool {
-        matches!(self.policy, Policy::First) || self.policy.hash_by().is_some()
+        match &self.group {
+            Some(group) => group.is_settled(),
+            None => matches!(self.policy, Policy::First) || self.policy.hash_by().is_some(),
+        }
     }
 
     /// Whether one of `upstreams` may get a request now.
@@ -187,6 +212,9 @@ impl Selection {
         x: &Exchange,
     ) -> bool {
         let now = x.worker.clock.coarse();
+        if let Some(member) = &upstream.member {
+            return member.is_healthy(now);
+        }
         let ejected = self.ejected(upstreams, now);
         self.checks == Checks::None || self.is_able(upstream, ejected, now)
     }
@@ -286,6 +314,9 @@ impl Selection {
         status: Status,
         sent_at: Option<Moment>,
     ) {
+        if let Some(member) = &upstream.member {
+            return member.succeed();
+        }
         if !self.passive.is_on() && self.breaking.is_none() {
             return;
         }
@@ -301,6 +332,9 @@ impl Selection {
 
     /// Notes that an upstream gave no answer.
     pub fn note_failure(&self, upstream: &Upstream, x: &Exchange) {
+        if let Some(member) = &upstream.member {
+            return member.fail(x.worker.clock.coarse());
+        }
         upstream.health.fail(x.worker.clock.coarse());
         if let Some(breaker) = &upstream.breaker {
             breaker.note(Went::Wrong, x.worker.clock.coarse());
@@ -577,6 +611,8 @@ fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy
         Some(SelectionPolicy::Cookie(config)) => Policy::Cookie {
             fallback: fallback(&config.fallback)?,
         },
+        // Its own group chooses.
+        Some(SelectionPolicy::Nginx(_)) => Policy::First,
         Some(other @ SelectionPolicy::Other(_)) => {
             return Err(Refusal::new(format!(
                 "unknown lb_policy `{}`",

@@ -11,12 +11,13 @@ use sluice_model::proxy::{
 };
 use sluice_net::Probes;
 use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
-use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, limits};
+use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
 
 use super::build::duration;
 use super::dialling;
 use super::fastcgi::FastCgi;
+use super::group::Shared;
 use super::making::Way;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
@@ -98,10 +99,11 @@ impl Transport {
         config: Option<&Config>,
         log: Option<&Log>,
         keys: Option<&Keys<'_>>,
+        shared: &Shared,
     ) -> Result<Transport, Refusal> {
         match config {
-            None => Transport::http(&HttpTransport::default(), keys),
-            Some(Config::Http(config)) => Transport::http(config, keys),
+            None => Transport::http(&HttpTransport::default(), keys, shared),
+            Some(Config::Http(config)) => Transport::http(config, keys, shared),
             Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
             Some(Config::Scgi(config)) => {
                 if config.modifier1 != 0 || config.modifier2 != 0 {
@@ -125,7 +127,11 @@ impl Transport {
         }
     }
 
-    fn http(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Transport, Refusal> {
+    fn http(
+        config: &HttpTransport,
+        keys: Option<&Keys<'_>>,
+        shared: &Shared,
+    ) -> Result<Transport, Refusal> {
         let versions = Versions::read(&config.versions)?;
         let proxy_header = proxy_header(&config.proxy_protocol)?;
         let mut plain_ports = Vec::new();
@@ -135,7 +141,8 @@ impl Transport {
                 true => &[b"h2", b"http/1.1"],
                 false => &[b"http/1.1"],
             };
-            tls = Some(Arc::new(connector(config, keys, offer)?));
+            let make = || connector(config, keys, offer);
+            tls = Some(shared.connector(config, offer, make)?);
             for port in &config.except_ports {
                 plain_ports.push(
                     port.parse()
@@ -167,6 +174,7 @@ impl Transport {
             tls,
             dialling: dialling::build(config, || for_proxy(config, keys))?.map(Arc::new),
             keep_alive,
+            wear: wear(config.keep_alive.as_ref()),
             probes: probes(config.keep_alive.as_ref()),
             timeouts,
             busy_max,
@@ -194,6 +202,7 @@ impl Transport {
                 Some(config) => keep_alive(Some(config)),
                 None => KeepAlive::Briefly(limits::KEPT_BRIEFLY),
             },
+            wear: wear(config.keep_alive.as_ref()),
             timeouts: all_have(
                 config.dial_timeout,
                 config.read_timeout,
@@ -374,6 +383,16 @@ fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
     }
 }
 
+/// After how much use a connection is kept no longer.
+fn wear(config: Option<&KeepAliveConfig>) -> Wear {
+    Wear {
+        requests_max: config
+            .and_then(|config| u32::try_from(config.max_requests).ok())
+            .filter(|max| *max > 0),
+        age_max: config.and_then(|config| duration(config.max_age)),
+    }
+}
+
 /// Speaks TLS to a network proxy. As in Go, what is said of TLS to upstreams holds for it, too.
 fn for_proxy(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Arc<Connector>, Refusal> {
     let usual = UpstreamTls::default();
@@ -494,7 +513,7 @@ mod tests {
             }),
             ..HttpTransport::default()
         };
-        let transport = Transport::http(&config, None);
+        let transport = Transport::http(&config, None, &Shared::default());
         let transport = transport.map_err(|refusal| refusal.to_string()).unwrap();
         let spoken = [Some(443), Some(80)].map(|port| transport.options(port).protocol);
         assert_eq!(spoken, [Protocol::Negotiated, Protocol::Http2]);

@@ -12,6 +12,7 @@ use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
 use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
 
+use super::group::Member;
 use super::select::Counted;
 use crate::metrics::{Health, Standing};
 
@@ -46,6 +47,8 @@ pub struct Upstream {
     pub counted: Counted,
     /// Its part beside the others.
     pub role: Role,
+    /// Its place in a group of an nginx.conf, which counts its failures then.
+    pub member: Option<Member>,
 }
 
 impl std::fmt::Debug for Upstream {
@@ -59,9 +62,12 @@ impl Health for Upstream {
         let now = clock::now();
         Standing {
             requests: (self.counted == Counted::Yes).then(|| self.load.in_flight()),
-            failures: self.health.fails(now),
+            failures: self.fails(now),
             by_checks: self.is_checked.then(|| !self.checked.is_down()),
-            by_failures: self.health.is_on().then(|| self.health.is_healthy(now)),
+            by_failures: match &self.member {
+                Some(member) => Some(member.is_healthy(now)),
+                None => self.health.is_on().then(|| self.health.is_healthy(now)),
+            },
             by_circuit: self.breaker.as_ref().map(Breaker::is_closed),
             trips: self.breaker.as_ref().map_or(0, Breaker::trips),
         }
@@ -124,6 +130,14 @@ pub enum ProxyHeader {
 }
 
 impl Upstream {
+    /// Its failures that count at `now`.
+    pub fn fails(&self, now: Moment) -> u32 {
+        match &self.member {
+            Some(member) => member.fails(),
+            None => self.health.fails(now),
+        }
+    }
+
     /// When it last became available again, by whatever made it unavailable.
     pub fn recovered_at(&self) -> Option<Moment> {
         self.checked.up_at().max(self.health.recovered_at())

@@ -1,0 +1,494 @@
+//! Groups of servers as nginx's `upstream` blocks have them: the choice by weight, load, address, key or chance, and the
+//! servers that are left out for a while after failures. Keys, weights and orders lead where they lead in nginx. All
+//! workers share a group without a lock: what they tell each other are sums that stay right when they are added up at
+//! the same time. Reading requests and counting those in progress is left to the caller.
+
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+
+use sluice_message::Moment;
+
+use crate::crc32::Crc32;
+use crate::limits::{LOOKS_MAX, RING_POINTS_MAX};
+use crate::random::Random;
+use ring::Ring;
+
+/// How a group chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests beside its weight.
+    LeastConn,
+    /// By the address of the client.
+    IpHash,
+    /// By a key; a server more or less moves most keys.
+    Hash,
+    /// By a key on a ring; a server more or less moves its own keys only.
+    ConsistentHash,
+    /// By chance.
+    Random,
+    /// The less busy of two drawn by chance.
+    RandomTwo,
+}
+
+/// A server of a group as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its address as the configuration writes it: its place on the ring follows from that.
+    pub name: String,
+    /// Its share beside the others.
+    pub weight: u32,
+    /// Failures that leave it out; none do when 0.
+    pub max_fails: u32,
+    /// In which time so many failures leave it out, and for how long.
+    pub fail_timeout: Duration,
+    /// The most requests at a time; without limit when 0.
+    pub requests_max: u32,
+    /// It gets none.
+    pub is_down: bool,
+    /// It gets requests only while no other can take them.
+    pub is_backup: bool,
+}
+
+/// Why a group cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooMany {
+    /// All weights together give more points of the ring than there may be.
+    Points(usize),
+}
+
+impl core::fmt::Display for TooMany {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            TooMany::Points(points) => write!(
+                f,
+                "the weights give {points} points of a ring; there may be {RING_POINTS_MAX}"
+            ),
+        }
+    }
+}
+
+/// What a group is told of its servers, which are numbered as they were given.
+pub trait Servers {
+    /// Whether the request was passed to it before.
+    fn was_tried(&self, index: usize) -> bool;
+    /// Requests that it is working on.
+    fn in_flight(&self, index: usize) -> u32;
+}
+
+/// A group of servers.
+#[derive(Debug)]
+pub struct Group {
+    method: Method,
+    peers: Box<[Peer]>,
+    usual: Tier,
+    backup: Tier,
+}
+
+/// The servers among which a choice is made.
+#[derive(Debug, Default)]
+struct Tier {
+    /// Their numbers.
+    members: Box<[usize]>,
+    total_weight: u64,
+    ring: Option<Ring>,
+}
+
+/// A server of a group.
+#[derive(Debug)]
+struct Peer {
+    weight: u32,
+    max_fails: u32,
+    fail_timeout: Duration,
+    requests_max: u32,
+    is_down: bool,
+    /// Its weight, less after failures.
+    effective: AtomicI64,
+    /// How far its turn has come: it grows by the weight, and shrinks by that of all when it is chosen.
+    current: AtomicI64,
+    fails: AtomicU32,
+    /// When it failed last, in nanoseconds.
+    failed_at: AtomicU64,
+    /// When it was tried last after a while without, or failed, in nanoseconds.
+    checked_at: AtomicU64,
+}
+
+impl Group {
+    /// A group whose servers have not failed yet.
+    pub fn new(method: Method, servers: &[Server]) -> Result<Group, TooMany> {
+        let tier = |is_backup: bool| -> Result<Tier, TooMany> {
+            let all = servers.iter().enumerate();
+            let members: Box<[usize]> = all
+                .filter(|(_, server)| server.is_backup == is_backup)
+                .map(|(index, _)| index)
+                .collect();
+            let weights = members.iter().map(|index| servers[*index].weight);
+            let total_weight = weights.map(u64::from).sum();
+            let ring = match method {
+                Method::ConsistentHash => Some(Ring::new(servers, &members)?),
+                _ => None,
+            };
+            Ok(Tier {
+                members,
+                total_weight,
+                ring,
+            })
+        };
+        Ok(Group {
+            method,
+            usual: tier(false)?,
+            backup: tier(true)?,
+            peers: servers.iter().map(Peer::new).collect(),
+        })
+    }
+
+    /// How it chooses.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// How often a request may be tried: once with each server that is not taken out.
+    pub fn tries(&self) -> u32 {
+        let up = self.peers.iter().filter(|peer| !peer.is_down).count();
+        u32::try_from(up).unwrap_or(u32::MAX)
+    }
+
+    /// The server that gets a request; `key` is what methods that hash go by, the bytes of the address for
+    /// [`Method::IpHash`]. `None` if no server can take it.
+    pub fn choose(
+        &self,
+        servers: &impl Servers,
+        key: &[u8],
+        seed: u64,
+        now: Moment,
+    ) -> Option<usize> {
+        let look = |tier: &Tier| {
+            let look = Look {
+                peers: &self.peers,
+                tier,
+                servers,
+                now,
+            };
+            look.choose(self.method, key, seed)
+        };
+        let chosen = look(&self.usual).or_else(|| look(&self.backup))?;
+        self.peers[chosen].begin(now);
+        Some(chosen)
+    }
+
+    /// The server that a request would get now, without a turn being taken; where chance or turns decide the first that
+    /// can take it.
+    pub fn foresee(&self, servers: &impl Servers, key: &[u8], now: Moment) -> Option<usize> {
+        let look = |tier: &Tier| {
+            let look = Look {
+                peers: &self.peers,
+                tier,
+                servers,
+                now,
+            };
+            match self.is_settled() {
+                true => look.choose(self.method, key, 0),
+                false => {
+                    let mut members = tier.members.iter().copied();
+                    members.find(|index| look.is_able(*index))
+                }
+            }
+        };
+        look(&self.usual).or_else(|| look(&self.backup))
+    }
+
+    /// Whether the same request always gets the same server, as long as that can take it.
+    pub fn is_settled(&self) -> bool {
+        matches!(
+            self.method,
+            Method::IpHash | Method::Hash | Method::ConsistentHash
+        )
+    }
+
+    /// Whether a server may get requests, as far as its failures go.
+    pub fn is_healthy(&self, index: usize, now: Moment) -> bool {
+        let peer = &self.peers[index];
+        !peer.is_down && !peer.is_out(now)
+    }
+
+    /// The failures of a server that still count.
+    pub fn fails(&self, index: usize) -> u32 {
+        self.peers[index].fails.load(Relaxed)
+    }
+
+    /// Notes that a server failed.
+    pub fn fail(&self, index: usize, now: Moment) {
+        // The failures of the only server do not count: nobody else could be asked.
+        if self.peers.len() > 1 {
+            self.peers[index].fail(now);
+        }
+    }
+
+    /// Notes that a server did what it was asked.
+    pub fn succeed(&self, index: usize) {
+        self.peers[index].succeed();
+    }
+}
+
+impl Peer {
+    fn new(server: &Server) -> Peer {
+        Peer {
+            weight: server.weight,
+            max_fails: server.max_fails,
+            fail_timeout: server.fail_timeout,
+            requests_max: server.requests_max,
+            is_down: server.is_down,
+            effective: AtomicI64::new(i64::from(server.weight)),
+            current: AtomicI64::new(0),
+            fails: AtomicU32::new(0),
+            failed_at: AtomicU64::new(0),
+            checked_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it is left out for its failures.
+    fn is_out(&self, now: Moment) -> bool {
+        self.max_fails > 0
+            && self.fails.load(Relaxed) >= self.max_fails
+            && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.patience()
+    }
+
+    fn patience(&self) -> u64 {
+        u64::try_from(self.fail_timeout.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// It gets a request. After a time without failures the next of them begins now; so only one request asks whether
+    /// a server that was left out is back.
+    fn begin(&self, now: Moment) {
+        let now = nanos(now);
+        let checked = self.checked_at.load(Relaxed);
+        if now.saturating_sub(checked) > self.patience() {
+            self.checked_at.store(now, Relaxed);
+        }
+    }
+
+    fn fail(&self, now: Moment) {
+        let now = nanos(now);
+        self.failed_at.store(now, Relaxed);
+        self.checked_at.store(now, Relaxed);
+        self.fails.fetch_add(1, Relaxed);
+        if let Some(less) = self.weight.checked_div(self.max_fails) {
+            let lower = |effective: i64| Some((effective - i64::from(less)).max(0));
+            // It always gives a value.
+            let _: Result<i64, i64> = self.effective.fetch_update(Relaxed, Relaxed, lower);
+        }
+    }
+
+    fn succeed(&self) {
+        if self.fails.load(Relaxed) > 0
+            && self.failed_at.load(Relaxed) < self.checked_at.load(Relaxed)
+        {
+            self.fails.store(0, Relaxed);
+        }
+    }
+}
+
+/// The bytes of an address that [`Method::IpHash`] goes by: three of IPv4, so that a network keeps its server, and all of
+/// IPv6.
+pub fn address_key(ip: IpAddr) -> AddressKey {
+    let mut bytes = [0; 16];
+    let count = match ip {
+        IpAddr::V4(ip) => {
+            bytes[..3].copy_from_slice(&ip.octets()[..3]);
+            3
+        }
+        IpAddr::V6(ip) => {
+            bytes = ip.octets();
+            16
+        }
+    };
+    AddressKey { bytes, count }
+}
+
+/// See [`address_key`].
+#[derive(Clone, Copy, Debug)]
+pub struct AddressKey {
+    bytes: [u8; 16],
+    count: usize,
+}
+
+impl core::ops::Deref for AddressKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.count]
+    }
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// One look for a server.
+struct Look<'a, S> {
+    peers: &'a [Peer],
+    tier: &'a Tier,
+    servers: &'a S,
+    now: Moment,
+}
+
+impl<S: Servers> Look<'_, S> {
+    fn choose(&self, method: Method, key: &[u8], seed: u64) -> Option<usize> {
+        let members = &*self.tier.members;
+        let found = match method {
+            _ if members.len() < 2 => None,
+            Method::RoundRobin => None,
+            Method::LeastConn => return self.least_conn(),
+            Method::IpHash => self.by_address(key),
+            Method::Hash if key.is_empty() => None,
+            Method::Hash => self.by_key(key),
+            Method::ConsistentHash if key.is_empty() => None,
+            Method::ConsistentHash => self.by_ring(key),
+            Method::Random => self.by_chance(&mut Random::new(seed)),
+            Method::RandomTwo => self.of_two(&mut Random::new(seed)),
+        };
+        found.or_else(|| self.in_turn(members.iter().copied()))
+    }
+
+    fn is_able(&self, index: usize) -> bool {
+        let peer = &self.peers[index];
+        !peer.is_down
+            && !self.servers.was_tried(index)
+            && !peer.is_out(self.now)
+            && (peer.requests_max == 0 || self.servers.in_flight(index) < peer.requests_max)
+    }
+
+    /// The one whose turn has come. Each grows by its weight and the chosen one shrinks by that of all, so that heavy
+    /// ones do not get all of theirs in a row.
+    fn in_turn(&self, members: impl Iterator<Item = usize>) -> Option<usize> {
+        let mut best: Option<(i64, usize)> = None;
+        let mut total = 0;
+        for index in members.filter(|index| self.is_able(*index)) {
+            let peer = &self.peers[index];
+            let effective = peer.effective.load(Relaxed);
+            let current = peer.current.fetch_add(effective, Relaxed) + effective;
+            total += effective;
+            if effective < i64::from(peer.weight) {
+                // What failures took away comes back bit by bit.
+                peer.effective.fetch_add(1, Relaxed);
+            }
+            if best.is_none_or(|(most, _)| current > most) {
+                best = Some((current, index));
+            }
+        }
+        let (_, index) = best?;
+        self.peers[index].current.fetch_sub(total, Relaxed);
+        Some(index)
+    }
+
+    fn least_conn(&self) -> Option<usize> {
+        // Products instead of quotients: how busy one is beside its weight.
+        let load = |index: usize| {
+            let weight = u64::from(self.peers[index].weight.max(1));
+            (u64::from(self.servers.in_flight(index)), weight)
+        };
+        let able = || {
+            let members = self.tier.members.iter().copied();
+            members.filter(|index| self.is_able(*index))
+        };
+        let (busy, weight) = able()
+            .map(load)
+            .min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))?;
+        let idlest = able().filter(|index| {
+            let (own_busy, own_weight) = load(*index);
+            own_busy * weight <= busy * own_weight
+        });
+        // The numbers move while we look; if none is as idle any more, any will do.
+        self.in_turn(idlest).or_else(|| self.in_turn(able()))
+    }
+
+    /// The server in whose part of all weights a number lies.
+    fn at(&self, number: u64) -> usize {
+        let mut left = number % self.tier.total_weight.max(1);
+        for index in &self.tier.members {
+            let weight = u64::from(self.peers[*index].weight);
+            if left < weight {
+                return *index;
+            }
+            left -= weight;
+        }
+        self.tier.members[0]
+    }
+
+    /// The first that is able among the places to which `next` leads.
+    fn first_able(&self, mut next: impl FnMut() -> u64) -> Option<usize> {
+        (0..LOOKS_MAX)
+            .map(|_| self.at(next()))
+            .find(|index| self.is_able(*index))
+    }
+
+    fn by_address(&self, address: &[u8]) -> Option<usize> {
+        let mut hash: u64 = 89;
+        self.first_able(|| {
+            let add = |hash: u64, byte: &u8| (hash * 113 + u64::from(*byte)) % 6271;
+            hash = address.iter().fold(hash, add);
+            hash
+        })
+    }
+
+    fn by_key(&self, key: &[u8]) -> Option<usize> {
+        let (mut hash, mut round) = (0u64, 0u32);
+        self.first_able(|| {
+            let mut sum = Crc32::new();
+            if round > 0 {
+                sum = sum.with(alloc::format!("{round}").as_bytes());
+            }
+            round += 1;
+            // Such numbers were drawn by the servers whose keys this follows (Cache::Memcached).
+            hash += u64::from((sum.with(key).sum() >> 16) & 0x7fff);
+            hash
+        })
+    }
+
+    fn by_ring(&self, key: &[u8]) -> Option<usize> {
+        let ring = self.tier.ring.as_ref()?;
+        let start = ring.place(Crc32::new().with(key).sum());
+        let names = (0..LOOKS_MAX).map(|step| ring.name_at(start + step));
+        names.into_iter().find_map(|name| {
+            let same = ring.members(name).iter().copied();
+            self.in_turn(same)
+        })
+    }
+
+    fn by_chance(&self, random: &mut Random) -> Option<usize> {
+        let total = self.tier.total_weight;
+        self.first_able(|| random.below(total))
+    }
+
+    fn of_two(&self, random: &mut Random) -> Option<usize> {
+        let total = self.tier.total_weight;
+        let mut first: Option<usize> = None;
+        for _ in 0..LOOKS_MAX {
+            let index = self.at(random.below(total));
+            if first == Some(index) || !self.is_able(index) {
+                continue;
+            }
+            let Some(other) = first else {
+                first = Some(index);
+                continue;
+            };
+            let busy = |one: usize, beside: usize| {
+                u64::from(self.servers.in_flight(one)) * u64::from(self.peers[beside].weight)
+            };
+            return Some(match busy(index, other) > busy(other, index) {
+                true => other,
+                false => index,
+            });
+        }
+        first
+    }
+}

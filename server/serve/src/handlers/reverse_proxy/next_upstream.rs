@@ -1,0 +1,117 @@
+//! When nginx asks the next server of a group (`proxy_next_upstream` and its kin). Which one that is is left to `group`.
+
+use std::time::Duration;
+
+use sluice_message::{Method, Moment, Status};
+use sluice_model::proxy::AsNginx as Config;
+use sluice_net::upstream::{Answer, Call, CallFailure};
+use sluice_net::{FailureKind, RequestBody, Retry, Side};
+
+use super::build::duration;
+use super::replay::Replay;
+use super::select::Tried;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::limits::REPLAY_BYTES_MAX;
+
+/// The settings.
+pub struct NextUpstream {
+    error: bool,
+    timeout: bool,
+    invalid_header: bool,
+    non_idempotent: bool,
+    /// Statuses of answers that are not passed back while there is another server.
+    statuses: Box<[u16]>,
+    /// The most servers that are asked.
+    tries_max: u32,
+    time_max: Option<Duration>,
+}
+
+impl NextUpstream {
+    /// Reads the settings; `servers` may be asked one after the other.
+    pub fn build(config: &Config, servers: u32) -> Result<NextUpstream, Refusal> {
+        let has = |name: &str| config.next_upstream.iter().any(|known| known == name);
+        let mut statuses = Vec::new();
+        for name in &config.next_upstream {
+            match (name.as_str(), name.strip_prefix("http_")) {
+                ("error" | "timeout" | "invalid_header" | "non_idempotent", _) => {}
+                (_, Some(code)) if code.parse::<u16>().is_ok_and(|code| code >= 400) => {
+                    statuses.extend(code.parse::<u16>());
+                }
+                _ => {
+                    return Err(Refusal::new(format!(
+                        "`{name}` is no reason to ask the next upstream"
+                    )));
+                }
+            }
+        }
+        let tries_max = match u32::try_from(config.next_upstream_tries) {
+            Ok(tries @ 1..) => tries.min(servers),
+            Ok(0) | Err(_) => servers,
+        };
+        Ok(NextUpstream {
+            error: has("error"),
+            timeout: has("timeout"),
+            invalid_header: has("invalid_header"),
+            non_idempotent: has("non_idempotent"),
+            statuses: statuses.into(),
+            tries_max,
+            time_max: duration(config.next_upstream_timeout),
+        })
+    }
+
+    /// Makes the body of a request fit for further tries, if there may be any once it was sent.
+    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
+        match self.tries_max > 1 && self.may_repeat(&x.req.method) {
+            true => Replay::body(body, REPLAY_BYTES_MAX),
+            false => body,
+        }
+    }
+
+    /// Whether the next server is asked after `failed`, the last of those `tried`.
+    pub fn after(&self, x: &Exchange, failed: &CallFailure, tried: &Tried) -> bool {
+        let failure = &failed.failure;
+        let is_wanted = match (failure.side, failure.kind) {
+            (Side::Upstream, FailureKind::Unavailable) => false,
+            (Side::Upstream, FailureKind::Timeout) => self.timeout,
+            (Side::Upstream, FailureKind::Protocol | FailureKind::Limit) => self.invalid_header,
+            (Side::Upstream, _) => self.error,
+            (Side::Client | Side::Internal, _) => false,
+        };
+        let was_sent = failure.retry != Retry::Always;
+        is_wanted
+            && failed.body.is_some()
+            && (!was_sent || self.may_repeat(&x.req.method))
+            && self.has_more(x.worker.clock.coarse(), tried, tried.count())
+    }
+
+    /// The body for the next server, if `answer` is not passed back and there is one.
+    pub fn instead(
+        &self,
+        x: &Exchange,
+        call: &mut Call,
+        answer: &Answer,
+        tried: &Tried,
+    ) -> Option<RequestBody> {
+        let is_unwanted = self.is_unwanted(answer.head.status)
+            && self.may_repeat(&x.req.method)
+            && self.has_more(x.worker.clock.coarse(), tried, tried.count() + 1);
+        is_unwanted.then(|| call.take_body()).flatten()
+    }
+
+    fn is_unwanted(&self, status: Status) -> bool {
+        self.statuses.contains(&status.code())
+    }
+
+    /// Whether a request may be sent twice: nginx takes only these methods for ones that change something each time.
+    fn may_repeat(&self, method: &Method) -> bool {
+        self.non_idempotent || !matches!(method.as_str(), "POST" | "LOCK" | "PATCH")
+    }
+
+    fn has_more(&self, now: Moment, tried: &Tried, count: u32) -> bool {
+        count < self.tries_max
+            && self
+                .time_max
+                .is_none_or(|max| now.since(tried.began()) < max)
+    }
+}

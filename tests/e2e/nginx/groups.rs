@@ -1,0 +1,224 @@
+//! Groups of servers: which of them is asked, what becomes of one that fails, and what locations share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::setup;
+use crate::client::Client;
+use crate::harness::{Server, eventually};
+use crate::upstream::{Upstream, answer, dead};
+
+/// A server that answers with its name.
+fn named(name: &str) -> Upstream {
+    let length = name.len();
+    Upstream::answering(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
+    ))
+}
+
+/// A server that answers with this status and nothing else.
+fn failing(status: u16) -> Upstream {
+    Upstream::answering(format!(
+        "HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno"
+    ))
+}
+
+/// A server with these lines in `http`, and these in its `server` block.
+fn start(groups: &str, lines: &str) -> Server {
+    setup(&format!(
+        "events {{ worker_connections 1000; }}\nhttp {{\n{groups}\nserver {{\nlisten 127.0.0.1:{{port}};\n{lines}\n}}\n}}\n"
+    ))
+    .start()
+}
+
+/// What is answered to one request after the other.
+fn answers(server: &Server, path: &str, count: usize) -> String {
+    let mut client = Client::connect(server.port);
+    (0..count).map(|_| client.get(path).text()).collect()
+}
+
+#[test]
+fn turns_go_by_weight_and_are_those_of_all_locations() {
+    let [a, b, c] = ["a", "b", "c"].map(named);
+    let group = format!(
+        "upstream turns {{ server 127.0.0.1:{} weight=3; server 127.0.0.1:{}; server 127.0.0.1:{} weight=2; }}",
+        a.port, b.port, c.port
+    );
+    let server = start(
+        &group,
+        "location /x { proxy_pass http://turns; } location /y { proxy_pass http://turns; }",
+    );
+    let mut client = Client::connect(server.port);
+    let mut said = String::new();
+    for _ in 0..6 {
+        for path in ["/x", "/y"] {
+            said.push_str(&client.get(path).text());
+        }
+    }
+    assert_eq!(
+        said, "acabcaacabca",
+        "as nginx does, and one after the other"
+    );
+}
+
+#[test]
+fn a_key_leads_to_one_server() {
+    let [a, b, c] = ["a", "b", "c"].map(named);
+    let servers = [&a, &b, &c].map(|one| format!("server 127.0.0.1:{};", one.port));
+    let servers = servers.concat();
+    for hash in ["hash $arg_k;", "hash $arg_k consistent;"] {
+        let group = format!("upstream some {{ {hash} {servers} }}");
+        let server = start(
+            &group,
+            "location /x { proxy_pass http://some; } location /y { proxy_pass http://some; }",
+        );
+        let mut client = Client::connect(server.port);
+        let mut seen = std::collections::BTreeSet::new();
+        for key in 0..60 {
+            let first = client.get(&format!("/x?k={key}")).text();
+            assert_eq!(client.get(&format!("/y?k={key}")).text(), first, "{hash}");
+            seen.insert(first);
+        }
+        assert_eq!(seen.len(), 3, "{hash}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_failed_server_is_passed_over_by_all_locations() {
+    let alive = named("alive");
+    let group = format!(
+        "upstream some {{ server 127.0.0.1:{} max_fails=1 fail_timeout=60s; server 127.0.0.1:{}; }}",
+        dead(),
+        alive.port
+    );
+    let lines = "location /x { proxy_pass http://some; } \
+                 location /y { proxy_pass http://some; proxy_next_upstream off; }";
+    let server = start(&group, lines);
+    assert_eq!(answers(&server, "/x", 1), "alive", "the next one was asked");
+    assert_eq!(
+        answers(&server, "/y", 4),
+        "alivealivealivealive",
+        "the other location knows that the first one failed"
+    );
+}
+
+#[test]
+fn the_next_server_is_asked_for_what_is_named() {
+    let (bad, good) = (failing(503), named("good"));
+    let group = format!(
+        "upstream some {{ server 127.0.0.1:{} max_fails=0; server 127.0.0.1:{} backup; }}",
+        bad.port, good.port
+    );
+    let lines = "location /none { proxy_pass http://some; } \
+                 location /named { proxy_pass http://some; proxy_next_upstream http_503; } \
+                 location /twice { proxy_pass http://some; proxy_next_upstream http_503 non_idempotent; } \
+                 location /once { proxy_pass http://some; proxy_next_upstream http_503; proxy_next_upstream_tries 1; }";
+    let server = start(&group, lines);
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/none").status, 503);
+    assert_eq!(client.get("/named").text(), "good");
+    assert_eq!(client.get("/once").status, 503);
+    for (path, status) in [("/named", 503), ("/twice", 200)] {
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+        ));
+        assert_eq!(client.answer().status, status, "{path}");
+    }
+}
+
+#[test]
+fn nobody_left_is_a_bad_gateway() {
+    let group = format!(
+        "upstream some {{ server 127.0.0.1:{}; server 127.0.0.1:{}; server 127.0.0.1:{} down; }}",
+        dead(),
+        dead(),
+        dead()
+    );
+    let server = start(&group, "location / { proxy_pass http://some; }");
+    let mut client = Client::connect(server.port);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").status, 502);
+    }
+}
+
+#[test]
+fn a_full_server_gets_no_more() {
+    let held = Arc::new(AtomicBool::new(true));
+    let is_held = held.clone();
+    let slow = Upstream::start(move |mut wire| {
+        let Some(_) = wire.head() else { return };
+        while is_held.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow")
+            .ok();
+    });
+    let other = named("other");
+    let group = format!(
+        "upstream some {{ server 127.0.0.1:{} max_conns=1; server 127.0.0.1:{} backup; }}",
+        slow.port, other.port
+    );
+    let server = start(
+        &group,
+        "location /x { proxy_pass http://some; } location /y { proxy_pass http://some; }",
+    );
+    let mut waiting = Client::connect(server.port);
+    waiting.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    let waits = || slow.connections() == 1;
+    eventually("the first server is busy", waits, String::new);
+    assert_eq!(answers(&server, "/y", 3), "otherotherother");
+    held.store(false, Ordering::Relaxed);
+    assert_eq!(waiting.answer().text(), "slow");
+}
+
+#[test]
+fn clients_keep_their_server_by_network() {
+    let [a, b, c] = ["a", "b", "c"].map(named);
+    let group = format!(
+        "set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP; \
+         upstream some {{ ip_hash; server 127.0.0.1:{}; server 127.0.0.1:{}; server 127.0.0.1:{}; }}",
+        a.port, b.port, c.port
+    );
+    let server = start(&group, "location / { proxy_pass http://some; }");
+    let mut client = Client::connect(server.port);
+    let mut from = |ip: &str| {
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Real-IP: {ip}\r\n\r\n"
+        ));
+        client.answer().text()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for net in 0..30 {
+        let first = from(&format!("10.{net}.7.1"));
+        assert_eq!(from(&format!("10.{net}.7.200")), first, "one network");
+        seen.insert(first);
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
+#[test]
+fn connections_are_kept_for_so_many_requests() {
+    let one = Upstream::start(|mut wire| {
+        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").is_some() {}
+    });
+    let group = format!(
+        "upstream some {{ server 127.0.0.1:{}; keepalive 4; keepalive_requests 3; }}",
+        one.port
+    );
+    let lines = "location /x { proxy_pass http://some; } location /y { proxy_pass http://some; }";
+    let conf = format!(
+        "worker_processes 1;\nevents {{ worker_connections 100; }}\nhttp {{\n{group}\nserver {{\nlisten 127.0.0.1:{{port}};\n{lines}\n}}\n}}\n"
+    );
+    let server = setup(&conf).start();
+    let mut client = Client::connect(server.port);
+    for round in 0..6 {
+        let path = ["/x", "/y"][round % 2];
+        assert_eq!(client.get(path).text(), "hi");
+    }
+    // An answer may arrive before its connection is put away for the next, so there may be more.
+    let made = one.connections();
+    assert!(
+        (2..=6).contains(&made),
+        "no connection carries more than three: {made}"
+    );
+}
