@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::{Answer, Outcome, Refused};
+use crate::experiment::builtin;
 use crate::experiment::file::{self, File};
 use crate::experiment::plan::{self, Only};
 use crate::experiment::stage::Stage;
@@ -36,7 +37,7 @@ const EXPERIMENT: &str = "calibrate";
 /// Carries out `lab calibrate`.
 pub fn run(options: &Options) -> Outcome {
     machine::raise_open_files();
-    let text = file::read(EXPERIMENT).map_err(Refused::new)?;
+    let text = builtin::read(EXPERIMENT).map_err(Refused::new)?;
     let mut file: File = file::parse(EXPERIMENT, &text).map_err(Refused::new)?;
     file.load.duration = options.duration;
     file.matrix.clients.clone_from(&options.clients);
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Outcome {
         );
         ceilings.push(ceiling);
     }
-    stage.remove();
+    drop(stage);
     if let Some(path) = &options.json {
         let result = RunResult {
             schema: SCHEMA.into(),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, backend, calibrate, doctor, experiment, hit, limit, report, subject};
+use crate::{audit, backend, calibrate, doctor, experiment, hit, limit, report, setup, subject};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -34,6 +34,11 @@ enum Command {
     /// Becomes another program that ends with the lab
     #[command(hide = true)]
     Shield(subject::shield::Options),
+    /// Removes the folder of a run that is over
+    #[command(hide = true)]
+    Sweep(experiment::folder::Options),
+    /// Gets the programs of the studies: a Python environment, Caddy and the Go program of study 001
+    Setup(setup::Options),
     /// Is a server: the floor, a relay, a slow or faulty one, a FastCGI responder
     Serve(backend::Options),
     /// Compares two results, or two subjects of one, in paired ratios and words
@@ -81,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Break(options) => limit::break_down(&options),
         Command::Calibrate(options) => calibrate::run(&options),
         Command::Shield(options) => subject::shield::run(&options),
+        Command::Sweep(options) => experiment::folder::sweep(&options),
+        Command::Setup(options) => setup::run(&options),
         Command::Serve(options) => backend::run(&options),
         Command::Compare(options) => report::command::compare_results(&options),
         Command::Explain(options) => report::command::explain_cell(&options),

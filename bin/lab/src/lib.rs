@@ -21,5 +21,6 @@ mod random;
 pub mod report;
 pub mod result;
 pub mod sample;
+pub mod setup;
 pub mod statistics;
 pub mod subject;

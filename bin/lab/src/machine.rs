@@ -37,6 +37,19 @@ pub fn look() -> Machine {
     }
 }
 
+/// TCP connections that listeners of this machine have accepted so far; `None` where the kernel does not tell.
+pub fn accepted() -> Option<u64> {
+    let text = read("/proc/net/snmp");
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
+    pairs
+        .find(|(name, _)| *name == "PassiveOpens")?
+        .1
+        .parse()
+        .ok()
+}
+
 /// The processors that this process may use, by number.
 pub fn processors() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {

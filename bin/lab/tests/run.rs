@@ -319,6 +319,260 @@ fn a_unix_socket_is_loaded_like_an_address() {
     assert_eq!(result.cells[0].blocks[0].load.ok, 200);
 }
 
+const STUDY: &str = r#"
+schema = "sluice.lab/1"
+name = "study"
+title = "A document that is repeated"
+notes = ["The document is made up."]
+[matrix]
+test = ["blocks", "once"]
+clients = [2]
+config = ["near", "far"]
+skip = [{ test = "once", config = "far" }]
+[load]
+duration = "1s"
+warmup = "100ms"
+rest = "50ms"
+[repeat]
+blocks = 1
+again = 0
+[place]
+pin = "none"
+[corpus]
+count = 6
+[[file]]
+path = "text"
+from = "printed.txt"
+[[rewrite]]
+from = "the port"
+to = "{port}"
+[[backend]]
+name = "rpc-near"
+unix = true
+run = "no-such-backend"
+instead = "{lab} serve respond --listen unix:{socket} --counts {counts} --corpus 6"
+[[backend]]
+name = "rpc-far"
+unix = true
+run = "{lab} serve respond --listen unix:{socket} --counts {counts} --corpus 6 --first-delay 100ms"
+[test.blocks]
+path = "/"
+corpus = true
+needs = ["rpc-{config}"]
+expect = { status = 200 }
+assert = { backend_requests = "== requests" }
+[test.once]
+path = "/"
+host = "document.example"
+requests_per_connection = 1
+needs = ["nobody-{config}"]
+expect = { status = 200, file = "text" }
+[subject.relay]
+run = "{lab} serve relay unix:{upstream} --listen 127.0.0.1:{port}"
+tests = ["blocks"]
+[subject.files]
+run = "{lab} serve null --listen 127.0.0.1:{port} --body-file {dir}/text"
+tests = ["once"]
+configs = ["near"]
+[[check]]
+when = { test = "blocks" }
+upstream_reuse = ">= 0.5"
+backend_processes = "== 1"
+encoding = "none"
+[[check]]
+when = { test = "once|never" }
+answers_per_connection = "<= 1"
+processes = "== 1"
+[[beside]]
+printed = { subject = "caddy", round = "1" }
+here = { subject = "relay", config = "near" }
+[table]
+shape = "003"
+[claims.four-times]
+says = "something has an answer"
+means = "rate(subject=relay, config=near) > 0"
+[claims.bad]
+says = "nothing has an answer"
+means = "rate(subject=relay) == 0"
+[claims.cores]
+says = "many processors answer more"
+means = "rate(subject=relay) > 1"
+cpus = 100_000
+[claims.silent]
+says = "it feels fast"
+words = "No figure tells feelings."
+"#;
+
+#[test]
+fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
+    let folder = Folder::new("study");
+    let file = folder.file("study.toml");
+    fs::write(&file, STUDY).unwrap();
+    fs::write(folder.file("printed.txt"), "listens at the port\n").unwrap();
+    let out = folder.file("out");
+    let ran = Command::new(LAB)
+        .args(["run", &file, "--out", &out])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    assert!(ran.status.success(), "{text}");
+    let result: RunResult =
+        serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap();
+    assert_eq!(result.cells.len(), 3, "{text}");
+    for cell in &result.cells {
+        assert_eq!(cell.state, CellState::Measured, "{:?}: {text}", cell.axes);
+        let block = &cell.blocks[0];
+        let load = &block.load;
+        assert!(load.ok > 0 && load.failed() == 0, "{:?}", load.failures);
+        let failed = block.checks.iter().find(|check| check.holds != Some(true));
+        assert_eq!(failed, None, "{text}");
+        let tree = &block.resources.as_ref().unwrap().subject;
+        assert!(tree.rss_after_bytes.is_some_and(|bytes| bytes > 0));
+        // The corpus has bodies of 1.5 KB to 1.4 MB, and all of them came.
+        let mean = load.transfer.received_bytes as f64 / load.ended_ok as f64;
+        assert_eq!(mean > 10_000.0, cell.axis("test") == "blocks", "{mean}");
+        if cell.axis("config") == "far" {
+            let longest = load.connections.opened;
+            assert!(longest >= 2 && block.ready_s.unwrap() >= 0.1);
+        }
+    }
+    assert!(
+        result
+            .notes
+            .iter()
+            .any(|note| note.contains("`no-such-backend` is not installed")),
+        "{:?}",
+        result.notes
+    );
+    let report = Command::new(LAB)
+        .args(["report", &out, "--md"])
+        .output()
+        .unwrap();
+    assert!(report.status.success());
+    let report = fs::read_to_string(format!("{out}/report.md")).unwrap();
+    for row in [
+        "| something has an answer | does not hold: 3.51",
+        "| nothing has an answer |  | **contradicted** |",
+        "| many processors answer more |  | **not comparable here** | It is about 100000 processors",
+        "| it feels fast |  | **not comparable here** | No figure tells feelings.",
+        "config near, subject relay, test blocks |",
+    ] {
+        assert!(report.contains(row), "{row}: {report}");
+    }
+}
+
+#[test]
+fn a_cell_without_its_backend_says_what_is_missing() {
+    let folder = Folder::new("missing");
+    let file = folder.file("study.toml");
+    let text = STUDY
+        .replace("instead = ", "body = ")
+        .replace("no-such-backend", "gunicorn-none");
+    fs::write(&file, text).unwrap();
+    fs::write(folder.file("printed.txt"), "").unwrap();
+    let words = [
+        "run",
+        &file,
+        "--out",
+        &folder.file("out"),
+        "--only",
+        "config=near;test=blocks",
+    ];
+    let output = Command::new(LAB).args(words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("not installed: behind it, `gunicorn-none` is not installed"),
+        "{text}"
+    );
+}
+
+/// Until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_behind() {
+    let folder = Folder::new("killed");
+    let file = folder.file("own.toml");
+    fs::write(&file, EXPERIMENT.replace("400ms", "60s")).unwrap();
+    let words = [
+        "run",
+        &file,
+        "--out",
+        &folder.file("out"),
+        "--only",
+        "subject=floor;test=direct",
+    ];
+    let mut child = Command::new(LAB)
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let dir = std::env::temp_dir().join(format!("sluice-lab-{}", child.id()));
+    eventually("a server is started", || dir.join("floor.log").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the folder is removed", || !dir.exists());
+}
+
+#[test]
+fn the_generator_s_ceiling_is_measured() {
+    let folder = Folder::new("calibrate");
+    let json = folder.file("ceilings.json");
+    let output = Command::new(LAB)
+        .args(["calibrate", "-d", "200ms", "-c", "2,5", "--json", &json])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.lines().count(), 6, "{text}");
+    let result: RunResult = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    let mut found: Vec<(u64, usize)> = result
+        .ceilings
+        .iter()
+        .map(|ceiling| (ceiling.body_bytes, ceiling.connections))
+        .collect();
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            (13, 2),
+            (13, 5),
+            (4_608, 2),
+            (4_608, 5),
+            (289_812, 2),
+            (289_812, 5)
+        ]
+    );
+    for ceiling in &result.ceilings {
+        assert!(ceiling.ok_per_s > 0.0 && ceiling.bytes_per_s > ceiling.body_bytes as f64);
+    }
+}
+
+#[test]
+fn a_set_up_says_what_it_would_fetch_and_does_nothing() {
+    let folder = Folder::new("setup");
+    let dir = folder.file("there");
+    let output = Command::new(LAB)
+        .args(["setup", "--plan", "--dir", &dir])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("-m venv") && text.contains("flask==3.1.3"),
+        "{text}"
+    );
+    assert!(!PathBuf::from(dir).exists());
+}
+
 #[test]
 fn strangers_are_not_loaded_and_mistakes_are_told() {
     for (words, told) in [

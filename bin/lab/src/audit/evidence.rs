@@ -163,6 +163,8 @@ pub struct Claim {
     pub means: Option<String>,
     /// What the figures say instead, where that needs words.
     pub words: Option<String>,
+    /// Whether a document says it that is tested here on other machines: then it is confirmed or contradicted.
+    pub tested: bool,
 }
 
 impl Row {

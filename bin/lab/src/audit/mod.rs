@@ -8,7 +8,7 @@ pub mod finding;
 pub mod ours;
 pub mod print;
 pub mod read;
-mod rules;
+pub mod rules;
 pub mod studies;
 #[cfg(test)]
 mod tests;

@@ -67,19 +67,39 @@ pub fn sheet(result: &RunResult) -> Sheet {
         .reduce(f64::max);
     conditions.treatments = treatments(result);
     conditions.unequal = unequal(result);
-    let claims = result
-        .experiment
-        .iter()
-        .flat_map(|experiment| &experiment.claims);
-    conditions.claims = claims
-        .map(|(name, means)| Claim {
-            name: name.clone(),
-            says: name.clone(),
-            means: Some(means.clone()),
-            words: None,
-        })
-        .collect();
+    conditions.claims = claims(result);
     sheet
+}
+
+/// The claims of the experiment, those without a formula last.
+fn claims(result: &RunResult) -> Vec<Claim> {
+    let Some(experiment) = &result.experiment else {
+        return Vec::new();
+    };
+    let given = result.machine.placement.get("subject").map(Vec::len);
+    let given = given
+        .filter(|cpus| *cpus > 0)
+        .unwrap_or(result.machine.cpus);
+    let one = |(name, means): (&String, Option<&String>)| {
+        let saying = experiment.sayings.get(name);
+        let needed = saying.and_then(|saying| saying.cpus);
+        let few = needed.filter(|needed| *needed > given).map(|needed| {
+            format!("It is about {needed} processors, and the subject has {given} here.")
+        });
+        let words = saying.and_then(|saying| saying.words.clone());
+        Claim {
+            name: name.clone(),
+            says: saying.map_or(name, |saying| &saying.says).clone(),
+            means: means.filter(|_| few.is_none()).cloned(),
+            words: few.or(words),
+            tested: saying.is_some(),
+        }
+    };
+    let bare = experiment.sayings.keys();
+    let bare = bare.filter(|name| !experiment.claims.contains_key(*name));
+    let with = experiment.claims.iter();
+    let all = with.map(|(name, means)| (name, Some(means)));
+    all.chain(bare.map(|name| (name, None))).map(one).collect()
 }
 
 /// A cell with its blocks.

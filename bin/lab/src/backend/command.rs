@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::http::{Faults, Respond};
-use super::{counts, fastcgi, floor, http, relay, socket};
+use super::{Corpus, counts, fastcgi, floor, http, relay, socket};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::hit::made_body;
 use crate::machine;
@@ -73,6 +73,12 @@ struct RespondOptions {
     /// The delay is a mean of random ones (exponential)
     #[arg(long)]
     random_delay: bool,
+    /// Waits so long before the first answer of each connection: what a new connection costs to a server that is far
+    #[arg(long, value_parser = parse_duration, default_value = "0s")]
+    first_delay: Duration,
+    /// Answers questions of JSON-RPC for so many different blocks instead, with bodies of 1.5 KB to 1.4 MB
+    #[arg(long, value_name = "COUNT")]
+    corpus: Option<usize>,
     /// Answers with 500 in this share of requests, from 0 to 1
     #[arg(long, default_value_t = 0.0)]
     errors: f64,
@@ -125,6 +131,8 @@ pub fn run(options: &Options) -> Outcome {
                 close: respond.body.close,
                 delay: respond.delay,
                 random_delay: respond.random_delay,
+                first_delay: respond.first_delay,
+                corpus: respond.corpus.map(Corpus::make),
                 faults: Faults {
                     errors: respond.errors,
                     resets: respond.resets,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+use super::Corpus;
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
 use crate::load::answer::{Facts, Fed, LastHead, Reader, Take};
@@ -16,6 +17,9 @@ use crate::random::Random;
 
 /// One read.
 const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes of a question that are kept: those of the lab have some 90.
+const QUESTION_BYTES_MAX: usize = 1024;
 
 /// What the server does.
 #[derive(Clone, Debug)]
@@ -30,6 +34,10 @@ pub struct Respond {
     pub delay: Duration,
     /// Whether that is the mean of random times.
     pub random_delay: bool,
+    /// How long it waits before the first answer of each connection beside that.
+    pub first_delay: Duration,
+    /// Bodies that are asked for by number, instead of `body`.
+    pub corpus: Option<Corpus>,
     /// What goes wrong on purpose.
     pub faults: Faults,
     /// Start value of what is random.
@@ -69,6 +77,8 @@ struct Answers {
     close: Arc<[u8]>,
     error: Arc<[u8]>,
     cut: Arc<[u8]>,
+    /// By number of the corpus: on a connection that goes on, and on one that ends.
+    numbered: Vec<[Arc<[u8]>; 2]>,
 }
 
 struct Conn {
@@ -82,6 +92,8 @@ struct Conn {
     /// Until when the answer to the current request waits.
     asleep: Option<Instant>,
     watches_out: bool,
+    /// Whether a request of it was read before.
+    known: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +109,8 @@ struct Request {
     sums: bool,
     uploaded: u64,
     digest: Option<Context>,
+    /// What was asked in the body, where a corpus is served.
+    question: Option<Vec<u8>>,
 }
 
 impl Take for Request {
@@ -108,6 +122,10 @@ impl Take for Request {
             sums,
             uploaded: 0,
             digest: sums.then(|| Context::new(&SHA256)),
+            question: self.question.take().map(|mut question| {
+                question.clear();
+                question
+            }),
         };
     }
 
@@ -115,6 +133,10 @@ impl Take for Request {
         self.uploaded += bytes.len() as u64;
         if let Some(digest) = &mut self.digest {
             digest.update(bytes);
+        }
+        if let Some(question) = &mut self.question {
+            let room = QUESTION_BYTES_MAX.saturating_sub(question.len());
+            question.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
     }
 }
@@ -136,9 +158,15 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
     let (body, kind) = (&respond.body, &respond.content_type);
     let mut cut = answer(body, kind, 200, false);
     cut.truncate(cut.len() - body.len().div_ceil(2));
+    let bodies = respond.corpus.as_ref().map_or(&[][..], Corpus::bodies);
+    let numbered = bodies.iter().map(|body| {
+        let written = |close| answer(body, kind, 200, close).into();
+        [written(respond.close), written(true)]
+    });
     let mut server = Server {
         respond,
         answers: Answers {
+            numbered: numbered.collect(),
             keep: answer(body, kind, 200, respond.close).into(),
             close: answer(body, kind, 200, true).into(),
             error: answer(b"on purpose\n", "text/plain", 500, respond.close).into(),
@@ -177,17 +205,22 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
 impl Server<'_> {
     fn accept(&mut self, listener: &OwnedFd) -> io::Result<()> {
         let (poll, conns, counter) = (&self.poll, &mut self.conns, &mut self.counter);
+        let asks = self.respond.corpus.is_some();
         accept(listener, |socket| {
             counter.counts.accepted += 1;
             poll.add(&socket)?;
             let conn = Conn {
                 socket,
                 reader: Reader::of_requests(),
-                request: Request::default(),
+                request: Request {
+                    question: asks.then(Vec::new),
+                    ..Request::default()
+                },
                 out: VecDeque::new(),
                 held: Vec::new(),
                 asleep: None,
                 watches_out: false,
+                known: false,
             };
             conns.insert(conn.socket.as_raw_fd(), conn);
             Ok(())
@@ -244,7 +277,13 @@ impl Server<'_> {
             };
             input = &input[used..];
             self.counter.counts.requests += 1;
-            let delay = self.delay();
+            let first = !std::mem::replace(&mut conn.known, true);
+            let delay = self.delay()
+                + if first {
+                    self.respond.first_delay
+                } else {
+                    Duration::ZERO
+                };
             if delay.is_zero() {
                 if !self.reply(conn)? {
                     return Ok(false);
@@ -293,13 +332,26 @@ impl Server<'_> {
                 answer(text.as_bytes(), "text/plain", 200, closes).into(),
                 then,
             )
-        } else if closes {
-            (self.answers.close.clone(), then)
         } else {
-            (self.answers.keep.clone(), then)
+            (self.right_answer(&conn.request, closes), then)
         };
         conn.out.push_back((bytes, 0, then));
         self.push(conn)
+    }
+
+    /// The answer without any fault. A question that no body is for gets an error.
+    fn right_answer(&self, request: &Request, closes: bool) -> Arc<[u8]> {
+        let Answers {
+            keep, close, error, ..
+        } = &self.answers;
+        let Some(corpus) = &self.respond.corpus else {
+            return if closes { close.clone() } else { keep.clone() };
+        };
+        let asked = corpus.asked(request.question.as_deref().unwrap_or_default());
+        asked.map_or_else(
+            || error.clone(),
+            |at| self.answers.numbered[at][usize::from(closes)].clone(),
+        )
     }
 
     /// Sends what waits. Gives whether the connection lives.

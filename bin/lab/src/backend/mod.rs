@@ -3,6 +3,7 @@
 //! that its CPU time is told apart.
 
 mod command;
+mod corpus;
 mod counts;
 mod fastcgi;
 mod floor;
@@ -11,4 +12,5 @@ mod relay;
 mod socket;
 
 pub use command::{Options, run};
+pub use corpus::Corpus;
 pub use counts::read_counts;

@@ -1,14 +1,16 @@
 //! The file of an experiment: TOML, read into types that refuse what they do not know.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::checks::Comparison;
+use crate::audit::claim::Statement;
 use crate::quantity::parse_duration;
 use crate::result::SCHEMA;
+use crate::subject;
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,7 +51,103 @@ pub struct File {
     pub table: Table,
     /// What the new figures are to be asked about.
     #[serde(default)]
-    pub claims: BTreeMap<String, String>,
+    pub claims: BTreeMap<String, Claim>,
+    /// What a reader must know, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What `--quick` takes of the axes.
+    #[serde(default)]
+    pub quick: Quick,
+    /// Bodies for tests that ask for many different ones.
+    #[serde(default)]
+    pub corpus: Option<Corpus>,
+    /// What has to be seen of the claimed options.
+    #[serde(default)]
+    pub check: Vec<CheckPart>,
+    /// Rows of the document beside which cells stand.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+}
+
+/// A sentence of the document: a formula alone, or with the words it stands for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Claim {
+    /// The formula (`audit::claim`).
+    Formula(String),
+    /// With words.
+    Told(ToldClaim),
+}
+
+/// A sentence of the document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToldClaim {
+    /// What the document says, in our words.
+    pub says: String,
+    /// What must be true of the figures; absent when no figure here can tell.
+    #[serde(default)]
+    pub means: Option<String>,
+    /// Why no figure can tell, or what to keep in mind.
+    #[serde(default)]
+    pub words: Option<String>,
+    /// Processors that the subject needs before the sentence can be looked at.
+    #[serde(default)]
+    pub cpus: Option<usize>,
+}
+
+/// What `--quick` takes of the axes. What is absent is chosen by rule.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quick {
+    /// Connections at a time.
+    pub clients: Option<Vec<usize>>,
+    /// Configurations.
+    pub config: Option<Vec<String>>,
+    /// Tests.
+    pub test: Option<Vec<String>>,
+}
+
+/// Bodies made up by the lab, the same in the backend that sends them and in the generator that compares them.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Corpus {
+    /// How many.
+    pub count: usize,
+}
+
+/// What has to be seen in cells with these values. Each comparison is `>= 0.9`, `== 1`, `<= 4` and the like.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckPart {
+    /// Axes with the value that they must have, or several separated by `|`; all cells without.
+    pub when: BTreeMap<String, String>,
+    /// Share of the requests at the backend that came on a connection that was there already.
+    pub upstream_reuse: Option<String>,
+    /// Requests at the backend for each good answer.
+    pub backend_share: Option<String>,
+    /// Answers for each connection of a client.
+    pub answers_per_connection: Option<String>,
+    /// Processes of the subject.
+    pub processes: Option<String>,
+    /// Processes of the backends.
+    pub backend_processes: Option<String>,
+    /// The protocol that was agreed on by ALPN.
+    pub alpn: Option<String>,
+    /// Content-Encoding of the answer, `none` for an answer without.
+    pub encoding: Option<String>,
+    /// Version of TLS, such as `TLSv1_3`.
+    pub tls: Option<String>,
+}
+
+/// A row of the document and the cell that repeats it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// Dimensions of the printed row.
+    pub printed: BTreeMap<String, String>,
+    /// Axes of the cell.
+    pub here: BTreeMap<String, String>,
 }
 
 /// The axes.
@@ -95,6 +193,9 @@ pub struct LoadPart {
     pub depth: usize,
     /// Requests after which a connection is closed.
     pub requests_per_connection: Option<u64>,
+    /// Pause between the end of the load and the last look at the subject's memory; without, there is none.
+    #[serde(deserialize_with = "duration")]
+    pub rest: Duration,
 }
 
 impl Default for LoadPart {
@@ -109,6 +210,7 @@ impl Default for LoadPart {
             headers: BTreeMap::new(),
             depth: 1,
             requests_per_connection: None,
+            rest: Duration::ZERO,
         }
     }
 }
@@ -121,6 +223,8 @@ pub struct Repeat {
     pub blocks: usize,
     /// Order within a block.
     pub order: Order,
+    /// How often a block in which others took part is measured again.
+    pub again: usize,
 }
 
 impl Default for Repeat {
@@ -128,6 +232,7 @@ impl Default for Repeat {
         Repeat {
             blocks: 5,
             order: Order::Random,
+            again: 2,
         }
     }
 }
@@ -169,8 +274,12 @@ pub enum Pin {
 pub struct MadeFile {
     /// Below the folder of the run.
     pub path: String,
-    /// Exactly so many bytes.
-    pub bytes: u64,
+    /// Exactly so many bytes, made up.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// `builtin:NAME` or a path beside the file, with the same replacements as configurations.
+    #[serde(default)]
+    pub from: Option<String>,
 }
 
 /// What stands behind the subjects.
@@ -181,9 +290,45 @@ pub struct Backend {
     pub name: String,
     /// Its command.
     pub run: String,
+    /// The command that stands in where the program of `run` is not installed.
+    #[serde(default)]
+    pub instead: Option<String>,
+    /// Whether it listens at a unix socket, `{socket}`, rather than at `{port}`.
+    #[serde(default)]
+    pub unix: bool,
+    /// Its configuration: `builtin:NAME` or a path beside the file.
+    #[serde(default)]
+    pub conf: Option<String>,
+    /// Variables of its environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Whether it is started in the folder of the run rather than where the lab is.
+    #[serde(default)]
+    pub in_folder: bool,
     /// The body of its answer.
     #[serde(default)]
     pub body: Option<String>,
+}
+
+impl Backend {
+    /// The command that can be carried out here: `instead` where the program of `run` is not installed.
+    pub fn command(&self) -> &str {
+        let here = program(&self.run).is_some();
+        match &self.instead {
+            Some(instead) if !here => instead,
+            _ => &self.run,
+        }
+    }
+}
+
+/// Where the program of a command is.
+pub fn program(command: &str) -> Option<PathBuf> {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    match first.split_once("{setup}") {
+        _ if first == "{lab}" => std::env::current_exe().ok(),
+        Some(("", rest)) => subject::find(&format!("{}{rest}", subject::setup_dir().display())),
+        _ => subject::find(first),
+    }
 }
 
 /// What is asked.
@@ -201,7 +346,31 @@ pub struct Test {
     /// Bytes of the body of each request.
     #[serde(default)]
     pub body_bytes: u64,
-    /// Backends by name.
+    /// The body of each request as text.
+    #[serde(default)]
+    pub body: Option<String>,
+    /// Fields of its requests beside those of `[load]`.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The name that requests and TLS use for the server, with a port if it is to have one.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Whether TLS is spoken. The lab makes a certificate for `localhost`.
+    #[serde(default)]
+    pub tls: bool,
+    /// Whether HTTP/2 is spoken.
+    #[serde(default)]
+    pub http2: bool,
+    /// Whether the bodies of [`Corpus`] are asked for in turn.
+    #[serde(default)]
+    pub corpus: bool,
+    /// Connections at a time, instead of the matrix's.
+    #[serde(default)]
+    pub clients: Option<Vec<usize>>,
+    /// Requests after which a connection is closed, instead of what `[load]` says.
+    #[serde(default)]
+    pub requests_per_connection: Option<u64>,
+    /// Backends by name, in which `{subject}` and `{config}` are put in.
     #[serde(default)]
     pub needs: Vec<String>,
     /// The right answer.
@@ -260,6 +429,9 @@ pub struct Subject {
     /// Its configuration: `builtin:NAME` or a path beside the file.
     #[serde(default)]
     pub conf: Option<String>,
+    /// Further files that its configuration includes, named like it; each becomes `{dir}/{subject}-NAME`.
+    #[serde(default)]
+    pub beside: Vec<String>,
     /// Variables of its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -269,6 +441,15 @@ pub struct Subject {
     /// Where it writes what goes wrong, beside its standard error.
     #[serde(default)]
     pub log: Option<String>,
+    /// Whether it is started in the folder of the run rather than where the lab is.
+    #[serde(default)]
+    pub in_folder: bool,
+    /// The tests it takes part in; all by default.
+    #[serde(default)]
+    pub tests: Vec<String>,
+    /// The configurations it has; all by default.
+    #[serde(default)]
+    pub configs: Vec<String>,
 }
 
 /// A command, or one for each kind of test.
@@ -292,88 +473,6 @@ pub struct Table {
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     parse_duration(&text).map_err(serde::de::Error::custom)
-}
-
-/// The built-in files: experiments and the configurations they name.
-const BUILTIN: &[(&str, &str)] = &[
-    ("000", include_str!("../../experiments/000.toml")),
-    (
-        "calibrate",
-        include_str!("../../experiments/calibrate.toml"),
-    ),
-    (
-        "000/nginx.default.synthetic",
-        include_str!("../../experiments/000/nginx.default.synthetic"),
-    ),
-    (
-        "000/nginx.default.static",
-        include_str!("../../experiments/000/nginx.default.static"),
-    ),
-    (
-        "000/nginx.default.proxy",
-        include_str!("../../experiments/000/nginx.default.proxy"),
-    ),
-    (
-        "000/nginx.optimized.synthetic",
-        include_str!("../../experiments/000/nginx.optimized.synthetic"),
-    ),
-    (
-        "000/nginx.optimized.static",
-        include_str!("../../experiments/000/nginx.optimized.static"),
-    ),
-    (
-        "000/nginx.optimized.proxy",
-        include_str!("../../experiments/000/nginx.optimized.proxy"),
-    ),
-    (
-        "000/Caddyfile.synthetic",
-        include_str!("../../experiments/000/Caddyfile.synthetic"),
-    ),
-    (
-        "000/Caddyfile.static",
-        include_str!("../../experiments/000/Caddyfile.static"),
-    ),
-    (
-        "000/Caddyfile.proxy",
-        include_str!("../../experiments/000/Caddyfile.proxy"),
-    ),
-];
-
-/// Names of the built-in experiments.
-pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    let names = BUILTIN.iter().map(|(name, _)| *name);
-    names.filter(|name| !name.contains('/'))
-}
-
-/// A built-in file.
-pub fn builtin(name: &str) -> Option<&'static str> {
-    let mut files = BUILTIN.iter();
-    files.find(|(one, _)| *one == name).map(|(_, text)| *text)
-}
-
-/// The text of an experiment: built in, or a file.
-pub fn read(name: &str) -> Result<String, String> {
-    if let Some(text) = builtin(name) {
-        return Ok(text.to_string());
-    }
-    fs::read_to_string(name).map_err(|error| {
-        let names: Vec<&str> = builtin_names().collect();
-        format!("{name}: {error}; built in are {}", names.join(", "))
-    })
-}
-
-/// A configuration: built in, or a file beside the experiment's.
-pub fn read_conf(conf: &str, beside: &Path) -> Result<String, String> {
-    match conf.strip_prefix("builtin:") {
-        Some(name) => match builtin(name) {
-            Some(text) => Ok(text.to_string()),
-            None => Err(format!("`{conf}`: no such file is built in")),
-        },
-        None => {
-            let path = beside.parent().unwrap_or(Path::new(".")).join(conf);
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
-        }
-    }
 }
 
 /// Reads an experiment. A mistake is told with its file, line and column.
@@ -406,7 +505,8 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         }
     }
     for (test, part) in &file.test {
-        for wanted in part.needs.iter().chain(&part.expect.body_of) {
+        let fixed = |wanted: &&String| !wanted.contains('{');
+        for wanted in part.needs.iter().filter(fixed).chain(&part.expect.body_of) {
             if !backend(wanted) {
                 return Err(format!(
                     "{name}: [test.{test}] names a backend `{wanted}`, and there is none"
@@ -423,27 +523,103 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
     if file.matrix.clients.is_empty() || file.matrix.clients.contains(&0) {
         return Err(format!("{name}: [matrix] clients needs numbers above 0"));
     }
+    for made in &file.file {
+        if made.bytes.is_some() == made.from.is_some() {
+            return Err(format!(
+                "{name}: [[file]] `{}` needs either `bytes` or `from`",
+                made.path
+            ));
+        }
+    }
+    for (subject, part) in &file.subject {
+        let strange = part
+            .tests
+            .iter()
+            .find(|test| !file.test.contains_key(*test));
+        if let Some(test) = strange {
+            return Err(format!(
+                "{name}: [subject.{subject}] names a test `{test}`, and there is no [test.{test}]"
+            ));
+        }
+        let strange = part
+            .configs
+            .iter()
+            .find(|config| !file.matrix.config.contains(config));
+        if let Some(config) = strange {
+            return Err(format!(
+                "{name}: [subject.{subject}] names a configuration `{config}`, which the matrix has not"
+            ));
+        }
+    }
+    if let Some((test, _)) = file.test.iter().find(|(_, test)| test.corpus)
+        && file.corpus.is_none()
+    {
+        return Err(format!(
+            "{name}: [test.{test}] asks for a corpus, and there is no [corpus]"
+        ));
+    }
+    check_claims(name, file)
+}
+
+/// Formulas have to be readable before anything is measured.
+fn check_claims(name: &str, file: &File) -> Result<(), String> {
+    for (claim, part) in &file.claims {
+        let formula = match part {
+            Claim::Formula(formula) => Some(formula),
+            Claim::Told(told) => told.means.as_ref(),
+        };
+        let read = formula.map(|formula| Statement::parse(formula));
+        if let Some(Err(error)) = read {
+            return Err(format!("{name}: claim `{claim}`: {error}"));
+        }
+    }
+    let comparisons = file.check.iter().flat_map(|check| {
+        let CheckPart {
+            when: _,
+            upstream_reuse,
+            backend_share,
+            answers_per_connection,
+            processes,
+            backend_processes,
+            alpn: _,
+            encoding: _,
+            tls: _,
+        } = check;
+        [
+            upstream_reuse,
+            backend_share,
+            answers_per_connection,
+            processes,
+            backend_processes,
+        ]
+    });
+    for comparison in comparisons.flatten() {
+        Comparison::parse(comparison).map_err(|error| format!("{name}: [[check]] {error}"))?;
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::builtin::{builtin, builtin_names, read_conf};
+    use super::super::plan;
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_built_in_experiments_are_read() {
         for name in builtin_names() {
             let file = parse(name, builtin(name).unwrap()).unwrap();
             assert_eq!(file.name, name);
-            for subject in file.subject.values() {
+            for cell in plan::cells(&file, &plan::Only::default(), usize::MAX) {
+                let subject = &file.subject[&cell.subject];
                 let Some(conf) = &subject.conf else { continue };
-                for config in &file.matrix.config {
-                    for (test, part) in &file.test {
-                        let kind = part.kind.as_ref().unwrap_or(test);
-                        let conf = conf.replace("{config}", config).replace("{kind}", kind);
-                        assert!(read_conf(&conf, Path::new(".")).is_ok(), "{conf}");
-                    }
-                }
+                let kind = file.test[&cell.test].kind.as_ref().unwrap_or(&cell.test);
+                let conf = conf
+                    .replace("{config}", &cell.config)
+                    .replace("{kind}", kind)
+                    .replace("{test}", &cell.test);
+                assert!(read_conf(&conf, Path::new(".")).is_ok(), "{conf}");
             }
         }
     }

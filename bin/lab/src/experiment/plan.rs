@@ -97,9 +97,11 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
     };
     let mut cells = Vec::new();
     for test in tests {
-        for clients in &file.matrix.clients {
+        let clients = file.test[test].clients.as_ref();
+        for clients in clients.unwrap_or(&file.matrix.clients) {
             for config in configs {
-                for subject in file.subject.keys() {
+                let takes_part = |subject: &&String| takes_part(file, subject, test, config);
+                for subject in file.subject.keys().filter(takes_part) {
                     let cell = cell(file, [subject, test, config], *clients, clients_max);
                     if only.takes(&cell.axes) && !is_left_out(file, &cell.axes) {
                         cells.push(cell);
@@ -127,11 +129,13 @@ fn cell(
     }
     // Everything that defines the cell is in its name, so a changed file measures anew.
     let definition = format!(
-        "{axes:?} {:?} {:?} {:?} {:?}",
+        "{axes:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         file.load,
         file.test.get(test),
         file.subject.get(subject),
-        file.backend
+        file.backend,
+        file.check,
+        file.corpus
     );
     let skipped = (clients > most).then(|| {
         format!("{clients} clients need more open files than one process may have here; {most} fit")
@@ -145,6 +149,13 @@ fn cell(
         clients,
         skipped,
     }
+}
+
+/// Whether a subject has this test and this configuration.
+fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> bool {
+    let subject = &file.subject[subject];
+    let among = |list: &Vec<String>, one: &String| list.is_empty() || list.contains(one);
+    among(&subject.tests, test) && among(&subject.configs, config)
 }
 
 fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {
@@ -192,11 +203,11 @@ pub fn order(cells: &[CellPlan], blocks: usize, order: Order, seed: u64) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::file;
+    use super::super::{builtin::builtin, file};
     use super::*;
 
     fn file() -> File {
-        file::parse("000", file::builtin("000").unwrap()).unwrap()
+        file::parse("000", builtin("000").unwrap()).unwrap()
     }
 
     #[test]

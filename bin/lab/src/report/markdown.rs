@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use super::shapes::{Table, tables};
-use super::view::View;
-use crate::audit::claim::Statement;
+use super::view::{Seen, View};
 use crate::audit::evidence::Row;
 use crate::audit::finding::{Weight, number, percent};
 use crate::audit::{audit, ours, studies};
@@ -40,7 +39,7 @@ pub fn write(result: &RunResult, shape: Option<&str>) -> String {
     if let Some(published) = chosen.and_then(studies::study) {
         out.push_str(&beside_published(&view, published));
     }
-    out.push_str(&claims(result));
+    out.push_str(&super::claims::markdown(result, chosen));
     out.push_str(&findings(result));
     out
 }
@@ -95,13 +94,23 @@ pub fn table_text(table: &Table) -> String {
     out
 }
 
-/// Rates of this run beside those that a study printed, where the same row exists.
-fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> String {
-    let Ok(study) = study else {
-        return String::new();
-    };
-    let mut rows = Vec::new();
-    for seen in &view.cells {
+/// Cells with the printed row that each repeats: as the experiment says, else where the names are the same and tell one row.
+fn pairs<'a>(view: &'a View<'_>, study: &'a studies::Study) -> Vec<(&'a Seen<'a>, &'a Row)> {
+    let printed = &study.sheet.rows;
+    let said = view.result.experiment.iter().flat_map(|one| &one.beside);
+    let said: Vec<_> = said.collect();
+    if !said.is_empty() {
+        let pairs = said.into_iter().flat_map(|one| {
+            let row = printed.iter().find(|row| row.matches(&one.printed));
+            let cells = view.cells.iter().filter(|seen| {
+                let mut wanted = one.here.iter();
+                wanted.all(|(axis, value)| seen.cell.axis(axis) == value)
+            });
+            cells.filter_map(move |seen| Some((seen, row?)))
+        });
+        return pairs.collect();
+    }
+    let pair = |seen: &'a Seen<'a>| {
         let fits = |row: &&Row| {
             let shared = row
                 .dims
@@ -110,25 +119,35 @@ fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> S
             let mut shared = shared.peekable();
             shared.peek().is_some() && shared.all(|(dim, value)| seen.cell.axis(dim) == value)
         };
-        let mut found = study.sheet.rows.iter().filter(fits);
+        let mut found = printed.iter().filter(fits);
         // A row that several printed ones fit is beside none of them.
-        let (Some(printed), None) = (found.next(), found.next()) else {
-            continue;
-        };
-        let here = seen.stat("goodput").map(|stat| stat.point);
-        let (Some(here), Some(there)) = (here, printed.goodput()) else {
-            continue;
-        };
-        rows.push(vec![
+        match (found.next(), found.next()) {
+            (Some(row), None) => Some((seen, row)),
+            _ => None,
+        }
+    };
+    view.cells.iter().filter_map(pair).collect()
+}
+
+/// Rates of this run beside those that a study printed, where the same row exists.
+fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> String {
+    let Ok(study) = study else {
+        return String::new();
+    };
+    let pairs = pairs(view, &study);
+    let row = |(seen, printed): &(&Seen<'_>, &Row)| {
+        let stat = seen.stat("goodput")?;
+        Some(vec![
             printed.label(),
-            number(there),
+            number(printed.goodput()?),
             percent(printed.failed_share.unwrap_or(0.0)),
-            number(here),
+            axes(seen.cell),
+            number(stat.point),
             percent(seen.row.failed_share.unwrap_or(0.0)),
-            seen.stat("goodput")
-                .map_or(String::new(), |stat| stat.uncertainty()),
-        ]);
-    }
+            stat.uncertainty(),
+        ])
+    };
+    let rows: Vec<Vec<String>> = pairs.iter().filter_map(row).collect();
     if rows.is_empty() {
         return String::new();
     }
@@ -136,6 +155,7 @@ fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> S
         "row",
         "good/s printed",
         "errors printed",
+        "cell here",
         "good/s here",
         "errors here",
         "±",
@@ -149,35 +169,6 @@ fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> S
         "\n## Beside the printed figures\n\nAnother machine, other versions: compare orders and ratios, not figures.\n\n{}",
         table_text(&table)
     )
-}
-
-fn claims(result: &RunResult) -> String {
-    let Some(experiment) = result
-        .experiment
-        .as_ref()
-        .filter(|experiment| !experiment.claims.is_empty())
-    else {
-        return String::new();
-    };
-    let rows = ours::sheet(result).rows;
-    let mut out =
-        String::from("\n## Claims\n\n| claim | here | what was compared |\n| --- | --- | --- |\n");
-    for (name, formula) in &experiment.claims {
-        let (word, lines) = match Statement::parse(formula) {
-            Ok(statement) => {
-                let outcome = statement.evaluate(&rows);
-                (outcome.word().to_string(), outcome.lines().join("; "))
-            }
-            Err(error) => ("cannot be read".to_string(), error),
-        };
-        let _ = writeln!(
-            out,
-            "| {name}: `{}` | {word} | {} |",
-            formula.replace('|', "\\|"),
-            lines.replace('|', "\\|")
-        );
-    }
-    out
 }
 
 fn findings(result: &RunResult) -> String {

@@ -2,6 +2,7 @@
 //! single charts. `view` orders the cells, `chart` draws, the others write. Nothing is measured or judged here.
 
 pub mod chart;
+mod claims;
 pub mod command;
 pub mod compare;
 pub mod csv;

@@ -193,7 +193,7 @@ fn tables_have_the_shape_of_their_study() {
         python
             .contains("| test | Requests/sec | Avg Latency (ms) | P99 Latency (ms) | ± | flags |")
     );
-    assert!(python.contains("swift-first") && python.contains("| holds |"));
+    assert!(python.contains("swift-first") && python.contains("| **holds** |"));
 }
 
 #[test]

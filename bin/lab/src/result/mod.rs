@@ -74,9 +74,37 @@ pub struct Experiment {
     /// Claims to be checked: name and formula.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
+    /// The words of claims, by their name; also of those that no figure here can tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sayings: BTreeMap<String, Saying>,
+    /// Which printed row stands beside which cell, where the names alone do not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// What differed from the file in this run (`--quick`, `--set`, levels cut to the machine's limits), in sentences.
     #[serde(default)]
     pub changes: Vec<String>,
+}
+
+/// The words of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saying {
+    /// What the document says, in our words.
+    pub says: String,
+    /// Why no figure can tell, or what to keep in mind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
+    /// Processors that the subject needs before it can be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
+}
+
+/// A printed row and the cell that repeats it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// Dimensions of the printed row.
+    pub printed: BTreeMap<String, String>,
+    /// Axes of the cell.
+    pub here: BTreeMap<String, String>,
 }
 
 /// The machine of a run.

@@ -86,6 +86,11 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     }
 }
 
+/// Resident memory of processes and all they started, now.
+pub fn memory(roots: &[u32]) -> u64 {
+    Watched::new(roots).sample(false).rss_bytes
+}
+
 impl Samples {
     /// What the window cost. Counters at its borders are read off the line between the samples on both sides.
     pub fn over(&self, begin: Instant, end: Instant) -> Resources {

@@ -85,7 +85,18 @@ pub fn words(command: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Where a program is: what a variable like `CADDY_BIN` says, beside the lab, in PATH or in the folders of services.
+/// The folder of `lab setup`: what the variable `SLUICE_LAB_SETUP` says, or `sluice-lab` among the user's caches.
+pub fn setup_dir() -> PathBuf {
+    if let Some(dir) = env::var_os("SLUICE_LAB_SETUP") {
+        return dir.into();
+    }
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let caches = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    caches.unwrap_or_else(home).join("sluice-lab")
+}
+
+/// Where a program is: what a variable like `CADDY_BIN` says, beside the lab, what `lab setup` brought, in PATH or in the
+/// folders of services.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -97,11 +108,13 @@ pub fn find(program: &str) -> Option<PathBuf> {
     let beside = env::current_exe()
         .ok()
         .and_then(|exe| Some(exe.parent()?.join(program)));
+    let setup = ["bin", "venv/bin"].map(|folder| setup_dir().join(folder).join(program));
     let path = env::var_os("PATH").unwrap_or_default();
     let services = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
     let folders = env::split_paths(&path).chain(services);
     let mut found = beside
         .into_iter()
+        .chain(setup)
         .chain(folders.map(|folder| folder.join(program)));
     found.find(|path| path.is_file())
 }
@@ -115,8 +128,15 @@ pub struct Started {
 }
 
 impl Started {
-    /// Starts a command in a group of its own, on certain processors (none: on any), its output in a file.
-    pub fn start(words: &[String], env: &Names, cpus: &[usize], log: &Path) -> io::Result<Self> {
+    /// Starts a command in a group of its own, on certain processors (none: on any), its output in a file. `dir` is where it
+    /// runs, if not where the lab does.
+    pub fn start(
+        words: &[String],
+        env: &Names,
+        cpus: &[usize],
+        dir: Option<&Path>,
+        log: &Path,
+    ) -> io::Result<Self> {
         let [program, arguments @ ..] = words else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -125,9 +145,13 @@ impl Started {
         };
         let program = find(program).ok_or(io::ErrorKind::NotFound)?;
         let output = File::create(log)?;
-        let child = Command::new(env::current_exe()?)
+        let mut shielded = Command::new(env::current_exe()?);
+        if let Some(dir) = dir {
+            shielded.current_dir(dir);
+        }
+        let child = shielded
             .args(shield::arguments(cpus))
-            .arg(program)
+            .arg(std::path::absolute(program)?)
             .args(arguments)
             .envs(env)
             .stdin(Stdio::null())

@@ -73,6 +73,16 @@ impl Outcome {
         lines
     }
 
+    /// In one word or two, of what a document says of other machines.
+    pub fn tested_word(&self) -> &'static str {
+        match self {
+            Outcome::Holds { .. } => "confirmed",
+            Outcome::Close { .. } => "not shown",
+            Outcome::Fails { .. } => "contradicted",
+            Outcome::Undecided(_) => "not comparable here",
+        }
+    }
+
     /// In one word or two, for tables.
     pub fn word(&self) -> &'static str {
         match self {

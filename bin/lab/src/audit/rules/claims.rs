@@ -10,21 +10,31 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     claims.map(|claim| check_one(sheet, claim)).collect()
 }
 
-fn check_one(sheet: &Sheet, claim: &Claim) -> Finding {
+/// What became of one claim.
+pub fn check_one(sheet: &Sheet, claim: &Claim) -> Finding {
     let words = claim.words.clone().unwrap_or_default();
     let Some(formula) = &claim.means else {
-        let title = format!("no figure can tell: {}", claim.says);
-        return Finding::new("A11", Weight::Gap, title).means(words);
+        let word = match claim.tested {
+            true => "not comparable here",
+            false => "no figure can tell",
+        };
+        return Finding::new("A11", Weight::Gap, format!("{word}: {}", claim.says)).means(words);
     };
     let outcome = match Statement::parse(formula) {
         Ok(statement) => statement.evaluate(&sheet.rows),
         Err(error) => Outcome::Undecided(format!("the formula cannot be read: {error}")),
     };
-    let (weight, heading) = match &outcome {
-        Outcome::Holds { .. } => (Weight::Sound, "holds"),
-        Outcome::Close { .. } => (Weight::Note, "too close to call"),
-        Outcome::Fails { .. } => (Weight::Contradiction, "does not hold"),
-        Outcome::Undecided(_) => (Weight::Gap, "not decidable here"),
+    let weight = match &outcome {
+        Outcome::Holds { .. } => Weight::Sound,
+        Outcome::Close { .. } => Weight::Note,
+        // That a document's claim does not hold on another machine contradicts no figure of ours.
+        Outcome::Fails { .. } if claim.tested => Weight::Note,
+        Outcome::Fails { .. } => Weight::Contradiction,
+        Outcome::Undecided(_) => Weight::Gap,
+    };
+    let heading = match claim.tested {
+        true => outcome.tested_word(),
+        false => outcome.word(),
     };
     let mut finding =
         Finding::new("A11", weight, format!("{heading}: {}", claim.says)).line(formula.clone());

@@ -1,7 +1,7 @@
 //! The rules A1 to A12. Each looks at a whole sheet and gives the findings it has, sound ones included.
 
 mod ceilings;
-mod claims;
+pub mod claims;
 mod failures;
 mod generator;
 mod in_flight;

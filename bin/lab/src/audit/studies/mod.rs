@@ -264,6 +264,7 @@ fn conditions(file: File, conditions: &mut Conditions) {
         says: claim.says,
         means: claim.means,
         words: claim.words,
+        tested: false,
     };
     conditions.claims = file.claim.into_iter().map(claim).collect();
 }

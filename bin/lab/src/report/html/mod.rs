@@ -46,7 +46,12 @@ pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
         &caveats(result, &findings),
     );
     section(&mut out, "short", "In short", &short::write(&view));
-    section(&mut out, "claims", "Claims", &short::claims(&findings));
+    let chosen = shape.or(result
+        .experiment
+        .as_ref()
+        .and_then(|experiment| experiment.table_shape.as_deref()));
+    let claims = super::claims::html(result, chosen);
+    section(&mut out, "claims", "Claims", &claims);
     let mut behind = String::new();
     section(
         &mut behind,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::super::compare::{Quantity, floor, ratio, two_cells};
 use super::super::text::escape;
 use super::super::view::View;
-use crate::audit::finding::{Finding, Weight, number};
+use crate::audit::finding::number;
 use crate::statistics::verdict::Verdict;
 
 /// A table for each test: levels down, subjects across.
@@ -104,34 +104,4 @@ fn class(verdict: &Verdict) -> &'static str {
         Verdict::Slower => "bad",
         _ => "soft",
     }
-}
-
-/// What became of each claim.
-pub fn claims(findings: &[Finding]) -> String {
-    let claims = findings.iter().filter(|finding| finding.rule == "A11");
-    let line = |finding: &Finding| {
-        let class = match finding.weight {
-            Weight::Sound => "good",
-            Weight::Contradiction => "bad",
-            _ => "soft",
-        };
-        let (outcome, claim) = finding
-            .title
-            .split_once(": ")
-            .unwrap_or(("", &finding.title));
-        let lines: Vec<String> = finding.arithmetic.iter().map(|line| escape(line)).collect();
-        format!(
-            "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td></tr>\n",
-            escape(claim),
-            escape(outcome),
-            lines.join("<br>")
-        )
-    };
-    let rows: String = claims.map(line).collect();
-    if rows.is_empty() {
-        return rows;
-    }
-    format!(
-        "<div class=\"wide\"><table class=\"text\"><thead><tr><th>claim</th><th>here</th><th>what was compared</th></tr></thead><tbody>{rows}</tbody></table></div>\n"
-    )
 }

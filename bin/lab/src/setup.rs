@@ -1,0 +1,261 @@
+//! `lab setup`: gets the programs that the studies stand on and that no distribution has in these versions: a Python
+//! environment with the applications' servers, Caddy, and the Go program of study 001. Nothing else of the lab fetches or
+//! builds anything. Everything goes into one folder; removing that undoes it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::{Answer, Outcome, Refused};
+use crate::experiment::builtin::builtin;
+use crate::subject;
+
+/// Options of `lab setup`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// What to get; everything by default
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+    /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The Python that the environment is made of. Caddy Snake wants 3.12 or later
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// Prints what would be done and does nothing
+    #[arg(long)]
+    plan: bool,
+}
+
+/// A part of the set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in an environment of their own (pip)
+    Python,
+    /// Caddy, built from the Go module proxy; the wheel of Caddy Snake has one for where Go is absent
+    Caddy,
+    /// The program of study 001 (Go)
+    Go,
+}
+
+/// Programs that a set-up brings.
+pub const PROGRAMS: [&str; 6] = [
+    "gunicorn",
+    "uvicorn",
+    "caddy",
+    "caddy-snake",
+    "go-001",
+    "python3",
+];
+
+/// What the environment has: the versions in the repository of study 002. Caddy Snake is the newest that the Python takes.
+const REQUIREMENTS: [&str; 6] = [
+    "flask==3.1.3",
+    "gunicorn==26.0.0",
+    "fastapi==0.141.1",
+    "uvicorn[standard]==0.52.1",
+    "gevent==26.7.0",
+    "caddysnake",
+];
+
+/// The version that Caddy's configurations of the studies were tried with.
+const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
+
+/// How long Caddy Snake may take until it has unpacked its worker.
+const UNPACK_MAX: Duration = Duration::from_secs(20);
+
+/// Carries out `lab setup`.
+pub fn run(options: &Options) -> Outcome {
+    let dir = options.dir.clone().unwrap_or_else(subject::setup_dir);
+    let dir = std::path::absolute(&dir).map_err(|error| Refused::new(error.to_string()))?;
+    let all = [Part::Python, Part::Caddy, Part::Go];
+    let parts = match options.parts.is_empty() {
+        true => &all[..],
+        false => &options.parts[..],
+    };
+    let setup = Setup {
+        dir: &dir,
+        plan: options.plan,
+    };
+    if !options.plan {
+        fs::create_dir_all(dir.join("bin")).map_err(|error| told(&dir, &error))?;
+    }
+    for part in all.iter().filter(|part| parts.contains(part)) {
+        match part {
+            Part::Python => setup.python(&options.python)?,
+            Part::Caddy => setup.caddy()?,
+            Part::Go => setup.go()?,
+        }
+    }
+    println!("{}: experiments find it there", dir.display());
+    Ok(Answer::Yes)
+}
+
+fn told(path: &Path, error: &std::io::Error) -> Refused {
+    Refused::new(format!("{}: {error}", path.display()))
+}
+
+/// Where to, and whether at all.
+struct Setup<'a> {
+    dir: &'a Path,
+    plan: bool,
+}
+
+impl Setup<'_> {
+    /// Says a command and carries it out.
+    fn carry_out(&self, command: &mut Command) -> Result<(), Refused> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let words = command.get_args().map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.collect();
+        println!("+ {program} {}", words.join(" "));
+        if self.plan {
+            return Ok(());
+        }
+        let status = command.stdin(Stdio::null()).status();
+        let status = status.map_err(|error| Refused::new(format!("{program}: {error}")))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Refused::new(format!("{program} ended with {status}"))),
+        }
+    }
+
+    fn python(&self, python: &str) -> Result<(), Refused> {
+        let venv = self.dir.join("venv");
+        self.carry_out(Command::new(python).args(["-m", "venv"]).arg(&venv))?;
+        let pip = venv.join("bin/pip");
+        let mut install = Command::new(&pip);
+        install.args(["install", "--quiet", "--disable-pip-version-check"]);
+        self.carry_out(install.args(REQUIREMENTS))?;
+        if self.plan {
+            println!("+ unpack the server of Caddy Snake");
+            return Ok(());
+        }
+        let Some(program) = wheel_program(&venv) else {
+            println!("no Caddy Snake for this Python: its rows of study 002 will be absent");
+            return Ok(());
+        };
+        self.link(&program, "caddy-snake")?;
+        self.unpack(&program, &venv)
+    }
+
+    /// Caddy Snake carries its Python server inside and writes it out when it starts: that is the only way to get at the
+    /// server that study 002 runs by itself.
+    fn unpack(&self, program: &Path, venv: &Path) -> Result<(), Refused> {
+        let scratch = self.dir.join("unpack");
+        let failed = |error: std::io::Error| told(&scratch, &error);
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir_all(&scratch).map_err(failed)?;
+        let app = builtin("002/app_esgi.py").unwrap_or_default();
+        fs::write(scratch.join("app_esgi.py"), app).map_err(failed)?;
+        let conf = format!(
+            "{{\n\tadmin off\n\tauto_https off\n}}\nhttp:// {{\n\tbind unix/{}/s.sock\n\troute {{\n\t\tpython {{\n\t\t\tmodule_esgi app_esgi:application\n\t\t\truntime gevent\n\t\t\tvenv {}\n\t\t\tworkers 1\n\t\t}}\n\t}}\n}}\n",
+            scratch.display(),
+            venv.display()
+        );
+        fs::write(scratch.join("Caddyfile"), conf).map_err(failed)?;
+        println!("+ {} run (to unpack its server)", program.display());
+        let mut child = Command::new(program)
+            .args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
+            .current_dir(&scratch)
+            .envs(
+                ["TMPDIR", "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"].map(|name| (name, &scratch)),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let begin = Instant::now();
+        let mut found = None;
+        while found.is_none() && begin.elapsed() < UNPACK_MAX {
+            thread::sleep(Duration::from_millis(100));
+            found = worker_program(&scratch);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        let to = self.dir.join("caddysnake.py");
+        let text = found.ok_or_else(|| Refused::new("Caddy Snake unpacked no server"))?;
+        fs::write(&to, text).map_err(|error| told(&to, &error))?;
+        fs::remove_dir_all(&scratch).map_err(failed)
+    }
+
+    fn caddy(&self) -> Result<(), Refused> {
+        if subject::find("go").is_some() {
+            let mut install = Command::new("go");
+            install.args(["install", CADDY]);
+            install.env("GOBIN", self.dir.join("bin"));
+            install.env("GOTOOLCHAIN", "local");
+            return self.carry_out(&mut install);
+        }
+        println!("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
+        if self.plan {
+            return Ok(());
+        }
+        let program = wheel_program(&self.dir.join("venv"));
+        let program = program.ok_or_else(|| {
+            Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
+        })?;
+        self.link(&program, "caddy")
+    }
+
+    fn link(&self, program: &Path, name: &str) -> Result<(), Refused> {
+        let link = self.dir.join("bin").join(name);
+        let _ = fs::remove_file(&link);
+        symlink(program, &link).map_err(|error| told(&link, &error))
+    }
+
+    /// The program of study 001 with addresses from the environment, which is the only change to its text.
+    fn go(&self) -> Result<(), Refused> {
+        let source = self.dir.join("go-001");
+        if !self.plan {
+            fs::create_dir_all(&source).map_err(|error| told(&source, &error))?;
+            let text = builtin("001/backend.go").unwrap_or_default();
+            let text = text
+                .replace(
+                    "const (\n\tSOCK = \"/tmp/go.sock\"\n)",
+                    "var SOCK = os.Getenv(\"LAB_SOCKET\")",
+                )
+                .replace("\":8080\"", "os.Getenv(\"LAB_HTTP\")")
+                .replace("\":9001\"", "os.Getenv(\"LAB_FASTCGI\")");
+            let files = [
+                ("main.go", text),
+                ("go.mod", "module lab/go-001\n\ngo 1.21\n".into()),
+            ];
+            for (name, text) in files {
+                let path = source.join(name);
+                fs::write(&path, text).map_err(|error| told(&path, &error))?;
+            }
+        }
+        let mut build = Command::new("go");
+        build.current_dir(if self.plan { Path::new(".") } else { &source });
+        build.env("GOTOOLCHAIN", "local");
+        build
+            .args(["build", "-o"])
+            .arg(self.dir.join("bin/go-001"))
+            .arg(".");
+        self.carry_out(&mut build)
+    }
+}
+
+/// The program in the wheel of Caddy Snake.
+fn wheel_program(venv: &Path) -> Option<PathBuf> {
+    let versions = fs::read_dir(venv.join("lib")).ok()?;
+    let mut found = versions
+        .flatten()
+        .map(|version| version.path().join("site-packages/caddysnake-cli"));
+    found.find(|path| path.is_file())
+}
+
+/// The server that Caddy Snake has written out, once it is whole: it is there before its last line is.
+fn worker_program(scratch: &Path) -> Option<String> {
+    let folders = fs::read_dir(scratch).ok()?;
+    let mut texts = folders
+        .flatten()
+        .filter_map(|folder| fs::read_to_string(folder.path().join("worker_main.py")).ok());
+    texts.find(|text| text.trim_end().ends_with("main()"))
+}
