@@ -30,7 +30,11 @@ pub fn read_scgi<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
     let names: Vec<&[u8]> = params.iter().map(|(name, _)| &name[..]).collect();
     assert_eq!(names[..2], [&b"CONTENT_LENGTH"[..], b"SCGI"]);
     let body = read_body(wire, &params);
-    Some(Asked { params, body })
+    Some(Asked {
+        params,
+        body,
+        keeps: false,
+    })
 }
 
 /// Reads a request of uwsgi with its two modifiers.
@@ -50,7 +54,12 @@ pub fn read_uwsgi<S: Read + Write>(wire: &mut Wire<S>) -> Option<(Asked, [u8; 2]
         .map(|pair| (pair[0].clone(), pair[1].clone()))
         .collect();
     let body = read_body(wire, &params);
-    Some((Asked { params, body }, [first, second]))
+    let asked = Asked {
+        params,
+        body,
+        keeps: false,
+    };
+    Some((asked, [first, second]))
 }
 
 fn read_body<S: Read + Write>(wire: &mut Wire<S>, params: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {

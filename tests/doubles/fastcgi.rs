@@ -38,6 +38,8 @@ pub fn said(content: &[u8]) -> Vec<u8> {
 pub struct Asked {
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
     pub body: Vec<u8>,
+    /// Whether the connection is to stay.
+    pub keeps: bool,
 }
 
 impl Asked {
@@ -52,13 +54,14 @@ impl Asked {
 
 /// Reads one request; nothing at the end of the connection.
 pub fn read_request<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
-    let (mut params, mut body) = (Vec::new(), Vec::new());
+    let (mut params, mut body, mut keeps) = (Vec::new(), Vec::new(), false);
     loop {
         let head = wire.take(8);
         let length = u16::from_be_bytes([*head.get(4)?, *head.get(5)?]);
         let content = wire.take(u64::from(length));
         wire.take(u64::from(*head.get(6)?));
         match (head[1], length) {
+            (1, _) => keeps = content.get(2).is_some_and(|flags| flags & 1 == 1),
             (4, _) => params.extend_from_slice(&content),
             (5, 0) => break,
             (5, _) => body.extend_from_slice(&content),
@@ -68,6 +71,7 @@ pub fn read_request<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
     Some(Asked {
         params: pairs(&params),
         body,
+        keeps,
     })
 }
 

@@ -18,8 +18,9 @@ fn serve(wire: &mut Wire) -> Option<()> {
     let text = |part: &[u8]| part.escape_ascii().to_string();
     let params = asked.params.iter();
     let params = params.map(|(name, value)| (text(name), text(value)));
-    wire.try_send(said(&answer(&params.collect(), &asked.body)))
-        .ok()
+    let sent = wire.try_send(said(&answer(&params.collect(), &asked.body)));
+    // nginx waits for the end of a connection that it does not want to keep.
+    sent.ok().filter(|()| asked.keeps)
 }
 
 type Variables = BTreeMap<String, String>;

@@ -45,7 +45,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
 ];
 
 /// Differences in every answer, with their reasons.
-const EVERYWHERE: &[(&str, &str)] = &[
+pub const EVERYWHERE: &[(&str, &str)] = &[
     // nginx says so in each answer over HTTP/1.1; RFC 9112, section 9.3 makes it the default.
     ("connection", "keep-alive"),
 ];
@@ -456,15 +456,23 @@ const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyF
     c:$6$0123456789abcdef$8CGkKDSyVpVlVNcs5PssRw/Tb8EgfecuA6D/zsRQFumJaU.s8KgTWWc2HfgkB7h2n1qIKiJFeSyUFrwvhILXy.\n";
 
 /// The program to compare with.
-fn find_nginx() -> Option<PathBuf> {
+pub fn find_nginx() -> Option<PathBuf> {
     let named = std::env::var_os("NGINX_BIN").map(PathBuf::from);
     let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
     named.or_else(|| known.iter().map(PathBuf::from).find(|path| path.is_file()))
 }
 
-struct Running {
+/// A running program; it ends with this.
+pub struct Running {
     child: Child,
     port: u16,
+}
+
+impl Running {
+    /// Asks, and takes out of the answer what names the port, which differs.
+    pub fn ask(&self, request: &str) -> Answer {
+        without_port(ask(self.port, request), self.port)
+    }
 }
 
 impl Drop for Running {
@@ -516,11 +524,24 @@ fn conf(site: &Site, case: &Case, port: u16, is_nginx: bool) -> String {
 
 fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Running {
     let port = free_port();
+    let text = conf(site, case, port, is_nginx);
+    run(site, program, case.name, &text, port, is_nginx)
+}
+
+/// Starts a program with this file, and waits until it answers at the port.
+pub fn run(
+    site: &Site,
+    program: &Path,
+    case: &str,
+    text: &str,
+    port: u16,
+    is_nginx: bool,
+) -> Running {
     let name = if is_nginx { "theirs" } else { "ours" };
-    let file = site.dir().join(format!("{}-{name}.nginx.conf", case.name));
+    let file = site.dir().join(format!("{case}-{name}.nginx.conf"));
     let _ = std::fs::create_dir_all(site.dir().join("nginx-temp"));
-    std::fs::write(&file, conf(site, case, port, is_nginx)).expect("the folder is writable");
-    let log = site.dir().join(format!("{name}.log"));
+    std::fs::write(&file, text).expect("the folder is writable");
+    let log = site.dir().join(format!("{case}-{name}.log"));
     let mut command = Command::new(program);
     match is_nginx {
         true => command.arg("-p").arg(site.dir()).arg("-c").arg(&file),
@@ -539,7 +560,7 @@ fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Running {
         let ended = running.child.try_wait().expect("it is our child").is_some();
         if ended || Instant::now() > deadline {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            panic!("{}: {name} did not start:\n{said}", case.name);
+            panic!("{case}: {name} did not start:\n{said}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -580,8 +601,8 @@ fn answers_equal_those_of_nginx() {
         let ours = start(&site, &sluice(), case, false);
         for request in case.requests {
             requests += 1;
-            let expected = without_port(ask(theirs.port, request), theirs.port);
-            let found = without_port(ask(ours.port, request), ours.port);
+            let expected = theirs.ask(request);
+            let found = ours.ask(request);
             for difference in differences(&expected, &found) {
                 if !is_accepted(request, &difference) {
                     failures.push(format!("{}: {request}\n    {difference}", case.name));

@@ -204,7 +204,8 @@ fn begins_like_nginx(text: &str) -> bool {
     first.is_some_and(|line| {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap_or_default().trim_end_matches('{');
-        let is_block = matches!(name, "events" | "http") && line.ends_with('{');
+        let is_block =
+            matches!(name, "events" | "http") && (line.ends_with('{') || line.contains(';'));
         let code = line.split_once(" #").map_or(line, |(code, _)| code);
         is_block || code.trim_end().ends_with(';')
     })
@@ -449,6 +450,8 @@ mod tests {
         assert_eq!(guess("a.nginx.conf", ""), Adapter::Nginx);
         assert_eq!(guess("a.conf", "# x\n\nuser a; # b\n"), Adapter::Nginx);
         assert_eq!(guess("a.conf", "events {\n}\n"), Adapter::Nginx);
+        let one_line = "# x\nevents { worker_connections 5; }\nhttp {\n";
+        assert_eq!(guess("a.conf", one_line), Adapter::Nginx);
         let named = Source::File {
             path: "a.json".into(),
             adapter: Some(Adapter::Caddyfile),

@@ -7,6 +7,7 @@
 mod check;
 mod lex;
 pub mod limits;
+pub mod lint;
 mod lower;
 mod modules;
 mod parse;

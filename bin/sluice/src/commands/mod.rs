@@ -9,6 +9,7 @@ mod file_server;
 mod fmt;
 mod hash_password;
 mod lab;
+mod lint;
 mod list_modules;
 mod manpage;
 mod reload;
@@ -59,6 +60,8 @@ enum Command {
     Validate(validate::Args),
     /// Shows a configuration as JSON.
     Adapt(adapt::Args),
+    /// Tells what an nginx.conf says and hardly means.
+    Lint(lint::Args),
     /// Formats a Caddyfile.
     Fmt(fmt::Args),
     /// Serves as a reverse proxy.
@@ -101,6 +104,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Reload(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
+        Command::Lint(args) => args.run(format),
         Command::Fmt(args) => args.run(format),
         Command::ReverseProxy(args) => args.run(format),
         Command::FileServer(args) => args.run(format),

@@ -96,6 +96,19 @@ struct Here<'a> {
     try_files: Option<&'a Directive>,
 }
 
+/// The modifier of a `location`, empty if it has none, and what it compares with.
+pub fn modifier_and_word(directive: &Directive) -> Option<(&str, &str)> {
+    Some(match directive.args.as_slice() {
+        [modifier, word] => (modifier.text.as_str(), word.text.as_str()),
+        // A modifier may stand right in front of its path.
+        [word] => ["^~", "~*", "=", "~"]
+            .iter()
+            .find_map(|known| Some((*known, word.text.strip_prefix(known)?)))
+            .unwrap_or(("", word.text.as_str())),
+        _ => return None,
+    })
+}
+
 impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
         self.warn_of_outer(level, NOT_IN_SERVERS);
@@ -234,20 +247,8 @@ impl Lowering<'_> {
     }
 
     fn kind<'t>(&mut self, directive: &'t Directive, outer: Option<&Kind<'_>>) -> Option<Kind<'t>> {
-        let (modifier, word) = match directive.args.as_slice() {
-            [modifier, word] => (modifier.text.as_str(), word),
-            [word] => ("", word),
-            _ => return None,
-        };
-        let text = word.text.as_str();
-        let (modifier, text) = match modifier {
-            // A modifier may stand right in front of its path.
-            "" => ["^~", "~*", "=", "~"]
-                .iter()
-                .find_map(|known| Some((*known, text.strip_prefix(known)?)))
-                .unwrap_or(("", text)),
-            known => (known, text),
-        };
+        let word = directive.args.last()?;
+        let (modifier, text) = modifier_and_word(directive)?;
         let kind = match modifier {
             "" if text.starts_with('@') => Kind::Named(text),
             "" => Kind::Path {

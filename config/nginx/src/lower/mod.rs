@@ -2,7 +2,7 @@
 
 pub mod level;
 mod listen;
-mod locations;
+pub mod locations;
 mod logs;
 pub mod text;
 pub mod values;

@@ -392,11 +392,17 @@ fn redirects(
                         pattern: String::new(),
                         to,
                     },
-                    Some(pattern) => LocationChange {
-                        from: String::new(),
-                        pattern: cx.pattern(pattern, from),
-                        to,
-                    },
+                    Some(pattern) => {
+                        let pattern = match pattern.strip_prefix('*') {
+                            Some(pattern) => format!("(?i){pattern}"),
+                            None => pattern.to_owned(),
+                        };
+                        LocationChange {
+                            from: String::new(),
+                            pattern: cx.pattern(&pattern, from),
+                            to,
+                        }
+                    }
                 };
                 found.push(change);
             }

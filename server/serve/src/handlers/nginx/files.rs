@@ -95,9 +95,14 @@ impl Files {
         }
         path.truncate(length);
         match (files::facts(path, Reach::Anywhere, now), &self.listing) {
-            (Ok(_), Some(listing)) if x.req.method != Method::Post => {
+            (Ok(facts), Some(listing))
+                if x.req.method != Method::Post && facts.kind == sluice_cache::Kind::Directory =>
+            {
                 let media_type = self.types.of(b"x.html").cloned();
                 listing.answer(x, path, media_type)
+            }
+            (Ok(facts), _) if facts.kind != sluice_cache::Kind::Directory => {
+                Step::Fail(Fault::new(Status::NOT_FOUND, "a file is no folder"))
             }
             (Ok(_), _) => Step::Fail(Fault::new(Status::FORBIDDEN, "the folder has no index")),
             (Err(missing), _) => refused(missing),

@@ -6,7 +6,7 @@ pub mod access;
 mod autoindex;
 pub mod expires;
 pub mod files;
-mod groups;
+pub(crate) mod groups;
 mod locations;
 pub mod log;
 mod pages;
@@ -22,6 +22,7 @@ pub mod types;
 pub(crate) mod uri;
 pub mod variables;
 
+pub(crate) use pages::set_status;
 pub use state::{Captures, Occasional, State};
 
 use std::collections::HashMap;
@@ -171,9 +172,7 @@ impl Tree {
         let state = &mut x.context.nginx;
         state.server = Some(number);
         state.place = server.place;
-        if !server.takes_underscores {
-            drop_underscores(x);
-        }
+        drop_odd_names(x, server.takes_underscores);
         if !uri::is_clean(x.req.uri.path()) {
             let mut clean = Vec::new();
             if uri::clean(x.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
@@ -307,6 +306,9 @@ fn start_again(x: &mut Exchange) -> Step {
         x.context.filters.push(pages::keep_status());
     }
     x.context.nginx.internal = true;
+    if x.context.nginx.named.is_none() {
+        x.context.nginx.has_final_path = false;
+    }
     x.context.frames.clear();
     Step::Enter(0)
 }
@@ -333,17 +335,20 @@ fn go_on_at(x: &mut Exchange, target: &[u8]) -> Step {
     start_again(x)
 }
 
-/// Fields with an underscore in their names do not count, as another field could hide behind one of them.
-fn drop_underscores(x: &mut Exchange) {
+/// Fields do not count whose names have anything but letters, digits, hyphens and, if wanted, underscores: another field
+/// could hide behind one of them where an application makes variables of both.
+fn drop_odd_names(x: &mut Exchange, takes_underscores: bool) {
+    let is_plain = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || *byte == b'-' || takes_underscores && *byte == b'_'
+    };
     // No known name has one.
-    let has_one =
-        |id: FieldId, name: &[u8]| id == FieldId::Other && memchr::memchr(b'_', name).is_some();
+    let is_odd = |id: FieldId, name: &[u8]| id == FieldId::Other && !name.iter().all(is_plain);
     if x.req
         .fields
         .iter()
-        .any(|field| has_one(field.id, field.name))
+        .any(|field| is_odd(field.id, field.name))
     {
-        x.req.fields.retain(|field| !has_one(field.id, field.name));
+        x.req.fields.retain(|field| !is_odd(field.id, field.name));
     }
 }
 
@@ -523,7 +528,7 @@ fn number(index: usize) -> u32 {
 }
 
 /// Compiles a pattern, with flags in front of it.
-fn pattern(text: &str, flags: &str) -> Result<Pattern, Refusal> {
+pub(crate) fn pattern(text: &str, flags: &str) -> Result<Pattern, Refusal> {
     let regexp = Regexp::new(&format!("{flags}{text}"))
         .map_err(|error| Refusal::new(format!("pattern `{text}`: {error}")))?;
     Ok(Pattern::new(regexp))

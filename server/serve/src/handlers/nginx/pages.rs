@@ -84,11 +84,10 @@ impl Handler for Errors {
         x.context.log.late.clear();
         let place = self.tree.place(x);
         let state = x.context.nginx;
-        let may = !state.is_error_page || place.pages.recursive;
-        if may
+        if !state.is_error_page
             && state.redirects < REDIRECTS_MAX
             && let Some(page) = place.pages.of(status.code())
-            && let Some(step) = self.go_to(x, status, page)
+            && let Some(step) = self.go_to(x, status, page, place.pages.recursive)
         {
             return step;
         }
@@ -101,9 +100,16 @@ impl Handler for Errors {
 
 impl Errors {
     /// Goes to the page; `None` where it is an address elsewhere, which is told at once.
-    fn go_to(&self, x: &mut Exchange, status: Status, page: &Page) -> Option<Step> {
+    fn go_to(
+        &self,
+        x: &mut Exchange,
+        status: Status,
+        page: &Page,
+        recursive: bool,
+    ) -> Option<Step> {
         let target = expanded(&page.uri, x);
-        x.context.nginx.is_error_page = true;
+        // Whether its page may have a page for its own errors is for the place of the error to say.
+        x.context.nginx.is_error_page = !recursive;
         x.context.nginx.status = page.status.unwrap_or(status.code());
         clear(x);
         match target.first() {
@@ -175,18 +181,32 @@ impl Handler for Own {
             .map_or(x.res.status, |error| error.status);
         x.res.status = status;
         clear_content(x);
-        let Some(title) = title(status.code()) else {
+        let more = of_connection(status.code());
+        if more.is_some() {
+            x.res.status = Status::BAD_REQUEST;
+        }
+        let Some(heading) = title(x.res.status.code()) else {
             return Step::Done(Body::Empty);
         };
-        x.res.fields.push(FieldId::ContentType, b"text/html");
-        let signature = &*self.tree.place(x).pages.signature;
+        let place = self.tree.place(x);
+        // The type of pages is that of HTML, with the charset of the place.
+        if let Some(field) = place.types.of(b"x.html") {
+            x.res.fields.push_fixed(field);
+        }
+        let known = x.res.fields.first(FieldId::ContentType);
+        if !known.is_some_and(|known| known.starts_with(b"text/html;")) {
+            x.res.fields.set(FieldId::ContentType, b"text/html");
+        }
+        let title = more.map_or_else(|| heading.to_owned(), |more| format!("400 {more}"));
+        let more = more.map_or_else(String::new, |more| format!("<center>{more}</center>\r\n"));
+        let signature = &*place.pages.signature;
         let foot = match signature.is_empty() {
             true => String::new(),
             false => format!("<hr><center>{signature}</center>\r\n"),
         };
         let text = format!(
-            "<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n\
-             {foot}</body>\r\n</html>\r\n"
+            "<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{heading}</h1></center>\r\n\
+             {more}{foot}</body>\r\n</html>\r\n"
         );
         x.inline.clear();
         x.inline.extend_from_slice(text.as_bytes());
@@ -227,6 +247,17 @@ fn title(code: u16) -> Option<&'static str> {
         504 => "504 Gateway Time-out",
         505 => "505 HTTP Version Not Supported",
         507 => "507 Insufficient Storage",
+        _ => return None,
+    })
+}
+
+/// What nginx's own statuses say of a connection, which clients are told as 400.
+fn of_connection(code: u16) -> Option<&'static str> {
+    Some(match code {
+        494 => "Request Header Or Cookie Too Large",
+        495 => "The SSL certificate error",
+        496 => "No required SSL certificate was sent",
+        497 => "The plain HTTP request was sent to HTTPS port",
         _ => return None,
     })
 }

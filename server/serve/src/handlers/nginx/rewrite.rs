@@ -135,8 +135,13 @@ impl Change {
         if !self.pattern.matches(x, &path) {
             return Flow::On;
         }
+        let is_redirect = matches!(self.then, Then::Redirect(_));
+        let was_escaped = was_escaped(x);
+        x.context.captures.set_escapes(is_redirect && was_escaped);
         let mut new = expanded(&self.path, x);
+        x.context.captures.set_escapes(was_escaped);
         let mut query = expanded(&self.query, x);
+        x.context.captures.set_escapes(false);
         if !self.drops_query
             && let Some(before) = x.req.uri.query().filter(|before| !before.is_empty())
         {
@@ -163,11 +168,18 @@ impl Change {
         state.internal = true;
         state.rewritten = true;
         state.changed = self.then != Then::Break;
+        state.has_final_path |= self.then == Then::Break;
         match self.then {
             Then::GoOn => Flow::On,
             Then::Last | Then::Break | Then::Redirect(_) => Flow::End,
         }
     }
+}
+
+/// Whether the path was sent with escapes: only then are parts of it escaped where they come into a query.
+fn was_escaped(x: &Exchange) -> bool {
+    let sent = super::variables::sent(x).split(|byte| *byte == b'?').next();
+    sent.is_some_and(|path| memchr::memchr2(b'%', b'+', path).is_some())
 }
 
 impl Condition {
@@ -205,22 +217,32 @@ impl Answer {
             None if self.status >= 300 => {
                 Step::Fail(Fault::new(status, "`return` of the configuration"))
             }
-            None => empty(x, status),
+            None => {
+                if status != Status::NO_CONTENT {
+                    add_type(tree, x);
+                }
+                empty(x, status)
+            }
             Some(text) => {
                 let mut body = std::mem::take(&mut x.inline);
                 body.clear();
                 expand(text, x, &mut body);
                 x.inline = body;
                 x.res.status = status;
-                if !x.res.fields.has(FieldId::ContentType)
-                    && let Some(field) = tree.place(x).types.of(x.req.uri.path())
-                {
-                    x.res.fields.push_fixed(field);
-                }
+                add_type(tree, x);
                 pages::set_status(x);
                 Step::Done(Body::Inline)
             }
         }
+    }
+}
+
+/// Says of which type an answer is, as the path tells.
+fn add_type(tree: &Tree, x: &mut Exchange) {
+    if !x.res.fields.has(FieldId::ContentType)
+        && let Some(field) = tree.place(x).types.of(x.req.uri.path())
+    {
+        x.res.fields.push_fixed(field);
     }
 }
 

@@ -32,6 +32,8 @@ pub struct State {
     pub(super) rewritten: bool,
     /// Whether the server asks it of itself.
     pub(super) subrequest: bool,
+    /// Whether `rewrite … break` made its path the one that upstreams are asked for.
+    pub(super) has_final_path: bool,
 }
 
 impl State {
@@ -44,6 +46,11 @@ impl State {
     /// Whether the server asks the request of itself.
     pub(crate) fn is_subrequest(&self) -> bool {
         self.subrequest
+    }
+
+    /// Whether the path of `proxy_pass` replaces no part of that of the request, as a `rewrite … break` changed it.
+    pub(crate) fn has_final_path(&self) -> bool {
+        self.has_final_path
     }
 
     /// Whether the target is the one that was sent, however its path was read.
@@ -100,6 +107,8 @@ impl Empty for Occasional {
 pub struct Captures {
     text: Vec<u8>,
     groups: Vec<Option<(u32, u32)>>,
+    /// Whether groups are written as a query holds them.
+    escapes: bool,
 }
 
 impl Captures {
@@ -107,6 +116,20 @@ impl Captures {
     pub fn group(&self, index: u8) -> &[u8] {
         let found = self.groups.get(usize::from(index)).copied().flatten();
         found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
+    }
+
+    /// Whether groups are written as a query holds them: while a query or a redirect is made of a path that was
+    /// sent escaped.
+    pub(super) fn set_escapes(&mut self, escapes: bool) {
+        self.escapes = escapes;
+    }
+
+    /// Appends the group with this number.
+    pub(super) fn write(&self, index: u8, out: &mut Vec<u8>) {
+        match self.escapes {
+            true => super::uri::escape_argument(self.group(index), out),
+            false => out.extend_from_slice(self.group(index)),
+        }
     }
 
     /// Keeps what `find` finds in `text`; as before if it finds nothing.
@@ -129,6 +152,7 @@ impl Empty for Captures {
         static EMPTY: Captures = Captures {
             text: Vec::new(),
             groups: Vec::new(),
+            escapes: false,
         };
         &EMPTY
     }
@@ -136,5 +160,6 @@ impl Empty for Captures {
     fn clear(&mut self) {
         self.text.clear();
         self.groups.clear();
+        self.escapes = false;
     }
 }

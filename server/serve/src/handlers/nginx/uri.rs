@@ -32,10 +32,20 @@ pub fn clean(path: &[u8], merges: bool, out: &mut Vec<u8>) -> Result<(), BadPath
     }
 }
 
+/// Appends a part of a path as nginx writes it into a query.
+pub fn escape_argument(text: &[u8], out: &mut Vec<u8>) {
+    escape_with(text, b"\"#%&+;<>?\\^`{|}", out);
+}
+
 /// Appends a decoded path as nginx writes it to an upstream or into a redirect.
 pub fn escape(path: &[u8], out: &mut Vec<u8>) {
+    escape_with(path, b"\"#%<>?\\^`{|}", out);
+}
+
+/// Escapes what is no visible character of ASCII, and those that are named.
+fn escape_with(path: &[u8], named: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
-        let plain = matches!(byte, 0x21..=0x7e) && !b"\"#%<>?\\^`{|}".contains(&byte);
+        let plain = matches!(byte, 0x21..=0x7e) && !named.contains(&byte);
         match plain {
             true => out.push(byte),
             false => push_escape(out, byte),
@@ -78,5 +88,8 @@ mod tests {
         let mut out = Vec::new();
         escape("/a b?c#d%é[]:@".as_bytes(), &mut out);
         assert_eq!(out, b"/a%20b%3Fc%23d%25%C3%A9[]:@");
+        let mut out = Vec::new();
+        escape_argument(b"/a b?c&d+e;f=g%", &mut out);
+        assert_eq!(out, b"/a%20b%3Fc%26d%2Be%3Bf=g%25");
     }
 }

@@ -32,7 +32,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Field(name) => join(&x.req.fields, name.as_bytes(), out),
         NginxKey::SentField(name) => join(&x.res.fields, name.as_bytes(), out),
         NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
-        NginxKey::Capture(index) => out.extend_from_slice(x.context.captures.group(*index)),
+        NginxKey::Capture(index) => x.context.captures.write(*index, out),
         NginxKey::UriFrom(cut) => {
             let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
             // `location /a { alias /b/; }` would let `/a../c` out of the folder. No file has NUL in its name.
@@ -128,7 +128,9 @@ fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
 }
 
 fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
-    match &x.req.host[..] {
+    // A dot at the end says that a name is whole, which all of these are.
+    let host = &x.req.host[..];
+    match host.strip_suffix(b".").unwrap_or(host) {
         b"" => out.extend_from_slice(fallback.as_bytes()),
         host if host.contains(&b':') => {
             out.push(b'[');

@@ -3,12 +3,13 @@
 
 use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
-use sluice_route::regexp::Regexp;
 use sluice_route::{Template, Unknown};
 
 use super::next_upstream::NextUpstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::handlers::nginx;
+use crate::handlers::nginx::groups::Pattern;
 use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
@@ -52,7 +53,7 @@ struct Change {
 
 enum From {
     Text(Template),
-    Pattern(Regexp),
+    Pattern(Pattern),
 }
 
 impl AsNginx {
@@ -70,9 +71,7 @@ impl AsNginx {
         let redirects = config.redirects.iter().map(|change| {
             let from = match change.pattern.as_str() {
                 "" => From::Text(cx.template(&change.from)?),
-                pattern => From::Pattern(Regexp::new(pattern).map_err(|error| {
-                    Refusal::new(format!("proxy_redirect `{pattern}`: {error}"))
-                })?),
+                pattern => From::Pattern(nginx::pattern(pattern, "")?),
             };
             Ok(Change {
                 from,
@@ -120,12 +119,15 @@ impl AsNginx {
 
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
     pub fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
+        let has_final_path = x.context.nginx.has_final_path();
         let mut target = match &self.target {
-            Some(new) => expanded(&new.path, x),
-            None => Vec::new(),
+            Some(new) if !has_final_path || matches!(new.extent, Extent::Whole) => {
+                expanded(&new.path, x)
+            }
+            Some(_) | None => Vec::new(),
         };
         match self.target.as_ref().map(|new| &new.extent) {
-            Some(Extent::Beginning(cut)) => {
+            Some(Extent::Beginning(cut)) if !has_final_path => {
                 let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
                 escape(rest, &mut target);
             }
@@ -154,6 +156,8 @@ impl AsNginx {
 
     /// Makes the fields of an answer those that are passed back.
     pub fn take_fields(&self, x: &mut Exchange, fields: &mut Fields) {
+        // What is added by status goes by that of the error whose page this is.
+        nginx::set_status(x);
         fields.retain(|field| !self.hides(field.name));
         if fields.has(FieldId::Server) {
             x.res.fields.remove(FieldId::Server);
@@ -177,7 +181,7 @@ impl AsNginx {
     }
 
     /// Where a redirect of the upstream leads instead, if it is one of those that are changed.
-    fn redirected(&self, x: &Exchange, location: &[u8]) -> Option<Vec<u8>> {
+    fn redirected(&self, x: &mut Exchange, location: &[u8]) -> Option<Vec<u8>> {
         self.redirects.iter().find_map(|change| match &change.from {
             From::Text(from) => {
                 let from = expanded(from, x);
@@ -187,8 +191,8 @@ impl AsNginx {
                 Some(new)
             }
             From::Pattern(pattern) => pattern
-                .is_match(location)
-                .then(|| pattern.expand_first(location, change.to.source().as_bytes())),
+                .matches(x, location)
+                .then(|| expanded(&change.to, x)),
         })
     }
 }

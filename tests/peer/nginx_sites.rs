@@ -1,0 +1,384 @@
+//! Whole nginx.confs as real sites have them, for sluice and for an installed nginx: each file of `tests/data/nginx` says
+//! in its first lines which files stand behind it (`#+ name content`) and what is asked of it (`#> request`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::http::differences;
+use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
+use crate::peers::{Site, free_port, sluice};
+
+/// A file of the folder.
+pub struct Whole {
+    /// Its name without the extension.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What differs on purpose: the file, the beginning of the request, what differs, and why. One that has gone away fails
+/// the run.
+const ACCEPTED: &[(&str, &str, &str, &str)] = &[
+    ("autoindex", "GET /", "content-length", WHOLE),
+    ("autoindex", "GET /", "transfer-encoding", WHOLE),
+    ("autoindex", "HEAD /", "content-length", WHOLE),
+    ("charset_types", "GET /up/x", "content-type", CHARSET),
+    ("laravel", "", "content-type", CHARSET),
+    (
+        "cors",
+        "OPTIONS /api/x",
+        "content-length",
+        "an answer of 204 has no length (RFC 9110, section 8.6)",
+    ),
+    (
+        "downloads",
+        "GET /files/big.bin | Range: bytes=70-",
+        "content-disposition",
+        NOT_416,
+    ),
+    (
+        "downloads",
+        "GET /files/big.bin | Range: bytes=5-2",
+        "content-disposition",
+        NOT_416,
+    ),
+    (
+        "downloads",
+        "GET /files/big.bin | Range: bytes=abc",
+        "content-disposition",
+        NOT_416,
+    ),
+    (
+        "downloads",
+        "GET /files/big.bin | Range: bytes=0-9,",
+        "",
+        BOUNDARY,
+    ),
+    (
+        "fastcgi_variables",
+        "HEAD /app.php",
+        "transfer-encoding",
+        HEAD,
+    ),
+    ("gzip", "", "etag", GZIP),
+    ("gzip", "", "transfer-encoding", WHOLE),
+    ("gzip", "GET /long.txt", "vary", GZIP),
+    (
+        "gzip",
+        "GET /up/x | Accept-Encoding: gzip | Via",
+        "content-encoding",
+        VIA,
+    ),
+    (
+        "gzip",
+        "GET /long.txt | Accept-Encoding: gzip | Via",
+        "",
+        VIA,
+    ),
+    (
+        "methods",
+        "foo /a.txt",
+        "",
+        "methods are told apart by case; this one is only unknown (RFC 9110, section 9.1)",
+    ),
+    ("node_express", "GET /chunked", "content-length", WHOLE),
+    ("node_express", "GET /chunked", "transfer-encoding", WHOLE),
+    (
+        "node_express",
+        "GET /hop",
+        "x-secret",
+        "a field that Connection names is for us only (RFC 9110, section 7.6.1)",
+    ),
+    (
+        "proxy_headers",
+        "GET /hide/x",
+        "x-echo2",
+        "a field that is hidden is not there for variables",
+    ),
+    ("proxy_headers", "POST /chunked-in", "", EARLY),
+    ("regex_locations", "GET /é", "", EARLY),
+    (
+        "returns",
+        "GET /408",
+        "",
+        "the client is told; nginx closes the connection",
+    ),
+    (
+        "server_level_proxy",
+        "",
+        "server",
+        "our own is told where the upstream tells none",
+    ),
+    ("slashes", "GET /a/#frag", "", EARLY),
+    ("slashes", "GET /%", "", EARLY),
+    ("slashes", "GET a", "", EARLY),
+    ("slashes", "GET *", "", EARLY),
+    (
+        "slashes",
+        "OPTIONS *",
+        "",
+        "a request for the server as a whole is no mistake (RFC 9110, section 9.3.7)",
+    ),
+    (
+        "static_cache",
+        "GET /a.css | Range: bytes=1-1,3-4",
+        "",
+        BOUNDARY,
+    ),
+    ("static_cache", "GET /a.css | Range: bytes=9-", "", NOT_416),
+    (
+        "variables",
+        "GET /headers | X-Some-Thing: one",
+        "",
+        "since 1.23 several fields of a name are joined",
+    ),
+    (
+        "websocket",
+        "",
+        "> connection",
+        "whether a connection is kept is between two neighbours (RFC 9110, section 7.6.1)",
+    ),
+];
+
+/// What differs wherever an application answers over FastCGI, with the reason.
+const OVER_FASTCGI: &[(&str, &str)] = &[
+    ("transfer-encoding", WHOLE),
+    ("content-length", WHOLE),
+    (
+        "> HTTP_CONNECTION",
+        "it is between two neighbours only (RFC 9110, section 7.6.1)",
+    ),
+    (
+        "> HTTP_CONTENT_LENGTH",
+        "CONTENT_LENGTH says it (RFC 3875, section 4.1.18)",
+    ),
+];
+
+const WHOLE: &str = "what is here as a whole is sent with its length, and what is not in chunks";
+const CHARSET: &str = "the charset is told of files and of what `return` says";
+const HEAD: &str = "an answer to HEAD says of its length what one to GET says";
+const EARLY: &str = "refused by the reader of requests (RFC 9112), before a server is chosen";
+const BOUNDARY: &str = "parts are set apart by a random text, and begin without an empty line";
+const NOT_416: &str = "a refusal has not what is added to good answers";
+const GZIP: &str = "a compressed answer has another ETag, and says Vary by itself";
+const VIA: &str = "answers to requests that came through proxies are compressed, too";
+
+/// The folder of the files.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nginx")
+}
+
+/// All files, by name.
+pub fn all() -> Vec<Whole> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder()).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "conf")
+        {
+            found.push(Whole {
+                name: path.file_stem().expect("a name").display().to_string(),
+                text: std::fs::read_to_string(&path).expect("it is UTF-8"),
+            });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// Writes the files that the others include.
+pub fn write_shared(site: &Site) {
+    for name in ["mime.types", "fastcgi_params"] {
+        let text = std::fs::read(folder().join(name)).expect("it is there");
+        std::fs::write(site.dir().join(name), text).expect("the folder is writable");
+    }
+}
+
+impl Whole {
+    /// What is asked of it.
+    pub fn requests(&self) -> impl Iterator<Item = &str> {
+        self.text
+            .lines()
+            .filter_map(|line| line.strip_prefix("#> "))
+    }
+
+    /// Writes the files behind it, all of one age, into a folder of its own.
+    pub fn write_files(&self, site: &Site) {
+        let root = self.root(site);
+        std::fs::create_dir_all(&root).expect("the folder is writable");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        for line in self.text.lines().filter_map(|l| l.strip_prefix("#+ ")) {
+            // The content follows the last blank of the name, which a name may have, too: those are told by their dot.
+            let (name, content) = cut(line);
+            let path = root.join(name);
+            let parent = path.parent().expect("it is in the root");
+            std::fs::create_dir_all(parent).expect("the folder is writable");
+            std::fs::write(&path, content).expect("the folder is writable");
+            let file = std::fs::File::options().write(true).open(&path);
+            let file = file.expect("it was written");
+            file.set_modified(time).expect("it is ours");
+        }
+    }
+
+    fn root(&self, site: &Site) -> PathBuf {
+        site.dir().join(format!("root-{}", self.name))
+    }
+
+    /// The text with paths and ports.
+    pub fn fill(&self, site: &Site, port: u16) -> String {
+        let text = self
+            .text
+            .replace("ROOT", &self.root(site).display().to_string());
+        let text = text.replace("DIR", &site.dir().display().to_string());
+        let text = text.replace("OTHER", &free_port().to_string());
+        let text = text.replace("127.0.0.1:PORT", &format!("127.0.0.1:{port}"));
+        // Each dead upstream has a port of its own.
+        let dead = |text: &str| text.replacen("DEAD", &format!("127.0.0.1:{}", free_port()), 1);
+        let count = text.matches("DEAD").count();
+        site.fill(&(0..count).fold(text, |text, _| dead(&text)))
+    }
+
+    /// Starts a program with it. Both are told what differs between Debian's nginx and what is followed: where it may
+    /// write, and which name answers give.
+    pub fn start(&self, site: &Site, program: &Path, is_nginx: bool) -> Running {
+        let port = free_port();
+        let dir = site.dir().display().to_string();
+        let mut own = match is_nginx {
+            true => ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map(|name| format!("{name}_temp_path {dir}/nginx-temp;\n"))
+                .concat(),
+            false => String::new(),
+        };
+        own.push_str(match is_nginx {
+            true => "server_tokens off;\n",
+            false => "server_tokens \"nginx\";\n",
+        });
+        if !self.text.contains("\n    access_log ") {
+            own.push_str("access_log off;\n");
+        }
+        let main = match is_nginx {
+            true => format!(
+                "user root;\ndaemon off;\nmaster_process off;\npid {dir}/{}.pid;\n",
+                self.name
+            ),
+            false => String::new(),
+        };
+        let filled = self.fill(site, port);
+        let text = filled.replacen("\nhttp {", &format!("\nhttp {{\n{own}"), 1);
+        let text = format!("{main}error_log {dir}/nginx-error.log;\n{text}");
+        run(site, program, &self.name, &text, port, is_nginx)
+    }
+}
+
+/// The name of a file, which ends with its first extension or at the first blank, and its content.
+fn cut(line: &str) -> (&str, &str) {
+    let dot = line.find('.').unwrap_or(0);
+    let blank = line[dot..].find(' ').map_or(line.len(), |at| dot + at);
+    let blank = match dot {
+        0 => line.find(' ').unwrap_or(line.len()),
+        _ => blank,
+    };
+    (&line[..blank], line[blank..].trim_start())
+}
+
+/// What was found.
+#[derive(Default)]
+struct Compared {
+    requests: usize,
+    failures: Vec<String>,
+    /// The accepted differences that showed up, by number.
+    seen: BTreeSet<usize>,
+}
+
+impl Compared {
+    fn compare(&mut self, whole: &Whole, site: &Site, nginx: &Path) {
+        whole.write_files(site);
+        let theirs = whole.start(site, nginx, true);
+        let ours = whole.start(site, &sluice(), false);
+        for request in whole.requests() {
+            self.requests += 1;
+            for difference in differences(&theirs.ask(request), &ours.ask(request)) {
+                let everywhere = |(what, theirs): &(&str, &str)| {
+                    difference.what == *what && difference.theirs == *theirs
+                };
+                let accepted = ACCEPTED.iter().position(|(name, start, what, _)| {
+                    *name == whole.name
+                        && request.starts_with(start)
+                        && (what.is_empty() || difference.what == *what)
+                });
+                let over_fastcgi = || {
+                    whole.text.contains("fastcgi_pass")
+                        && OVER_FASTCGI
+                            .iter()
+                            .any(|(what, _)| *what == difference.what)
+                };
+                match accepted {
+                    None if over_fastcgi() => {}
+                    Some(index) => _ = self.seen.insert(index),
+                    None if EVERYWHERE.iter().any(everywhere) => {}
+                    None => self
+                        .failures
+                        .push(format!("{}: {request}\n    {difference}", whole.name)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn whole_sites_answer_as_those_of_nginx() {
+    let Some(nginx) = find_nginx() else {
+        println!("skipped: no program `nginx` and no NGINX_BIN");
+        return;
+    };
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let mut files = all();
+    files.retain(|whole| whole.name.contains(&only));
+    let site = Site::new();
+    write_shared(&site);
+    let next = AtomicUsize::new(0);
+    // Most of the time goes by while programs start.
+    let found: Vec<Compared> = std::thread::scope(|scope| {
+        let work = || {
+            let mut found = Compared::default();
+            while let Some(whole) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                found.compare(whole, &site, &nginx);
+            }
+            found
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .map(|found| found.expect("no thread panics"))
+            .collect()
+    });
+    let requests: usize = found.iter().map(|found| found.requests).sum();
+    let seen: BTreeSet<usize> = found.iter().flat_map(|found| found.seen.clone()).collect();
+    let mut failures: Vec<String> = found.into_iter().flat_map(|found| found.failures).collect();
+    for (index, (name, start, what, _)) in ACCEPTED.iter().enumerate() {
+        if only.is_empty() && !seen.contains(&index) {
+            failures.push(format!(
+                "{name}: {start}: {what}: accepted, but has gone away"
+            ));
+        }
+    }
+    println!(
+        "{requests} requests in {} files compared with {}",
+        files.len(),
+        nginx.display()
+    );
+    assert!(
+        !only.is_empty() || requests >= 600 && files.len() >= 55,
+        "the yardstick got shorter"
+    );
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
