@@ -1,0 +1,132 @@
+//! What the comparison with nginx found, one test each.
+
+use super::{site, start};
+use crate::client::exchange;
+use crate::harness::{Folder, run_to_end, text};
+use crate::upstream::Upstream;
+
+/// Groups of a pattern in `proxy_redirect`.
+#[test]
+fn redirects_of_upstreams_are_changed_by_patterns() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 302 Found\r\nLocation: http://IN.test/a/b\r\nContent-Length: 0\r\n\r\n",
+    );
+    let lines = format!(
+        "location / {{ proxy_pass http://127.0.0.1:{}; proxy_redirect ~*^http://in\\.test/(.*)$ https://out.test/$1?x=$host; }}",
+        upstream.port
+    );
+    let answer = start(&lines, &[]).ask("/");
+    assert_eq!(
+        answer.field("Location"),
+        Some("https://out.test/a/b?x=site")
+    );
+}
+
+/// After `rewrite … break` the path of `proxy_pass` counts no more.
+#[test]
+fn a_final_path_is_passed_on_whole() {
+    let upstream = Upstream::echo();
+    let lines = format!(
+        "location /a/ {{ rewrite ^/a/(.*)$ /got/$1 break; proxy_pass http://127.0.0.1:{0}/other/; }}\n\
+         location /b/ {{ rewrite ^/b/(.*)$ /c/$1 last; }}\n\
+         location /c/ {{ proxy_pass http://127.0.0.1:{0}/other/; }}",
+        upstream.port
+    );
+    let server = start(&lines, &[]);
+    assert!(server.ask("/a/x").text().starts_with("GET /got/x HTTP"));
+    assert!(server.ask("/b/x").text().starts_with("GET /other/x HTTP"));
+}
+
+/// Parts of a path that was sent escaped are escaped again in addresses and queries.
+#[test]
+fn groups_are_escaped_in_redirects_and_queries() {
+    let lines = "rewrite ^/red/(.*)$ /to/$1 redirect;\nrewrite ^/arg/(.*)$ /show?x=$1 last;\n\
+                 location /show { return 200 \"$uri $args\"; }";
+    let server = start(lines, &[]);
+    let away = server.ask("/red/a%20b%26c");
+    assert!(
+        away.field("Location")
+            .is_some_and(|to| to.ends_with("/to/a%20b%26c"))
+    );
+    assert_eq!(server.ask("/arg/a%26b").text(), "/show x=a%26b");
+    assert_eq!(server.ask("/arg/plain").text(), "/show x=plain");
+}
+
+/// Whether the page of an error may have a page for its own errors is for the place of the error to say.
+#[test]
+fn pages_of_pages() {
+    let lines = "error_page 404 /last.html;\nlocation /yes { error_page 404 /between; recursive_error_pages on; return 404; }\n\
+                 location /no { error_page 404 /between; return 404; }\nlocation /between { return 404; }";
+    let server = start(lines, &[("last.html", "last")]);
+    assert_eq!(server.ask("/yes").text(), "last");
+    assert!(server.ask("/no").text().contains("404 Not Found"));
+}
+
+/// What is added to good answers only is not added to the page of an error, whoever gives it.
+#[test]
+fn fields_go_by_the_status_of_the_error() {
+    let upstream = Upstream::echo();
+    let lines = format!(
+        "error_page 404 /page;\nlocation = /page {{ add_header X-Good 1; add_header X-All 1 always; proxy_pass http://127.0.0.1:{}; }}",
+        upstream.port
+    );
+    let answer = start(&lines, &[]).ask("/none");
+    assert_eq!((answer.status, answer.field("X-Good")), (404, None));
+    assert_eq!(answer.field("X-All"), Some("1"));
+}
+
+#[test]
+fn smaller_corners() {
+    let lines = "charset utf-8;\nlocation = /497 { return 497; }\nlocation = /200 { return 200; }\nlocation /host { return 200 $host; }";
+    let server = start(lines, &[("a.txt", "a")]);
+    let page = server.ask("/none");
+    assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
+    assert_eq!(server.ask("/a.txt/").status, 404, "a file is no folder");
+    assert_eq!(server.ask("/497").status, 400);
+    assert!(server.ask("/200").field("Content-Type").is_some());
+    let request = "GET /host HTTP/1.1\r\nHost: a.test.\r\nConnection: close\r\n\r\n";
+    assert_eq!(exchange(server.port, request).text(), "a.test");
+}
+
+/// Names that an application could take for others are left out.
+#[test]
+fn fields_with_odd_names_do_not_count() {
+    let upstream = Upstream::echo();
+    let lines = format!(
+        "location / {{ proxy_pass http://127.0.0.1:{}; }}",
+        upstream.port
+    );
+    let server = site(&lines).start();
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nX.Dot: 1\r\nX_Line: 2\r\nX-Good: 3\r\nConnection: close\r\n\r\n";
+    let said = exchange(server.port, request).text().to_ascii_lowercase();
+    assert!(
+        !said.contains("x.dot") && !said.contains("x_line"),
+        "{said}"
+    );
+    assert!(said.contains("x-good: 3"), "{said}");
+}
+
+/// `sluice lint` ends with 1 where it finds anything, and tells each place.
+#[test]
+fn lint_tells_places() {
+    let folder = Folder::new();
+    let conf = "worker_processes auto;\nevents { worker_connections 10000; }\nhttp {\n types { text/html html; }\n server {\n  listen 80;\n  location /f { alias /srv/f/; }\n }\n}\n";
+    folder.write("nginx.conf", conf);
+    let output = run_to_end(&folder, &["lint", "nginx.conf"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("warning[alias-traversal]"), "{said}");
+    assert!(said.contains("nginx.conf:7:17"), "{said}");
+    let output = run_to_end(&folder, &["lint", "--json", "nginx.conf"]);
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("\"alias-traversal\"") && said.lines().count() == 1,
+        "{said}"
+    );
+    folder.write("nginx.conf", conf.replace("/f {", "/f/ {"));
+    let output = run_to_end(&folder, &["lint", "nginx.conf"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    folder.write("Caddyfile", ":80\n");
+    let output = run_to_end(&folder, &["lint", "Caddyfile"]);
+    assert!(text(&output.stderr).contains("no nginx.conf"));
+}
