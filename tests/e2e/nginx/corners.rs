@@ -18,7 +18,7 @@ fn redirects_of_upstreams_are_changed_by_patterns() {
     let answer = start(&lines, &[]).ask("/");
     assert_eq!(
         answer.field("Location"),
-        Some("https://out.test/a/b?x=site")
+        Some("https://out.test/a/b?x=localhost")
     );
 }
 
