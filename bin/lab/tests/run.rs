@@ -500,7 +500,13 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 fn a_run_that_is_killed_leaves_nothing_behind() {
     let folder = Folder::new("killed");
     let file = folder.file("own.toml");
-    fs::write(&file, EXPERIMENT.replace("400ms", "60s")).unwrap();
+    fs::write(
+        &file,
+        EXPERIMENT
+            .replace("400ms", "60s")
+            .replace("--body hello", "--body hello --counts {dir}/counts"),
+    )
+    .unwrap();
     let words = [
         "run",
         &file,
@@ -520,6 +526,15 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("the folder is removed", || !dir.exists());
+    let left = || {
+        let told = fs::read_dir("/proc").unwrap().flatten();
+        let lines = told.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let name = dir.display().to_string();
+        lines
+            .filter(|line| String::from_utf8_lossy(line).contains(&name))
+            .count()
+    };
+    eventually("the server has ended", || left() == 0);
 }
 
 #[test]

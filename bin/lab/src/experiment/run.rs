@@ -330,8 +330,11 @@ impl Walk {
                 Duration::from_secs_f64((steps.len() - at - 1) as f64 * step_s(&self.file));
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
             let place = format!("[{}/{}] {}", at + 1, steps.len(), place.join(" "));
-            live.begin(&place, Duration::from_secs_f64(step_s(&self.file)), behind);
-            let measured = self.measure(&stage, &cell, step, &mut live);
+            let length = Duration::from_secs_f64(step_s(&self.file));
+            let announce = |live: &mut Live, words: &str| {
+                live.begin(&format!("{place}{words}"), length, behind);
+            };
+            let measured = self.measure(&stage, &cell, step, &mut live, &announce);
             let entry = &mut self.result.cells[step.cell];
             match measured {
                 Ok(mut block) => {
@@ -372,7 +375,9 @@ impl Walk {
         cell: &CellPlan,
         step: &Step,
         live: &mut Live,
+        announce: &dyn Fn(&mut Live, &str),
     ) -> Result<Block, CellState> {
+        announce(live, "");
         let facts = self
             .result
             .subjects
@@ -393,6 +398,7 @@ impl Walk {
         {
             self.again += 1;
             tries += 1;
+            announce(live, " again");
             let anew = stage.block(&self.file, cell, seed, live)?;
             if foreign_share(&anew) < foreign_share(&block) {
                 block = anew;

@@ -574,6 +574,8 @@ fn load_and_watch(
     live.watch(roots);
     thread::scope(|scope| {
         let watching = scope.spawn(|| sample::watch(roots, &stop));
+        // Also when the load panics: the scope would wait for ever.
+        let ending = Ending(&stop);
         let now = Instant::now();
         let mut window = (now, now);
         let load = load::run(plan, &mut |stage| {
@@ -582,12 +584,21 @@ fn load_and_watch(
             }
             live.look(&stage);
         });
-        stop.store(true, Ordering::Release);
+        drop(ending);
         let samples = watching
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok((load?, samples, window))
     })
+}
+
+/// Ends the watching when it goes.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// Waits until a server gives the right answer.

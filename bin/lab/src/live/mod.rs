@@ -232,7 +232,8 @@ impl Step {
         if now >= self.rate_next {
             let passed = (now - self.rate_next + DRAW_EVERY).as_secs_f64();
             if self.rated > 0 {
-                self.rates.push_back((ok - self.rated) as f64 / passed);
+                self.rates
+                    .push_back(ok.saturating_sub(self.rated) as f64 / passed);
             }
             if self.rates.len() > RATES_KEPT {
                 self.rates.pop_front();

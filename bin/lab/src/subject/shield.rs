@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::Args;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::cli::{Outcome, Refused};
@@ -14,6 +14,9 @@ use crate::cli::{Outcome, Refused};
 /// Options of the hidden command `lab shield`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// The lab's own process
+    #[arg(long)]
+    parent: u32,
     /// Processors
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
@@ -24,7 +27,10 @@ pub struct Options {
 
 /// The words before program and arguments.
 pub fn arguments(cpus: &[usize]) -> Vec<String> {
-    let mut words = vec!["shield".to_string()];
+    let mut words = vec![
+        "shield".to_string(),
+        format!("--parent={}", std::process::id()),
+    ];
     if !cpus.is_empty() {
         let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
         words.push(format!("--cpus={}", list.join(",")));
@@ -38,6 +44,11 @@ pub fn run(options: &Options) -> Outcome {
     let failed = |what: &str, error: std::io::Error| Refused::new(format!("{what}: {error}"));
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|errno| failed("ending with the lab", errno.into()))?;
+    // A lab that was gone before that line sends no signal any more.
+    let parent = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if parent != Some(options.parent) {
+        return Err(Refused::new("the lab has ended"));
+    }
     if !options.cpus.is_empty() {
         let mut set = CpuSet::new();
         options.cpus.iter().for_each(|cpu| set.set(*cpu));
