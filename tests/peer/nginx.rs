@@ -38,6 +38,16 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
         "a field that Connection names is for us only (RFC 9110, section 7.6.1)",
     ),
     (
+        "GET /method",
+        "content-length",
+        "a PUT without content says so (RFC 9110, section 8.6)",
+    ),
+    (
+        "POST /none | body=x",
+        "connection",
+        "content that is not passed on is read, and the connection stays",
+    ),
+    (
         "GET /garbage",
         "",
         "an answer without a head is no HTTP/0.9 but broken, so 502",
@@ -336,8 +346,31 @@ const CASES: &[Case] = &[
         requests: &["GET /broken", "GET /kept/broken", "GET /x"],
     },
     Case {
+        name: "proxy_changes",
+        lines: "proxy_http_version 1.1; location /method { proxy_pass http://UPSTREAM; proxy_method PUT; } \
+                location /body { proxy_pass http://UPSTREAM; proxy_set_body \"x$request_method\"; } \
+                location /bare { proxy_pass http://UPSTREAM; proxy_pass_request_headers off; } \
+                location /none { proxy_pass http://UPSTREAM; proxy_pass_request_body off; proxy_method GET; proxy_set_header Content-Length \"\"; } \
+                location /old { proxy_pass http://UPSTREAM; proxy_http_version 1.0; } \
+                location /moved { proxy_pass http://UPSTREAM; proxy_redirect ~^(.*)$ /to$1; proxy_cookie_path / /p/; proxy_cookie_domain ~. b; } \
+                location / { proxy_pass http://UPSTREAM; proxy_cookie_path / /p/; proxy_redirect ~*^http://[^/]+/(.*)$ /all/$1; }",
+        requests: &[
+            "GET /method",
+            "POST /method | body=x",
+            "GET /body",
+            "POST /body | body=long",
+            "GET /bare | X-One: 1",
+            "POST /none | body=x",
+            "GET /old",
+            "POST /old | body=x",
+            "GET /moved",
+            "GET /redirect",
+            "GET /cookies",
+        ],
+    },
+    Case {
         name: "groups",
-        lines: "location / { proxy_pass http://pair; } location /none { proxy_pass http://none; } \
+        lines: "proxy_http_version 1.1; location / { proxy_pass http://pair; } location /none { proxy_pass http://none; } \
                 location /next/ { proxy_pass http://pair/; proxy_next_upstream error http_500; } \
                 location /once { proxy_pass http://pair; proxy_next_upstream off; } \
                 location /keyed { proxy_pass http://keyed; } location /near { proxy_pass http://near; }",

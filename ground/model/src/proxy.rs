@@ -76,6 +76,36 @@ objects! {
         pub next_upstream_tries: i64,
         /// How long further servers are asked; without limit when zero.
         pub next_upstream_timeout: Duration,
+        /// The method that the upstream is asked with, with placeholders; the client's when empty.
+        pub method: String,
+        /// What is sent in place of the request's content, with placeholders.
+        pub body: Option<String>,
+        /// Does not send the request's fields.
+        pub drop_fields: bool,
+        /// Does not send the request's content.
+        pub drop_body: bool,
+        /// Speaks HTTP/1.0: a request says how long its content is.
+        pub http10: bool,
+        /// Tells that trailer fields are taken, as gRPC wants it.
+        pub trailers: bool,
+        /// Fields of answers that are not obeyed: `X-Accel-Redirect`.
+        pub ignore: Vec<String>,
+        /// Changes to `Domain` of cookies; the first that fits counts.
+        pub cookie_domains: Vec<LocationChange>,
+        /// Changes to `Path` of cookies; the first that fits counts.
+        pub cookie_paths: Vec<LocationChange>,
+        /// Flags that cookies get or lose; the first that fits counts.
+        pub cookie_flags: Vec<CookieFlags>,
+    }
+
+    /// Flags that a cookie gets or loses.
+    pub struct CookieFlags {
+        /// Its name, with placeholders.
+        pub name: String,
+        /// The pattern that its name matches, where `name` is empty.
+        pub pattern: String,
+        /// The flags: `secure`, `nosecure`, `httponly`, `nohttponly`, `samesite=strict`, `nosamesite` and the like.
+        pub flags: Vec<String>,
     }
 
     /// What stands in a target in place of its beginning.
@@ -391,6 +421,10 @@ objects! {
         pub read_timeout: Duration,
         /// How long one write may take.
         pub write_timeout: Duration,
+        /// Sends no variables but those of `env` and the fields of the request.
+        pub only_env: bool,
+        /// Variables of `env` that are left out where they are empty.
+        pub env_if_not_empty: Vec<String>,
         /// uwsgi: the first modifier of packets, which tells what kind of application is asked; 0 is WSGI.
         pub modifier1: u8,
         /// uwsgi: the second modifier.

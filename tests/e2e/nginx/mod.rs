@@ -6,6 +6,7 @@ mod groups;
 mod locations;
 mod logs;
 mod pass;
+mod proxying;
 mod studies;
 mod tables;
 

@@ -8,7 +8,7 @@ use super::Lowering;
 use super::level::Level;
 use super::text::Facts;
 use crate::modules::{
-    access, fastcgi, files, gzip, headers, http_core, limits, log, proxy, rewrite,
+    access, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, rewrite, scgi,
 };
 use crate::tree::{Directive, Word};
 
@@ -64,6 +64,15 @@ enum Kind<'t> {
     /// Not at all: it has a name.
     Named(&'t str),
 }
+
+/// The directives that say who answers.
+const CONTENT: [&str; 5] = [
+    "fastcgi_pass",
+    "grpc_pass",
+    "proxy_pass",
+    "scgi_pass",
+    "uwsgi_pass",
+];
 
 /// What has no effect in a server.
 const NOT_IN_SERVERS: &[(&str, &str)] = &[(
@@ -165,7 +174,7 @@ impl Lowering<'_> {
             root: Some(around.root.text.clone()),
             file: Some(around.root.file()),
             proxy: content
-                .filter(|content| content.name() == "proxy_pass")
+                .filter(|content| matches!(content.name(), "proxy_pass" | "grpc_pass"))
                 .and_then(proxy::facts),
         }
     }
@@ -411,7 +420,7 @@ impl Lowering<'_> {
         let mut found = level
             .directives()
             .iter()
-            .filter(|directive| matches!(directive.name(), "proxy_pass" | "fastcgi_pass"));
+            .filter(|directive| CONTENT.contains(&directive.name()));
         let first = found.next()?;
         if let Some(second) = found.next() {
             self.report.push(
@@ -447,12 +456,13 @@ impl Lowering<'_> {
             ));
         }
         match here.content {
-            Some(directive) if directive.name() == "fastcgi_pass" => {
-                handle.extend(fastcgi::lower(self, level, directive, facts));
-            }
-            Some(directive) => {
-                handle.extend(proxy::lower(self, level, directive, here.prefix, facts));
-            }
+            Some(directive) => handle.extend(match directive.name() {
+                "fastcgi_pass" => fastcgi::lower(self, level, directive, facts),
+                "grpc_pass" => grpc::lower(self, level, directive, facts),
+                "scgi_pass" => scgi::lower(self, level, directive, facts),
+                "uwsgi_pass" => scgi::lower_uwsgi(self, level, directive, facts),
+                _ => proxy::lower(self, level, directive, here.prefix, facts),
+            }),
             None => handle.push(files::lower(self, level, facts, types, &redirects)),
         }
         Place {

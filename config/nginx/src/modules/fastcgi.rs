@@ -1,13 +1,11 @@
 //! `ngx_http_fastcgi_module`: requests passed on over FastCGI.
 
-use std::collections::BTreeMap;
-
 use sluice_model::Handler;
-use sluice_model::proxy::{AsNginx, FastCgiTransport, ReverseProxy, Transport};
+use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 
-use super::http_core;
-use super::proxy::{REPEATED, SIXTY, fastcgi_by_variable};
-use super::upstream::{self, Group};
+use super::cgi;
+use super::proxy::{IGNORED, REPEATED, SIXTY, fastcgi_by_variable};
+use super::upstream::Group;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::{Lowering, Script};
@@ -37,6 +35,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_connect_timeout", Time),
     Word::many("fastcgi_hide_header", Words(1, 1)),
     Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::many("fastcgi_ignore_headers", Words(1, MANY)).but(IGNORED),
     Word::once("fastcgi_index", Words(1, 1)),
     Word::once("fastcgi_intercept_errors", Flag),
     Word::once("fastcgi_keep_conn", Flag)
@@ -50,8 +49,8 @@ pub const WORDS: &[Word] = &[
     Word::many("fastcgi_param", Words(2, 3)),
     Word::once("fastcgi_pass", Words(1, 1)),
     Word::many("fastcgi_pass_header", Words(1, 1)),
-    Word::once("fastcgi_pass_request_body", Flag).but(OnlyAs(&["on"])),
-    Word::once("fastcgi_pass_request_headers", Flag).but(OnlyAs(&["on"])),
+    Word::once("fastcgi_pass_request_body", Flag),
+    Word::once("fastcgi_pass_request_headers", Flag),
     Word::once("fastcgi_read_timeout", Time),
     Word::once("fastcgi_request_buffering", Flag).but(BUFFERS),
     Word::once("fastcgi_send_lowat", Size).but(BUFFERS),
@@ -106,7 +105,7 @@ fn pass_to(
         balancing,
         keep_alive,
     } = group;
-    let (env, env_if_not_empty) = params(cx, level, facts)?;
+    let (env, env_if_not_empty) = cgi::params(cx, level, facts, "fastcgi_param")?;
     let keeps = level.is_on("fastcgi_keep_conn", false);
     let transport = FastCgiTransport {
         env,
@@ -123,53 +122,8 @@ fn pass_to(
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
-        as_nginx: Some(AsNginx {
-            hide: hidden(level),
-            intercept: http_core::intercepted(level, "fastcgi_intercept_errors"),
-            ..upstream::next(cx, level, "fastcgi")
-        }),
+        as_nginx: Some(cgi::as_nginx(cx, level, "fastcgi")),
         ..ReverseProxy::default()
     };
     Some(Handler::ReverseProxy(Box::new(proxy)))
-}
-
-/// The variables of the application, and which of them are left out where they are empty.
-fn params(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    facts: &Facts,
-) -> Option<(BTreeMap<String, String>, Vec<String>)> {
-    let (mut env, mut if_not_empty) = (BTreeMap::new(), Vec::new());
-    for line in level.nearest(&["fastcgi_param"]) {
-        let name = &line.args[0].text;
-        match line.args.get(2) {
-            Some(word) if word.text != "if_not_empty" => {
-                return cx.invalid(word, "fastcgi_param", "`if_not_empty` at its end");
-            }
-            Some(_) => if_not_empty.push(name.clone()),
-            None => {}
-        }
-        env.insert(name.clone(), cx.text(&line.args[1], facts));
-    }
-    Some((env, if_not_empty))
-}
-
-fn hidden(level: &Level<'_>) -> Vec<String> {
-    const USUAL: [&str; 6] = [
-        "Status",
-        "X-Accel-Expires",
-        "X-Accel-Redirect",
-        "X-Accel-Limit-Rate",
-        "X-Accel-Buffering",
-        "X-Accel-Charset",
-    ];
-    let passed = level.nearest(&["fastcgi_pass_header"]);
-    let is_passed = |name: &str| {
-        let mut names = passed.iter().filter_map(|line| line.arg(0));
-        names.any(|passed| passed.eq_ignore_ascii_case(name))
-    };
-    let usual = USUAL.iter().filter(|name| !is_passed(name));
-    let more = level.nearest(&["fastcgi_hide_header"]);
-    let more = more.iter().filter_map(|line| line.arg(0));
-    usual.copied().chain(more).map(str::to_owned).collect()
 }

@@ -2,10 +2,12 @@
 
 pub mod access;
 pub mod auth;
+pub mod cgi;
 pub mod charset;
 pub mod core;
 pub mod fastcgi;
 pub mod files;
+pub mod grpc;
 pub mod gzip;
 pub mod headers;
 pub mod http_core;
@@ -15,6 +17,7 @@ pub mod map;
 pub mod proxy;
 pub mod realip;
 pub mod rewrite;
+pub mod scgi;
 pub mod ssl;
 pub mod upstream;
 
@@ -32,6 +35,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_dav_module", files::DAV),
     ("ngx_http_fastcgi_module", fastcgi::WORDS),
     ("ngx_http_geo_module", map::GEO),
+    ("ngx_http_grpc_module", grpc::WORDS),
     ("ngx_http_gzip_module", gzip::WORDS),
     ("ngx_http_gzip_static_module", gzip::STATIC),
     ("ngx_http_gunzip_module", gzip::GUNZIP),
@@ -44,9 +48,11 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_proxy_module", proxy::WORDS),
     ("ngx_http_realip_module", realip::WORDS),
     ("ngx_http_rewrite_module", rewrite::WORDS),
+    ("ngx_http_scgi_module", scgi::WORDS),
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
     ("ngx_http_ssl_module", ssl::WORDS),
     ("ngx_http_upstream_module", upstream::WORDS),
+    ("ngx_http_uwsgi_module", scgi::UWSGI),
     ("ngx_http_v2_module", ssl::HTTP2),
 ];
 

@@ -11,27 +11,33 @@ use sluice_model::proxy::{
 };
 
 mod by_variable;
+mod cookies;
 
 pub use by_variable::fastcgi as fastcgi_by_variable;
 
-use super::http_core;
 use super::upstream::{self, Group};
+use super::{cgi, grpc, http_core};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables, literal};
 use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
-const BUFFERS: Verdict =
+pub(super) const BUFFERS: Verdict =
     Always("answers are passed on as they come, through buffers of the program");
+pub(super) const FILES: Verdict = Always("nothing is written to temporary files");
+pub(super) const IGNORED: Verdict =
+    Partly("`X-Accel-Redirect`; of the others none has an effect here anyway");
 pub(super) const REPEATED: Verdict =
     Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
 const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the upstream");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
+    Word::once("proxy_bind", Words(1, 2))
+        .but(Partly("an address without port and variables, or `off`")),
     Word::once("proxy_buffer_size", Size).but(BUFFERS),
     Word::once("proxy_buffering", Flag).but(BUFFERS),
     Word::once("proxy_buffers", Words(2, 2)).but(BUFFERS),
@@ -52,31 +58,37 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_cache_use_stale", Words(1, MANY)).but(NO_CACHE),
     Word::many("proxy_cache_valid", Words(1, MANY)).but(NO_CACHE),
     Word::once("proxy_connect_timeout", Time),
+    Word::many("proxy_cookie_domain", Words(1, 2)),
+    Word::many("proxy_cookie_flags", Words(1, MANY)),
+    Word::many("proxy_cookie_path", Words(1, 2)),
     Word::once("proxy_headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
     Word::once("proxy_headers_hash_max_size", Size).but(Always("tables grow by themselves")),
     Word::many("proxy_hide_header", Words(1, 1)),
-    Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])).but(Partly(
-        "`1.1`; with `1.0` the request says 1.1, and the connection is not kept; `2` is not built",
-    )),
+    Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
     Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::many("proxy_ignore_headers", Words(1, MANY)).but(IGNORED),
     Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("proxy_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
-    Word::once("proxy_method", Words(1, 1)).but(NotYet),
+    Word::once("proxy_method", Words(1, 1)),
     Word::once("proxy_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("proxy_next_upstream_timeout", Time),
     Word::once("proxy_next_upstream_tries", Number),
     Word::many("proxy_no_cache", Words(1, MANY)).but(NO_CACHE),
     Word::once("proxy_pass", Words(1, 1)),
     Word::many("proxy_pass_header", Words(1, 1)),
-    Word::once("proxy_pass_request_body", Flag).but(OnlyAs(&["on"])),
-    Word::once("proxy_pass_request_headers", Flag).but(OnlyAs(&["on"])),
+    Word::once("proxy_pass_request_body", Flag),
+    Word::once("proxy_pass_request_headers", Flag),
+    Word::once("proxy_pass_trailers", Flag).but(Always(
+        "trailer fields are passed on where they are announced",
+    )),
     Word::once("proxy_read_timeout", Time),
     Word::many("proxy_redirect", Words(1, 2)),
     Word::once("proxy_request_buffering", Flag).but(BUFFERS),
     Word::once("proxy_send_lowat", Size).but(BUFFERS),
     Word::once("proxy_send_timeout", Time),
+    Word::once("proxy_set_body", Words(1, 1)),
     Word::many("proxy_set_header", Words(2, 2)),
     Word::once("proxy_socket_keepalive", Flag).but(Always("connections are probed")),
     Word::once("proxy_ssl_certificate", Words(1, 1)),
@@ -123,10 +135,11 @@ pub struct Url<'a> {
 impl<'a> Url<'a> {
     /// Cuts an address.
     pub fn parse(text: &'a str) -> Option<Url<'a>> {
-        let (is_tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
-            (Some(rest), _) => (false, rest),
-            (None, Some(rest)) => (true, rest),
-            (None, None) => return None,
+        let (scheme, rest) = text.split_once("://")?;
+        let is_tls = match scheme {
+            "http" | "grpc" => false,
+            "https" | "grpcs" => true,
+            _ => return None,
         };
         let (host, path) = match rest.strip_prefix("unix:") {
             // The path of a request follows the second colon.
@@ -158,7 +171,11 @@ pub fn facts(directive: &Directive) -> Option<(String, String)> {
             "{nginx.pass.port}".to_owned(),
         ));
     }
-    let url = Url::parse(text)?;
+    let with_scheme = grpc::with_scheme(text);
+    let url = Url::parse(match directive.name() {
+        "grpc_pass" => &with_scheme,
+        _ => text,
+    })?;
     let host = match url.host.starts_with("unix:") {
         true => "localhost",
         false => url.host,
@@ -211,63 +228,74 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         balancing,
         keep_alive,
     } = to.group;
-    let (fields, host, upgrade) = set_headers(cx, level, facts);
-    let keep_alive = kept(cx, level, keep_alive)?;
+    let (fields, host, upgrade) = set_headers(cx, level, facts, "proxy_set_header");
+    let version = level.word("proxy_http_version");
     let transport = HttpTransport {
         resolver: to.resolver,
-        tls: url.is_tls.then(|| tls(cx, level, &url)),
-        keep_alive,
+        tls: url.is_tls.then(|| tls(cx, level, &url, "proxy")),
+        keep_alive: match version {
+            Some("1.0") => Some(KeepAlive {
+                enabled: Some(false),
+                ..KeepAlive::default()
+            }),
+            _ => keep_alive,
+        },
+        versions: match version {
+            Some("2") => vec!["h2c".to_owned(), "2".to_owned()],
+            _ => Vec::new(),
+        },
+        local_address: bound(cx, level, "proxy_bind"),
         dial_timeout: level.time("proxy_connect_timeout").unwrap_or(SIXTY),
         response_header_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
         read_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
         write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
         ..HttpTransport::default()
     };
-    let next = upstream::next(cx, level, "proxy");
+    let as_nginx = AsNginx {
+        host,
+        target: to.target,
+        upgrade,
+        http10: version == Some("1.0"),
+        redirects: to.redirects,
+        ..as_nginx(cx, level, facts)
+    };
     Some(Handler::ReverseProxy(Box::new(ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
         headers: headers(fields),
-        as_nginx: Some(AsNginx {
-            host,
-            target: to.target,
-            upgrade,
-            hide: hidden(level),
-            intercept: http_core::intercepted(level, "proxy_intercept_errors"),
-            redirects: to.redirects,
-            naming: http_core::redirects(level, &facts.server_name),
-            ..next
-        }),
+        as_nginx: Some(as_nginx),
         ..ReverseProxy::default()
     })))
 }
 
-/// The connections that are kept, if any are; `None` where the version is none that is spoken.
-fn kept(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    usual: Option<KeepAlive>,
-) -> Option<Option<KeepAlive>> {
-    let line = level.find("proxy_http_version");
-    let word = line.and_then(|line| line.args.first());
-    match word.map(|word| (word, word.text.as_str())) {
-        Some((word, "2")) => {
-            let wanted = "`1.0` or `1.1`; `2` is not built yet";
-            cx.invalid(word, "proxy_http_version", wanted)
-        }
-        Some((_, "1.0")) => Some(Some(KeepAlive {
-            enabled: Some(false),
-            ..KeepAlive::default()
-        })),
-        Some(_) | None => Some(usual),
+/// How requests are passed on, but for where to.
+fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx {
+    let mut text = |name: &str| {
+        let word = level.find(name).and_then(|line| line.args.first());
+        word.map(|word| cx.text(word, facts))
+    };
+    let (method, body) = (text("proxy_method"), text("proxy_set_body"));
+    AsNginx {
+        hide: cgi::hidden(level, "proxy", &HIDDEN),
+        ignore: cgi::ignored(level, "proxy"),
+        intercept: http_core::intercepted(level, "proxy_intercept_errors"),
+        method: method.unwrap_or_default(),
+        body,
+        drop_fields: !level.is_on("proxy_pass_request_headers", true),
+        drop_body: !level.is_on("proxy_pass_request_body", true),
+        cookie_domains: cookies::changes(cx, level, facts, "proxy_cookie_domain"),
+        cookie_paths: cookies::changes(cx, level, facts, "proxy_cookie_path"),
+        cookie_flags: cookies::flags(cx, level, facts),
+        naming: http_core::redirects(level, &facts.server_name),
+        ..upstream::next(cx, level, "proxy")
     }
 }
 
 /// nginx's usual patience.
 pub const SIXTY: sluice_model::Duration = sluice_model::Duration::seconds(60);
 
-fn headers(request: HeaderOps) -> Option<Headers> {
+pub(super) fn headers(request: HeaderOps) -> Option<Headers> {
     (request != HeaderOps::default()).then_some(Headers {
         request: Some(request),
         response: None,
@@ -276,10 +304,11 @@ fn headers(request: HeaderOps) -> Option<Headers> {
 
 /// The fields that are set, the host, and whether a client may switch to another protocol: nginx passes that on where
 /// both `Upgrade` and `Connection` are set.
-fn set_headers(
+pub(super) fn set_headers(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     facts: &Facts,
+    name: &str,
 ) -> (HeaderOps, String, bool) {
     let mut ops = HeaderOps::default();
     let mut host = facts
@@ -289,7 +318,7 @@ fn set_headers(
         .unwrap_or_default();
     let (mut upgrade, mut connection) = (false, false);
     let mut set: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for directive in level.nearest(&["proxy_set_header"]) {
+    for directive in level.nearest(&[name]) {
         let name = &directive.args[0].text;
         let value = cx.text(&directive.args[1], facts);
         match name.to_ascii_lowercase().as_str() {
@@ -306,23 +335,25 @@ fn set_headers(
     (ops, host, upgrade && connection)
 }
 
-fn hidden(level: &Level<'_>) -> Vec<String> {
-    let passed: Vec<&str> = level
-        .nearest(&["proxy_pass_header"])
-        .iter()
-        .filter_map(|directive| directive.arg(0))
-        .collect();
-    let usual = HIDDEN
-        .iter()
-        .filter(|name| {
-            !passed
-                .iter()
-                .any(|passed| passed.eq_ignore_ascii_case(name))
-        })
-        .map(|name| (*name).to_owned());
-    let more = level.nearest(&["proxy_hide_header"]);
-    let more = more.iter().filter_map(|directive| directive.arg(0));
-    usual.chain(more.map(str::to_owned)).collect()
+/// The address that upstreams are dialled from; none where it is empty.
+pub(super) fn bound(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> String {
+    let Some(line) = level.find(name) else {
+        return String::new();
+    };
+    let word = &line.args[0];
+    if let Some(second) = line.args.get(1) {
+        let wanted = "an address alone; `transparent` needs rights that this server does not keep";
+        let _: Option<()> = cx.invalid(second, name, wanted);
+    }
+    match word.text.as_str() {
+        "off" => String::new(),
+        text if text.parse::<std::net::IpAddr>().is_ok() => text.to_owned(),
+        _ => {
+            let wanted = "an IP address without port and variables, or `off`";
+            let _: Option<()> = cx.invalid(word, name, wanted);
+            String::new()
+        }
+    }
 }
 
 /// With a path in the address, that path stands in place of the location's.
@@ -419,21 +450,25 @@ fn redirects(
     found
 }
 
-fn tls(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>) -> UpstreamTls {
+pub(super) fn tls(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    url: &Url<'_>,
+    prefix: &str,
+) -> UpstreamTls {
+    let own = |name: &str| format!("{prefix}_ssl_{name}");
     let path = |name: &str| {
         level
-            .word(name)
+            .word(&own(name))
             .map(|path| cx.path(path))
             .unwrap_or_default()
     };
-    let name = level
-        .find("proxy_ssl_name")
-        .and_then(|line| line.args.first());
-    let is_verified = level.is_on("proxy_ssl_verify", false);
-    let roots = path("proxy_ssl_trusted_certificate");
+    let name = level.find(&own("name")).and_then(|line| line.args.first());
+    let is_verified = level.is_on(&own("verify"), false);
+    let roots = path("trusted_certificate");
     let tls = UpstreamTls {
-        client_certificate_file: path("proxy_ssl_certificate"),
-        client_certificate_key_file: path("proxy_ssl_certificate_key"),
+        client_certificate_file: path("certificate"),
+        client_certificate_key_file: path("certificate_key"),
         // nginx verifies nothing unless it is told to.
         insecure_skip_verify: !is_verified,
         root_ca_pem_files: match is_verified && !roots.is_empty() {
@@ -452,7 +487,7 @@ fn tls(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>) -> UpstreamTls {
         ..UpstreamTls::default()
     };
     if let Some(name) = name.filter(|name| has_variables(&name.text)) {
-        let _: Option<()> = cx.invalid(name, "proxy_ssl_name", "a name without variables");
+        let _: Option<()> = cx.invalid(name, &own("name"), "a name without variables");
     }
     tls
 }

@@ -66,6 +66,7 @@ impl Lowering<'_> {
             write_timeout: shared.write_timeout,
             modifier1,
             modifier2,
+            ..CgiTransport::default()
         })
     }
 

@@ -151,7 +151,10 @@ impl Files {
                 }
             }
         }
-        if let Some(field) = self.types.of(base_name(x.req.uri.path())) {
+        // What an upstream said of it counts.
+        if !x.res.fields.has(FieldId::ContentType)
+            && let Some(field) = self.types.of(base_name(x.req.uri.path()))
+        {
             x.res.fields.push_fixed(field);
         }
         match x.res.status == Status::OK {

@@ -70,6 +70,30 @@ impl TreeRef {
     fn get(&self) -> Option<Arc<Tree>> {
         self.0.get()?.upgrade()
     }
+
+    /// Goes on with a path or a location with a name, as the answer of an upstream wants it.
+    pub(crate) fn send_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
+        let nowhere = || {
+            let why = "the upstream sends the request on to a place that is not there";
+            Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why))
+        };
+        if x.req.method != Method::Head {
+            x.req.method = Method::Get;
+        }
+        if target.first() == Some(&b'/') {
+            return go_on_at(x, target);
+        }
+        let name = std::str::from_utf8(target).ok();
+        let named = name.filter(|name| name.starts_with('@'));
+        let tree = self.get();
+        match named.and_then(|name| tree.as_ref()?.named(x, name)) {
+            Some(location) => {
+                x.context.nginx.named = Some(location);
+                start_again(x)
+            }
+            None => nowhere(),
+        }
+    }
 }
 
 /// A virtual server.

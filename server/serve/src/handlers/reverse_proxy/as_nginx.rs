@@ -5,11 +5,13 @@ use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
 use sluice_route::{Template, Unknown};
 
+use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::handler::Step;
 use crate::handlers::nginx;
-use crate::handlers::nginx::groups::Pattern;
+use crate::handlers::nginx::TreeRef;
 use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
@@ -26,6 +28,17 @@ pub struct AsNginx {
     /// Statuses that are taken for errors of our own.
     intercept: Box<[u16]>,
     redirects: Vec<Change>,
+    cookies: Option<Box<Cookies>>,
+    method: Option<Template>,
+    /// What is sent in place of the request's content.
+    body: Option<Template>,
+    drops_fields: bool,
+    /// Whether the request says that it is of HTTP/1.0.
+    http10: bool,
+    /// Whether trailer fields are taken from the upstream.
+    trailers: bool,
+    ignores_redirect: bool,
+    tree: TreeRef,
     naming: Naming,
     /// When the next server of a group is asked.
     pub next: NextUpstream,
@@ -45,17 +58,6 @@ enum Extent {
     Whole,
 }
 
-/// A redirect of the upstream that is changed.
-struct Change {
-    from: From,
-    to: Template,
-}
-
-enum From {
-    Text(Template),
-    Pattern(Pattern),
-}
-
 impl AsNginx {
     /// Reads the settings; `servers` may be asked one after the other.
     pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<AsNginx, Refusal> {
@@ -68,16 +70,9 @@ impl AsNginx {
                 },
             })
         });
-        let redirects = config.redirects.iter().map(|change| {
-            let from = match change.pattern.as_str() {
-                "" => From::Text(cx.template(&change.from)?),
-                pattern => From::Pattern(nginx::pattern(pattern, "")?),
-            };
-            Ok(Change {
-                from,
-                to: cx.template(&change.to)?,
-            })
-        });
+        let redirects = config.redirects.iter();
+        let redirects = redirects.map(|change| Change::build(change, cx));
+        let ignores = |name: &str| config.ignore.iter().any(|ignored| ignored == name);
         Ok(AsNginx {
             host: cx.template(&config.host)?,
             target: target.transpose()?,
@@ -88,6 +83,21 @@ impl AsNginx {
                 .map(|name| name.to_ascii_lowercase().into_bytes().into())
                 .collect(),
             redirects: redirects.collect::<Result<_, Refusal>>()?,
+            cookies: Cookies::build(config, cx)?.map(Box::new),
+            method: match config.method.as_str() {
+                "" => None,
+                method => Some(cx.template(method)?),
+            },
+            body: config
+                .body
+                .as_ref()
+                .map(|body| cx.template(body))
+                .transpose()?,
+            drops_fields: config.drop_fields,
+            http10: config.http10,
+            trailers: config.trailers,
+            ignores_redirect: ignores("X-Accel-Redirect"),
+            tree: cx.nginx_tree.clone(),
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
             next: NextUpstream::build(config, servers)?,
@@ -117,8 +127,69 @@ impl AsNginx {
         }
     }
 
+    /// What is sent in place of the request's content.
+    pub fn body(&self, x: &Exchange) -> Option<Vec<u8>> {
+        self.body.as_ref().map(|body| expanded(body, x))
+    }
+
+    /// Whether the request says that it is of HTTP/1.0, where content without a length is not known.
+    pub fn is_http10(&self) -> bool {
+        self.http10
+    }
+
+    /// Whether the fields of the request are sent.
+    pub fn drops_fields(&self) -> bool {
+        self.drops_fields
+    }
+
+    /// Says that trailer fields are taken, where they are.
+    pub fn set_te(&self, out: &mut Fields) {
+        out.remove(FieldId::Te);
+        if self.trailers {
+            out.push(FieldId::Te, b"trailers");
+        }
+    }
+
+    /// Gives the request method and target that the upstream is asked with; gives what they were, if they may have
+    /// changed.
+    pub fn rewrite(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
+        let before = self.retarget(x);
+        let Some(method) = &self.method else {
+            return before;
+        };
+        let before = before.unwrap_or_else(|| (x.req.method.clone(), x.req.uri.clone()));
+        if let Some(method) = Method::from_token(&expanded(method, x)) {
+            x.req.method = method;
+        }
+        Some(before)
+    }
+
+    /// Where the upstream sends the request on to within this server (`X-Accel-Redirect`); the fields of its answer
+    /// that stay are added to ours.
+    pub fn sent_on(&self, x: &mut Exchange, fields: &Fields) -> Option<Step> {
+        if self.ignores_redirect {
+            return None;
+        }
+        let target = fields.find_first(b"X-Accel-Redirect")?.to_vec();
+        const KEPT: [&[u8]; 6] = [
+            b"Content-Type",
+            b"Set-Cookie",
+            b"Content-Disposition",
+            b"Cache-Control",
+            b"Expires",
+            b"Accept-Ranges",
+        ];
+        for field in fields.iter() {
+            let is_kept = |name: &&[u8]| field.name.eq_ignore_ascii_case(name);
+            if KEPT.iter().any(is_kept) {
+                x.res.fields.set_raw(field.id, field.name, field.value);
+            }
+        }
+        Some(self.tree.send_on(x, &target))
+    }
+
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
-    pub fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
+    fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
         let has_final_path = x.context.nginx.has_final_path();
         let mut target = match &self.target {
             Some(new) if !has_final_path || matches!(new.extent, Extent::Whole) => {
@@ -162,6 +233,7 @@ impl AsNginx {
         if fields.has(FieldId::Server) {
             x.res.fields.remove(FieldId::Server);
         }
+        self.change_cookies(x, fields);
         if !self.redirects.is_empty()
             && let Some(location) = fields.first(FieldId::Location)
         {
@@ -174,6 +246,21 @@ impl AsNginx {
         }
     }
 
+    fn change_cookies(&self, x: &mut Exchange, fields: &mut Fields) {
+        let Some(cookies) = &self.cookies else { return };
+        for index in 0..fields.len() {
+            let cookie = fields.at(index);
+            let Some(cookie) = cookie.filter(|field| field.id == FieldId::SetCookie) else {
+                continue;
+            };
+            let cookie = cookie.value.to_vec();
+            if let Some(mut new) = cookies.change(x, &cookie) {
+                clean_value(&mut new);
+                fields.replace_at(index, &new);
+            }
+        }
+    }
+
     fn hides(&self, name: &[u8]) -> bool {
         self.hidden
             .iter()
@@ -182,17 +269,8 @@ impl AsNginx {
 
     /// Where a redirect of the upstream leads instead, if it is one of those that are changed.
     fn redirected(&self, x: &mut Exchange, location: &[u8]) -> Option<Vec<u8>> {
-        self.redirects.iter().find_map(|change| match &change.from {
-            From::Text(from) => {
-                let from = expanded(from, x);
-                let rest = location.strip_prefix(&from[..])?;
-                let mut new = expanded(&change.to, x);
-                new.extend_from_slice(rest);
-                Some(new)
-            }
-            From::Pattern(pattern) => pattern
-                .matches(x, location)
-                .then(|| expanded(&change.to, x)),
-        })
+        self.redirects
+            .iter()
+            .find_map(|change| change.beginning(x, location))
     }
 }

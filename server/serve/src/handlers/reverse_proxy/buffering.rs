@@ -33,6 +33,36 @@ impl Buffering {
     }
 }
 
+/// A body that is a text of ours.
+pub struct Text {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Text {
+    /// The body of a request; none where the text is empty.
+    pub fn body(bytes: Vec<u8>) -> RequestBody {
+        match bytes.is_empty() {
+            true => RequestBody::None,
+            false => RequestBody::Stream(Box::new(Text { bytes, taken: 0 })),
+        }
+    }
+}
+
+impl BodyStream for Text {
+    fn len(&self) -> Option<u64> {
+        Some((self.bytes.len() - self.taken) as u64)
+    }
+
+    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        Poll::Ready(Ok(&self.bytes[self.taken..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken += count;
+    }
+}
+
 /// A body whose length was asked for.
 pub enum Measured {
     /// It is here as a whole, and tells its length.

@@ -273,6 +273,13 @@ fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDow
 }
 
 fn content(config: &Config) -> Content {
+    if config
+        .as_nginx
+        .as_ref()
+        .is_some_and(|nginx| nginx.drop_body)
+    {
+        return Content::Keep;
+    }
     match config
         .rewrite
         .as_ref()

@@ -82,10 +82,12 @@ impl FastCgi {
 
     /// Reads the settings of `transport scgi` and `transport uwsgi`.
     pub fn build_bare(dialect: Dialect, config: &CgiTransport) -> Result<FastCgi, Refusal> {
-        if let Some(name) = ["CONTENT_LENGTH", "SCGI"]
-            .iter()
-            .find(|name| config.env.contains_key(**name))
-        {
+        // Where nobody else tells the length, it may be among the variables: it is then that of what is sent.
+        let told: &[&str] = match (dialect, config.only_env) {
+            (Dialect::Uwsgi(_), true) => &[],
+            _ => &["CONTENT_LENGTH", "SCGI"],
+        };
+        if let Some(name) = told.iter().find(|name| config.env.contains_key(**name)) {
             return Err(Refusal::new(format!("env `{name}` in this transport"))
                 .with_help("remove it: the length of a request's content is told by the server"));
         }
@@ -94,6 +96,8 @@ impl FastCgi {
             split_path: config.split_path.clone(),
             resolve_root_symlink: config.resolve_root_symlink,
             env: config.env.clone(),
+            only_env: config.only_env,
+            env_if_not_empty: config.env_if_not_empty.clone(),
             ..Config::default()
         };
         FastCgi::speaking(dialect, &shared, None)
@@ -147,24 +151,6 @@ impl FastCgi {
             user: template("{http.auth.user.id}")?,
             remainder: template("{http.matchers.file.remainder}")?,
         })
-    }
-
-    /// Gives a body a length: CGI tells it before the body (RFC 3875, section 4.1.2), and PHP reads no more than that.
-    /// A client that does not tell it has to send so little that it can be collected.
-    pub async fn measure(&self, body: RequestBody, bytes_max: usize) -> Result<RequestBody, Fault> {
-        match body {
-            RequestBody::Stream(body) if body.len().is_none() => {
-                let bytes_max = bytes_max.max(CGI_BODY_BYTES_MAX);
-                match buffering::measure(body, bytes_max).await? {
-                    Measured::Whole(body) => Ok(RequestBody::Stream(body)),
-                    Measured::TooLong => Err(Fault::new(
-                        Status::LENGTH_REQUIRED,
-                        "the request's body is long and does not tell how long",
-                    )),
-                }
-            }
-            body => Ok(body),
-        }
     }
 
     /// Writes the beginning of a request, with all variables, to `out`.
@@ -315,6 +301,24 @@ impl FastCgi {
         if !info.is_empty() {
             variables.add_with(b"PATH_TRANSLATED", |text| below(root, info, text));
         }
+    }
+}
+
+/// Gives a body a length: CGI tells it before the body (RFC 3875, section 4.1.2), and PHP reads no more than that.
+/// A client that does not tell it has to send so little that it can be collected.
+pub async fn measure(body: RequestBody, bytes_max: usize) -> Result<RequestBody, Fault> {
+    match body {
+        RequestBody::Stream(body) if body.len().is_none() => {
+            let bytes_max = bytes_max.max(CGI_BODY_BYTES_MAX);
+            match buffering::measure(body, bytes_max).await? {
+                Measured::Whole(body) => Ok(RequestBody::Stream(body)),
+                Measured::TooLong => Err(Fault::new(
+                    Status::LENGTH_REQUIRED,
+                    "the request's body is long and does not tell how long",
+                )),
+            }
+        }
+        body => Ok(body),
     }
 }
 

@@ -9,6 +9,7 @@ mod breaking;
 pub(crate) mod buffering;
 mod build;
 mod coalescing;
+mod cookies;
 mod dialling;
 mod dynamic;
 mod facts;
@@ -50,7 +51,7 @@ use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use as_nginx::AsNginx;
-use buffering::Buffering;
+use buffering::{Buffering, Text};
 use coalescing::Coalescing;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
@@ -202,8 +203,11 @@ impl ReverseProxy {
         if self.buffering.request_bytes > 0 {
             body = Box::pin(self.buffering.request(body)).await?;
         }
-        if let Some(fastcgi) = &self.fastcgi {
-            body = Box::pin(fastcgi.measure(body, self.buffering.request_bytes)).await?;
+        if let Some(text) = self.as_nginx.as_ref().and_then(|nginx| nginx.body(x)) {
+            body = Text::body(text);
+        }
+        if self.fastcgi.is_some() || self.speaks_http10() {
+            body = Box::pin(fastcgi::measure(body, self.buffering.request_bytes)).await?;
         }
         Ok(body)
     }
@@ -223,6 +227,12 @@ impl ReverseProxy {
         let is_unwanted = was_asked && failed.failure.kind == FailureKind::Unavailable;
         let is_next = is_unwanted || as_nginx.next.after(x, failed, tried);
         is_next.then(|| x.worker.clock.coarse())
+    }
+
+    fn speaks_http10(&self) -> bool {
+        self.as_nginx
+            .as_ref()
+            .is_some_and(|as_nginx| as_nginx.is_http10())
     }
 
     /// No further try is allowed.
@@ -371,6 +381,12 @@ impl ReverseProxy {
         }
         if let Some(verbose) = &self.verbose {
             verbose.answered(x, answer.head.status);
+        }
+        if let Some(as_nginx) = &self.as_nginx
+            && let Some(step) = as_nginx.sent_on(x, &answer.head.fields)
+        {
+            x.context.upstream.status = Some(answer.head.status);
+            return step;
         }
         let status = answer.head.status;
         if self

@@ -14,6 +14,7 @@ use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::ReverseProxy;
+use super::as_nginx::AsNginx;
 use super::fastcgi::Asked;
 use super::upstream::Upstream;
 use crate::context::Exchange;
@@ -119,6 +120,13 @@ impl ReverseProxy {
         *out = x.worker.buffers.small();
         let Some(fastcgi) = &self.fastcgi else {
             h1::encode_request_head(&x.req, framing, out);
+            if self
+                .as_nginx
+                .as_ref()
+                .is_some_and(|nginx| nginx.is_http10())
+            {
+                say_http10(out);
+            }
             return Ok(());
         };
         let length = match framing {
@@ -137,7 +145,7 @@ impl ReverseProxy {
     /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.
     fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, sluice_message::Uri)>, Fault> {
         if let Some(as_nginx) = &self.as_nginx {
-            return Ok(as_nginx.retarget(x));
+            return Ok(as_nginx.rewrite(x));
         }
         let Some(rewrite) = &self.rewrite else {
             return Ok(None);
@@ -169,8 +177,11 @@ impl ReverseProxy {
         out: &mut Fields,
     ) -> Switch {
         let fields = &x.req.fields;
-        out.append(fields);
-        strip_hop_by_hop(out);
+        let as_nginx = self.as_nginx.as_deref();
+        if !as_nginx.is_some_and(AsNginx::drops_fields) {
+            out.append(fields);
+            strip_hop_by_hop(out);
+        }
         let switch = match &self.as_nginx {
             Some(as_nginx) if !as_nginx.passes_upgrades() => Switch::No,
             Some(_) | None => switch_of(x, framing),
@@ -191,7 +202,7 @@ impl ReverseProxy {
             out.remove(FieldId::Expect);
         }
         if let Some(as_nginx) = &self.as_nginx {
-            out.remove(FieldId::Te);
+            as_nginx.set_te(out);
             as_nginx.set_host(x, out);
             return switch;
         }
@@ -331,6 +342,15 @@ pub fn via(version: Version) -> &'static FixedField {
         Version::Http11 => &LINES[1],
         Version::Http2 => &LINES[2],
         Version::Http3 => &LINES[3],
+    }
+}
+
+/// Makes the first line of an encoded head that of HTTP/1.0.
+fn say_http10(head: &mut [u8]) {
+    if let Some(end) = memchr::memchr(b'\r', head)
+        && let Some(digit) = end.checked_sub(1).and_then(|at| head.get_mut(at))
+    {
+        *digit = b'0';
     }
 }
 

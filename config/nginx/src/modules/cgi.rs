@@ -1,0 +1,80 @@
+//! What FastCGI, SCGI and uwsgi have in common: variables of the application, fields of its answers.
+
+use std::collections::BTreeMap;
+
+use sluice_model::proxy::AsNginx;
+
+use super::{http_core, upstream};
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+
+/// The variables of the application, which of them are left out where they are empty; `name` is the directive.
+pub fn params(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+    name: &str,
+) -> Option<(BTreeMap<String, String>, Vec<String>)> {
+    let (mut env, mut if_not_empty) = (BTreeMap::new(), Vec::new());
+    for line in level.nearest(&[name]) {
+        let variable = &line.args[0].text;
+        match line.args.get(2) {
+            Some(word) if word.text != "if_not_empty" => {
+                return cx.invalid(word, name, "`if_not_empty` at its end");
+            }
+            Some(_) => if_not_empty.push(variable.clone()),
+            None => {}
+        }
+        env.insert(variable.clone(), cx.text(&line.args[1], facts));
+    }
+    Some((env, if_not_empty))
+}
+
+/// How answers are passed back; `prefix` is the beginning of the directives' names.
+pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNginx {
+    const USUAL: [&str; 6] = [
+        "Status",
+        "X-Accel-Expires",
+        "X-Accel-Redirect",
+        "X-Accel-Limit-Rate",
+        "X-Accel-Buffering",
+        "X-Accel-Charset",
+    ];
+    AsNginx {
+        hide: hidden(level, prefix, &USUAL),
+        intercept: http_core::intercepted(level, &format!("{prefix}_intercept_errors")),
+        drop_body: !level.is_on(&format!("{prefix}_pass_request_body"), true),
+        drop_fields: !level.is_on(&format!("{prefix}_pass_request_headers"), true),
+        ignore: ignored(level, prefix),
+        ..upstream::next(cx, level, prefix)
+    }
+}
+
+/// The fields of answers that are not passed back: those of `usual` and of the configuration.
+pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
+    let (passed, hidden) = (
+        format!("{prefix}_pass_header"),
+        format!("{prefix}_hide_header"),
+    );
+    let passed = level.nearest(&[&passed]);
+    let is_passed = |name: &str| {
+        let mut names = passed.iter().filter_map(|line| line.arg(0));
+        names.any(|passed| passed.eq_ignore_ascii_case(name))
+    };
+    let usual = usual.iter().filter(|name| !is_passed(name));
+    let more = level.nearest(&[&hidden]);
+    let more = more.iter().filter_map(|line| line.arg(0));
+    usual.copied().chain(more).map(str::to_owned).collect()
+}
+
+/// The fields of answers that are not obeyed, of those that are at all.
+pub fn ignored(level: &Level<'_>, prefix: &str) -> Vec<String> {
+    let lines = level.nearest(&[&format!("{prefix}_ignore_headers")]);
+    let names = lines.iter().flat_map(|line| &line.args);
+    let is_known = |name: &str| name.eq_ignore_ascii_case("X-Accel-Redirect");
+    match names.into_iter().any(|word| is_known(&word.text)) {
+        true => vec!["X-Accel-Redirect".to_owned()],
+        false => Vec::new(),
+    }
+}

@@ -1,0 +1,123 @@
+//! `ngx_http_grpc_module`: calls of gRPC passed on over HTTP/2.
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::proxy::{AsNginx, HttpTransport, ReverseProxy, Transport};
+
+use super::proxy::{self, BUFFERS, IGNORED, REPEATED, SIXTY, Url};
+use super::{cgi, http_core, upstream};
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables};
+use crate::registry::Takes::{Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::Directive;
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("grpc_bind", Words(1, 2))
+        .but(Partly("an address without port and variables, or `off`")),
+    Word::once("grpc_buffer_size", Size).but(BUFFERS),
+    Word::once("grpc_connect_timeout", Time),
+    Word::many("grpc_hide_header", Words(1, 1)),
+    Word::many("grpc_ignore_headers", Words(1, MANY)).but(IGNORED),
+    Word::once("grpc_intercept_errors", Flag),
+    Word::once("grpc_next_upstream", Words(1, MANY)).but(REPEATED),
+    Word::once("grpc_next_upstream_timeout", Time),
+    Word::once("grpc_next_upstream_tries", Number),
+    Word::once("grpc_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::many("grpc_pass_header", Words(1, 1)),
+    Word::once("grpc_read_timeout", Time),
+    Word::once("grpc_send_timeout", Time),
+    Word::many("grpc_set_header", Words(2, 2)),
+    Word::once("grpc_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("grpc_ssl_certificate", Words(1, 1)),
+    Word::once("grpc_ssl_certificate_key", Words(1, 1)),
+    Word::once("grpc_ssl_ciphers", Words(1, 1)).but(Idle(
+        "the cipher suites are those of rustls, all of them with forward secrecy",
+    )),
+    Word::once("grpc_ssl_name", Words(1, 1)).but(Partly("a name without variables")),
+    Word::once("grpc_ssl_protocols", Words(1, MANY)).but(Idle("TLS 1.2 and 1.3 are spoken")),
+    Word::once("grpc_ssl_server_name", Flag).but(Partly("`on`: the name is always told")),
+    Word::once("grpc_ssl_session_reuse", Flag).but(OnlyAs(&["on"])),
+    Word::once("grpc_ssl_trusted_certificate", Words(1, 1)),
+    Word::once("grpc_ssl_verify", Flag),
+    Word::once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+];
+
+/// Fields of an upstream's answer that are not passed back.
+const HIDDEN: [&str; 7] = [
+    "Date",
+    "Server",
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];
+
+/// An address as a URL: the scheme may be left out.
+pub fn with_scheme(text: &str) -> String {
+    match text.contains("://") {
+        true => text.to_owned(),
+        false => format!("grpc://{text}"),
+    }
+}
+
+/// Lowers `grpc_pass`.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    directive: &Directive,
+    facts: &Facts,
+) -> Option<Handler> {
+    let word = directive.args.first()?;
+    if has_variables(&word.text) {
+        cx.report.push(
+            Diagnostic::error(
+                "unsupported-directive",
+                "`grpc_pass` with variables is not built yet",
+            )
+            .at(word.span, "known, but not built")
+            .imported(word.import)
+            .help("name the upstream, or use `proxy_pass` with `proxy_http_version 2`"),
+        );
+        return None;
+    }
+    let text = with_scheme(&word.text);
+    let is_grpc = text.starts_with("grpc://") || text.starts_with("grpcs://");
+    let url = Url::parse(&text).filter(|url| is_grpc && url.path.is_none());
+    let Some(url) = url else {
+        return cx.invalid(word, "grpc_pass", "`grpc://` or `grpcs://` and an address");
+    };
+    let group = cx.group(url.host, url.port());
+    let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
+    let transport = HttpTransport {
+        tls: url.is_tls.then(|| proxy::tls(cx, level, &url, "grpc")),
+        keep_alive: group.keep_alive,
+        versions: vec!["h2c".to_owned(), "2".to_owned()],
+        local_address: proxy::bound(cx, level, "grpc_bind"),
+        dial_timeout: level.time("grpc_connect_timeout").unwrap_or(SIXTY),
+        response_header_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),
+        read_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),
+        write_timeout: level.time("grpc_send_timeout").unwrap_or(SIXTY),
+        ..HttpTransport::default()
+    };
+    Some(Handler::ReverseProxy(Box::new(ReverseProxy {
+        transport: Some(Transport::Http(Box::new(transport))),
+        load_balancing: group.balancing,
+        upstreams: group.upstreams,
+        headers: proxy::headers(fields),
+        as_nginx: Some(AsNginx {
+            host,
+            trailers: true,
+            hide: cgi::hidden(level, "grpc", &HIDDEN),
+            ignore: cgi::ignored(level, "grpc"),
+            intercept: http_core::intercepted(level, "grpc_intercept_errors"),
+            naming: http_core::redirects(level, &facts.server_name),
+            ..upstream::next(cx, level, "grpc")
+        }),
+        ..ReverseProxy::default()
+    })))
+}
