@@ -37,6 +37,7 @@ pages! {
     "duplicate-named-route"
     "duplicate-option"
     "duplicate-snippet"
+    "duplicate-zone"
     "empty-braces"
     "empty-upstream"
     "few-connections"

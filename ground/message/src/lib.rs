@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod caching;
 pub mod condition;
 pub mod conn;
 pub mod date;

@@ -8,3 +8,7 @@ pub const RANGES_MAX: usize = 64;
 /// Fields that the Connection fields of one message can name. Real ones name one or two; each costs a look at
 /// every field, and a head has room for thousands.
 pub const CONNECTION_NAMES_MAX: usize = 32;
+
+/// Fields that a stored answer may vary by. Real ones name three or four; each costs a look at every field of each
+/// request for it.
+pub const VARY_NAMES_MAX: usize = 16;

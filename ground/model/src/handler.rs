@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cache::Cache;
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
@@ -27,6 +28,8 @@ tagged! {
         AcmeServer(Box<AcmeServer>) = "acme_server",
         /// Asks who the client is.
         Authentication(Authentication) = "authentication",
+        /// Answers with what was stored. Our own module.
+        Cache(Box<Cache>) = "cache",
         /// Writes the intercepted response.
         CopyResponse(CopyResponse) = "copy_response",
         /// Copies fields of the intercepted response.
@@ -399,6 +402,8 @@ objects! {
         pub require: Option<ResponseMatcher>,
         /// Changes when the head is written rather than before the next handler.
         pub deferred: bool,
+        /// Values that come to nothing are not added. Our own word.
+        pub skip_empty: bool,
     }
 
     /// A text to replace.

@@ -14,6 +14,7 @@ use core::fmt;
 use serde_json::Value;
 
 mod address;
+pub mod cache;
 pub mod handler;
 pub mod http;
 pub mod logging;

@@ -7,6 +7,7 @@ use sluice_message::{Fields, Moment, ResponseHead, Status};
 use sluice_net::Body;
 
 use crate::handler::Filter;
+use crate::handlers::cache::CacheStatus;
 use crate::handlers::in_flight::Held as InFlight;
 use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
 use crate::metrics::Marks;
@@ -71,7 +72,7 @@ pub struct Aside {
     pub body_text: Option<Box<[u8]>>,
     /// The answer of an upstream, for `copy_response`.
     pub of_upstream: Option<Held>,
-    /// The head of the upstream's answer, which others may share.
+    /// The head of the upstream's answer as it came, for whoever shares or stores it.
     pub shared_head: Option<ResponseHead>,
     /// Its places behind `in_flight`.
     pub in_flight: Vec<InFlight>,
@@ -88,7 +89,7 @@ pub type Uuid = [u64; 2];
 
 /// What few requests have. It takes memory of its own when something is first written to it, so that thousands of
 /// requests that wait for upstreams do without.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Seldom<T>(Option<Box<T>>);
 
 /// What has an empty value that all can share.
@@ -225,12 +226,13 @@ impl Groups {
 }
 
 /// Small named values. Few enough per request that looking through them beats hashing.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Vars {
     entries: Vec<Var>,
     used: usize,
 }
 
+#[derive(Clone)]
 struct Var {
     name: Arc<str>,
     kind: Kind,
@@ -316,6 +318,8 @@ pub struct UpstreamInfo {
     pub facts: Option<Box<ProxyFacts>>,
     /// Status it answered with.
     pub status: Option<Status>,
+    /// What the store of answers had for the request, where it was asked.
+    pub cache: Option<CacheStatus>,
     /// Fields it answered with, where `handle_response` lets others see them.
     pub fields: Seldom<Fields>,
 }
@@ -370,6 +374,24 @@ impl Context {
         self.aside.as_ref()?.body_text.as_deref()
     }
 
+    /// What another request needs that is made in place of this one, when that has been answered: everything by which
+    /// placeholders have their values.
+    pub fn apart(&self) -> Context {
+        Context {
+            vars: self.vars.clone(),
+            client_ip: self.client_ip,
+            from_trusted_proxy: self.from_trusted_proxy,
+            original_method: self.original_method.clone(),
+            uuid: self.uuid.clone(),
+            nginx: self.nginx,
+            tables: self.tables.clone(),
+            captures: self.captures.clone(),
+            mapped: self.mapped.clone(),
+            occasional: self.occasional.clone(),
+            ..Context::default()
+        }
+    }
+
     /// Makes it ready for the next request.
     pub fn reset(&mut self) {
         self.frames.clear();
@@ -390,6 +412,7 @@ impl Context {
         self.upstream.attempts = 0;
         self.upstream.facts = None;
         self.upstream.status = None;
+        self.upstream.cache = None;
         self.upstream.fields.clear();
         self.log.clear();
         self.metrics = Marks::default();

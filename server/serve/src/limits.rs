@@ -122,3 +122,20 @@ pub const AUTOINDEX_ENTRIES_MAX: usize = 20_000;
 
 /// How deep trust pools, and folders of certificates, are nested.
 pub const TRUST_POOLS_NESTED_MAX: usize = 8;
+
+/// How often one request waits for others that fill the same place, each of which may fail: its time to wait ends long
+/// before that.
+pub const CACHE_TURNS_MAX: usize = 1000;
+
+/// Answers that one worker reads on for its cache without a client. More would let clients that leave at once keep many
+/// connections to upstreams busy.
+pub const CACHE_LEFT_MAX: usize = 256;
+
+/// After what time stored answers are removed that nobody asked for: nginx's own.
+pub const CACHE_INACTIVE: Duration = Duration::from_secs(600);
+
+/// The least memory of the index of a cache: nginx's own, eight pages of usual size.
+pub const CACHE_INDEX_BYTES_MIN: usize = 32 * 1024;
+
+/// How many files are looked at in one go when the index of a cache is loaded, and the pause after that: nginx's own.
+pub const CACHE_LOADER: (usize, Duration) = (100, Duration::from_millis(50));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use sluice_cache::store::Stores;
 use sluice_net::{Completion, Ending};
 
 use crate::context::Exchange;
@@ -22,6 +23,7 @@ pub struct Recorder {
     hub: Arc<Hub>,
     exporter: Mutex<Option<Arc<Exporter>>>,
     zones: Zones,
+    stores: Stores,
     pusher: Mutex<Option<Pusher>>,
     workers: Box<[Counts]>,
 }
@@ -76,6 +78,7 @@ impl Recorder {
             hub: Arc::default(),
             exporter: Mutex::default(),
             zones: Zones::default(),
+            stores: Stores::default(),
             pusher: Mutex::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
@@ -94,6 +97,11 @@ impl Recorder {
     /// The zones of rate limits that are in use.
     pub fn zones(&self) -> &Zones {
         &self.zones
+    }
+
+    /// The stores of answers that are in use.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
     }
 
     /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the

@@ -1,6 +1,7 @@
 //! Servers that run an nginx.conf.
 
 mod auth;
+mod cache;
 mod corners;
 mod groups;
 mod locations;

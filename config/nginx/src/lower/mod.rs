@@ -10,6 +10,7 @@ pub mod values;
 use std::collections::{BTreeMap, HashSet};
 
 use sluice_diag::{Diagnostic, Origins, Report};
+use sluice_model::cache::CacheStore;
 use sluice_model::http::AutoHttps;
 use sluice_model::nginx::{MediaTypes, Nginx, TableRow, VariableTable, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
@@ -17,7 +18,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::regexp::Regexp;
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{core, http_core, map, proxy, realip, rewrite, ssl};
+use crate::modules::{cache, core, http_core, map, proxy, realip, rewrite, ssl};
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
 use crate::{Loader, Parsed, check};
@@ -60,6 +61,7 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
         access_logs: Vec::new(),
         tables: Vec::new(),
         scripts: Vec::new(),
+        stores: cache::Stores::new(),
     };
     let config = cx.main(&directives);
     Adapted {
@@ -83,6 +85,8 @@ pub struct Lowering<'r> {
     tables: Vec<VariableTable>,
     /// The ways in which paths of scripts are split.
     scripts: Vec<Script>,
+    /// Where answers are stored.
+    stores: cache::Stores,
 }
 
 /// A way in which paths of scripts are split: `fastcgi_index` and `fastcgi_split_path_info`.
@@ -187,6 +191,11 @@ impl<'r> Lowering<'r> {
         })
     }
 
+    /// Where a zone of a module stores its answers.
+    pub fn store(&self, module: &'static str, zone: &str) -> Option<CacheStore> {
+        self.stores.get(&(module, zone.to_owned())).cloned()
+    }
+
     /// All variables that are looked up.
     fn all_tables(&self) -> Vec<VariableTable> {
         let mut tables = self.tables.clone();
@@ -240,6 +249,7 @@ impl<'r> Lowering<'r> {
 
     fn http(&mut self, level: &Level<'_>, config: &mut Config) {
         self.tables = map::lower(self, level);
+        self.stores = cache::stores(self, level);
         let mut addresses = Addresses::default();
         let mut sites = Vec::new();
         for directive in level.own("server") {

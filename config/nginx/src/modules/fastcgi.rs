@@ -3,20 +3,19 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 
-use super::cgi;
-use super::proxy::{IGNORED, REPEATED, SIXTY, fastcgi_by_variable};
+use super::proxy::{REPEATED, SIXTY, fastcgi_by_variable};
 use super::upstream::Group;
+use super::{cache, cgi};
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::{Lowering, Script};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::registry::Verdict::{self, Always, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 const BUFFERS: Verdict =
     Always("answers are passed on as they come, through buffers of the program");
-const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the application");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
@@ -24,19 +23,26 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_buffering", Flag).but(BUFFERS),
     Word::once("fastcgi_buffers", Words(2, 2)).but(BUFFERS),
     Word::once("fastcgi_busy_buffers_size", Size).but(BUFFERS),
-    Word::once("fastcgi_cache", Words(1, 1)).but(NO_CACHE),
-    Word::many("fastcgi_cache_bypass", Words(1, MANY)).but(NO_CACHE),
-    Word::once("fastcgi_cache_key", Words(1, 1)).but(NO_CACHE),
-    Word::once("fastcgi_cache_lock", Flag).but(NO_CACHE),
-    Word::once("fastcgi_cache_methods", Words(1, MANY)).but(NO_CACHE),
-    Word::many("fastcgi_cache_path", Words(2, MANY)).but(NO_CACHE),
-    Word::once("fastcgi_cache_use_stale", Words(1, MANY)).but(NO_CACHE),
-    Word::many("fastcgi_cache_valid", Words(1, MANY)).but(NO_CACHE),
+    Word::once("fastcgi_cache", Words(1, 1)).but(cache::ZONE),
+    Word::once("fastcgi_cache_background_update", Flag),
+    Word::many("fastcgi_cache_bypass", Words(1, MANY)),
+    Word::once("fastcgi_cache_key", Words(1, 1)),
+    Word::once("fastcgi_cache_lock", Flag),
+    Word::once("fastcgi_cache_lock_age", Time),
+    Word::once("fastcgi_cache_lock_timeout", Time),
+    Word::once("fastcgi_cache_max_range_offset", Words(1, 1)),
+    Word::once("fastcgi_cache_methods", Words(1, MANY)),
+    Word::once("fastcgi_cache_min_uses", Number),
+    Word::many("fastcgi_cache_path", Words(2, MANY)).but(cache::PATH),
+    Word::many("fastcgi_cache_purge", Words(1, MANY)),
+    Word::once("fastcgi_cache_revalidate", Flag),
+    Word::once("fastcgi_cache_use_stale", Words(1, MANY)),
+    Word::many("fastcgi_cache_valid", Words(1, MANY)),
     Word::once("fastcgi_connect_timeout", Time),
     Word::many("fastcgi_hide_header", Words(1, 1)),
     Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
-    Word::many("fastcgi_ignore_headers", Words(1, MANY)).but(IGNORED),
     Word::once("fastcgi_index", Words(1, 1)),
+    Word::many("fastcgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("fastcgi_intercept_errors", Flag),
     Word::once("fastcgi_keep_conn", Flag)
         .but(Partly("`on`; with `off` a connection is kept for a moment")),
@@ -45,7 +51,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("fastcgi_next_upstream_timeout", Time),
     Word::once("fastcgi_next_upstream_tries", Number),
-    Word::many("fastcgi_no_cache", Words(1, MANY)).but(NO_CACHE),
+    Word::many("fastcgi_no_cache", Words(1, MANY)),
     Word::many("fastcgi_param", Words(2, 3)),
     Word::once("fastcgi_pass", Words(1, 1)),
     Word::many("fastcgi_pass_header", Words(1, 1)),
@@ -125,5 +131,5 @@ fn pass_to(
         as_nginx: Some(cgi::as_nginx(cx, level, "fastcgi")),
         ..ReverseProxy::default()
     };
-    Some(Handler::ReverseProxy(Box::new(proxy)))
+    cache::around(cx, level, "fastcgi", facts, proxy)
 }

@@ -111,6 +111,7 @@ fn handler(add: FieldValues, statuses: Option<&[u16]>) -> Option<Handler> {
     Some(Handler::Headers(Box::new(Headers {
         request: None,
         response: Some(ResponseHeaderOps {
+            skip_empty: add.values().flatten().any(|value| value.contains('{')),
             add,
             require,
             deferred: true,

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod auth;
+pub mod cache;
 pub mod cgi;
 pub mod charset;
 pub mod core;

@@ -16,7 +16,7 @@ mod cookies;
 pub use by_variable::fastcgi as fastcgi_by_variable;
 
 use super::upstream::{self, Group};
-use super::{cgi, grpc, http_core};
+use super::{cache, cgi, grpc, http_core};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables, literal};
@@ -32,7 +32,6 @@ pub(super) const IGNORED: Verdict =
     Partly("`X-Accel-Redirect`; of the others none has an effect here anyway");
 pub(super) const REPEATED: Verdict =
     Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
-const NO_CACHE: Verdict = Idle("nothing is stored yet: each request goes to the upstream");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
@@ -42,21 +41,23 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_buffering", Flag).but(BUFFERS),
     Word::once("proxy_buffers", Words(2, 2)).but(BUFFERS),
     Word::once("proxy_busy_buffers_size", Size).but(BUFFERS),
-    Word::once("proxy_cache", Words(1, 1)).but(NO_CACHE),
-    Word::once("proxy_cache_background_update", Flag).but(NO_CACHE),
-    Word::many("proxy_cache_bypass", Words(1, MANY)).but(NO_CACHE),
-    Word::once("proxy_cache_convert_head", Flag).but(NO_CACHE),
-    Word::once("proxy_cache_key", Words(1, 1)).but(NO_CACHE),
-    Word::once("proxy_cache_lock", Flag).but(NO_CACHE),
-    Word::once("proxy_cache_lock_age", Time).but(NO_CACHE),
-    Word::once("proxy_cache_lock_timeout", Time).but(NO_CACHE),
-    Word::once("proxy_cache_max_range_offset", Words(1, 1)).but(NO_CACHE),
-    Word::once("proxy_cache_methods", Words(1, MANY)).but(NO_CACHE),
-    Word::once("proxy_cache_min_uses", Number).but(NO_CACHE),
-    Word::many("proxy_cache_path", Words(2, MANY)).but(NO_CACHE),
-    Word::once("proxy_cache_revalidate", Flag).but(NO_CACHE),
-    Word::once("proxy_cache_use_stale", Words(1, MANY)).but(NO_CACHE),
-    Word::many("proxy_cache_valid", Words(1, MANY)).but(NO_CACHE),
+    Word::once("proxy_cache", Words(1, 1)).but(cache::ZONE),
+    Word::once("proxy_cache_background_update", Flag),
+    Word::many("proxy_cache_bypass", Words(1, MANY)),
+    Word::once("proxy_cache_convert_head", Flag)
+        .but(Partly("with `off` answers to HEAD are not stored")),
+    Word::once("proxy_cache_key", Words(1, 1)),
+    Word::once("proxy_cache_lock", Flag),
+    Word::once("proxy_cache_lock_age", Time),
+    Word::once("proxy_cache_lock_timeout", Time),
+    Word::once("proxy_cache_max_range_offset", Words(1, 1)),
+    Word::once("proxy_cache_methods", Words(1, MANY)),
+    Word::once("proxy_cache_min_uses", Number),
+    Word::many("proxy_cache_path", Words(2, MANY)).but(cache::PATH),
+    Word::many("proxy_cache_purge", Words(1, MANY)),
+    Word::once("proxy_cache_revalidate", Flag),
+    Word::once("proxy_cache_use_stale", Words(1, MANY)),
+    Word::many("proxy_cache_valid", Words(1, MANY)),
     Word::once("proxy_connect_timeout", Time),
     Word::many("proxy_cookie_domain", Words(1, 2)),
     Word::many("proxy_cookie_flags", Words(1, MANY)),
@@ -66,7 +67,7 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_hide_header", Words(1, 1)),
     Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
     Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
-    Word::many("proxy_ignore_headers", Words(1, MANY)).but(IGNORED),
+    Word::many("proxy_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("proxy_max_temp_file_size", Size)
@@ -75,7 +76,7 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("proxy_next_upstream_timeout", Time),
     Word::once("proxy_next_upstream_tries", Number),
-    Word::many("proxy_no_cache", Words(1, MANY)).but(NO_CACHE),
+    Word::many("proxy_no_cache", Words(1, MANY)),
     Word::once("proxy_pass", Words(1, 1)),
     Word::many("proxy_pass_header", Words(1, 1)),
     Word::once("proxy_pass_request_body", Flag),
@@ -259,14 +260,15 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         redirects: to.redirects,
         ..as_nginx(cx, level, facts)
     };
-    Some(Handler::ReverseProxy(Box::new(ReverseProxy {
+    let proxy = ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
         headers: headers(fields),
         as_nginx: Some(as_nginx),
         ..ReverseProxy::default()
-    })))
+    };
+    cache::around(cx, level, "proxy", facts, proxy)
 }
 
 /// How requests are passed on, but for where to.

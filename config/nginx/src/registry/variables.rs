@@ -144,7 +144,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("upstream_addr", As("http.reverse_proxy.upstream.hostport")),
     ("upstream_bytes_received", NotYet),
     ("upstream_bytes_sent", NotYet),
-    ("upstream_cache_status", NotYet),
+    ("upstream_cache_status", As("nginx.upstream_cache_status")),
     ("upstream_connect_time", NotYet),
     ("upstream_header_time", NotYet),
     ("upstream_response_length", NotYet),

@@ -5,6 +5,8 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// What to open a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +141,18 @@ pub fn append_at(file: &File, offset: u64, count: usize, out: &mut Vec<u8>) -> i
     unsafe { out.set_len(start + done) };
     out.resize(start + count, 0);
     outcome
+}
+
+/// Bytes that are free on the file system of `path` for whoever has no privileges.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the structure is plain numbers, for which zero is a value.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with NUL, and both live through the call.
+    match unsafe { libc::statvfs(path.as_ptr(), &raw mut found) } {
+        0 => Ok(found.f_bavail.saturating_mul(found.f_frsize)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 #[cfg(test)]

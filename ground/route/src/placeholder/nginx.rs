@@ -58,6 +58,8 @@ pub enum NginxKey {
     TlsReused,
     /// `request_id`: 32 random hexadecimal digits.
     RequestId,
+    /// `upstream_cache_status`: what the store of answers had for the request.
+    CacheStatus,
 }
 
 /// A part of the address that a request is passed on to.
@@ -97,6 +99,7 @@ impl NginxKey {
             "pass.host" => NginxKey::Pass(PassKey::Host),
             "pass.port" => NginxKey::Pass(PassKey::Port),
             "pass.uri" => NginxKey::Pass(PassKey::Uri),
+            "upstream_cache_status" => NginxKey::CacheStatus,
             _ => return NginxKey::parse_family(name),
         })
     }

@@ -77,6 +77,7 @@ impl<'m> Builder<'m> {
         match config {
             Config::AcmeServer(config) => handlers::acme_server::build(config, self),
             Config::Authentication(config) => handlers::authentication::build(config, self),
+            Config::Cache(config) => handlers::cache::build(config, self),
             Config::Encode(config) => handlers::encode::build(config, self),
             Config::Error(config) => handlers::error::build(config, self),
             Config::FileServer(config) => handlers::file_server::build(config, self),

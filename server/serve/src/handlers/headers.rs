@@ -21,6 +21,8 @@ use crate::values::{self, At};
 #[derive(Default)]
 pub struct Ops {
     delete_all: bool,
+    /// Whether values that come to nothing are not added.
+    skips_empty: bool,
     add: Vec<(FieldName, Vec<Template>)>,
     set: Vec<(FieldName, Vec<Template>)>,
     delete: Vec<Pattern>,
@@ -78,6 +80,7 @@ impl Ops {
         }
         Ok(Ops {
             delete_all: config.delete.iter().any(|name| name == "*"),
+            skips_empty: false,
             add: templates(&config.add, cx)?,
             set: templates(&config.set, cx)?,
             delete: config
@@ -97,7 +100,11 @@ impl Ops {
         }
         for (name, values) in &self.add {
             for value in values {
-                with_value(value, x, |x, text| fields(x, of).push_name(name, text));
+                with_value(value, x, |x, text| {
+                    if !(self.skips_empty && text.is_empty()) {
+                        fields(x, of).push_name(name, text);
+                    }
+                });
             }
         }
         for (name, values) in &self.set {
@@ -321,7 +328,10 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
             let now = !response.deferred && require.is_none();
             let when = if now { When::Now } else { When::AtEnd };
             Some(Arc::new(ResponseOps {
-                ops: Ops::build(&ops, cx)?,
+                ops: Ops {
+                    skips_empty: response.skip_empty,
+                    ..Ops::build(&ops, cx)?
+                },
                 require,
                 when,
             }))

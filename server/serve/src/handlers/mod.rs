@@ -3,6 +3,7 @@
 pub mod acme_server;
 pub mod authentication;
 pub mod body_text;
+pub mod cache;
 pub mod copy_response;
 pub mod encode;
 pub mod error;

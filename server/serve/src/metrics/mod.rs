@@ -11,6 +11,7 @@ mod process;
 mod push;
 mod series;
 mod site;
+mod stores;
 mod text;
 mod upstreams;
 

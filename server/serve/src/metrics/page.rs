@@ -8,7 +8,7 @@ use super::otlp::Families;
 use super::series::{AnswerTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Bound, Format, Kind, Page};
-use super::{Hub, process, upstreams};
+use super::{Hub, process, stores, upstreams};
 use crate::handlers::rate_limit::ZoneTotals;
 use crate::record::Recorder;
 
@@ -42,6 +42,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     }
     upstreams::write(hub, page);
     write_rate_limits(recorder, page);
+    stores::write(recorder, page);
     process::write(page, hub.started);
     page.single(
         "promhttp_metric_handler_requests_total",

@@ -24,6 +24,8 @@ pub(crate) struct Multipart {
     /// Bytes of that part's head that are sent.
     head_sent: usize,
     content: Content,
+    /// Where the content begins in its file, if it is not in memory.
+    base: u64,
     /// What was read of a large file and is not sent yet.
     read: Vec<u8>,
     read_sent: usize,
@@ -42,10 +44,20 @@ impl Multipart {
         ranges: Vec<Range>,
         media_type: Option<Vec<u8>>,
     ) -> Multipart {
+        let content = (file.content.clone(), 0, file.facts.size);
+        Multipart::of(worker, content, ranges, media_type)
+    }
+
+    /// Parts of a content that begins there in its file, and has this size.
+    pub(crate) fn of(
+        worker: Rc<Worker>,
+        (content, base, size): (Content, u64, u64),
+        ranges: Vec<Range>,
+        media_type: Option<Vec<u8>>,
+    ) -> Multipart {
         // 128 random bits: no file holds them by chance, and nobody can prepare one that does.
         let boundary = format!("{:032x}", random::bits());
         let media_type = media_type.map(|text| String::from_utf8_lossy(&text).into_owned());
-        let size = file.facts.size;
         let mut parts = Vec::with_capacity(ranges.len() + 1);
         for range in ranges {
             let lead = if parts.is_empty() { "" } else { "\r\n" };
@@ -79,7 +91,8 @@ impl Multipart {
             parts,
             at: 0,
             head_sent: 0,
-            content: file.content.clone(),
+            content,
+            base,
             read: Vec::new(),
             read_sent: 0,
             left,
@@ -100,7 +113,7 @@ impl Multipart {
         }
         let range = self.parts[self.at].range;
         let wanted = range.len.min(self.read.capacity() as u64) as usize;
-        read_exactly(file, range.start, wanted, &mut self.read)?;
+        read_exactly(file, self.base + range.start, wanted, &mut self.read)?;
         self.read_sent = 0;
         Ok(())
     }

@@ -60,14 +60,14 @@ impl State {
 }
 
 /// What few requests need.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Occasional {
     /// Where the request is passed on to, where variables say so.
     pub(super) pass: Pass,
 }
 
 /// Where a request is passed on to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pass {
     pub(super) dial: Vec<u8>,
     pub(super) host: Vec<u8>,
@@ -103,7 +103,7 @@ impl Empty for Occasional {
 }
 
 /// The groups of the latest regular expression that matched.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Captures {
     text: Vec<u8>,
     groups: Vec<Option<(u32, u32)>>,

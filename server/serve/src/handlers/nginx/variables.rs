@@ -12,6 +12,7 @@ use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
 use crate::context::Exchange;
+use crate::handlers::cache::CacheStatus;
 use crate::values::{client_ip, remote_ip};
 
 /// Appends the value of a variable.
@@ -106,6 +107,10 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
             }
         }
         NginxKey::RequestId => request_id(x, out),
+        NginxKey::CacheStatus => {
+            let status = x.context.upstream.cache;
+            out.extend_from_slice(status.map_or("", CacheStatus::as_str).as_bytes());
+        }
         _ => return Found::Unknown,
     }
     Found::Known

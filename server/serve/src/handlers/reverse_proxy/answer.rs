@@ -32,7 +32,6 @@ impl ReverseProxy {
         }
         x.res.status = status;
         x.context.upstream.status = Some(status);
-        let version = head.version;
         let trailer = head.fields.first(FieldId::Trailer).map(<[u8]>::to_vec);
         strip_hop_by_hop(&mut head.fields);
         let described = described(x, &head);
@@ -46,12 +45,30 @@ impl ReverseProxy {
             // Each request that gets this answer has it changed for itself.
             shared.clone_from(&head);
         }
+        self.put_on(x, head);
+        x.inline.clear();
+        match call.into_body(&x.worker, framing, &mut x.inline) {
+            Ok(body) => {
+                let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
+                Step::Done(match &self.verbose {
+                    None => body,
+                    Some(verbose) => verbose.follow(x, body),
+                })
+            }
+            Err(failure) => Step::Fail(failure.into()),
+        }
+    }
+
+    /// Makes a head that an upstream gave, now or before, that of the answer: changed as the configuration says.
+    pub(crate) fn put_on(&self, x: &mut Exchange, mut head: ResponseHead) {
+        x.res.status = head.status;
+        let version = head.version;
         self.change_down(x, &mut head);
         match &self.as_nginx {
             Some(as_nginx) => {
                 if x.context.nginx.is_subrequest() {
                     // Whoever asked looks at them: `auth_request_set`.
-                    x.context.upstream.fields.clone_from(&head.fields);
+                    (*x.context.upstream.fields).clone_from(&head.fields);
                 }
                 as_nginx.take_fields(x, &mut head.fields);
                 merge(&mut x.res.fields, &mut head.fields);
@@ -64,17 +81,6 @@ impl ReverseProxy {
             }
         }
         x.worker.upstreams.give_back(head);
-        x.inline.clear();
-        match call.into_body(&x.worker, framing, &mut x.inline) {
-            Ok(body) => {
-                let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
-                Step::Done(match &self.verbose {
-                    None => body,
-                    Some(verbose) => verbose.follow(x, body),
-                })
-            }
-            Err(failure) => Step::Fail(failure.into()),
-        }
     }
 
     /// The connection becomes a tunnel, if that is what the client asked for: nothing else would stop its next

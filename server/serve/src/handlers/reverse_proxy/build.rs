@@ -34,6 +34,11 @@ use crate::limits::STREAM_BUFFER_BYTES;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(proxy(config, cx)?))
+}
+
+/// Builds it for another handler, which asks it.
+pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<ReverseProxy, Refusal> {
     let facts = match cx.proxy_facts_are_asked {
         true => Facts::Shown,
         false => Facts::Unused,
@@ -75,7 +80,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         true => Sharing::May,
         false => Sharing::No,
     };
-    Ok(Box::new(ReverseProxy {
+    Ok(ReverseProxy {
         active,
         dynamic: dynamic.map(Box::new),
         interceptions,
@@ -100,7 +105,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
             request_bytes: buffered("request_buffers", config.request_buffers)?,
             answer_bytes: buffered("response_buffers", config.response_buffers)?,
         },
-    }))
+    })
 }
 
 /// Steps are told at the level `debug`; where nobody listens on that nothing is put together.

@@ -44,6 +44,7 @@ use sluice_route::Rewrite;
 use sluice_route::matcher::{IpRanges, ResponseMatcher};
 
 pub use build::build;
+pub(crate) use build::proxy;
 
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -63,7 +64,7 @@ use upstream::Upstream;
 use verbose::Verbose;
 
 /// The directive at work.
-struct ReverseProxy {
+pub(crate) struct ReverseProxy {
     upstreams: Box<[Arc<Upstream>]>,
     /// Where further upstreams come from; in memory of its own, as most directives have none.
     dynamic: Option<Box<Dynamic>>,
@@ -394,6 +395,13 @@ impl ReverseProxy {
             .as_ref()
             .is_some_and(|as_nginx| as_nginx.intercepts(status))
         {
+            // Whoever stores answers goes by what the upstream says of its errors.
+            if let Some(aside) = &mut x.context.aside
+                && let Some(heard) = &mut aside.shared_head
+            {
+                heard.clone_from(&answer.head);
+            }
+            x.context.upstream.status = Some(status);
             return Step::Fail(Fault::new(status, "the upstream answered with an error"));
         }
         match self.intercept(x, asked.call, answer, &asked.switch) {

@@ -1,0 +1,418 @@
+//! The directives `*_cache` and what belongs to them: answers that are stored. Each module that asks upstreams has them
+//! under its own name.
+
+use std::collections::BTreeMap;
+
+use sluice_diag::Diagnostic;
+use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
+use sluice_model::proxy::ReverseProxy;
+use sluice_model::{Duration, Handler};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables};
+use crate::lower::values;
+use crate::registry::Verdict::{self, Partly};
+use crate::tree::{Directive, Word};
+
+/// What holds for the zones: `*_cache_path`.
+pub const PATH: Verdict = Partly(
+    "files are written in the folder itself, as with `use_temp_path=off`; `manager_` and `purger_` settings have no \
+     effect, as a thread of its own removes files at once; `loader_threshold` neither",
+);
+/// What holds for `*_cache`.
+pub const ZONE: Verdict = Partly("a zone that is named without variables");
+/// What holds for `*_ignore_headers`.
+pub const IGNORE: Verdict = Partly(
+    "`Cache-Control`, `Expires`, `Set-Cookie`, `Vary`, `X-Accel-Expires` and `X-Accel-Redirect`; the others have no effect here anyway",
+);
+
+/// The stores of a file, by module and zone.
+pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
+
+/// The modules that store answers, by the beginnings of their directives.
+const MODULES: [&str; 2] = ["proxy", "fastcgi"];
+
+/// Lowers `*_cache_path`.
+pub fn stores(cx: &mut Lowering<'_>, level: &Level<'_>) -> Stores {
+    let mut found = Stores::new();
+    for module in MODULES {
+        let name = format!("{module}_cache_path");
+        for line in level.everywhere(&name) {
+            let Some((zone, store)) = store(cx, line, &name) else {
+                continue;
+            };
+            let is_taken = found.values().any(|known| known.path == store.path);
+            if is_taken || found.contains_key(&(module, zone.clone())) {
+                let title = match is_taken {
+                    true => format!("a second cache in `{}`", store.path),
+                    false => format!("a second zone `{zone}`"),
+                };
+                cx.report.push(
+                    Diagnostic::error("duplicate-zone", title)
+                        .at(line.span(), "defined before")
+                        .imported(line.name.import)
+                        .help("give each zone its own name and folder"),
+                );
+                continue;
+            }
+            found.insert((module, zone), store);
+        }
+    }
+    found
+}
+
+fn store(cx: &mut Lowering<'_>, line: &Directive, name: &str) -> Option<(String, CacheStore)> {
+    let (path, params) = line.args.split_first()?;
+    if has_variables(&path.text) {
+        return cx.invalid(path, name, "a folder without variables");
+    }
+    let mut store = CacheStore {
+        path: cx.path(path.text.strip_suffix('/').unwrap_or(&path.text)),
+        ..CacheStore::default()
+    };
+    let mut zone = None;
+    for word in params {
+        let (setting, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+        match setting {
+            "keys_zone" => zone = Some(keys_zone(cx, word, name, value, &mut store)?),
+            "levels" => store.levels = levels(cx, word, name, value)?,
+            "inactive" => store.inactive = time(cx, word, name, value)?,
+            "max_size" => store.max_size = size(cx, word, name, value)?,
+            "min_free" => store.min_free = size(cx, word, name, value)?,
+            "loader_files" => match value.parse() {
+                Ok(count @ 1..) => store.loader_files = count,
+                _ => return cx.invalid(word, name, "`loader_files=` and a number of 1 or more"),
+            },
+            "loader_sleep" => store.loader_sleep = time(cx, word, name, value)?,
+            "use_temp_path" | "purger" if matches!(value, "on" | "off") => {}
+            "loader_threshold" | "manager_sleep" | "manager_threshold" | "purger_sleep"
+            | "purger_threshold" => _ = time(cx, word, name, value)?,
+            "manager_files" | "purger_files" if value.parse::<u32>().is_ok() => {}
+            _ => {
+                let wanted = "a folder, `keys_zone=NAME:SIZE`, `levels=`, `inactive=`, `max_size=`, `min_free=`, \
+                              `use_temp_path=` and settings of its loader, manager and purger";
+                return cx.invalid(word, name, wanted);
+            }
+        }
+    }
+    match zone {
+        Some(zone) => Some((zone, store)),
+        None => cx.invalid(path, name, "a folder and `keys_zone=NAME:SIZE`"),
+    }
+}
+
+/// The least that nginx takes: eight pages of usual size.
+const ZONE_BYTES_MIN: u64 = 32 * 1024;
+
+fn keys_zone(
+    cx: &mut Lowering<'_>,
+    word: &Word,
+    name: &str,
+    value: &str,
+    store: &mut CacheStore,
+) -> Option<String> {
+    let parts = value.split_once(':');
+    let parts = parts.and_then(|(zone, bytes)| Some((zone, values::size(bytes)?)));
+    match parts {
+        Some((zone, bytes)) if !zone.is_empty() && bytes >= ZONE_BYTES_MIN => {
+            store.index_size = bytes;
+            Some(zone.to_owned())
+        }
+        _ => cx.invalid(
+            word,
+            name,
+            "`keys_zone=NAME:SIZE` with a size of 32k or more",
+        ),
+    }
+}
+
+fn levels(cx: &mut Lowering<'_>, word: &Word, name: &str, value: &str) -> Option<Vec<u8>> {
+    let level = |text: &str| match text {
+        "1" => Some(1),
+        "2" => Some(2),
+        _ => None,
+    };
+    let found: Option<Vec<u8>> = value.split(':').map(level).collect();
+    match found.filter(|found| found.len() <= 3) {
+        Some(found) => Some(found),
+        None => cx.invalid(
+            word,
+            name,
+            "`levels=` with up to three of `1` and `2`, as in `1:2`",
+        ),
+    }
+}
+
+fn time(cx: &mut Lowering<'_>, word: &Word, name: &str, value: &str) -> Option<Duration> {
+    match values::time(value) {
+        Some(time) => Some(time),
+        None => cx.invalid(word, name, "a length of time, as in `inactive=60m`"),
+    }
+}
+
+fn size(cx: &mut Lowering<'_>, word: &Word, name: &str, value: &str) -> Option<u64> {
+    match values::size(value) {
+        Some(size) => Some(size),
+        None => cx.invalid(word, name, "a size, as in `max_size=10g`"),
+    }
+}
+
+/// The handler that asks an upstream: through the store, where answers are stored here.
+pub fn around(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &'static str,
+    facts: &Facts,
+    origin: ReverseProxy,
+) -> Option<Handler> {
+    let of = |name: &str| format!("{module}_{name}");
+    let plain = |origin| Some(Handler::ReverseProxy(Box::new(origin)));
+    let line = level.find(&of("cache"));
+    let Some(zone) = line.and_then(|line| line.args.first()) else {
+        return plain(origin);
+    };
+    if zone.text == "off" {
+        return plain(origin);
+    }
+    if has_variables(&zone.text) {
+        return cx.invalid(zone, &of("cache"), "the name of a zone without variables");
+    }
+    let Some(store) = cx.store(module, &zone.text) else {
+        let path = of("cache_path");
+        cx.report.push(
+            Diagnostic::error(
+                "unknown-zone",
+                format!("no `{path}` is called `{}`", zone.text),
+            )
+            .at(zone.span, "not defined")
+            .imported(zone.import)
+            .help(format!("define it in `http` with `{path}`")),
+        );
+        return None;
+    };
+    let key = key(cx, level, module, zone, facts)?;
+    let mut no_store = texts(cx, level, &of("no_cache"), facts);
+    if !level.is_on(&of("buffering"), true) {
+        // nginx stores only what goes through its buffers.
+        no_store.push("1".to_owned());
+    }
+    let lock = level.is_on(&of("cache_lock"), false).then(|| CacheLock {
+        age: level.time(&of("cache_lock_age")).unwrap_or(FIVE),
+        timeout: level.time(&of("cache_lock_timeout")).unwrap_or(FIVE),
+    });
+    let (key, ignore_authorization) = key;
+    Some(Handler::Cache(Box::new(Cache {
+        store,
+        key,
+        methods: methods(cx, level, &of("cache_methods"))?,
+        bypass: texts(cx, level, &of("cache_bypass"), facts),
+        no_store,
+        purge: texts(cx, level, &of("cache_purge"), facts),
+        valid: valid(cx, level, &of("cache_valid"))?,
+        min_uses: min_uses(cx, level, &of("cache_min_uses"))?,
+        use_stale: use_stale(cx, level, module)?,
+        lock,
+        revalidate: level.is_on(&of("cache_revalidate"), false),
+        background_update: level.is_on(&of("cache_background_update"), false),
+        keep_head: !level.is_on(&of("cache_convert_head"), true),
+        max_range_offset: offset(cx, level, &of("cache_max_range_offset"))?,
+        ignore: ignored(cx, level, &of("ignore_headers"))?,
+        ignore_authorization: ignore_authorization || hides_authorization(level, module),
+        origin,
+    })))
+}
+
+/// nginx's usual patience with others that ask for the same.
+const FIVE: Duration = Duration::seconds(5);
+
+/// The key, and whether credentials are in it.
+fn key(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &str,
+    zone: &Word,
+    facts: &Facts,
+) -> Option<(String, bool)> {
+    let name = format!("{module}_cache_key");
+    let word = match level.find(&name).and_then(|line| line.args.first()) {
+        Some(word) => word.clone(),
+        None if module == "proxy" => Word {
+            text: "$scheme$proxy_host$request_uri".to_owned(),
+            ..zone.clone()
+        },
+        None => {
+            cx.report.push(
+                Diagnostic::error("missing-key", format!("`{module}_cache` without `{name}`"))
+                    .at(zone.span, "all requests would get one answer")
+                    .imported(zone.import)
+                    .help(format!("add `{name} $scheme$host$request_uri;`")),
+            );
+            return None;
+        }
+    };
+    let has = |variable: &str| word.text.contains(variable);
+    let tells = has("$http_authorization")
+        || has("${http_authorization}")
+        || has("$remote_user")
+        || has("${remote_user}");
+    Some((cx.text(&word, facts), tells))
+}
+
+/// Whether the upstream does not see the credentials of the client.
+fn hides_authorization(level: &Level<'_>, module: &str) -> bool {
+    let (name, field) = match module {
+        "proxy" => ("proxy_set_header", "authorization"),
+        _ => ("fastcgi_param", "http_authorization"),
+    };
+    let lines = level.nearest(&[name]);
+    lines.iter().any(|line| {
+        let is_it = line
+            .arg(0)
+            .is_some_and(|known| known.eq_ignore_ascii_case(field));
+        is_it
+            && line
+                .arg(1)
+                .is_some_and(|value| !value.contains("$http_authorization"))
+    })
+}
+
+fn texts(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str, facts: &Facts) -> Vec<String> {
+    let lines = level.nearest(&[name]);
+    let words = lines.iter().flat_map(|line| &line.args);
+    words.map(|word| cx.text(word, facts)).collect()
+}
+
+fn methods(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    for word in level
+        .find(name)
+        .map(|line| &line.args[..])
+        .unwrap_or_default()
+    {
+        match word.text.as_str() {
+            "GET" | "HEAD" => {}
+            "POST" | "PUT" | "DELETE" | "MKCOL" | "COPY" | "MOVE" | "OPTIONS" | "PROPFIND"
+            | "PROPPATCH" | "LOCK" | "UNLOCK" | "PATCH" => found.push(word.text.clone()),
+            _ => return cx.invalid(word, name, "methods in capitals, such as `GET HEAD POST`"),
+        }
+    }
+    Some(found)
+}
+
+fn valid(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<CacheValid>> {
+    let mut found = Vec::new();
+    for line in level.nearest(&[name]) {
+        let (last, codes) = line.args.split_last()?;
+        let Some(time) = values::time(&last.text) else {
+            return cx.invalid(
+                last,
+                name,
+                "statuses or `any`, and a length of time at its end",
+            );
+        };
+        let mut statuses = Vec::new();
+        let mut is_any = false;
+        for word in codes {
+            match (word.text.as_str(), word.text.parse()) {
+                ("any", _) => is_any = true,
+                (_, Ok(code @ 100..=599)) => statuses.push(code),
+                _ => return cx.invalid(word, name, "a status from 100 to 599, or `any`"),
+            }
+        }
+        if codes.is_empty() {
+            statuses = vec![200, 301, 302];
+        }
+        if is_any {
+            statuses.clear();
+        }
+        found.push(CacheValid {
+            codes: statuses,
+            time,
+        });
+    }
+    Some(found)
+}
+
+fn min_uses(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<u32> {
+    let Some(word) = level.find(name).and_then(|line| line.args.first()) else {
+        return Some(0);
+    };
+    match word.text.parse() {
+        Ok(count) => Some(count),
+        Err(_) => cx.invalid(word, name, "a number of requests"),
+    }
+}
+
+fn offset(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Option<u64>> {
+    let Some(word) = level.find(name).and_then(|line| line.args.first()) else {
+        return Some(None);
+    };
+    match values::size(&word.text) {
+        Some(offset) => Some(Some(offset)),
+        None => cx.invalid(word, name, "a number of bytes"),
+    }
+}
+
+fn use_stale(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Option<Vec<String>> {
+    let name = format!("{module}_cache_use_stale");
+    let mut found = Vec::new();
+    for word in level
+        .find(&name)
+        .map(|line| &line.args[..])
+        .unwrap_or_default()
+    {
+        match word.text.as_str() {
+            "off" => return Some(Vec::new()),
+            "http_502" | "http_504" if module != "proxy" => {
+                return cx.invalid(
+                    word,
+                    &name,
+                    "`http_500`, `http_503`, `http_403`, `http_404`, `http_429`",
+                );
+            }
+            "error" | "timeout" | "invalid_header" | "updating" | "http_500" | "http_502"
+            | "http_503" | "http_504" | "http_403" | "http_404" | "http_429" => {
+                found.push(word.text.clone());
+            }
+            _ => {
+                let wanted = "`error`, `timeout`, `invalid_header`, `updating`, `http_500` and the like, or `off`";
+                return cx.invalid(word, &name, wanted);
+            }
+        }
+    }
+    Some(found)
+}
+
+fn ignored(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<String>> {
+    const LOOKED_AT: [&str; 5] = [
+        "Cache-Control",
+        "Expires",
+        "Set-Cookie",
+        "Vary",
+        "X-Accel-Expires",
+    ];
+    const OTHERS: [&str; 4] = [
+        "X-Accel-Buffering",
+        "X-Accel-Charset",
+        "X-Accel-Limit-Rate",
+        "X-Accel-Redirect",
+    ];
+    let mut found = Vec::new();
+    for word in level.nearest(&[name]).iter().flat_map(|line| &line.args) {
+        let is = |known: &&str| known.eq_ignore_ascii_case(&word.text);
+        match (
+            LOOKED_AT.iter().find(|known| is(known)),
+            OTHERS.iter().any(is),
+        ) {
+            (Some(known), _) => found.push((*known).to_owned()),
+            (None, true) => {}
+            (None, false) => {
+                let wanted =
+                    "`Cache-Control`, `Expires`, `Set-Cookie`, `Vary` or a field of `X-Accel-`";
+                return cx.invalid(word, name, wanted);
+            }
+        }
+    }
+    Some(found)
+}

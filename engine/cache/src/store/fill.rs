@@ -1,0 +1,204 @@
+//! A file on its way into the store. It has a name of its own until it is whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::record::Record;
+use super::{Digest, Store};
+use crate::limits::{BLOCK_BYTES_MAX, DISK_BLOCK_BYTES};
+
+/// Where files are that are not whole. Nothing else in the folder begins with a dot.
+pub(super) const FOLDER: &str = ".filling";
+
+/// A file on its way into the store. One that is dropped leaves nothing; one that cannot be written goes on as if it
+/// could, and is not stored in the end.
+pub struct Fill {
+    store: Arc<Store>,
+    digest: Digest,
+    record: Record,
+    path: PathBuf,
+    /// None once it could not be written.
+    file: Option<File>,
+    bytes_max: u64,
+}
+
+impl Fill {
+    pub(super) fn begin(
+        store: &Arc<Store>,
+        digest: Digest,
+        mut record: Record,
+        bytes_max: u64,
+    ) -> Option<Fill> {
+        record.content_len = 0;
+        let block = record.encode(None)?;
+        record.block_len = block.len();
+        let name = format!("{:016x}", store.next_id());
+        let path = store.path.join(FOLDER).join(name);
+        match create(&path, block.len() as u64) {
+            Ok(file) => Some(Fill {
+                store: store.clone(),
+                digest,
+                record,
+                path,
+                file: Some(file),
+                bytes_max,
+            }),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                store.trouble("an answer cannot be stored", &path, &error);
+                None
+            }
+        }
+    }
+
+    /// Adds to the content.
+    pub fn write(&mut self, content: &[u8]) {
+        let Some(file) = &mut self.file else { return };
+        self.record.content_len += content.len() as u64;
+        let is_too_long = self.bytes_max > 0 && self.record.content_len > self.bytes_max;
+        let written = match is_too_long {
+            true => Ok(false),
+            false => file.write_all(content).map(|()| true),
+        };
+        match written {
+            Ok(true) => {}
+            Ok(false) => self.give_up(),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Whether it will be stored, as far as is known.
+    pub fn is_going_on(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The content is whole: the answer is stored.
+    pub fn finish(mut self) {
+        let Some(file) = self.file.take() else { return };
+        match self.put_in_place(&file) {
+            Ok(()) => {
+                let bytes = self.record.block_len as u64 + self.record.content_len;
+                let bytes = bytes.next_multiple_of(DISK_BLOCK_BYTES);
+                self.store.take_in(self.digest, &self.record, bytes);
+            }
+            Err(error) => {
+                self.file = Some(file);
+                self.fail(&error);
+            }
+        }
+    }
+
+    fn put_in_place(&self, file: &File) -> io::Result<()> {
+        // It has the length that it had before, as numbers are written in full.
+        let block = self.record.encode(Some(self.record.block_len));
+        let block = block.ok_or(io::ErrorKind::InvalidData)?;
+        file.write_all_at(&block, 0)?;
+        let target = self.store.file(self.digest);
+        match std::fs::rename(&self.path, &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(folder) = target.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                std::fs::rename(&self.path, &target)
+            }
+            done => done,
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.store
+            .trouble("an answer cannot be stored", &self.path, error);
+        self.give_up();
+    }
+
+    fn give_up(&mut self) {
+        if self.file.take().is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Makes a file that begins with a hole for its beginning. It is locked as long as it is being written: whoever cleans up
+/// after a process that was killed knows by that which files nobody goes on with.
+fn create(path: &Path, block_len: u64) -> io::Result<File> {
+    use std::io::Seek;
+    let open = || {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+    };
+    let mut file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            open()?
+        }
+        done => done?,
+    };
+    file.try_lock().map_err(io::Error::from)?;
+    file.seek(io::SeekFrom::Start(block_len))?;
+    Ok(file)
+}
+
+/// Whether nobody writes to this file, which lies where files are that are not whole.
+pub(super) fn is_left_behind(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether a file is one of ours, or one of which a crash of the system left nothing: those of other programs are left
+/// alone.
+pub(super) fn is_cut_off(path: &Path) -> bool {
+    let mut start = [0; 8];
+    let read = File::open(path).and_then(|file| file.read_at(&mut start, 0));
+    read.is_ok_and(|count| count < start.len() || start == [0; 8] || Record::is_ours(&start))
+}
+
+/// Writes another beginning over that of a file, if it is still the same filling of it.
+pub(super) fn overwrite(path: &Path, nonce: u64, block: &[u8]) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let found = read_record(&file)?;
+    if found.nonce != nonce || found.block_len != block.len() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    file.write_all_at(block, 0)
+}
+
+/// Reads the beginning of a file, which must be whole, and the file as long as it says.
+pub(super) fn read_record(file: &File) -> io::Result<Record> {
+    let mut start = vec![0; 4096];
+    let mut had = 0;
+    loop {
+        match file.read_at(&mut start[had..], had as u64)? {
+            0 => break,
+            count => had += count,
+        }
+        if let Some(length) = Record::block_len(&start[..had])
+            && had < length.min(BLOCK_BYTES_MAX)
+        {
+            start.resize(length, 0);
+        } else {
+            break;
+        }
+    }
+    let record = Record::block_len(&start[..had])
+        .and_then(|length| Record::decode(start[..had].get(..length)?));
+    let record = record.ok_or(io::ErrorKind::InvalidData)?;
+    let length = record.block_len as u64 + record.content_len;
+    match file.metadata()?.len() == length {
+        true => Ok(record),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Several requests for one answer that is not there: one of them asks, and the others wait for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sluice_message::Moment;
+
+use super::{Digest, Store, lock};
+use crate::limits::{FLIGHTS_MAX, WAITERS_MAX};
+
+/// The places that are being filled, each with those who wait. All workers share them.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<HashMap<Digest, Arc<Flight>>>);
+
+struct Flight(Mutex<State>);
+
+enum State {
+    UnderWay { since: Moment, wakers: Vec<Waker> },
+    Landed(Outcome),
+}
+
+/// What becomes of those who waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// They look again.
+    Look,
+    /// The answer is not one to be stored: each asks for itself.
+    Pass,
+}
+
+/// Whose turn it is.
+pub enum Turn {
+    /// That of whoever asked.
+    Lead(Lead),
+    /// That of another request, which can be waited for.
+    Wait(Wait),
+    /// Too many wait, or too many places are being filled: whoever asked goes his own way.
+    Full,
+}
+
+/// It is our turn as long as this lives; then it is that of one of those who wait.
+pub struct Lead {
+    store: Arc<Store>,
+    digest: Digest,
+    flight: Arc<Flight>,
+}
+
+/// The turn of another request.
+pub struct Wait {
+    flight: Arc<Flight>,
+    place: Option<usize>,
+}
+
+impl Flights {
+    pub(super) fn turn(
+        &self,
+        store: &Arc<Store>,
+        digest: Digest,
+        age_max: Duration,
+        now: Moment,
+    ) -> Turn {
+        let mut flights = lock(&self.0);
+        let is_full = flights.len() >= FLIGHTS_MAX;
+        let flight = match flights.get(&digest) {
+            None if is_full => return Turn::Full,
+            None => {
+                let state = State::UnderWay {
+                    since: now,
+                    wakers: Vec::new(),
+                };
+                let flight = Arc::new(Flight(Mutex::new(state)));
+                flights.insert(digest, flight.clone());
+                flight
+            }
+            Some(flight) => {
+                let mut state = lock(&flight.0);
+                match &mut *state {
+                    // It takes so long that another one may try as well.
+                    State::UnderWay { since, .. } if now.since(*since) >= age_max => *since = now,
+                    State::UnderWay { wakers, .. } if wakers.len() >= WAITERS_MAX => {
+                        return Turn::Full;
+                    }
+                    State::UnderWay { .. } | State::Landed(_) => {
+                        return Turn::Wait(Wait {
+                            flight: flight.clone(),
+                            place: None,
+                        });
+                    }
+                }
+                drop(state);
+                flight.clone()
+            }
+        };
+        Turn::Lead(Lead {
+            store: store.clone(),
+            digest,
+            flight,
+        })
+    }
+}
+
+impl Lead {
+    /// The answer is not one to be stored.
+    pub fn pass(self) {
+        self.land(Outcome::Pass);
+    }
+
+    fn land(&self, outcome: Outcome) {
+        let mut flights = lock(&self.store.flights.0);
+        if flights
+            .get(&self.digest)
+            .is_some_and(|flight| Arc::ptr_eq(flight, &self.flight))
+        {
+            flights.remove(&self.digest);
+        }
+        drop(flights);
+        let mut state = lock(&self.flight.0);
+        if let State::UnderWay { wakers, .. } = &mut *state {
+            let wakers = std::mem::take(wakers);
+            *state = State::Landed(outcome);
+            drop(state);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.land(Outcome::Look);
+    }
+}
+
+impl Wait {
+    /// Ready when the other request has done its part.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        match (&mut *lock(&self.flight.0), self.place) {
+            (State::Landed(outcome), _) => return Poll::Ready(*outcome),
+            (State::UnderWay { wakers, .. }, Some(at)) => wakers[at].clone_from(cx.waker()),
+            (State::UnderWay { wakers, .. }, None) => {
+                self.place = Some(wakers.len());
+                wakers.push(cx.waker().clone());
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,357 @@
+//! What the store knows without looking at its files: which answers there are, how long they were not asked for, how
+//! much room they take. It is bounded by the memory it was given; files are left to the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::digest::Digest;
+use crate::limits::NODE_BYTES;
+
+/// All that is known.
+pub(crate) struct Index {
+    nodes: HashMap<Digest, Node>,
+    /// The digests in the order in which they were last asked for.
+    order: BTreeMap<(u64, u64), Digest>,
+    next: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Answers among the nodes.
+    pub entries: usize,
+    /// Memory that the nodes stand for.
+    pub held: usize,
+    /// The most of it.
+    pub held_max: usize,
+}
+
+struct Node {
+    kind: Kind,
+    at: (u64, u64),
+    uses: u32,
+    updating: bool,
+}
+
+enum Kind {
+    /// It was asked for.
+    Known,
+    /// Answers vary by these fields: they stand elsewhere.
+    Fork(Arc<[u8]>),
+    /// There is a file.
+    Stored(Entry),
+    /// Asking failed with this status, which is to be told until then.
+    Failed(u16, u64),
+}
+
+/// An answer in a file.
+pub(crate) struct Entry {
+    pub key: Box<[u8]>,
+    /// Changes with each change of the file.
+    pub id: u64,
+    /// What the file takes.
+    pub bytes: u64,
+}
+
+/// What is known of a digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Nothing,
+    Fork(Arc<[u8]>),
+    Stored(u64),
+    Failed(u16),
+}
+
+impl Index {
+    pub fn new(held_max: usize) -> Index {
+        Index {
+            nodes: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            bytes: 0,
+            entries: 0,
+            held: 0,
+            held_max,
+        }
+    }
+
+    /// What is known of `digest`, which counts as asked for at `now`.
+    pub fn look(&mut self, digest: Digest, key: &[u8], now: u64) -> Look {
+        self.touch(digest, now);
+        let Some(node) = self.nodes.get(&digest) else {
+            return Look::Nothing;
+        };
+        match &node.kind {
+            Kind::Fork(names) => Look::Fork(names.clone()),
+            // Two keys may come to one digest, if somebody takes pains.
+            Kind::Stored(entry) if *entry.key == *key => Look::Stored(entry.id),
+            Kind::Failed(status, until) if now < *until => Look::Failed(*status),
+            Kind::Stored(_) | Kind::Failed(..) | Kind::Known => Look::Nothing,
+        }
+    }
+
+    fn touch(&mut self, digest: Digest, now: u64) {
+        let Some(node) = self.nodes.get_mut(&digest) else {
+            return;
+        };
+        // Once a second is enough for the order, and spares the tree.
+        if node.at.0 < now {
+            self.order.remove(&node.at);
+            node.at = (now, self.next);
+            self.order.insert(node.at, digest);
+            self.next += 1;
+        }
+    }
+
+    /// Counts a use; gives how many there were so far, this one included.
+    pub fn count(&mut self, digest: Digest, now: u64) -> u32 {
+        self.touch(digest, now);
+        if !self.nodes.contains_key(&digest) {
+            self.set(digest, Kind::Known, now);
+        }
+        match self.nodes.get_mut(&digest) {
+            Some(node) => {
+                node.uses = node.uses.saturating_add(1);
+                node.uses
+            }
+            None => 1,
+        }
+    }
+
+    /// There is a file now. Gives the id that the one before had.
+    pub fn store(&mut self, digest: Digest, entry: Entry, now: u64) {
+        self.set(digest, Kind::Stored(entry), now);
+    }
+
+    /// Answers vary by `names` from now on.
+    pub fn fork(&mut self, digest: Digest, names: &[u8], now: u64) {
+        let is_known = matches!(
+            self.nodes.get(&digest).map(|node| &node.kind),
+            Some(Kind::Fork(known)) if **known == *names
+        );
+        if !is_known {
+            self.set(digest, Kind::Fork(names.into()), now);
+        }
+    }
+
+    /// Asking has failed: that is told until then. What is stored stays.
+    pub fn fail(&mut self, digest: Digest, status: u16, until: u64, now: u64) {
+        let is_stored = matches!(
+            self.nodes.get(&digest).map(|node| &node.kind),
+            Some(Kind::Stored(_) | Kind::Fork(_))
+        );
+        if !is_stored {
+            self.set(digest, Kind::Failed(status, until), now);
+        }
+    }
+
+    /// The file was changed; says whether it is still the one with the id `before`.
+    pub fn renew(&mut self, digest: Digest, before: u64, id: u64) -> bool {
+        match self.nodes.get_mut(&digest).map(|node| &mut node.kind) {
+            Some(Kind::Stored(entry)) if entry.id == before => {
+                entry.id = id;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that a fresh answer is fetched; says whether nobody else was doing so.
+    pub fn begin_update(&mut self, digest: Digest) -> bool {
+        let node = self.nodes.get_mut(&digest);
+        node.is_some_and(|node| !std::mem::replace(&mut node.updating, true))
+    }
+
+    pub fn end_update(&mut self, digest: Digest) {
+        if let Some(node) = self.nodes.get_mut(&digest) {
+            node.updating = false;
+        }
+    }
+
+    /// Forgets it; says whether there was a file.
+    pub fn remove(&mut self, digest: Digest) -> bool {
+        let Some(node) = self.nodes.remove(&digest) else {
+            return false;
+        };
+        self.order.remove(&node.at);
+        self.forget(&node.kind)
+    }
+
+    /// As [`Index::remove`], if its file is still the one with this id.
+    pub fn remove_id(&mut self, digest: Digest, id: u64) -> bool {
+        let found = self.nodes.get(&digest).map(|node| &node.kind);
+        matches!(found, Some(Kind::Stored(entry)) if entry.id == id) && self.remove(digest)
+    }
+
+    /// Forgets what was asked for last before `time`; gives whether it has a file.
+    pub fn take_idle(&mut self, time: u64) -> Option<(Digest, bool)> {
+        let (at, digest) = self.order.first_key_value()?;
+        let digest = *digest;
+        (at.0 < time).then(|| (digest, self.remove(digest)))
+    }
+
+    /// Forgets what was not asked for the longest.
+    pub fn take_oldest(&mut self) -> Option<(Digest, bool)> {
+        let digest = *self.order.first_key_value()?.1;
+        Some((digest, self.remove(digest)))
+    }
+
+    /// Whether there is more than there is memory for, besides what came last.
+    pub fn is_over(&self) -> bool {
+        self.held > self.held_max && self.nodes.len() > 1
+    }
+
+    /// The digests of all answers whose keys begin so.
+    pub fn with_prefix(&self, prefix: &[u8]) -> Vec<Digest> {
+        let is_one = |node: &Node| matches!(&node.kind, Kind::Stored(entry) if entry.key.starts_with(prefix));
+        let found = self.nodes.iter().filter(|(_, node)| is_one(node));
+        found.map(|(digest, _)| *digest).collect()
+    }
+
+    /// The digests of all answers with this key, whatever they vary by.
+    pub fn with_key(&self, key: &[u8]) -> Vec<Digest> {
+        let is_one = |node: &Node| matches!(&node.kind, Kind::Stored(entry) if *entry.key == *key);
+        let found = self.nodes.iter().filter(|(_, node)| is_one(node));
+        found.map(|(digest, _)| *digest).collect()
+    }
+
+    fn set(&mut self, digest: Digest, kind: Kind, now: u64) {
+        self.held += cost(&kind);
+        if let Kind::Stored(entry) = &kind {
+            self.bytes += entry.bytes;
+            self.entries += 1;
+        }
+        let at = (now, self.next);
+        self.next += 1;
+        self.order.insert(at, digest);
+        let (uses, updating) = self
+            .nodes
+            .get(&digest)
+            .map_or((0, false), |node| (node.uses, node.updating));
+        let node = Node {
+            kind,
+            at,
+            uses,
+            updating,
+        };
+        if let Some(before) = self.nodes.insert(digest, node) {
+            self.order.remove(&before.at);
+            self.forget(&before.kind);
+        }
+    }
+
+    fn forget(&mut self, kind: &Kind) -> bool {
+        self.held -= cost(kind);
+        match kind {
+            Kind::Stored(entry) => {
+                self.bytes -= entry.bytes;
+                self.entries -= 1;
+                true
+            }
+            Kind::Known | Kind::Fork(_) | Kind::Failed(..) => false,
+        }
+    }
+}
+
+fn cost(kind: &Kind) -> usize {
+    NODE_BYTES
+        + match kind {
+            Kind::Stored(entry) => entry.key.len(),
+            Kind::Fork(names) => names.len(),
+            Kind::Known | Kind::Failed(..) => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: u8) -> Digest {
+        Digest([number; 16])
+    }
+
+    fn entry(key: &str, id: u64, bytes: u64) -> Entry {
+        Entry {
+            key: key.as_bytes().into(),
+            id,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_the_longest_goes_first() {
+        let mut index = Index::new(usize::MAX);
+        for number in 1..=3 {
+            index.store(digest(number), entry("k", u64::from(number), 10), 100);
+        }
+        assert_eq!((index.bytes, index.entries), (30, 3));
+        assert_eq!(index.look(digest(1), b"k", 105), Look::Stored(1));
+        assert_eq!(index.take_idle(100), None);
+        assert_eq!(index.take_idle(101), Some((digest(2), true)));
+        assert_eq!(index.take_oldest(), Some((digest(3), true)));
+        assert_eq!(index.take_oldest(), Some((digest(1), true)));
+        assert_eq!(index.take_oldest(), None);
+        assert_eq!((index.bytes, index.entries, index.held), (0, 0, 0));
+    }
+
+    #[test]
+    fn memory_is_counted_and_keys_are_compared() {
+        let mut index = Index::new(2 * NODE_BYTES + 3);
+        index.store(digest(1), entry("key", 1, 5), 1);
+        assert_eq!(index.held, NODE_BYTES + 3);
+        assert_eq!(index.look(digest(1), b"other", 1), Look::Nothing);
+        index.count(digest(2), 2);
+        assert!(!index.is_over());
+        index.fork(digest(3), b"a,", 3);
+        assert!(index.is_over());
+        assert_eq!(index.take_oldest(), Some((digest(1), true)));
+        assert!(!index.is_over());
+        assert_eq!(
+            index.look(digest(3), b"any", 3),
+            Look::Fork(b"a,"[..].into())
+        );
+    }
+
+    #[test]
+    fn a_node_keeps_its_uses_and_knows_who_updates_it() {
+        let mut index = Index::new(usize::MAX);
+        assert_eq!(
+            (index.count(digest(1), 1), index.count(digest(1), 2)),
+            (1, 2)
+        );
+        index.store(digest(1), entry("k", 7, 4), 3);
+        index.store(digest(1), entry("k", 8, 6), 3);
+        assert_eq!((index.bytes, index.entries), (6, 1));
+        assert!(index.begin_update(digest(1)) && !index.begin_update(digest(1)));
+        index.end_update(digest(1));
+        assert!(index.begin_update(digest(1)));
+        assert!(!index.begin_update(digest(2)));
+        assert!(!index.renew(digest(1), 7, 9) && index.renew(digest(1), 8, 9));
+        assert!(!index.remove_id(digest(1), 8) && index.remove_id(digest(1), 9));
+    }
+
+    #[test]
+    fn failures_are_told_for_a_time_and_never_in_place_of_an_answer() {
+        let mut index = Index::new(usize::MAX);
+        index.fail(digest(1), 502, 10, 5);
+        assert_eq!(index.look(digest(1), b"k", 9), Look::Failed(502));
+        assert_eq!(index.look(digest(1), b"k", 10), Look::Nothing);
+        index.store(digest(1), entry("k", 1, 1), 11);
+        index.fail(digest(1), 502, 20, 12);
+        assert_eq!(index.look(digest(1), b"k", 12), Look::Stored(1));
+    }
+
+    #[test]
+    fn answers_are_found_by_their_keys() {
+        let mut index = Index::new(usize::MAX);
+        for (number, key) in [(1, "/a/1"), (2, "/a/2"), (3, "/b"), (4, "/a/1")] {
+            index.store(digest(number), entry(key, 1, 1), 1);
+        }
+        let sorted = |mut found: Vec<Digest>| {
+            found.sort_by_key(|digest| digest.0);
+            found
+        };
+        assert_eq!(
+            sorted(index.with_prefix(b"/a/")),
+            [digest(1), digest(2), digest(4)]
+        );
+        assert_eq!(sorted(index.with_key(b"/a/1")), [digest(1), digest(4)]);
+    }
+}

@@ -1,0 +1,222 @@
+//! The thread of a store: it finds out which answers are there, and then keeps them within their bounds. It alone walks
+//! through folders and removes many files, so that no worker waits for that.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::Duration;
+
+use sluice_net::sys::files::free_bytes;
+
+use super::fill::{self, FOLDER};
+use super::{Digest, Store, lock, unix_now};
+use crate::limits::{DISK_BLOCK_BYTES, EVICTED_AT_ONCE_MAX, KEEPER_PAUSE};
+
+/// Wakes the thread before its time.
+#[derive(Default)]
+pub(super) struct Signal {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_called: bool,
+    has_ended: bool,
+}
+
+impl Signal {
+    pub(super) fn wake(&self) {
+        lock(&self.state).is_called = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn end(&self) {
+        lock(&self.state).has_ended = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits until it is called, but no longer than `pause`. Says whether the store is still there.
+    fn wait(&self, pause: Duration) -> bool {
+        let state = lock(&self.state);
+        let is_idle = |state: &mut State| !state.is_called && !state.has_ended;
+        let waited = self.changed.wait_timeout_while(state, pause, is_idle);
+        let (mut state, _) = waited.expect(super::NEVER_POISONED);
+        state.is_called = false;
+        !state.has_ended
+    }
+
+    /// Waits whether it is called or not.
+    fn rest(&self, pause: Duration) -> bool {
+        let state = lock(&self.state);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, pause, |state| !state.has_ended);
+        let (state, _) = waited.expect(super::NEVER_POISONED);
+        !state.has_ended
+    }
+}
+
+/// Starts the thread, which ends with the store.
+pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
+    let (weak, signal) = (Arc::downgrade(store), store.signal.clone());
+    let thread = std::thread::Builder::new().name("cache".to_owned());
+    thread.spawn(move || {
+        load(&weak, &signal);
+        while signal.wait(KEEPER_PAUSE) {
+            match weak.upgrade() {
+                Some(store) => store.tidy(),
+                None => return,
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Looks at all files there are, some at a time.
+fn load(weak: &Weak<Store>, signal: &Signal) {
+    let Some(store) = weak.upgrade() else { return };
+    let (batch, pause) = lock(&store.bounds).loader;
+    let mut folders = vec![(store.path.clone(), 0)];
+    let levels = store.levels.len();
+    store.clean_up();
+    drop(store);
+    let mut seen = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            if depth < levels {
+                let is_level = entry
+                    .file_name()
+                    .to_str()
+                    .is_some_and(|name| name.len() <= 2 && name.bytes().all(is_digit));
+                if is_level {
+                    folders.push((entry.path(), depth + 1));
+                }
+                continue;
+            }
+            seen += 1;
+            if seen % batch.max(1) == 0 && !signal.rest(pause) {
+                return;
+            }
+            match weak.upgrade() {
+                Some(store) => store.load_file(entry.path()),
+                None => return,
+            }
+        }
+    }
+    if let Some(store) = weak.upgrade() {
+        store.is_cold.store(false, Ordering::Release);
+    }
+}
+
+fn is_digit(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
+/// What a file of the store says of itself.
+pub(super) struct Examined {
+    pub key: Box<[u8]>,
+    pub names: Vec<u8>,
+    pub bytes: u64,
+}
+
+/// Reads the beginning of a file that is called `digest`; `None` if it is none of ours.
+pub(super) fn examine(path: &Path, digest: Digest) -> Option<Examined> {
+    let file = File::open(path).ok()?;
+    let record = fill::read_record(&file).ok()?;
+    let is_called_so = match &record.names[..] {
+        [] => Digest::of(&[&record.key]) == digest,
+        names => Digest::of(&[&record.key, b"\0", names, b"\0", &record.variant]) == digest,
+    };
+    is_called_so.then(|| Examined {
+        bytes: (record.block_len as u64 + record.content_len).next_multiple_of(DISK_BLOCK_BYTES),
+        key: record.key.into(),
+        names: record.names,
+    })
+}
+
+impl Store {
+    fn load_file(&self, path: PathBuf) {
+        let name = path.file_name().map(|name| name.as_encoded_bytes());
+        // What is not called as our files are is not ours.
+        let Some(digest) = name.and_then(Digest::parse) else {
+            return;
+        };
+        match examine(&path, digest) {
+            Some(found) => self.learn(digest, found, self.next_id(), unix_now()),
+            // One that is written anew at this moment is whole at any time.
+            None if fill::is_cut_off(&path) => _ = std::fs::remove_file(&path),
+            None => {}
+        }
+    }
+
+    /// Removes files that a process did not come to finish.
+    fn clean_up(&self) {
+        let Ok(entries) = std::fs::read_dir(self.path.join(FOLDER)) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            if fill::is_left_behind(&entry.path()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Removes what nobody asked for, what there is no room for, and what was forgotten.
+    pub(super) fn tidy(&self) {
+        let doomed = std::mem::take(&mut *lock(&self.doomed));
+        doomed.into_iter().for_each(|digest| self.unlink(digest));
+        let bounds = *lock(&self.bounds);
+        let idle_since = unix_now().saturating_sub(bounds.inactive);
+        loop {
+            let taken = lock(&self.index).take_idle(idle_since);
+            match taken {
+                Some((digest, true)) => self.evict(digest),
+                Some((_, false)) => {}
+                None => break,
+            }
+        }
+        loop {
+            let mut index = lock(&self.index);
+            if bounds.bytes_max == 0 || index.bytes <= bounds.bytes_max {
+                break;
+            }
+            let taken = index.take_oldest();
+            drop(index);
+            match taken {
+                Some((digest, true)) => self.evict(digest),
+                Some((_, false)) => {}
+                None => break,
+            }
+        }
+        self.keep_free(bounds.free_min);
+    }
+
+    fn keep_free(&self, free_min: u64) {
+        if free_min == 0 {
+            return;
+        }
+        for _ in 0..EVICTED_AT_ONCE_MAX {
+            // What it cannot find out it does not act on.
+            if !free_bytes(&self.path).is_ok_and(|free| free < free_min) {
+                return;
+            }
+            let taken = lock(&self.index).take_oldest();
+            match taken {
+                Some((digest, true)) => self.evict(digest),
+                Some((_, false)) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn evict(&self, digest: Digest) {
+        self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+        self.unlink(digest);
+    }
+}

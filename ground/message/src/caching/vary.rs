@@ -1,0 +1,65 @@
+//! What an answer varies by (RFC 9111, section 4.1).
+
+use alloc::vec::Vec;
+
+use crate::fields::Fields;
+use crate::limits::VARY_NAMES_MAX;
+use crate::name::FieldId;
+
+/// What an answer varies by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// Nothing: it answers every request for its target.
+    Nothing,
+    /// Things that no cache sees, or more fields than a cache looks at: it answers no other request.
+    Everything,
+    /// Fields of the request: their names in lower case and in order, each followed by a comma.
+    Names(Vec<u8>),
+}
+
+/// What an answer with these fields varies by.
+pub fn vary(fields: &Fields) -> Vary {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for name in items(fields.all(FieldId::Vary)) {
+        if name == b"*" || names.len() > VARY_NAMES_MAX {
+            return Vary::Everything;
+        }
+        names.push(name.to_ascii_lowercase());
+    }
+    names.sort_unstable();
+    names.dedup();
+    match names.len() {
+        0 => Vary::Nothing,
+        1..=VARY_NAMES_MAX => Vary::Names(names.into_iter().fold(Vec::new(), |mut all, name| {
+            all.extend_from_slice(&name);
+            all.push(b',');
+            all
+        })),
+        _ => Vary::Everything,
+    }
+}
+
+/// Appends what tells requests apart for an answer that varies by `names`, as [`Vary::Names`] has them: the values of
+/// those fields, with lines joined and white space between items left out.
+pub fn variant(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
+    for name in names
+        .split(|byte| *byte == b',')
+        .filter(|name| !name.is_empty())
+    {
+        let mut is_first = true;
+        for item in items(request.find(name)) {
+            // No value holds either of these two bytes, so no two requests can look alike that are not.
+            out.push(if is_first { 0x01 } else { b',' });
+            out.extend_from_slice(item);
+            is_first = false;
+        }
+        out.push(0x02);
+    }
+}
+
+fn items<'a>(lines: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
+    lines
+        .flat_map(|line| line.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|item| !item.is_empty())
+}

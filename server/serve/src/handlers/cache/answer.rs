@@ -1,0 +1,241 @@
+//! Answers from the store, and answers to requests for a part or under a condition: the store has the whole.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use sluice_cache::Content;
+use sluice_cache::store::{Store, Stored};
+use sluice_message::condition::{self, Validators, Verdict};
+use sluice_message::date::parse_http;
+use sluice_message::range::{self, Range, Selection};
+use sluice_message::{FieldId, Method, ResponseHead, Status};
+use sluice_net::body::SharedSlice;
+use sluice_net::{Body, BodyStream, Failure, FileSlice};
+
+use super::{CacheStatus, Rule, count, now};
+use crate::context::Exchange;
+use crate::handler::Step;
+use crate::handlers::file_server::multipart::Multipart;
+use crate::handlers::file_server::send::set_content_range;
+
+/// What a request wants of an answer.
+enum Wanted {
+    /// All of it.
+    Whole,
+    /// These parts.
+    Parts(Vec<Range>),
+    /// Nothing but its head, as it is now.
+    Nothing,
+}
+
+impl Rule {
+    /// Answers with what is stored.
+    pub(super) fn answer(
+        &self,
+        x: &mut Exchange,
+        store: &Store,
+        stored: &Rc<Stored>,
+        status: CacheStatus,
+    ) -> Step {
+        count(x, store, status);
+        let age = stored.times().age(now(x));
+        self.put_on(x, stored.head(), age);
+        self.give(x, store, stored)
+    }
+
+    /// Makes a stored head that of the answer (RFC 9111, section 5.1 wants its age in it).
+    pub(super) fn put_on(&self, x: &mut Exchange, stored: &ResponseHead, age: u64) {
+        let mut head = x.worker.upstreams.spare_head();
+        head.status = stored.status;
+        head.version = stored.version;
+        head.fields.clear();
+        head.fields.append(&stored.fields);
+        self.origin.put_on(x, head);
+        let mut digits = Vec::with_capacity(20);
+        sluice_message::decimal::push_integer(&mut digits, age);
+        x.res.fields.set(FieldId::Age, &digits);
+    }
+
+    /// Gives the content of a stored answer whose head is in place, as far as it is wanted.
+    pub(super) fn give(&self, x: &mut Exchange, store: &Store, stored: &Rc<Stored>) -> Step {
+        let size = stored.len();
+        let body = match wanted(x, Some(size)) {
+            Wanted::Nothing => Body::Empty,
+            Wanted::Whole => part(
+                stored,
+                Range {
+                    start: 0,
+                    len: size,
+                },
+            ),
+            Wanted::Parts(ranges) => match ranges.as_slice() {
+                [range] => {
+                    set_content_range(x, *range, size);
+                    part(stored, *range)
+                }
+                _ => {
+                    let media_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
+                    let content = (stored.content.clone(), stored.start, size);
+                    let parts = Multipart::of(x.worker.clone(), content, ranges, media_type);
+                    let text = parts.media_type();
+                    x.res.fields.set(FieldId::ContentType, text.as_bytes());
+                    Body::Stream(Box::new(parts))
+                }
+            },
+        };
+        if x.req.method != Method::Head {
+            stored.count_sent(store, body.len(0).unwrap_or(0));
+        }
+        Step::Done(body)
+    }
+
+    /// Gives of an answer that is whole and on its way what is wanted.
+    pub(super) fn part_of(&self, x: &mut Exchange, body: Body) -> Step {
+        let length = body.len(x.inline.len());
+        Step::Done(match wanted(x, length) {
+            Wanted::Whole => body,
+            Wanted::Nothing => {
+                x.inline.clear();
+                Body::Empty
+            }
+            Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
+                ([range], Some(size)) => {
+                    set_content_range(x, *range, size);
+                    cut(x, body, *range)
+                }
+                // Several parts of what is still coming would have to be collected; RFC 9110, section 14.2 lets a
+                // server give the whole.
+                _ => {
+                    x.res.status = Status::OK;
+                    body
+                }
+            },
+        })
+    }
+}
+
+/// What the request wants of the answer whose head is in `x.res`, which becomes the head of that. Only an answer 200
+/// can be asked for in part or under a condition (RFC 9110, sections 13.2.1 and 14.2).
+fn wanted(x: &mut Exchange, size: Option<u64>) -> Wanted {
+    let reads = matches!(x.req.method, Method::Get | Method::Head);
+    if x.res.status != Status::OK || !reads {
+        return Wanted::Whole;
+    }
+    let now = now(x);
+    let modified = x.res.fields.first(FieldId::LastModified);
+    let validators = Validators {
+        etag: x.res.fields.first(FieldId::Etag),
+        modified: modified.and_then(|text| parse_http(text, now)),
+    };
+    match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
+        Verdict::NotModified => {
+            // RFC 9110, section 15.4.5: what describes the content only is left out.
+            for id in [FieldId::ContentType, FieldId::ContentEncoding] {
+                x.res.fields.remove(id);
+            }
+            x.res.status = Status::NOT_MODIFIED;
+            return Wanted::Nothing;
+        }
+        Verdict::Failed => {
+            x.res.status = Status::PRECONDITION_FAILED;
+            return Wanted::Nothing;
+        }
+        Verdict::Proceed => {}
+    }
+    let (Some(field), Some(size)) = (x.req.fields.first(FieldId::Range), size) else {
+        return Wanted::Whole;
+    };
+    let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
+    if is_refused || !condition::range_applies(&x.req.fields, validators, now) {
+        return Wanted::Whole;
+    }
+    let ranges = match range::select(field, size) {
+        Selection::Whole | Selection::Malformed => return Wanted::Whole,
+        Selection::One(range) => vec![range],
+        Selection::Many(ranges) => ranges,
+        Selection::Unsatisfiable => {
+            for id in [
+                FieldId::ContentType,
+                FieldId::ContentEncoding,
+                FieldId::Etag,
+                FieldId::LastModified,
+            ] {
+                x.res.fields.remove(id);
+            }
+            let text = format!("bytes */{size}");
+            x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+            x.res.status = Status::RANGE_NOT_SATISFIABLE;
+            return Wanted::Nothing;
+        }
+    };
+    x.res.status = Status::PARTIAL_CONTENT;
+    Wanted::Parts(ranges)
+}
+
+fn part(stored: &Stored, range: Range) -> Body {
+    match &stored.content {
+        _ if range.len == 0 => Body::Empty,
+        Content::Bytes(bytes) => {
+            let (start, len) = (range.start as usize, range.len as usize);
+            Body::Shared(SharedSlice::part(bytes.clone(), start, start + len))
+        }
+        Content::Handle(file) => Body::File(FileSlice {
+            file: file.clone(),
+            start: stored.start + range.start,
+            len: range.len,
+        }),
+    }
+}
+
+fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
+    match body {
+        Body::Inline => {
+            let (start, len) = (range.start as usize, range.len as usize);
+            x.inline.truncate(start + len);
+            x.inline.drain(..start);
+            Body::Inline
+        }
+        Body::Stream(stream) => Body::Stream(Box::new(Part {
+            stream,
+            skip: range.start,
+            left: range.len,
+        })),
+        body => body,
+    }
+}
+
+/// A part of what is on its way.
+struct Part {
+    stream: Box<dyn BodyStream>,
+    skip: u64,
+    left: u64,
+}
+
+impl BodyStream for Part {
+    fn len(&self) -> Option<u64> {
+        Some(self.left)
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        while self.skip > 0 {
+            let here = ready!(self.stream.poll_data(cx))?.len();
+            if here == 0 {
+                break;
+            }
+            let count = usize::try_from(self.skip).unwrap_or(usize::MAX).min(here);
+            self.stream.consume(count);
+            self.skip -= count as u64;
+        }
+        if self.left == 0 {
+            return Poll::Ready(Ok(&[]));
+        }
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let data = ready!(self.stream.poll_data(cx))?;
+        Poll::Ready(Ok(&data[..data.len().min(left)]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.stream.consume(count);
+        self.left -= count as u64;
+    }
+}

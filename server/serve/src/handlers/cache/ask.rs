@@ -1,0 +1,380 @@
+//! Asking the upstream, and what becomes of its answer: it is stored and passed on, or a stale one is used in its place.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_cache::store::{Place, Store, Stored, Updating};
+use sluice_message::caching::{self, Asked, Given, Lifetime, Times, Vary};
+use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
+use sluice_net::upstream::in_background;
+use sluice_net::{Body, FailureKind, Side, clock};
+
+use super::tee::{Left, Tee};
+use super::{CacheStatus, Rule, Turns, count, is_any_set, is_of_part, now};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+
+/// What is asked for.
+pub(super) struct Ask {
+    pub store: Arc<Store>,
+    pub key: Vec<u8>,
+    /// Where the answer belongs, as far as is known.
+    pub place: Option<Place>,
+    /// What was stored, if it is stale.
+    pub stale: Option<Rc<Stored>>,
+    /// Whether the answer may be stored.
+    pub stores: bool,
+    pub lead: Turns,
+    pub updating: Option<Updating>,
+    /// What the store had.
+    pub status: CacheStatus,
+}
+
+impl Ask {
+    pub fn new(store: &Arc<Store>, key: Vec<u8>) -> Ask {
+        Ask {
+            store: store.clone(),
+            key,
+            place: None,
+            stale: None,
+            stores: true,
+            lead: None,
+            updating: None,
+            status: CacheStatus::Miss,
+        }
+    }
+}
+
+/// What an upstream made of a request.
+struct Heard {
+    /// Its head as it came; none where it gave none.
+    head: Option<ResponseHead>,
+    /// The fields of the client's request.
+    asked: Fields,
+    /// Whether it was asked if the stale answer is valid still.
+    validates: bool,
+}
+
+impl Rule {
+    /// Asks for an answer in place of the stale one, which is used for now; gives it back where there is no room for
+    /// that.
+    pub(super) fn ask_in_background(self: &Arc<Self>, x: &Exchange, ask: Ask) -> Result<(), Ask> {
+        let Some(left) = Left::enter(&x.worker) else {
+            return Err(ask);
+        };
+        let mut other = Exchange::new(x.conn.clone(), x.worker.clone());
+        other.req = x.req.clone();
+        other.req.fields.retain(|field| !is_of_part(field.id));
+        other.started = clock::now();
+        other.context = x.context.apart();
+        other.context.scratch.set_env(x.worker.clone());
+        let rule = self.clone();
+        in_background(async move {
+            let step = rule.ask(&mut other, ask).await;
+            if let Step::Done(Body::Stream(mut body)) = step {
+                // What it holds is stored while it is read.
+                super::tee::read_on(&mut *body).await;
+            }
+            drop(left);
+        });
+        Ok(())
+    }
+
+    pub(super) async fn ask(&self, x: &mut Exchange, mut ask: Ask) -> Step {
+        count(x, &ask.store, ask.status);
+        if self.is_far_range(x) {
+            ask.stores = false;
+        }
+        let before = ask.stale.is_some().then(|| x.res.clone());
+        let (step, heard) = self.hear(x, &ask).await;
+        let stale = ask.stale.take();
+        match step {
+            Step::Fail(fault) => self.failed(x, ask, stale, &heard, fault),
+            Step::Done(body) => {
+                let Some(head) = &heard.head else {
+                    return Step::Done(body);
+                };
+                match (stale, before) {
+                    (Some(stored), Some(before))
+                        if heard.validates && head.status == Status::NOT_MODIFIED =>
+                    {
+                        x.res = before;
+                        self.validated(x, &ask, &stored, head)
+                    }
+                    (Some(stored), Some(before))
+                        if self.prefers_stale(x, &stored, Some(head.status), None) =>
+                    {
+                        x.res = before;
+                        self.answer(x, &ask.store, &stored, CacheStatus::Stale)
+                    }
+                    _ => self.take(x, ask, &heard.asked, head, body),
+                }
+            }
+            step => step,
+        }
+    }
+
+    /// Whether a part is wanted that is too far from the beginning to fetch everything before it.
+    fn is_far_range(&self, x: &Exchange) -> bool {
+        let Some(offset) = self.max_range_offset else {
+            return false;
+        };
+        let Some(range) = x.req.fields.first(FieldId::Range) else {
+            return false;
+        };
+        let Some(first) = range.strip_prefix(b"bytes=") else {
+            return false;
+        };
+        let digits = first.iter().take_while(|byte| byte.is_ascii_digit());
+        let start = digits.fold(None, |sum: Option<u64>, digit| {
+            let sum = sum.unwrap_or(0).saturating_mul(10);
+            Some(sum.saturating_add(u64::from(digit - b'0')))
+        });
+        // Without a number it is counted from the end, which is far.
+        start.is_none_or(|start| start >= offset)
+    }
+
+    /// Asks the upstream for the whole, or whether the stale answer is valid still.
+    async fn hear(&self, x: &mut Exchange, ask: &Ask) -> (Step, Heard) {
+        let asked = x.req.fields.clone();
+        let method = x.req.method.clone();
+        let mut validates = false;
+        if ask.stores {
+            if x.req.fields.ids().any(is_of_part) {
+                x.req.fields.retain(|field| !is_of_part(field.id));
+            }
+            if method == Method::Head && !self.keeps_head {
+                x.req.method = Method::Get;
+            }
+            if let Some(stored) = ask.stale.as_ref().filter(|_| self.revalidate) {
+                validates = add_validators(&stored.head().fields, &mut x.req.fields);
+            }
+        }
+        x.context.aside.get_or_insert_default().shared_head = Some(ResponseHead {
+            status: Status::CONTINUE,
+            ..ResponseHead::default()
+        });
+        let step = self.origin.wait(x).await;
+        x.req.method = method;
+        if ask.stores {
+            x.req.fields.clone_from(&asked);
+        }
+        let aside = x.context.aside.as_mut();
+        let head = aside.and_then(|aside| aside.shared_head.take());
+        let heard = Heard {
+            head: head.filter(|head| head.status != Status::CONTINUE),
+            asked,
+            validates,
+        };
+        (step, heard)
+    }
+
+    /// The upstream gave no answer, or one that is taken for an error.
+    fn failed(
+        &self,
+        x: &mut Exchange,
+        ask: Ask,
+        stale: Option<Rc<Stored>>,
+        heard: &Heard,
+        fault: Fault,
+    ) -> Step {
+        let status = heard.head.as_ref().map(|head| head.status);
+        if let Some(stored) = stale
+            && self.prefers_stale(x, &stored, status, Some(&fault))
+        {
+            return self.answer(x, &ask.store, &stored, CacheStatus::Stale);
+        }
+        let is_upstream = fault
+            .failure
+            .as_ref()
+            .is_none_or(|failure| failure.side == Side::Upstream);
+        if !is_upstream || !ask.stores || is_any_set(&self.no_store, x) {
+            return Step::Fail(fault);
+        }
+        let at = now(x);
+        let lifetime = match &heard.head {
+            Some(head) => self.lifetime(&heard.asked, head, at),
+            None => self.usual(fault.status),
+        };
+        if let (Some(seconds), Some(place)) = (lifetime.filter(|more| *more > 0), &ask.place) {
+            let until = at + u64::from(seconds);
+            ask.store
+                .note_failure(place, fault.status.code(), until, at);
+        }
+        Step::Fail(fault)
+    }
+
+    /// For how long an error is to be told again.
+    fn lifetime(&self, asked: &Fields, head: &ResponseHead, at: u64) -> Option<u32> {
+        self.judged(asked, head, at)
+            .map(|lifetime| lifetime.fresh)
+            .ok()
+    }
+
+    fn judged(
+        &self,
+        asked: &Fields,
+        head: &ResponseHead,
+        at: u64,
+    ) -> Result<Lifetime, caching::Refused> {
+        let given = Given {
+            status: head.status,
+            fields: &head.fields,
+            at,
+        };
+        let rules = caching::Rules {
+            usual: self.usual(head.status),
+            ..self.rules
+        };
+        caching::may_be_stored(Asked { fields: asked }, given, &rules)
+    }
+
+    /// How long answers with this status are fresh that do not say so themselves.
+    fn usual(&self, status: Status) -> Option<u32> {
+        let code = status.code();
+        let found = self
+            .valid
+            .iter()
+            .find(|valid| valid.codes.is_empty() || valid.codes.contains(&code));
+        found.map(|valid| valid.seconds)
+    }
+
+    /// Whether a stale answer is used in place of a failure, or of an answer with a status that is given.
+    fn prefers_stale(
+        &self,
+        x: &Exchange,
+        stored: &Stored,
+        status: Option<Status>,
+        fault: Option<&Fault>,
+    ) -> bool {
+        let failure = fault.and_then(|fault| fault.failure.as_ref());
+        if failure.is_some_and(|failure| failure.side != Side::Upstream) {
+            return false;
+        }
+        let kind = failure.map(|failure| failure.kind);
+        let use_stale = &self.use_stale;
+        let is_error = match (kind, status) {
+            (Some(FailureKind::Timeout), _) => use_stale.on_timeout,
+            (Some(FailureKind::Protocol | FailureKind::Limit), _) => use_stale.on_invalid_header,
+            (Some(_), _) => use_stale.on_error,
+            (None, Some(status)) => use_stale.statuses.contains(&status.code()),
+            (None, None) => false,
+        };
+        // RFC 5861, section 4 names the statuses that are errors.
+        let is_severe = kind.is_some()
+            || status.is_some_and(|status| matches!(status.code(), 500 | 502 | 503 | 504));
+        let times = stored.times();
+        is_error && !times.lifetime.is_strict || is_severe && times.outlasts_errors(now(x))
+    }
+
+    /// The upstream says that the stale answer is valid still.
+    fn validated(
+        &self,
+        x: &mut Exchange,
+        ask: &Ask,
+        stored: &Rc<Stored>,
+        newer: &ResponseHead,
+    ) -> Step {
+        let mut head = stored.head().clone();
+        // How old it is follows from what was said now.
+        head.fields.remove(FieldId::Age);
+        head.fields.remove(FieldId::Date);
+        caching::merge(&mut head.fields, &newer.fields);
+        let at = now(x);
+        let given = Given {
+            status: head.status,
+            fields: &head.fields,
+            at,
+        };
+        let rules = caching::Rules {
+            usual: self.usual(head.status),
+            ..self.rules
+        };
+        let mut times = Times {
+            since: at,
+            ..Times::default()
+        };
+        match caching::lifetime(given, &rules) {
+            Ok(lifetime) => {
+                times.lifetime = lifetime;
+                ask.store.renew(stored, head.clone(), times);
+            }
+            Err(_) => ask.store.forget(stored),
+        }
+        count(x, &ask.store, CacheStatus::Revalidated);
+        self.put_on(x, &head, times.age(at));
+        self.give(x, &ask.store, stored)
+    }
+
+    /// Stores an answer, if it may be, while it is passed on.
+    fn take(
+        &self,
+        x: &mut Exchange,
+        mut ask: Ask,
+        asked: &Fields,
+        head: &ResponseHead,
+        body: Body,
+    ) -> Step {
+        let is_head = x.req.method == Method::Head && self.keeps_head;
+        let at = now(x);
+        let judged = match ask.stores && !is_head && !is_any_set(&self.no_store, x) {
+            true => self.judged(asked, head, at).ok(),
+            false => None,
+        };
+        let names = match (self.rules.ignores_vary, caching::vary(&head.fields)) {
+            (false, Vary::Names(names)) => names,
+            _ => Vec::new(),
+        };
+        let Some(lifetime) = judged else {
+            if let Some(lead) = ask.lead.take() {
+                lead.pass();
+            }
+            return Step::Done(body);
+        };
+        let times = Times {
+            since: at,
+            lifetime,
+        };
+        let mut stored = head.clone();
+        stored.fields.remove(FieldId::Trailer);
+        let length = body.len(x.inline.len());
+        let fill = ask
+            .store
+            .begin(&ask.key, &names, asked, (&stored, times), length);
+        let Some(mut fill) = fill else {
+            return self.part_of(x, body);
+        };
+        match body {
+            Body::Stream(stream) => {
+                let tee = Tee::new(&x.worker, stream, fill, (ask.lead, ask.updating));
+                self.part_of(x, Body::Stream(Box::new(tee)))
+            }
+            Body::Empty => {
+                fill.finish();
+                self.part_of(x, Body::Empty)
+            }
+            Body::Inline => {
+                fill.write(&x.inline);
+                fill.finish();
+                self.part_of(x, Body::Inline)
+            }
+            body => Step::Done(body),
+        }
+    }
+}
+
+/// Asks whether an answer is valid still; says whether it can be asked so.
+fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
+    let mut has_any = false;
+    for (from, to) in [
+        (FieldId::Etag, FieldId::IfNoneMatch),
+        (FieldId::LastModified, FieldId::IfModifiedSince),
+    ] {
+        if let Some(value) = stored.first(from) {
+            request.push(to, value);
+            has_any = true;
+        }
+    }
+    has_any
+}

@@ -1,0 +1,359 @@
+//! `cache`: answers of an upstream are stored and used again (RFC 9111). Whether one may be stored and how long it is
+//! fresh is left to `sluice-message`, where it is kept to `sluice-cache`, asking to `reverse_proxy`.
+
+mod answer;
+mod ask;
+mod build;
+mod tee;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use sluice_cache::store::{Found, Lead, Opened, Outcome, Place, Store, Stored, Turn, Wait};
+use sluice_message::caching::Rules;
+use sluice_message::{FieldId, Method, Moment, Status};
+use sluice_net::Body;
+use sluice_route::Template;
+
+pub use build::build;
+
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Account, Handler, Step, Waiting};
+use crate::handlers::reverse_proxy::ReverseProxy;
+use crate::limits::CACHE_TURNS_MAX;
+use crate::values::expanded;
+use ask::Ask;
+
+/// The directive at work. What goes on when its client is gone holds it, too.
+struct Cache(Arc<Rule>);
+
+/// What holds in one place.
+struct Rule {
+    /// None where a configuration is only looked at.
+    store: Option<Arc<Store>>,
+    origin: ReverseProxy,
+    key: Template,
+    /// Methods besides GET and HEAD.
+    methods: Box<[Method]>,
+    bypass: Box<[Template]>,
+    no_store: Box<[Template]>,
+    purge: Box<[Template]>,
+    rules: Rules,
+    valid: Box<[Valid]>,
+    min_uses: u32,
+    use_stale: UseStale,
+    lock: Option<Patience>,
+    revalidate: bool,
+    updates_in_background: bool,
+    keeps_head: bool,
+    max_range_offset: Option<u64>,
+}
+
+/// How long answers with some statuses are fresh.
+struct Valid {
+    /// All when empty.
+    codes: Box<[u16]>,
+    seconds: u32,
+}
+
+/// When a stale answer is used.
+#[derive(Clone, Default)]
+struct UseStale {
+    on_error: bool,
+    on_timeout: bool,
+    on_invalid_header: bool,
+    while_updating: bool,
+    statuses: Box<[u16]>,
+}
+
+/// How long requests wait for one another.
+#[derive(Clone, Copy)]
+struct Patience {
+    age: Duration,
+    timeout: Duration,
+}
+
+/// What the store had for a request, as nginx tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// A fresh answer.
+    Hit,
+    /// Nothing.
+    Miss,
+    /// A stale answer, so that the upstream was asked.
+    Expired,
+    /// A stale answer, which was used.
+    Stale,
+    /// A stale answer, which was used while another request asks.
+    Updating,
+    /// A stale answer that the upstream has said to be valid still.
+    Revalidated,
+    /// It was not asked.
+    Bypass,
+}
+
+impl CacheStatus {
+    /// nginx's word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CacheStatus::Hit => "HIT",
+            CacheStatus::Miss => "MISS",
+            CacheStatus::Expired => "EXPIRED",
+            CacheStatus::Stale => "STALE",
+            CacheStatus::Updating => "UPDATING",
+            CacheStatus::Revalidated => "REVALIDATED",
+            CacheStatus::Bypass => "BYPASS",
+        }
+    }
+}
+
+impl Handler for Cache {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        self.0.at_once(x).unwrap_or(Step::Later)
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.0.run(x))
+    }
+
+    fn account(&self, x: &mut Exchange) -> Account {
+        let key = expanded(&self.0.key, x);
+        let mut account = self.0.origin.account(x);
+        let says = format!(
+            "would look for an answer stored under the key `{}`; without one:",
+            String::from_utf8_lossy(&key)
+        );
+        account.says.insert(0, says);
+        account
+    }
+}
+
+impl Rule {
+    /// The answer, if a fresh one is stored.
+    fn at_once(&self, x: &mut Exchange) -> Option<Step> {
+        let store = self.store.as_ref()?;
+        if !self.is_meant(x) || is_any_set(&self.purge, x) || is_any_set(&self.bypass, x) {
+            return None;
+        }
+        let key = expanded(&self.key, x);
+        match self.find(store, x, &key) {
+            (_, Found::Stored(stored)) if stored.times().is_fresh(now(x)) => {
+                Some(self.answer(x, store, &stored, CacheStatus::Hit))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether answers to such a request are stored and used. Nobody knows what the content of a GET means (RFC 9110,
+    /// section 9.3.1), and no key has it.
+    fn is_meant(&self, x: &Exchange) -> bool {
+        match &x.req.method {
+            Method::Get | Method::Head => x.body.is_empty(),
+            other => self.methods.contains(other),
+        }
+    }
+
+    fn find(&self, store: &Store, x: &Exchange, key: &[u8]) -> (Place, Found) {
+        let opened = x.worker.local::<Opened>();
+        let times = (now(x), x.worker.clock.coarse());
+        store.find(&opened, key, &x.req.fields, times)
+    }
+
+    async fn run(self: &Arc<Self>, x: &mut Exchange) -> Step {
+        let Some(store) = &self.store else {
+            return self.origin.wait(x).await;
+        };
+        if !self.is_meant(x) {
+            return self.pass(x, store).await;
+        }
+        let key = expanded(&self.key, x);
+        if is_any_set(&self.purge, x) {
+            return purge(x, store, &key);
+        }
+        let mut ask = Ask::new(store, key);
+        if is_any_set(&self.bypass, x) {
+            ask.status = CacheStatus::Bypass;
+            return self.ask(x, ask).await;
+        }
+        let mut waited = Waited::default();
+        // Each turn ends with an answer, or with having waited for another request.
+        for turn in 0..CACHE_TURNS_MAX {
+            let (place, found) = self.find(store, x, &ask.key);
+            match found {
+                Found::Failed(status) => {
+                    count(x, store, CacheStatus::Hit);
+                    let status = Status::new(status).unwrap_or(Status::BAD_GATEWAY);
+                    return Step::Fail(Fault::new(status, "the upstream has failed lately"));
+                }
+                Found::Stored(stored) if stored.times().is_fresh(now(x)) => {
+                    return self.answer(x, store, &stored, CacheStatus::Hit);
+                }
+                Found::Stored(stored) => return self.renew(x, ask, place, stored).await,
+                Found::Nothing => {}
+            }
+            if turn == 0 && self.min_uses > 1 {
+                ask.stores = store.count_use(&place, now(x)) >= self.min_uses;
+            }
+            ask.place = Some(place);
+            match self.turn(x, store, &mut ask, &mut waited).await {
+                Outcome::Look => {}
+                Outcome::Pass => break,
+            }
+        }
+        self.ask(x, ask).await
+    }
+
+    /// Waits while another request asks for the same; says whether there may be an answer now.
+    async fn turn(
+        &self,
+        x: &Exchange,
+        store: &Arc<Store>,
+        ask: &mut Ask,
+        waited: &mut Waited,
+    ) -> Outcome {
+        let (Some(lock), Some(place)) = (self.lock.filter(|_| ask.stores), &ask.place) else {
+            return Outcome::Pass;
+        };
+        match store.turn(place, lock.age, x.worker.clock.coarse()) {
+            Turn::Lead(lead) => {
+                ask.lead = Some(lead);
+                Outcome::Pass
+            }
+            Turn::Full => {
+                ask.stores = false;
+                Outcome::Pass
+            }
+            Turn::Wait(wait) => {
+                let since = *waited.since.get_or_insert(x.worker.clock.coarse());
+                let left = lock
+                    .timeout
+                    .saturating_sub(x.worker.clock.coarse().since(since));
+                match wait_for(x, wait, left).await {
+                    Some(outcome) => outcome,
+                    None => {
+                        ask.stores = false;
+                        Outcome::Pass
+                    }
+                }
+            }
+        }
+    }
+
+    /// There is an answer, but a stale one.
+    async fn renew(
+        self: &Arc<Self>,
+        x: &mut Exchange,
+        mut ask: Ask,
+        place: Place,
+        stored: std::rc::Rc<Stored>,
+    ) -> Step {
+        let store = ask.store.clone();
+        let times = stored.times();
+        let may_wait = self.use_stale.while_updating && !times.lifetime.is_strict;
+        let may_be_used = may_wait || times.outlasts_updates(now(x));
+        let updating = store.begin_update(&place);
+        if updating.is_none() && may_be_used {
+            return self.answer(x, &store, &stored, CacheStatus::Updating);
+        }
+        let is_alone = updating.is_some();
+        ask.updating = updating;
+        ask.place = Some(place);
+        ask.stale = Some(stored.clone());
+        ask.status = CacheStatus::Expired;
+        if is_alone && may_be_used && self.updates_in_background && x.body.is_none() {
+            return match self.ask_in_background(x, ask) {
+                Ok(()) => self.answer(x, &store, &stored, CacheStatus::Stale),
+                Err(ask) => self.ask(x, ask).await,
+            };
+        }
+        self.ask(x, ask).await
+    }
+
+    /// Passes a request on that has nothing to do with what is stored, unless it changes what that stands for (RFC 9111,
+    /// section 4.4).
+    async fn pass(&self, x: &mut Exchange, store: &Store) -> Step {
+        if x.req.method.is_safe() {
+            return self.origin.wait(x).await;
+        }
+        let method = std::mem::replace(&mut x.req.method, Method::Get);
+        let key = expanded(&self.key, x);
+        x.req.method = method;
+        let step = self.origin.wait(x).await;
+        if matches!(step, Step::Done(_)) && matches!(x.res.status.code(), 200..=399) {
+            store.purge(&key);
+        }
+        step
+    }
+}
+
+/// How long a request has waited for others.
+#[derive(Default)]
+struct Waited {
+    since: Option<Moment>,
+}
+
+/// Waits for another request; nothing if it takes too long.
+async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
+    let timer = x.worker.timers.timer();
+    timer.set(&x.worker.clock, patience);
+    poll_fn(|cx| match wait.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => timer.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Removes what is stored under a key; with an asterisk at its end, under all keys that begin so.
+fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
+    let count = match key.split_last() {
+        Some((b'*', beginning)) => {
+            store.purge_beginning(beginning);
+            // As in nginx: nobody knows how many there should be.
+            1
+        }
+        _ => store.purge(key),
+    };
+    if count == 0 {
+        return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
+    }
+    x.res.status = Status::NO_CONTENT;
+    Step::Done(Body::Empty)
+}
+
+/// Whether one of some texts is neither empty nor `0`.
+fn is_any_set(texts: &[Template], x: &Exchange) -> bool {
+    texts
+        .iter()
+        .any(|text| !matches!(&expanded(text, x)[..], b"" | b"0"))
+}
+
+/// Seconds since 1970.
+fn now(x: &Exchange) -> u64 {
+    x.worker.clock.unix_seconds()
+}
+
+fn count(x: &mut Exchange, store: &Store, status: CacheStatus) {
+    x.context.upstream.cache = Some(status);
+    store.counts.requests[status as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether a field says under which conditions, or which part of, an answer is wanted. The upstream is asked for the
+/// whole.
+fn is_of_part(id: FieldId) -> bool {
+    matches!(
+        id,
+        FieldId::IfMatch
+            | FieldId::IfModifiedSince
+            | FieldId::IfNoneMatch
+            | FieldId::IfRange
+            | FieldId::IfUnmodifiedSince
+            | FieldId::Range
+    )
+}
+
+/// A turn at filling a place.
+type Turns = Option<Lead>;

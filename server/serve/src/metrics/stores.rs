@@ -1,0 +1,92 @@
+//! Stores of answers on the page of metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_cache::store::{Counts, Store};
+
+use super::text::{Kind, Page};
+use crate::record::Recorder;
+
+/// A count that a store has, with its name and what it says.
+type Counted = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
+
+const COUNTERS: [Counted; 4] = [
+    (
+        "sluice_cache_sent_bytes_total",
+        "Bytes of contents that came from a store of answers.",
+        |counts| &counts.sent,
+    ),
+    (
+        "sluice_cache_stored_total",
+        "Answers that were stored.",
+        |counts| &counts.stored,
+    ),
+    (
+        "sluice_cache_evicted_total",
+        "Answers that were removed for want of room, or because nobody asked for them.",
+        |counts| &counts.evicted,
+    ),
+    (
+        "sluice_cache_failures_total",
+        "Files of a store that could not be written, read or removed.",
+        |counts| &counts.failures,
+    ),
+];
+
+/// A state of a store, with its name and what it says.
+type Measured = (&'static str, &'static str, fn(&Store) -> u64);
+
+const GAUGES: [Measured; 4] = [
+    ("sluice_cache_entries", "Answers in a store.", |store| {
+        store.fullness().entries as u64
+    }),
+    (
+        "sluice_cache_bytes",
+        "Bytes of the files of a store.",
+        |store| store.fullness().bytes,
+    ),
+    (
+        "sluice_cache_index_bytes",
+        "Memory that the index of a store stands for.",
+        |store| store.fullness().index_bytes as u64,
+    ),
+    (
+        "sluice_cache_loading",
+        "Whether the index of a store is still being loaded.",
+        |store| u64::from(store.is_loading()),
+    ),
+];
+
+/// Adds all stores that are in use, by their folders.
+pub(super) fn write(recorder: &Recorder, page: &mut Page) {
+    let stores = recorder.stores().all();
+    if stores.is_empty() {
+        return;
+    }
+    let name = |store: &Arc<Store>| store.path().display().to_string();
+    page.family(
+        "sluice_cache_requests_total",
+        "Requests by what a store of answers had for them.",
+        Kind::Counter,
+    );
+    for store in &stores {
+        for (status, count) in Counts::NAMES.iter().zip(&store.counts.requests) {
+            let labels = [("store", &*name(store)), ("status", *status)];
+            page.sample("", &labels, count.load(Ordering::Relaxed));
+        }
+    }
+    for (family, help, count) in COUNTERS {
+        page.family(family, help, Kind::Counter);
+        for store in &stores {
+            let value = count(&store.counts).load(Ordering::Relaxed);
+            page.sample("", &[("store", &*name(store))], value);
+        }
+    }
+    for (family, help, value) in GAUGES {
+        page.family(family, help, Kind::Gauge);
+        for store in &stores {
+            page.sample("", &[("store", &*name(store))], value(store));
+        }
+    }
+}

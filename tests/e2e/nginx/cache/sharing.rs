@@ -1,0 +1,137 @@
+//! Several requests for one answer that is not stored yet.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::{Origin, caching, get, pair, say, seen, start};
+use crate::client::Client;
+use crate::harness::eventually;
+
+/// A gate that a test opens.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().expect("no test panics in it") = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let is_open = self.0.0.lock().expect("no test panics in it");
+        drop(self.0.1.wait_while(is_open, |is_open| !*is_open));
+    }
+}
+
+const REQUEST: &str = "GET /a HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn one_asks_and_the_others_wait() {
+    let gate = Gate::default();
+    let closed = gate.clone();
+    let origin = Origin::start(move |wire, _, before| {
+        closed.wait();
+        say(
+            wire,
+            "200 OK",
+            "Cache-Control: max-age=60",
+            &format!("content {before}"),
+        );
+    });
+    let lines = "proxy_cache_lock on; proxy_cache_lock_age 1h; proxy_cache_lock_timeout 1h;";
+    let server = start(caching(origin.upstream.port, lines));
+    let mut clients: Vec<Client> = (0..30).map(|_| Client::connect(server.port)).collect();
+    for client in &mut clients {
+        client.send(REQUEST);
+    }
+    eventually("the first request", || origin.count("/a") == 1, String::new);
+    gate.open();
+    let mut answers: Vec<_> = clients
+        .iter_mut()
+        .map(|client| seen(&client.answer()))
+        .collect();
+    answers.sort();
+    assert_eq!(answers[29], pair("MISS", "content 0"));
+    for hit in &answers[..29] {
+        assert_eq!(*hit, pair("HIT", "content 0"));
+    }
+    assert_eq!(origin.count("/a"), 1);
+}
+
+#[test]
+fn nobody_waits_for_what_is_not_stored_nor_for_long() {
+    let gate = Gate::default();
+    let closed = gate.clone();
+    let origin = Origin::start(move |wire, head, before| {
+        if before == 0 {
+            closed.wait();
+        }
+        let fields = match super::target(head) {
+            "/private" => "Cache-Control: private",
+            _ => "Cache-Control: max-age=60",
+        };
+        say(wire, "200 OK", fields, &format!("content {before}"));
+    });
+    let lines = "proxy_cache_lock on; proxy_cache_lock_age 1h; proxy_cache_lock_timeout 1h;\n\
+                 location /short { proxy_cache_lock_timeout 100ms; proxy_pass http://127.0.0.1:PORT; }\n\
+                 location /aged { proxy_cache_lock_age 100ms; proxy_cache_lock_timeout 1ms; proxy_pass http://127.0.0.1:PORT; }";
+    let lines = lines.replace("PORT", &origin.upstream.port.to_string());
+    let server = start(caching(origin.upstream.port, &lines));
+    let first = |path: &str| {
+        let mut client = Client::connect(server.port);
+        client.send(REQUEST.replace("/a", path));
+        eventually("the first request", || origin.count(path) == 1, String::new);
+        client
+    };
+    // Its time to wait is over: it asks itself, and does not store what it gets.
+    let mut slow = first("/short");
+    assert_eq!(seen(&get(&server, "/short")), pair("MISS", "content 1"));
+    assert_eq!(seen(&get(&server, "/short")), pair("MISS", "content 2"));
+    // The first one takes too long: another may store its answer.
+    let mut aged = first("/aged");
+    eventually(
+        "an answer of another request",
+        || seen(&get(&server, "/aged")).0 == "HIT",
+        String::new,
+    );
+    let mut private = first("/private");
+    let mut waiting: Vec<Client> = (0..10).map(|_| Client::connect(server.port)).collect();
+    for client in &mut waiting {
+        client.send(REQUEST.replace("/a", "/private"));
+    }
+    gate.open();
+    for client in [&mut slow, &mut aged, &mut private] {
+        assert_eq!(seen(&client.answer()), pair("MISS", "content 0"));
+    }
+    for client in &mut waiting {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert_eq!(origin.count("/private"), 11);
+}
+
+#[test]
+fn the_next_one_asks_when_the_first_one_fails() {
+    let origin = Origin::start(|wire, _, before| match before {
+        0 => _ = wire.stream().shutdown(std::net::Shutdown::Both),
+        _ => say(
+            wire,
+            "200 OK",
+            "Cache-Control: max-age=60",
+            &format!("content {before}"),
+        ),
+    });
+    let server = start(caching(
+        origin.upstream.port,
+        "proxy_cache_lock on; proxy_cache_lock_timeout 1h;",
+    ));
+    let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(server.port)).collect();
+    for client in &mut clients {
+        client.send(REQUEST);
+    }
+    let answers: Vec<_> = clients.iter_mut().map(Client::answer).collect();
+    let failed = answers.iter().filter(|answer| answer.status == 502).count();
+    assert_eq!(failed, 1);
+    for answer in answers.iter().filter(|answer| answer.status == 200) {
+        assert_eq!(answer.text(), "content 1");
+    }
+    assert_eq!(origin.count("/a"), 2);
+}
