@@ -382,3 +382,132 @@ fn whole_sites_answer_as_those_of_nginx() {
         failures.join("\n")
     );
 }
+
+/// Nginx.confs that can be said whole in a Caddyfile mean the same there: the two answers, both of sluice, are compared by
+/// what does not belong to the taste of either server.
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn translated_sites_answer_alike() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let site = Site::new();
+    write_shared(&site);
+    let (mut requests, mut files, mut failures) = (0, 0, Vec::new());
+    for whole in all().iter().filter(|whole| whole.name.contains(&only)) {
+        let Some(caddyfile) = whole.translated(&site) else {
+            continue;
+        };
+        files += 1;
+        whole.write_files(&site);
+        let ours = whole.start(&site, &sluice(), false);
+        let name = format!("{}-translated", whole.name);
+        let theirs = site.start_text(&sluice(), &name, &caddyfile, &name);
+        for request in whole.requests() {
+            let differs = |(name, asked, _): &(&str, &str, &str)| {
+                *name == whole.name
+                    && (asked.is_empty() || request.split(" | ").next() == Some(*asked))
+            };
+            if TRANSLATED_OTHERWISE.iter().any(differs) {
+                continue;
+            }
+            requests += 1;
+            let (one, two) = (meaning(&ours.ask(request)), meaning(&theirs.ask(request)));
+            if one != two {
+                let text = format!("{}: {request}\n    {one:?}\n    {two:?}", whole.name);
+                failures.push(text);
+            }
+        }
+    }
+    println!("{requests} requests in {files} translated files");
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    assert!(
+        !only.is_empty() || files >= TRANSLATED_MIN,
+        "only {files} files are said whole"
+    );
+}
+
+/// So many of the files have nothing that a Caddyfile cannot say.
+const TRANSLATED_MIN: usize = 12;
+
+/// Where a Caddyfile means something else than the nginx.conf that it was made from: the file, the
+/// request, all if none is named, and why.
+const TRANSLATED_OTHERWISE: &[(&str, &str, &str)] = &[
+    ("index_lists", "GET /four", NO_INDEX),
+    ("index_lists", "GET /four/", NO_INDEX),
+    (
+        "index_lists",
+        "GET /x/four/",
+        "an index that is a path of its own",
+    ),
+    ("port_redirects", "", NO_INDEX),
+    ("returns", "GET /495", "nginx's own statuses"),
+    ("returns", "GET /497", "nginx's own statuses"),
+    (
+        "slashes",
+        "",
+        "paths that hardly anybody asks for are read as Caddy reads them",
+    ),
+    ("spa", "GET /assets", NO_INDEX),
+    ("spa", "GET /assets/", NO_INDEX),
+    (
+        "grafana_subpath",
+        "GET /grafana",
+        "nginx redirects to a location of an upstream by itself",
+    ),
+];
+
+const NO_INDEX: &str = "a folder without an index is not found";
+
+/// What an answer means: its status, where it leads, what it says, and the fields that the configuration named. Folders are
+/// redirected with another status, pages of errors are empty, and lists and redirects are written in another way.
+fn meaning(answer: &crate::http::Answer) -> (String, String, String) {
+    let field = |name: &str| {
+        answer
+            .fields
+            .get(name)
+            .map_or_else(String::new, |values| values.join("|"))
+    };
+    let status = match answer.status.as_str() {
+        "308" => "301",
+        status => status,
+    };
+    let location = field("location")
+        .replace("http://site.test:PORT", "")
+        .replace("http://site.test", "");
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let says = match status {
+        _ if !field("content-encoding").is_empty() => String::new(),
+        _ if field("x-echo") == "yes" => body.lines().next().unwrap_or_default().to_owned(),
+        "200" | "206" if !body.contains("<pre>") && !body.starts_with("<!") => body,
+        _ => String::new(),
+    };
+    (status.to_owned(), location, says)
+}
+
+impl Whole {
+    /// The Caddyfile that says the same; none where something is missing from it.
+    fn translated(&self, site: &Site) -> Option<String> {
+        let port = free_port();
+        let file = site.dir().join(format!("{}.nginx.conf", self.name));
+        std::fs::write(&file, self.fill(site, port)).expect("the folder is writable");
+        let mut command = std::process::Command::new(sluice());
+        let output = command
+            .args(["adapt", "--to", "caddyfile", "--config"])
+            .arg(&file)
+            .output();
+        let output = output.expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {said}", self.name);
+        let text = String::from_utf8(output.stdout).expect("it is UTF-8");
+        let is_whole = !text
+            .lines()
+            .any(|line| line.trim_start().starts_with("# not translated"));
+        // A pattern of a name or another server may stand at another port, which is as good.
+        let text = text.replacen("auto_https off", "auto_https off\n\tadmin off", 1);
+        is_whole.then(|| text.replace(&format!(":{port}"), ":PORT"))
+    }
+}

@@ -12,8 +12,10 @@ mod lower;
 mod modules;
 mod parse;
 pub mod registry;
+mod translate;
 pub mod tree;
 
 pub use lower::{Adapted, adapt};
 pub use parse::{Parsed, parse};
 pub use sluice_caddyfile::{DiskLoader, Loader, MemoryLoader};
+pub use translate::{Translated, UNTOLD, translate};

@@ -2,7 +2,7 @@
 
 use super::{site, start};
 use crate::client::exchange;
-use crate::harness::{Folder, run_to_end, text};
+use crate::harness::{Folder, Setup, run_to_end, text};
 use crate::upstream::Upstream;
 
 /// Groups of a pattern in `proxy_redirect`.
@@ -129,4 +129,50 @@ fn lint_tells_places() {
     folder.write("Caddyfile", ":80\n");
     let output = run_to_end(&folder, &["lint", "Caddyfile"]);
     assert!(text(&output.stderr).contains("no nginx.conf"));
+}
+
+/// What a Caddyfile cannot say stands as a comment at its place, and the rest is served alike.
+#[test]
+fn an_nginx_conf_becomes_a_caddyfile() {
+    let setup = Setup::bare().args(&["--config", "Caddyfile"]);
+    let conf = "events {}\nhttp {\nlimit_conn_zone $binary_remote_addr zone=zone:1m;\nserver {\nlisten 127.0.0.1:{port};\nroot {folder}/www;\n\
+        location /a { return 200 \"a $arg_x\"; }\nlocation / { try_files $uri /index.html; }\n\
+        location /b { limit_conn zone 1; return 204; }\n}\n}\n";
+    let conf = setup.fill(conf);
+    let folder = setup.folder();
+    folder.write("nginx.conf", conf);
+    let output = run_to_end(
+        folder,
+        &["adapt", "--to", "caddyfile", "--config", "nginx.conf"],
+    );
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        said.contains("# not translated (nginx.conf:3): limit_conn_zone"),
+        "{said}"
+    );
+    assert!(said.contains("): limit_conn zone 1;"), "{said}");
+    folder.write("www/index.html", "home");
+    folder.write(
+        "Caddyfile",
+        format!(
+            "{{\n\tadmin off\n}}\n{}",
+            said.replacen("{\n\tauto_https off\n}\n", "", 1)
+        ),
+    );
+    let server = setup.start();
+    assert_eq!(server.ask("/a?x=1").text(), "a 1");
+    assert_eq!(server.ask("/none/here").text(), "home");
+    folder_is_refused();
+}
+
+fn folder_is_refused() {
+    let folder = Folder::new();
+    folder.write("nginx.conf", "events {}\nhttp { nonsense on; }\n");
+    let output = run_to_end(
+        &folder,
+        &["adapt", "--to", "caddyfile", "--config", "nginx.conf"],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("unknown-directive"));
 }

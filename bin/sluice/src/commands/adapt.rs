@@ -1,4 +1,4 @@
-//! `sluice adapt`: a configuration as JSON, which is what a server runs, or one of Caddy 1 as one of Caddy 2.
+//! `sluice adapt`: a configuration as JSON, which is what a server runs, or an nginx.conf or one of Caddy 1 as a Caddyfile.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ pub struct Args {
 enum Target {
     /// What a server runs.
     Json,
-    /// The Caddyfile of Caddy 2 that says the same as one of Caddy 1.
+    /// A Caddyfile that says the same as an nginx.conf, or as the Caddyfile of a Caddy 1.
     Caddyfile,
 }
 
@@ -67,19 +67,29 @@ impl Args {
     }
 }
 
-/// Prints a configuration of Caddy 1 in the language of Caddy 2.
+/// Prints an nginx.conf, or a configuration of Caddy 1, in the language of Caddy 2.
 fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Failed> {
     let (name, text) = source.read()?;
+    if source.adapter(&text) == Adapter::Nginx {
+        let translated = sluice_nginx::translate(&name, &text, &Recording::default());
+        return match translated.caddyfile {
+            Some(caddyfile) => {
+                print_report(&translated.report, format);
+                super::print_bytes(caddyfile.as_bytes())
+            }
+            None => Err(Failed::report(&translated.report, format)),
+        };
+    }
     let is_old = match source.adapter(&text) {
         Adapter::Caddy1 => true,
         Adapter::Caddyfile => sluice_caddyfile::is_v1(&name, &text),
         Adapter::Json | Adapter::Nginx => false,
     };
     if !is_old {
-        return Err(
-            Failed::new(format!("{name} is not in the language of Caddy 0 and 1"))
-                .help("say so with `--from caddy1`, or format it with `sluice fmt`"),
-        );
+        return Err(Failed::new(format!(
+            "{name} is neither an nginx.conf nor in the language of Caddy 0 and 1"
+        ))
+        .help("say so with `--from caddy1`, or format it with `sluice fmt`"));
     }
     let translated = translate(&name, &text, &Recording::default());
     match translated.caddyfile {

@@ -33,6 +33,11 @@ impl<'t> Level<'t> {
         }
     }
 
+    /// The block around it.
+    pub fn around(&self) -> Option<&'t Level<'t>> {
+        self.around
+    }
+
     /// The directives of the block itself.
     pub fn directives(&self) -> &'t [Directive] {
         self.directives

@@ -1,0 +1,493 @@
+//! `sluice adapt nginx.conf --to caddyfile`: an nginx.conf in the language of Caddy, as far as that has words for it. What
+//! it has none for stands as a comment at its place, with the line it was written on. Locations are left to `locations`,
+//! what answers to `content`, texts with variables to `text`.
+
+mod content;
+mod locations;
+mod text;
+
+use sluice_diag::Report;
+
+use crate::Loader;
+use crate::lower::level::Level;
+use crate::registry::{self, Context, Verdict};
+use crate::tree::Directive;
+use text::{Facts, word};
+
+/// What [`translate`] made of a text.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// The Caddyfile; there is none where the nginx.conf is refused.
+    pub caddyfile: Option<String>,
+    /// What was found, and the texts it points into.
+    pub report: Report,
+}
+
+/// What a line begins with that says what is missing.
+pub const UNTOLD: &str = "# not translated";
+
+const HEAD: &str = "\
+# Made from an nginx.conf by `sluice adapt --to caddyfile`; each line that begins with \"# not translated\" is left to you.
+# Other than there: pages of errors are empty, fields are added to errors as well, paths are compared without case,
+# folders without an index are not found, types of media are those of the server, and upstreams are told
+# X-Forwarded-For, -Proto and -Host.
+";
+
+/// Reads an nginx.conf and writes a Caddyfile that says the same. What it includes comes from `loader`.
+pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
+    let report = crate::adapt(name, text, loader).report;
+    if report.has_errors() {
+        return Translated {
+            caddyfile: None,
+            report,
+        };
+    }
+    let parsed = crate::parse(name, text, loader);
+    let main = Level::outermost(&parsed.directives);
+    let mut writer = Writer {
+        report: &parsed.report,
+        text: HEAD.to_owned(),
+        depth: 0,
+        names: 0,
+        route: String::new(),
+    };
+    writer.line("{");
+    writer.depth += 1;
+    writer.line("auto_https off");
+    writer.depth -= 1;
+    writer.line("}");
+    for http in main.own("http") {
+        let level = main.within(http.body());
+        writer.leftovers(level.directives(), Context::Http, HTTP);
+        let groups: Vec<&Directive> = level.own("upstream").collect();
+        let (maps, others): (Vec<&Directive>, Vec<&Directive>) =
+            level.own("map").partition(|map| has_words(map));
+        for map in others {
+            writer.untold(map);
+        }
+        let servers: Vec<&Directive> = level.own("server").collect();
+        for server in &servers {
+            let inner = level.within(server.body());
+            let maps: Vec<&Directive> = maps
+                .iter()
+                .copied()
+                .filter(|map| is_used(map, &maps, server))
+                .collect();
+            writer.server(server, &inner, &groups, &servers, &maps);
+        }
+    }
+    // Lines that the formatter does not like are still better than none.
+    let written = sluice_caddyfile::format("Caddyfile", &writer.text);
+    Translated {
+        caddyfile: Some(written.unwrap_or(writer.text)),
+        report,
+    }
+}
+
+/// What of an `http` block is read where it holds.
+const HTTP: &[&str] = &["server", "upstream", "map"];
+
+/// What of any block is read where it holds, or has no need of a word: Caddy does it, or each place says it anew.
+const HELD: &[&str] = &[
+    "access_log",
+    "add_header",
+    "alias",
+    "allow",
+    "autoindex",
+    "client_max_body_size",
+    "default_type",
+    "deny",
+    "expires",
+    "fastcgi_index",
+    "fastcgi_intercept_errors",
+    "fastcgi_param",
+    "fastcgi_pass",
+    "fastcgi_hide_header",
+    "fastcgi_keep_conn",
+    "gzip",
+    "gzip_comp_level",
+    "gzip_disable",
+    "gzip_min_length",
+    "gzip_proxied",
+    "gzip_types",
+    "gzip_vary",
+    "index",
+    "keepalive_timeout",
+    "listen",
+    "location",
+    "log_format",
+    "proxy_connect_timeout",
+    "proxy_hide_header",
+    "proxy_http_version",
+    "proxy_pass",
+    "proxy_read_timeout",
+    "proxy_redirect",
+    "proxy_send_timeout",
+    "proxy_set_header",
+    "resolver",
+    "return",
+    "root",
+    "server_name",
+    "server_tokens",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_protocols",
+    "try_files",
+    "types",
+    "etag",
+];
+
+/// Writes lines, with tabs by depth.
+struct Writer<'r> {
+    report: &'r Report,
+    text: String,
+    depth: usize,
+    /// How many matchers have a name so far.
+    names: usize,
+    /// The named route that holds the locations of the site.
+    route: String,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, line: impl AsRef<str>) {
+        if !line.as_ref().is_empty() {
+            self.text.extend(std::iter::repeat_n('\t', self.depth));
+        }
+        self.text.push_str(line.as_ref());
+        self.text.push('\n');
+    }
+
+    fn open(&mut self, line: impl AsRef<str>) {
+        self.line(format!("{} {{", line.as_ref()));
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        self.depth -= 1;
+        self.line("}");
+    }
+
+    /// A new name for a matcher.
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("m{}", self.names)
+    }
+
+    /// Says that a directive is missing.
+    fn untold(&mut self, directive: &Directive) {
+        let place = self.report.sources.place(directive.span());
+        let place = place.rsplit_once(':').map_or(&*place, |(line, _)| line);
+        let words: Vec<String> = std::iter::once(&directive.name)
+            .chain(&directive.args)
+            .map(|word| word.text.replace(['\n', '\r'], " "))
+            .collect();
+        let end = if directive.block.is_some() {
+            " { … }"
+        } else {
+            ";"
+        };
+        self.line(format!("{UNTOLD} ({place}): {}{end}", words.join(" ")));
+    }
+
+    /// Says of each directive of a block that it is missing, but for those that are read elsewhere and those that have
+    /// no effect of their own.
+    fn leftovers(&mut self, directives: &[Directive], context: Context, elsewhere: &[&str]) {
+        for directive in directives {
+            let name = directive.name();
+            if elsewhere.contains(&name) || HELD.contains(&name) {
+                continue;
+            }
+            let entry = registry::entries(name).find(|entry| entry.may_stand_in(context));
+            let verdict = entry.map(registry::Entry::verdict);
+            if !matches!(verdict, Some(Verdict::Always(_) | Verdict::Idle(_)))
+                && !is_usual(directive)
+            {
+                self.untold(directive);
+            }
+        }
+    }
+
+    fn server(
+        &mut self,
+        server: &Directive,
+        level: &Level<'_>,
+        groups: &[&Directive],
+        servers: &[&Directive],
+        maps: &[&Directive],
+    ) {
+        self.line("");
+        let addresses = self.addresses(server, level, servers);
+        if addresses.is_empty() {
+            return self.untold(server);
+        }
+        let first = level.own("server_name").next().and_then(|line| line.arg(0));
+        let facts = Facts {
+            server_name: first.unwrap_or_default().to_owned(),
+            root: None,
+            tables: maps
+                .iter()
+                .filter_map(|map| map.arg(1))
+                .map(|name| name[1..].to_ascii_lowercase())
+                .collect(),
+        };
+        let site = locations::Site { groups, facts };
+        let inherits_index = level
+            .find("index")
+            .is_some_and(|line| content::goes_round(std::slice::from_ref(line)));
+        // One that is served with TLS and without says it once for both.
+        let is_both = addresses.iter().any(|a| a.starts_with("http:"))
+            && addresses.iter().any(|a| a.starts_with("https:"));
+        let goes_round = is_both || inherits_index || content::goes_round(level.directives());
+        if goes_round {
+            let number = servers
+                .iter()
+                .position(|other| std::ptr::eq(*other, server));
+            self.route = format!("site{}", number.unwrap_or_default());
+            self.open(format!("&({})", self.route));
+            self.site(level, &site);
+            self.close();
+            self.line("");
+        }
+        let (plain, over_tls): (Vec<String>, Vec<String>) = addresses
+            .into_iter()
+            .partition(|address| address.starts_with("http:"));
+        let route = self.route.clone();
+        for (addresses, is_tls) in [(plain, false), (over_tls, true)] {
+            if addresses.is_empty() {
+                continue;
+            }
+            self.open(addresses.join(", "));
+            self.connections(level, is_tls);
+            for map in maps {
+                self.map(map, &site.facts);
+            }
+            self.pages(level);
+            match goes_round {
+                true => self.line(format!("invoke {route}")),
+                false => self.site(level, &site),
+            }
+            self.close();
+        }
+    }
+
+    /// What a site says of its addresses: hosts, certificates, its log.
+    fn connections(&mut self, level: &Level<'_>, is_tls: bool) {
+        let hosts = level.own("listen").filter_map(|line| bound(line.arg(0)?));
+        let hosts: std::collections::BTreeSet<&str> = hosts.collect();
+        if !hosts.is_empty() {
+            let hosts: Vec<&str> = hosts.into_iter().collect();
+            self.line(format!("bind {}", hosts.join(" ")));
+        }
+        let files = |name: &str| level.find(name).and_then(|line| line.arg(0));
+        let pair = (files("ssl_certificate"), files("ssl_certificate_key"));
+        if let (Some(certificate), Some(key), true) = (pair.0, pair.1, is_tls) {
+            self.line(
+                "# Without this line, and `auto_https off` above, a certificate is obtained and renewed by itself.",
+            );
+            self.line(format!("tls {} {}", word(certificate), word(key)));
+        }
+        match level.find("access_log").and_then(|line| line.arg(0)) {
+            None | Some("off") => {}
+            Some(path) => {
+                self.open("log");
+                self.line(format!("output file {}", word(path)));
+                self.close();
+            }
+        }
+    }
+
+    /// A table of values. Its variable is a placeholder of the same name.
+    fn map(&mut self, map: &Directive, facts: &Facts) {
+        let (Some(source), Some(name)) = (map.arg(0), map.arg(1)) else {
+            return;
+        };
+        let Some(source) = text::expanded(source, facts, None) else {
+            return self.untold(map);
+        };
+        self.open(format!(
+            "map {source} {{{}}}",
+            name[1..].to_ascii_lowercase()
+        ));
+        // Texts come before patterns, wherever they stand.
+        let (patterns, texts): (Vec<_>, Vec<_>) = map
+            .body()
+            .iter()
+            .partition(|row| row.name().starts_with('~'));
+        for row in texts.into_iter().chain(patterns) {
+            let value = row.arg(0).unwrap_or_default();
+            // Groups have their numbers here as well, but in braces.
+            let groups = row.name().starts_with('~').then_some("x");
+            let value = text::expanded(value, facts, groups).unwrap_or_default();
+            let value = value.replace("{re.x.", "${");
+            let key = match row.name() {
+                "default" => "default".to_owned(),
+                key => match key.strip_prefix("~*") {
+                    Some(pattern) => word(&format!("~(?i){pattern}")),
+                    None if key.starts_with('~') => word(key),
+                    // nginx compares texts without case.
+                    None if key.is_empty() => "\"\"".to_owned(),
+                    None => word(&format!("~(?i)^{}$", content::escaped(key))),
+                },
+            };
+            self.line(format!("{key} {}", word(&value)));
+        }
+        self.close();
+    }
+
+    /// The addresses of a site: each name at each port.
+    fn addresses(
+        &mut self,
+        server: &Directive,
+        level: &Level<'_>,
+        servers: &[&Directive],
+    ) -> Vec<String> {
+        let mut found = Vec::new();
+        let listens: Vec<(&str, bool)> = level
+            .own("listen")
+            .filter_map(|line| {
+                let is_ssl = line.args.iter().any(|word| word.text == "ssl");
+                Some((line.arg(0)?, is_ssl))
+            })
+            .collect();
+        let listens = if listens.is_empty() {
+            vec![("80", false)]
+        } else {
+            listens
+        };
+        for (listen, is_ssl) in listens {
+            let Some(port) = port(listen) else {
+                self.untold(server);
+                continue;
+            };
+            let scheme = if is_ssl { "https" } else { "http" };
+            for name in level.own("server_name").flat_map(|line| &line.args) {
+                match name.text.as_str() {
+                    "_" | "" => {}
+                    name if name.starts_with('~') || name.ends_with(".*") || name.contains('$') => {
+                        let line = format!("{UNTOLD}: the name {name} of the next server");
+                        if !self.text.trim_end().ends_with(&line) {
+                            self.line(line);
+                        }
+                    }
+                    name => match name.strip_prefix('.') {
+                        Some(rest) => {
+                            found.push(format!("{scheme}://{rest}:{port}"));
+                            found.push(format!("{scheme}://*.{rest}:{port}"));
+                        }
+                        None => found.push(format!("{scheme}://{name}:{port}")),
+                    },
+                }
+            }
+            if is_default(server, listen, servers) {
+                found.push(format!("{scheme}://:{port}"));
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        found.retain(|address| seen.insert(address.clone()));
+        found
+    }
+}
+
+/// Whether a `map` has only what that of Caddy has as well.
+fn has_words(map: &Directive) -> bool {
+    let facts = Facts::default();
+    let is_known = |row: &Directive| {
+        let value = row.arg(0).unwrap_or_default();
+        let groups = row.name().starts_with('~');
+        let is_text = text::expanded(value, &facts, groups.then_some("x")).is_some();
+        row.args.len() == 1
+            && is_text
+            && !matches!(row.name(), "hostnames" | "volatile" | "include")
+            && !row.name().starts_with('\\')
+    };
+    let source = map
+        .arg(0)
+        .and_then(|source| text::expanded(source, &facts, None));
+    source.is_some_and(|source| source.starts_with('{') && source.matches('{').count() == 1)
+        && map.arg(1).is_some_and(|name| name.starts_with('$'))
+        && map.body().iter().all(is_known)
+}
+
+/// Whether a server, or a `map` that it uses, asks for a `map`.
+fn is_used(map: &Directive, maps: &[&Directive], server: &Directive) -> bool {
+    let name = map.arg(1).unwrap_or_default();
+    let is_in = |block: &Directive| names(block, name);
+    is_in(server)
+        || maps
+            .iter()
+            .any(|other| !std::ptr::eq(*other, map) && is_in(other))
+}
+
+/// Whether a variable stands anywhere in a directive.
+fn names(directive: &Directive, variable: &str) -> bool {
+    let bare = variable.trim_start_matches('$');
+    directive
+        .args
+        .iter()
+        .any(|word| word.text.contains(variable) || word.text.contains(&format!("${{{bare}}}")))
+        || directive.body().iter().any(|line| names(line, variable))
+}
+
+/// Whether a directive says what Caddy does anyway.
+fn is_usual(directive: &Directive) -> bool {
+    matches!(
+        (directive.name(), directive.arg(0)),
+        (
+            "absolute_redirect"
+                | "autoindex_exact_size"
+                | "autoindex_localtime"
+                | "fastcgi_split_path_info"
+                | "port_in_redirect"
+                | "log_not_found"
+                | "server_name_in_redirect",
+            _
+        ) | (
+            "merge_slashes" | "if_modified_since" | "ignore_invalid_headers",
+            Some("on")
+        ) | ("charset", Some("utf-8"))
+    )
+}
+
+/// The port of a `listen`; none where it is a socket.
+fn port(listen: &str) -> Option<u16> {
+    if listen.starts_with("unix:") {
+        return None;
+    }
+    let last = listen.rsplit(':').next().unwrap_or(listen);
+    Some(last.parse().unwrap_or(80))
+}
+
+/// The host of a `listen` that names one.
+fn bound(listen: &str) -> Option<&str> {
+    let (host, _) = listen.rsplit_once(':')?;
+    (!matches!(host, "*" | "0.0.0.0" | "[::]" | "unix") && !host.starts_with("unix:"))
+        .then(|| host.trim_start_matches('[').trim_end_matches(']'))
+}
+
+/// Whether a server gets what names no other one at this address.
+fn is_default(server: &Directive, listen: &str, servers: &[&Directive]) -> bool {
+    let at = |other: &&&Directive| {
+        let mut lines = other
+            .body()
+            .iter()
+            .filter(|line| line.name() == "listen")
+            .peekable();
+        match lines.peek() {
+            None => listen == "80",
+            Some(_) => lines.any(|line| line.arg(0).and_then(port) == port(listen)),
+        }
+    };
+    let says = |other: &&&Directive| {
+        let mut lines = other.body().iter().filter(|line| line.name() == "listen");
+        lines.any(|line| {
+            line.arg(0) == Some(listen)
+                && line
+                    .args
+                    .iter()
+                    .any(|word| matches!(&*word.text, "default_server" | "default"))
+        })
+    };
+    let mut same = servers.iter().filter(at);
+    let chosen = servers.iter().find(says).or_else(|| same.next());
+    chosen.is_some_and(|chosen| std::ptr::eq(*chosen, server))
+}
