@@ -146,7 +146,7 @@ impl Writer<'_> {
         let lines: Vec<&Directive> = level.nearest(&["error_page"]);
         let is_plain = |line: &&&Directive| {
             let words = || line.args.iter().map(|word| word.text.as_str());
-            let last = words().last().unwrap_or_default();
+            let last = words().next_back().unwrap_or_default();
             last.starts_with('/')
                 && !last.contains('$')
                 && !words().any(|word| word.starts_with('='))
