@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, backend, calibrate, doctor, experiment, hit, limit, report, setup, subject};
+use crate::{
+    audit, backend, calibrate, doctor, experiment, hit, init, limit, report, setup, subject,
+};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -25,6 +27,8 @@ enum Command {
     Audit(audit::command::Options),
     /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
     Run(Box<experiment::Options>),
+    /// Writes an experiment for a Caddyfile, Caddy's JSON or an nginx.conf
+    Init(init::Options),
     /// Finds the highest rate at which a promise is kept
     FindLimit(Box<limit::LimitOptions>),
     /// Overloads a server: in which manner it gives way, and how it recovers
@@ -82,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
         Command::Run(options) => experiment::run(&options),
+        Command::Init(options) => init::run(&options),
         Command::FindLimit(options) => limit::find_limit(&options),
         Command::Break(options) => limit::break_down(&options),
         Command::Calibrate(options) => calibrate::run(&options),

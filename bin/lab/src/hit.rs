@@ -13,37 +13,51 @@ use crate::adapter::{self, Task};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::live::Live;
 use crate::load::expect::{BodyExpect, Expect};
+use crate::load::held::Beside;
+use crate::load::kind::{self, Kind};
 use crate::load::limits::BODY_KEPT_MAX;
-use crate::load::probe::{Probe, probe, sha256};
+use crate::load::link::Tls;
+use crate::load::probe::{Probe, sha256};
 use crate::load::request::{Draft, Prepared};
 use crate::load::target::{Address, Reach, Target};
-use crate::load::{self, Plan, trust};
+use crate::load::{self, Plan, Stage, trust};
 use crate::machine;
 use crate::result::{Asked, Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
-use crate::sample::{Roots, owner};
+use crate::sample::{Roots, Watched, owner};
 
 use options::Verify;
+
+/// Bytes of a WebSocket message, if none is given: what chats and games send.
+const MESSAGE_BYTES: u64 = 64;
 
 /// Carries out `lab hit`.
 pub fn run(options: &Options) -> Outcome {
     let open_files = machine::raise_open_files();
-    if options.connections as u64 + 64 > open_files {
+    let connections = options.connections + options.idle + options.slow;
+    if connections as u64 + 64 > open_files {
         let text = format!(
             "{} connections need more open files than the {open_files} that are allowed here; see `sluice-lab doctor`",
-            options.connections
+            connections
         );
         return Err(Refused::new(text));
     }
+    refuse_for_engine(options)?;
     let (plan, answer) = prepare(options)?;
     let started = SystemTime::now();
     let began = Instant::now();
     let mut load = match options.engine {
-        Some(tool) => adapter::run(tool, &task(options, &plan)?).map_err(Refused)?,
+        Some(tool) => adapter::run(tool, &task(options, &plan)).map_err(Refused)?,
         None => {
             let mut live = Live::new();
             view(&plan, &mut live, Duration::ZERO);
-            load::run(&plan, &mut |stage| live.look(&stage))
-                .map_err(|error| Refused::new(format!("the load broke off: {error}")))?
+            let mut memory = Memory::of(&plan.target);
+            let mut load = load::run(&plan, &mut |stage| {
+                memory.look(&stage);
+                live.look(&stage);
+            })
+            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+            memory.put(&mut load);
+            load
         }
     };
     load.answer = Some(answer.answered());
@@ -57,27 +71,38 @@ pub fn run(options: &Options) -> Outcome {
     Ok(verdict(&load))
 }
 
-/// The same task for another program. What none of them can do is refused here, the rest by the adapter.
-fn task(options: &Options, plan: &Plan) -> Result<Task, Refused> {
+/// What another program cannot be told: refused before anything is asked of the target.
+fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
     let limits = [
         (options.unix.is_some(), "--unix"),
         (options.requests.is_some(), "--requests"),
+        (options.is_websocket(), "--websocket"),
+        (options.sse, "--sse"),
+        (options.idle > 0, "--idle"),
+        (options.slow > 0, "--slow"),
         (options.ca.is_some(), "--ca"),
         (options.tls_version.is_some(), "--tls-version"),
         (options.cpus.is_some(), "--cpus"),
     ];
-    if let Some((_, option)) = limits.iter().find(|(given, _)| *given) {
-        let text = format!("{option} is for the lab's own engine only");
-        return Err(Refused::new(text));
+    match limits.iter().find(|(given, _)| *given) {
+        Some((_, option)) if options.engine.is_some() => {
+            let text = format!("{option} is for the lab's own engine only");
+            Err(Refused::new(text))
+        }
+        _ => Ok(()),
     }
-    Ok(Task {
+}
+
+/// The same task for another program.
+fn task(options: &Options, plan: &Plan) -> Task {
+    Task {
         asked: Asked {
             verify: "whatever the program looks at, mostly the status".into(),
             ..plan.asked()
         },
         fields: options.header.clone(),
         insecure: options.insecure,
-    })
+    }
 }
 
 /// Whether the target did at all what it was to do.
@@ -91,6 +116,10 @@ fn verdict(load: &Load) -> Answer {
 
 /// What to ask, and the answer that was found right.
 pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
+    if options.h3 {
+        let text = "HTTP/3 is not spoken here yet: HTTP/1.1 is, and HTTP/2 with --h2";
+        return Err(Refused::new(text));
+    }
     let reach = match options.i_own_this_host {
         true => Reach::Anywhere,
         false => Reach::Loopback,
@@ -99,11 +128,10 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         .map_err(|error| Refused::new(error.text))?;
     let tls = trust::prepare(&options.tls(), &target).map_err(Refused::new)?;
     let draft = draft(options, &target)?;
-    let bare = draft
-        .prepare(&target, Expect::default())
-        .map_err(Refused::new)?;
+    let (kind, bare) = kind(options, &draft, &target)?;
+    let plan = plan(options, target, tls, kind, bare)?;
     let ask = || {
-        probe(&target, tls.as_ref(), &bare).map_err(|fault| {
+        kind::ask(&plan).map_err(|fault| {
             let words = fault.class.words();
             Refused::new(format!(
                 "{} gives no answer: {words} ({})",
@@ -112,11 +140,46 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         })
     };
     let first = ask()?;
+    if !plan.kind.is_requests() {
+        return Ok((plan, first));
+    }
     let expect = expect(options, &first, ask)?;
     let requests = vec![Prepared {
         expect,
-        ..bare.clone()
+        ..plan.requests[0].clone()
     }];
+    Ok((Plan { requests, ..plan }, first))
+}
+
+/// What is asked on each connection, and the first of it.
+fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prepared), Refused> {
+    if options.idle + options.slow > 0 && target.protocol.is_h2() {
+        let text = "--idle and --slow hold connections of HTTP/1.1: leave out --h2";
+        return Err(Refused::new(text));
+    }
+    let made = if options.is_websocket() {
+        let message = match draft.body.is_empty() {
+            true => made_body(MESSAGE_BYTES, options.seed).into(),
+            false => draft.body.clone(),
+        };
+        kind::websocket(draft, target, message, options.seed)
+    } else if options.sse {
+        kind::events(draft, target)
+    } else {
+        let request = draft.prepare(target, Expect::default());
+        request.map(|request| (Kind::Requests, request))
+    };
+    made.map_err(Refused::new)
+}
+
+/// The load, with a request whose right answer is not known yet.
+fn plan(
+    options: &Options,
+    target: Target,
+    tls: Option<Tls>,
+    kind: Kind,
+    request: Prepared,
+) -> Result<Plan, Refused> {
     let mode = match options.rate {
         None => Mode::Closed,
         Some(rate) => Mode::Open {
@@ -129,10 +192,10 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         0 => (machine::processors().len() / 2).max(1),
         count => count,
     });
-    let plan = Plan {
+    Ok(Plan {
         target,
         tls,
-        requests,
+        requests: vec![request],
         mode,
         connections: options.connections,
         depth: options.depth,
@@ -149,8 +212,13 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         timeout: options.timeout,
         failure_pause: options.failure_pause,
         seed: options.seed,
-    };
-    Ok((plan, first))
+        kind,
+        beside: Beside {
+            idle: options.idle,
+            slow: options.slow,
+            slow_bytes_per_s: options.slow_rate,
+        },
+    })
 }
 
 fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
@@ -265,14 +333,59 @@ pub fn view(plan: &Plan, live: &mut Live, behind: Duration) {
         }
     };
     live.begin(&name, plan.warmup + plan.duration, behind);
-    let subject = match &plan.target.address {
-        Address::Tcp(address) if address.ip().is_loopback() => owner::listeners(address.port()),
-        Address::Tcp(_) | Address::Unix(_) => Vec::new(),
-    };
     live.watch(&Roots {
-        subject,
+        subject: server(&plan.target),
         backend: Vec::new(),
     });
+}
+
+/// Processes of the target, where it is on this machine.
+fn server(target: &Target) -> Vec<u32> {
+    match &target.address {
+        Address::Tcp(address) if address.ip().is_loopback() => owner::listeners(address.port()),
+        Address::Tcp(_) | Address::Unix(_) => Vec::new(),
+    }
+}
+
+/// The server's memory without and with the connections that are held.
+pub struct Memory {
+    roots: Vec<u32>,
+    without: Option<u64>,
+    with: Option<u64>,
+}
+
+impl Memory {
+    /// Of the server at this address.
+    pub fn of(target: &Target) -> Self {
+        Memory::of_processes(server(target))
+    }
+
+    /// Of these processes with all their children; of none it is not known.
+    pub fn of_processes(roots: Vec<u32>) -> Self {
+        Memory {
+            roots,
+            without: None,
+            with: None,
+        }
+    }
+
+    /// Looks when it is time to.
+    pub fn look(&mut self, stage: &Stage) {
+        let rss = || Watched::new(&self.roots).sample(false).rss_bytes;
+        let known = !self.roots.is_empty();
+        match stage {
+            Stage::Alone if known => self.without = Some(rss()),
+            Stage::Held if known => self.with = Some(rss()),
+            Stage::Alone | Stage::Held | Stage::Window(..) | Stage::Running(..) => {}
+        }
+    }
+
+    /// Puts what was seen into the result.
+    pub fn put(&self, load: &mut Load) {
+        if let Some(held) = &mut load.held {
+            (held.rss_without_bytes, held.rss_with_bytes) = (self.without, self.with);
+        }
+    }
 }
 
 /// The result as a file carries it: one cell with one block.

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod doctor;
 pub mod experiment;
 pub mod hit;
+pub mod init;
 pub mod limit;
 pub mod limits;
 pub mod live;

@@ -3,96 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod world;
+
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_lab::result::{CellState, FailureClass, RunResult};
-
-const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
-
-/// A folder of one test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("lab-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A backend that ends with the test.
-struct Backend {
-    child: Child,
-    port: u16,
-}
-
-impl Backend {
-    fn start(words: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let child = Command::new(LAB)
-            .arg("serve")
-            .args(words)
-            .args(["--listen", &format!("127.0.0.1:{port}")])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let begin = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                begin.elapsed() < Duration::from_secs(20),
-                "the backend does not listen"
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
-        Backend { child, port }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
-    }
-}
-
-impl Drop for Backend {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Runs `hit` and gives its result.
-fn hit(folder: &Folder, url: &str, words: &[&str]) -> RunResult {
-    let json = folder.file("hit.json");
-    let output = Command::new(LAB)
-        .args(["hit", url, "--json", &json])
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("good answers"), "{text}");
-    serde_json::from_slice(&fs::read(&json).unwrap()).unwrap()
-}
+use world::{Backend, Folder, LAB, hit};
 
 const EXPERIMENT: &str = r#"
 schema = "sluice.lab/1"
@@ -220,7 +140,7 @@ fn a_server_that_answers_wrongly_did_not_start() {
 fn uploads_arrive_as_they_were_sent() {
     let folder = Folder::new("upload");
     let backend = Backend::start(&["respond"]);
-    let result = hit(
+    let (_, result) = hit(
         &folder,
         &backend.url("/sum"),
         &["-n", "50", "-c", "5", "--body-bytes", "64KiB"],
@@ -244,7 +164,7 @@ fn faults_on_purpose_are_seen_as_what_they_are() {
         "respond", "--errors", "0.1", "--resets", "0.1", "--cuts", "0.1", "--seed", "1",
     ];
     let backend = Backend::start(&words);
-    let result = hit(
+    let (_, result) = hit(
         &folder,
         &backend.url("/"),
         &[
@@ -281,7 +201,7 @@ fn faults_on_purpose_are_seen_as_what_they_are() {
 fn delays_on_purpose_are_measured() {
     let folder = Folder::new("delay");
     let backend = Backend::start(&["respond", "--delay", "30ms"]);
-    let result = hit(&folder, &backend.url("/"), &["-n", "60", "-c", "6"]);
+    let (_, result) = hit(&folder, &backend.url("/"), &["-n", "60", "-c", "6"]);
     let load = &result.cells[0].blocks[0].load;
     let median = load.latency.total.percentile(50.0).unwrap() / 1e6;
     // Not below, and above only by what a busy machine adds.
@@ -311,7 +231,7 @@ fn a_unix_socket_is_loaded_like_an_address() {
         assert!(begin.elapsed() < Duration::from_secs(20));
         thread::sleep(Duration::from_millis(10));
     }
-    let result = hit(
+    let (_, result) = hit(
         &folder,
         "http://app/",
         &["-n", "200", "-c", "3", "--unix", &socket],

@@ -8,11 +8,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::http::{Faults, Respond};
-use super::{Corpus, counts, fastcgi, floor, http, relay, socket};
+use super::streams::Stream;
+use super::{Corpus, counts, fastcgi, floor, http, relay, socket, streams};
 use crate::cli::{Answer, Outcome, Refused};
 use crate::hit::made_body;
 use crate::machine;
 use crate::quantity::{parse_bytes, parse_duration};
+
+/// Between two events at least: without, a stream would take a whole processor.
+const EVENTS_EVERY_MIN: Duration = Duration::from_micros(100);
 
 /// Options of `lab serve`.
 #[derive(Args, Clone, Debug)]
@@ -41,6 +45,10 @@ enum Kind {
     Respond(RespondOptions),
     /// A FastCGI responder with a fixed answer
     Fastcgi(Body),
+    /// A WebSocket server that sends every message back
+    Websocket,
+    /// A server of events (text/event-stream)
+    Events(EventOptions),
 }
 
 /// The body of the answer.
@@ -61,6 +69,19 @@ struct Body {
     /// Closes after each answer
     #[arg(long)]
     close: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+struct EventOptions {
+    /// Between two events
+    #[arg(long, value_parser = parse_duration, default_value = "100ms")]
+    every: Duration,
+    /// Bytes of data of each
+    #[arg(long, value_parser = parse_bytes, default_value = "64")]
+    event_bytes: u64,
+    /// Ends a stream after so many; 0 never
+    #[arg(long, default_value_t = 0)]
+    count: u64,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -141,6 +162,15 @@ pub fn run(options: &Options) -> Outcome {
                 seed: respond.seed,
             };
             http::serve(&listener, &respond, counter)
+        }
+        Kind::Websocket => streams::serve(&listener, &Stream::Echo, counter),
+        Kind::Events(events) => {
+            let stream = Stream::Events {
+                every: events.every.max(EVENTS_EVERY_MIN),
+                bytes: events.event_bytes as usize,
+                count: events.count,
+            };
+            streams::serve(&listener, &stream, counter)
         }
         Kind::Fastcgi(body) => {
             fastcgi::serve(&listener, &body.bytes()?, &body.content_type, counter)

@@ -1,5 +1,5 @@
 //! What can stand behind a server, or in its place: the least possible answer (the floor), a relay that parses nothing,
-//! an HTTP server that is slow, large or faulty on purpose, and a FastCGI responder. Each is a process of its own, so
+//! an HTTP server that is slow, large or faulty on purpose, a FastCGI responder, and servers of WebSocket and of events. Each is a process of its own, so
 //! that its CPU time is told apart.
 
 mod command;
@@ -10,6 +10,7 @@ mod floor;
 mod http;
 mod relay;
 mod socket;
+mod streams;
 
 pub use command::{Options, run};
 pub use corpus::Corpus;

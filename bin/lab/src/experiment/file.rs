@@ -196,6 +196,12 @@ pub struct LoadPart {
     /// Pause between the end of the load and the last look at the subject's memory; without, there is none.
     #[serde(deserialize_with = "duration")]
     pub rest: Duration,
+    /// Idle connections held beside.
+    pub idle: usize,
+    /// Slow readers held beside.
+    pub slow_readers: usize,
+    /// Bytes that each of them takes in a second.
+    pub slow_rate: u64,
 }
 
 impl Default for LoadPart {
@@ -211,6 +217,9 @@ impl Default for LoadPart {
             depth: 1,
             requests_per_connection: None,
             rest: Duration::ZERO,
+            idle: 0,
+            slow_readers: 0,
+            slow_rate: 1024,
         }
     }
 }
@@ -343,7 +352,10 @@ pub struct Test {
     /// The method.
     #[serde(default)]
     pub method: Option<String>,
-    /// Bytes of the body of each request.
+    /// What is asked: requests, messages of WebSocket that come back, or events.
+    #[serde(default)]
+    pub talk: Talk,
+    /// Bytes of the body of each request, or of each message.
     #[serde(default)]
     pub body_bytes: u64,
     /// The body of each request as text.
@@ -378,6 +390,19 @@ pub struct Test {
     /// What has to hold beside.
     #[serde(default)]
     pub assert: Asserts,
+}
+
+/// What is asked on each connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Talk {
+    /// Requests, each with an answer.
+    #[default]
+    Requests,
+    /// Messages of WebSocket that come back.
+    Websocket,
+    /// Events: the gaps between them.
+    Events,
 }
 
 /// The right answer.

@@ -12,14 +12,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::builtin::read_conf;
 use super::checks::{self, Seen};
-use super::file::{Backend, File, Pin, Run, Test};
+use super::file::{Backend, File, Pin, Run, Talk, Test};
 use super::folder::Folder;
 use super::plan::CellPlan;
 use crate::backend::{Corpus, read_counts};
-use crate::hit::made_body;
+use crate::hit::{Memory, made_body};
 use crate::live::Live;
 use crate::load::expect::{BodyExpect, Expect};
-use crate::load::probe::{Probe, probe};
+use crate::load::held::Beside;
+use crate::load::kind::{self, Kind};
+use crate::load::probe::Probe;
 use crate::load::request::{Draft, Prepared};
 use crate::load::target::{Reach, Target};
 use crate::load::trust::{self, TlsOptions};
@@ -452,9 +454,10 @@ impl Stage {
         let each_max = test
             .requests_per_connection
             .or(file.load.requests_per_connection);
+        let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
         Ok(Plan {
             tls: trust::prepare(&trusted, &target)?,
-            requests: self.requests(file, test, &target, each_max, seed)?,
+            requests,
             target,
             mode,
             connections: cell.clients,
@@ -469,6 +472,12 @@ impl Stage {
             timeout: file.load.timeout,
             failure_pause: file.load.failure_pause,
             seed,
+            kind,
+            beside: Beside {
+                idle: file.load.idle,
+                slow: file.load.slow_readers,
+                slow_bytes_per_s: file.load.slow_rate,
+            },
         })
     }
 
@@ -480,7 +489,7 @@ impl Stage {
         target: &Target,
         each_max: Option<u64>,
         seed: u64,
-    ) -> Result<Vec<Prepared>, String> {
+    ) -> Result<(Kind, Vec<Prepared>), String> {
         let fields = file.load.headers.iter().chain(&test.headers);
         let body: Arc<[u8]> = match &test.body {
             Some(body) => body.as_bytes().into(),
@@ -495,8 +504,17 @@ impl Stage {
             body,
             close: each_max == Some(1),
         };
+        let talk = match test.talk {
+            Talk::Requests => None,
+            Talk::Websocket => Some(kind::websocket(&draft, target, draft.body.clone(), seed)?),
+            Talk::Events => Some(kind::events(&draft, target)?),
+        };
+        if let Some((kind, request)) = talk {
+            return Ok((kind, vec![request]));
+        }
         if !test.corpus {
-            return Ok(vec![draft.prepare(target, self.expect(file, test)?)?]);
+            let request = draft.prepare(target, self.expect(file, test)?)?;
+            return Ok((Kind::Requests, vec![request]));
         }
         let every = test.expect.every.unwrap_or(1).max(1);
         let questions = self.corpus.questions();
@@ -513,7 +531,8 @@ impl Stage {
             };
             draft.prepare(target, expect)
         });
-        prepared.collect()
+        let prepared: Result<Vec<Prepared>, String> = prepared.collect();
+        Ok((Kind::Requests, prepared?))
     }
 
     fn expect(&self, file: &File, test: &Test) -> Result<Expect, String> {
@@ -578,17 +597,21 @@ fn load_and_watch(
         let ending = Ending(&stop);
         let now = Instant::now();
         let mut window = (now, now);
+        let mut memory = Memory::of_processes(roots.subject.clone());
         let load = load::run(plan, &mut |stage| {
             if let load::Stage::Window(begin, end) = stage {
                 window = (begin, end);
             }
+            memory.look(&stage);
             live.look(&stage);
         });
         drop(ending);
         let samples = watching
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((load?, samples, window))
+        let mut load = load?;
+        memory.put(&mut load);
+        Ok((load, samples, window))
     })
 }
 
@@ -606,7 +629,7 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
     let begin = Instant::now();
     let expect = &plan.requests[0].expect;
     loop {
-        let wrong = match probe(&plan.target, plan.tls.as_ref(), &plan.requests[0]) {
+        let wrong = match kind::ask(plan) {
             Ok(answer) => match wrong(expect, &answer) {
                 None => return Ok(answer),
                 Some(wrong) => wrong,

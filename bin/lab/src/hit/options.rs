@@ -72,6 +72,9 @@ pub struct Options {
     /// HTTP/2: over TLS if the server agrees to it, in clear text without asking
     #[arg(long)]
     pub h2: bool,
+    /// HTTP/3, which is not spoken yet
+    #[arg(long, hide = true)]
+    pub h3: bool,
     /// Connects to this unix socket instead of the host of the URL
     #[arg(long)]
     pub unix: Option<PathBuf>,
@@ -93,6 +96,21 @@ pub struct Options {
     /// Compares the body of every n-th answer of a connection only; of the others the length
     #[arg(long, default_value_t = 1)]
     pub verify_every: u64,
+    /// Messages of WebSocket that come back, instead of requests; --body or --body-bytes is the message. So does ws://
+    #[arg(long, conflicts_with_all = ["sse", "h2", "method", "verify", "expect_status", "close"])]
+    pub websocket: bool,
+    /// Server-sent events: the gaps between them, and the time to the first
+    #[arg(long, conflicts_with_all = ["h2", "method", "body", "body_bytes", "rate", "requests", "depth", "verify", "expect_status", "close"])]
+    pub sse: bool,
+    /// Holds so many idle connections beside the load
+    #[arg(long, default_value_t = 0)]
+    pub idle: usize,
+    /// Holds so many slow readers beside the load
+    #[arg(long, default_value_t = 0, conflicts_with_all = ["websocket", "sse"])]
+    pub slow: usize,
+    /// Bytes that each slow reader takes in a second
+    #[arg(long, value_parser = parse_bytes, default_value = "1KiB")]
+    pub slow_rate: u64,
     /// The status of a right answer; by default that of the first one
     #[arg(long)]
     pub expect_status: Option<u16>,
@@ -111,6 +129,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether messages of WebSocket are sent: by the option, or by the URL.
+    pub fn is_websocket(&self) -> bool {
+        self.websocket || self.url.starts_with("ws://") || self.url.starts_with("wss://")
+    }
+
     /// How TLS is to be spoken.
     pub fn tls(&self) -> TlsOptions {
         TlsOptions {

@@ -44,9 +44,11 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(out, "  checked in every answer: {}\n", asked.verify)?;
     let per_s = |count: u64| thousands(count as f64 / load.window_s.max(1e-9));
+    let words = words(&asked.protocol);
     writeln!(
         out,
-        "  good answers  {:>12}   {}/s   {}/s received",
+        "  {:14}{:>12}   {}/s   {}/s received",
+        words.answers,
         thousands(load.ok as f64),
         per_s(load.ended_ok),
         bytes(load.transfer.received_bytes as f64 / load.window_s.max(1e-9))
@@ -57,22 +59,95 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out)?;
     let origin = match asked.mode {
-        Mode::Closed => "total",
+        Mode::Closed => words.total,
         Mode::Open { .. } => "total (from when due)",
     };
     write_times(origin, Some(&load.latency.total), out)?;
     if !matches!(asked.mode, Mode::Closed) {
         write_times("from when sent", load.latency.service.as_ref(), out)?;
     }
-    write_times("first byte", load.latency.first_byte.as_ref(), out)?;
+    let first_byte = load
+        .latency
+        .first_byte
+        .as_ref()
+        .filter(|_| words.has_first_byte);
+    write_times("first byte", first_byte, out)?;
     write_times("connect", load.latency.connect.as_ref(), out)?;
     write_times("TLS handshake", load.latency.tls.as_ref(), out)?;
+    write_times(words.opening, load.latency.opening.as_ref(), out)?;
     writeln!(out)?;
     if load.engine.name != NATIVE {
         return write_foreign(load, out);
     }
     write_connections(load, out)?;
+    write_held(load, out)?;
     write_generator(load, out)
+}
+
+/// How things are called.
+struct Words {
+    answers: &'static str,
+    total: &'static str,
+    opening: &'static str,
+    has_first_byte: bool,
+}
+
+fn words(protocol: &str) -> Words {
+    let (answers, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
+        ("echoes", "round trip", "upgrade", false)
+    } else if protocol.starts_with("server-sent") {
+        ("events", "gap between events", "first event", false)
+    } else {
+        ("good answers", "total", "opening", true)
+    };
+    Words {
+        answers,
+        total,
+        opening,
+        has_first_byte,
+    }
+}
+
+/// Connections held beside the load.
+fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
+    let Some(held) = &load.held else {
+        return Ok(());
+    };
+    for (name, wanted, open) in [
+        ("idle", held.idle, held.idle_open),
+        ("slow readers", held.slow, held.slow_open),
+    ] {
+        if wanted > 0 {
+            let (wanted, open) = (thousands(wanted as f64), thousands(open as f64));
+            write!(out, "  beside: {open} of {wanted} {name} open to the end")?;
+            if name != "idle" {
+                let all = bytes(held.slow_received_bytes as f64);
+                write!(out, ", {all} and {} answers taken", held.slow_answers)?;
+            }
+            writeln!(out)?;
+        }
+    }
+    for (class, count) in &held.lost {
+        writeln!(
+            out,
+            "    {:>23}   {}",
+            thousands(*count as f64),
+            class.words()
+        )?;
+    }
+    if let (Some(without), Some(with)) = (held.rss_without_bytes, held.rss_with_bytes) {
+        write!(
+            out,
+            "  memory of the server: {} without them, {} with them",
+            bytes(without as f64),
+            bytes(with as f64)
+        )?;
+        match held.rss_each_bytes() {
+            Some(each) => writeln!(out, ", {} each", bytes(each))?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
 }
 
 /// What another load program is, and what it does not tell.

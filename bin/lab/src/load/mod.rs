@@ -8,6 +8,8 @@
 pub mod answer;
 pub mod clock;
 pub mod expect;
+pub mod held;
+pub mod kind;
 pub mod limits;
 pub mod link;
 pub mod probe;
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use self::clock::{Clock, Ns, span};
+use self::held::{Beside, Hold};
+use self::kind::Kind;
 use self::limits::{RAMP_MAX, TICK};
 use self::link::{Fault, Tls};
 use self::record::{Keepup, Recorder};
@@ -73,6 +77,10 @@ pub struct Plan {
     pub failure_pause: Duration,
     /// Start value of everything random.
     pub seed: u64,
+    /// What is asked on each connection.
+    pub kind: Kind,
+    /// Connections held beside.
+    pub beside: Beside,
 }
 
 /// More connections than this from one address to another would use up its ports.
@@ -102,6 +110,14 @@ impl Plan {
         }
         let number = (connection / CONNECTIONS_PER_SOURCE) as u8;
         Some(Ipv4Addr::new(127, 0, 0, 2 + number))
+    }
+
+    /// What a connection says first.
+    fn greeting(&self) -> &[u8] {
+        match &self.kind {
+            Kind::WebSocket(greeting) => &greeting.wire,
+            Kind::Requests | Kind::Events => &self.requests[0].wire,
+        }
     }
 
     /// Notes what TLS agreed on, and refuses another protocol than was asked for.
@@ -143,7 +159,11 @@ impl Plan {
             url: self.target.url.clone(),
             method: first.head.method.as_str().to_string(),
             mode: self.mode,
-            protocol: self.target.protocol.as_str().to_string(),
+            protocol: self
+                .kind
+                .protocol(self.tls.is_some())
+                .unwrap_or(self.target.protocol.as_str())
+                .to_string(),
             connections: self.connections,
             depth: self.depth,
             requests_per_connection_max: self.requests_per_connection_max,
@@ -153,7 +173,7 @@ impl Plan {
             duration_s: self.duration.as_secs_f64(),
             warmup_s: self.warmup.as_secs_f64(),
             timeout_s: self.timeout.as_secs_f64(),
-            verify: first.expect.words(),
+            verify: self.kind.words(first),
         }
     }
 }
@@ -185,6 +205,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Between two looks at whether the threads have ended.
 const JOIN_PAUSE: Duration = Duration::from_millis(10);
 
+/// Before what a server has with idle connections is looked at: it may still be putting away what it used for answers.
+const HELD_SETTLE: Duration = Duration::from_millis(300);
+
 /// The window of a load that ends by its number of requests, until it has ended.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
@@ -193,6 +216,34 @@ const NOTICE: Duration = Duration::from_millis(450);
 
 /// Makes the load. `watch` is told how far it is, from the calling thread.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
+    if !plan.beside.is_some() {
+        return drive(plan, watch);
+    }
+    let hold = Hold::default();
+    watch(Stage::Alone);
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| held::hold(plan, &hold));
+        let (began, all) = (Instant::now(), plan.beside.idle + plan.beside.slow);
+        let settled = || hold.settled.load(Ordering::Acquire) >= all;
+        while !settled() && began.elapsed() < RAMP_MAX && !holder.is_finished() {
+            thread::sleep(JOIN_PAUSE);
+        }
+        thread::sleep(HELD_SETTLE);
+        watch(Stage::Held);
+        let load = drive(plan, watch);
+        hold.stop.store(true, Ordering::Release);
+        let held = holder
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        load.map(|load| Load {
+            held: Some(held),
+            ..load
+        })
+    })
+}
+
+/// Makes the load itself.
+fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
     let signals = Signals::default();
     let clock = Clock::start();
     let began = Instant::now();

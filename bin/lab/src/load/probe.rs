@@ -52,31 +52,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Asks once, on a connection of its own.
 pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<Probe, Fault> {
     let deadline = Instant::now() + PROBE_TIMEOUT;
-    let mut link = match Link::dial(&target.address, None) {
-        Dial::Begun(link) => link,
-        Dial::Busy => return Err(fault(FailureClass::Refused, "the socket's queue is full")),
-        Dial::Failed(fault) => return Err(fault),
-    };
-    wait(
-        &link,
-        PollFlags::OUT,
-        deadline,
-        FailureClass::ConnectTimeout,
-    )?;
-    link.finish_dial()?;
-    if let Some(tls) = tls {
-        link.begin_tls(tls)?;
-        while !link.handshake()? {
-            wait(&link, PollFlags::IN, deadline, FailureClass::TlsHandshake)?;
-        }
-        let agreed = link.session().and_then(|session| session.alpn_protocol());
-        if target.protocol.is_h2() && agreed != Some(b"h2") {
-            return Err(fault(
-                FailureClass::Downgrade,
-                "the server does not agree on HTTP/2",
-            ));
-        }
-    }
+    let mut link = connect(target, tls, deadline)?;
     if target.protocol.is_h2() {
         return probe_h2(&mut link, target, request, deadline);
     }
@@ -112,6 +88,40 @@ pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<P
             }
         }
     }
+}
+
+/// A connection of its own, with TLS if the target speaks it.
+pub(super) fn connect(
+    target: &Target,
+    tls: Option<&Tls>,
+    deadline: Instant,
+) -> Result<Link, Fault> {
+    let mut link = match Link::dial(&target.address, None) {
+        Dial::Begun(link) => link,
+        Dial::Busy => return Err(fault(FailureClass::Refused, "the socket's queue is full")),
+        Dial::Failed(fault) => return Err(fault),
+    };
+    wait(
+        &link,
+        PollFlags::OUT,
+        deadline,
+        FailureClass::ConnectTimeout,
+    )?;
+    link.finish_dial()?;
+    if let Some(tls) = tls {
+        link.begin_tls(tls)?;
+        while !link.handshake()? {
+            wait(&link, PollFlags::IN, deadline, FailureClass::TlsHandshake)?;
+        }
+        let agreed = link.session().and_then(|session| session.alpn_protocol());
+        if target.protocol.is_h2() && agreed != Some(b"h2") {
+            return Err(fault(
+                FailureClass::Downgrade,
+                "the server does not agree on HTTP/2",
+            ));
+        }
+    }
+    Ok(link)
 }
 
 #[derive(Default)]
@@ -231,7 +241,12 @@ fn send(link: &mut Link, mut bytes: &[u8], deadline: Instant) -> Result<(), Faul
     Ok(())
 }
 
-fn wait(link: &Link, flags: PollFlags, deadline: Instant, late: FailureClass) -> Result<(), Fault> {
+pub(super) fn wait(
+    link: &Link,
+    flags: PollFlags,
+    deadline: Instant,
+    late: FailureClass,
+) -> Result<(), Fault> {
     match poll_once(link, flags, deadline) {
         Ok(_) => Ok(()),
         Err(error) => Err(fault(late, &error.to_string())),

@@ -56,6 +56,7 @@ pub struct Recorder {
     first_byte: Histogram,
     connect: Histogram,
     tls: Histogram,
+    opening: Histogram,
     failures: Vec<Option<Box<Lossbook>>>,
     slices: Vec<Slice>,
     transfer: Bytes,
@@ -123,6 +124,7 @@ impl Recorder {
             first_byte: Histogram::new(),
             connect: Histogram::new(),
             tls: Histogram::new(),
+            opening: Histogram::new(),
             failures: (0..FailureClass::ALL.len()).map(|_| None).collect(),
             slices: Vec::new(),
             transfer: Bytes::default(),
@@ -184,6 +186,11 @@ impl Recorder {
 
     /// A request has ended now.
     pub fn done(&mut self, done: &Done, now: Ns) {
+        if done.is_opening() {
+            // Conversations begin before the window, mostly, so all of them count.
+            self.opening.record(now.saturating_sub(done.due));
+            return;
+        }
         let counts = match self.count_by {
             CountBy::End => self.window.has(now),
             CountBy::Due => self.window.has(done.due),
@@ -289,6 +296,7 @@ impl Recorder {
             (&mut self.first_byte, &other.first_byte),
             (&mut self.connect, &other.connect),
             (&mut self.tls, &other.tls),
+            (&mut self.opening, &other.opening),
             (&mut self.send_lag, &other.send_lag),
             (&mut self.loop_lag, &other.loop_lag),
         ] {
@@ -358,6 +366,7 @@ impl Recorder {
             first_byte: some(self.first_byte),
             connect: some(self.connect),
             tls: some(self.tls),
+            opening: some(self.opening),
         };
         load.transfer = Transfer {
             received_bytes: self.transfer.received,
@@ -422,6 +431,7 @@ mod tests {
             sent: due,
             first: due + 1,
             outcome,
+            what: Default::default(),
         }
     }
 

@@ -94,8 +94,8 @@ impl Target {
     ) -> Result<Self, NoTarget> {
         let mistake = |text: String| NoTarget { class: None, text };
         let (tls, rest) = match url.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+            Some(("http" | "ws", rest)) => (false, rest),
+            Some(("https" | "wss", rest)) => (true, rest),
             Some((scheme, _)) => {
                 let text = format!("`{scheme}://` is not loaded here: http:// and https:// are");
                 return Err(mistake(text));

@@ -3,6 +3,7 @@
 
 mod faulty;
 mod secure;
+mod streams;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         timeout: Duration::from_secs(5),
         failure_pause: Duration::ZERO,
         seed: 1,
+        kind: Kind::default(),
+        beside: Beside::default(),
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Load {
     /// The window in slices of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+    /// Connections that were held beside the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldConnections>,
 }
 
 impl Load {
@@ -161,6 +164,9 @@ pub struct Latencies {
     /// TLS handshakes that succeeded inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Distribution>,
+    /// From an open connection to the answer to a WebSocket upgrade, or to the first event of a stream; of the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Distribution>,
 }
 
 /// Bytes inside the window.
@@ -214,6 +220,54 @@ pub struct Answered {
     /// Content-Encoding, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+}
+
+/// Connections that were held beside a load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldConnections {
+    /// Idle connections that were wanted: one answer each, then nothing.
+    pub idle: u64,
+    /// Of those, still open when the load ended.
+    pub idle_open: u64,
+    /// Slow readers that were wanted.
+    pub slow: u64,
+    /// Of those, still open when the load ended.
+    pub slow_open: u64,
+    /// Bytes that each slow reader takes in a second.
+    pub slow_bytes_per_s: u64,
+    /// Bytes that all of them took.
+    pub slow_received_bytes: u64,
+    /// Answers that they had in full.
+    pub slow_answers: u64,
+    /// How many were lost, or never opened, in which way: pairs of class and count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<(FailureClass, u64)>,
+    /// Resident memory of the server before they were opened; `None` if the server is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_without_bytes: Option<u64>,
+    /// Resident memory of the server with them, before the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_with_bytes: Option<u64>,
+}
+
+impl HeldConnections {
+    /// One more is lost.
+    pub fn count(&mut self, class: FailureClass) {
+        match self.lost.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, count)) => *count += 1,
+            None => {
+                self.lost.push((class, 1));
+                self.lost.sort_by_key(|(class, _)| class.index());
+            }
+        }
+    }
+
+    /// Resident memory for each connection; `None` if the server is not known or has no more than before.
+    pub fn rss_each_bytes(&self) -> Option<f64> {
+        let open = self.idle_open + self.slow_open;
+        let more = self.rss_with_bytes?.checked_sub(self.rss_without_bytes?)?;
+        (open > 0).then(|| more as f64 / open as f64)
+    }
 }
 
 /// What had not ended when the window did.

@@ -1,13 +1,18 @@
 //! What is said on one connection: requests out, answers in. Sockets and clocks are left to the worker, so each of these
 //! is a value that tests feed with bytes.
 
+mod events;
+pub mod frame;
 mod h1;
 mod h2;
+mod websocket;
 
 use std::io::IoSlice;
 
+pub use events::Events;
 pub use h1::H1;
 pub use h2::H2;
+pub use websocket::{Greeting, WebSocket};
 
 use super::answer::LastHead;
 use super::clock::Ns;
@@ -39,6 +44,49 @@ pub struct Done {
     pub first: Ns,
     /// Bytes of the body of a right answer, or what went wrong.
     pub outcome: Result<u64, Lost>,
+    /// What it was.
+    pub what: What,
+}
+
+/// What has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    /// A request that was under way.
+    #[default]
+    Flight,
+    /// Something right that nobody had asked for by itself: an event that came together with the one before.
+    Beside,
+    /// The opening of a conversation: an upgrade, or the first event. It is no answer.
+    Opening,
+}
+
+impl Done {
+    /// A conversation on a connection that is open since then has begun now.
+    pub fn opening(since: Ns, now: Ns) -> Self {
+        Done {
+            due: since,
+            sent: since,
+            first: now,
+            outcome: Ok(0),
+            what: What::Opening,
+        }
+    }
+
+    /// Something of so many bytes came without a gap.
+    pub fn beside(now: Ns, bytes: u64) -> Self {
+        Done {
+            due: now,
+            sent: now,
+            first: now,
+            outcome: Ok(bytes),
+            what: What::Beside,
+        }
+    }
+
+    /// Whether it is no answer.
+    pub fn is_opening(&self) -> bool {
+        self.what == What::Opening
+    }
 }
 
 /// A request that got no right answer.
@@ -77,6 +125,7 @@ impl Flight {
             sent: self.sent,
             first: self.first,
             outcome,
+            what: What::Flight,
         }
     }
 }
@@ -117,6 +166,10 @@ pub enum Talk {
     H1(H1),
     /// HTTP/2.
     H2(Box<H2>),
+    /// WebSocket.
+    WebSocket(Box<WebSocket>),
+    /// Server-sent events.
+    Events(Box<Events>),
 }
 
 impl Talk {
@@ -125,6 +178,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.begin(flight),
             Talk::H2(talk) => talk.begin(flight, requests),
+            Talk::WebSocket(talk) => talk.begin(flight),
+            Talk::Events(talk) => talk.begin(flight),
         }
     }
 
@@ -133,6 +188,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.receive(input, now, desk),
             Talk::H2(talk) => talk.receive(input, now, desk),
+            Talk::WebSocket(talk) => talk.receive(input, now, desk),
+            Talk::Events(talk) => talk.receive(input, now, desk),
         }
     }
 
@@ -141,6 +198,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.end(ending, desk),
             Talk::H2(talk) => talk.end(ending, desk),
+            Talk::WebSocket(talk) => talk.end(ending, desk),
+            Talk::Events(talk) => talk.end(ending, desk),
         }
     }
 
@@ -149,6 +208,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.lose(lost, done),
             Talk::H2(talk) => talk.lose(lost, done),
+            Talk::WebSocket(talk) => talk.lose(lost, done),
+            Talk::Events(talk) => talk.lose(lost, done),
         }
     }
 
@@ -157,6 +218,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.in_flight(),
             Talk::H2(talk) => talk.in_flight(),
+            Talk::WebSocket(talk) => talk.in_flight(),
+            Talk::Events(talk) => talk.in_flight(),
         }
     }
 
@@ -165,6 +228,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.expire(before, done),
             Talk::H2(talk) => talk.expire(before, done),
+            Talk::WebSocket(talk) => talk.expire(before, done),
+            Talk::Events(talk) => talk.expire(before, done),
         }
     }
 
@@ -173,6 +238,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.oldest(),
             Talk::H2(talk) => talk.oldest(),
+            Talk::WebSocket(talk) => talk.oldest(),
+            Talk::Events(talk) => talk.oldest(),
         }
     }
 
@@ -181,6 +248,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.pieces(requests, pieces),
             Talk::H2(talk) => talk.pieces(pieces),
+            Talk::WebSocket(talk) => talk.pieces(requests, pieces),
+            Talk::Events(talk) => talk.pieces(requests, pieces),
         }
     }
 
@@ -189,6 +258,22 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.sent(bytes, requests),
             Talk::H2(talk) => talk.sent(bytes, requests),
+            Talk::WebSocket(talk) => talk.sent(bytes, requests),
+            Talk::Events(talk) => talk.sent(bytes),
+        }
+    }
+
+    /// Whether it is a conversation, on a connection that is to stay open.
+    pub fn is_conversation(&self) -> bool {
+        matches!(self, Talk::WebSocket(_) | Talk::Events(_))
+    }
+
+    /// The head that a conversation began with; empty for requests.
+    pub fn head(&self) -> &[u8] {
+        match self {
+            Talk::H1(_) | Talk::H2(_) => &[],
+            Talk::WebSocket(talk) => talk.head(),
+            Talk::Events(talk) => talk.head(),
         }
     }
 
@@ -197,6 +282,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.answered(),
             Talk::H2(talk) => talk.answered(),
+            Talk::WebSocket(talk) => talk.answered(),
+            Talk::Events(talk) => talk.answered(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Worker;
 use crate::load::clock::{Ns, span};
 use crate::load::limits::{DIALS_MAX, PIECES_MAX, READS_IN_A_ROW, WAITING_MAX};
 use crate::load::link::{Dial, Fault, Input, Link};
-use crate::load::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk};
+use crate::load::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
 use crate::result::FailureClass;
 
 /// Before a unix socket whose queue was full is dialled again.
@@ -150,6 +150,7 @@ impl Worker<'_> {
                 sent: 0,
                 first: 0,
                 outcome,
+                what: What::Flight,
             };
             self.record.done(&done, now);
         }
@@ -235,6 +236,7 @@ impl Worker<'_> {
             sent: 0,
             first: 0,
             outcome,
+            what: What::Flight,
         };
         self.record.done(&done, now);
     }
@@ -318,7 +320,8 @@ impl Worker<'_> {
 
     /// Records what has ended. Gives how many requests that was.
     fn settle(&mut self, now: Ns) -> usize {
-        let count = self.done.len();
+        let flights = self.done.iter().filter(|done| done.what == What::Flight);
+        let count = flights.count();
         for done in self.done.drain(..) {
             self.record.done(&done, now);
         }
@@ -433,7 +436,9 @@ impl Worker<'_> {
     /// A connection is ready for requests.
     fn opened(&mut self, at: usize, link: Link, wants: Option<Ns>, now: Ns) {
         let protocol = self.plan.target.protocol;
-        let talk = if protocol.is_h2() {
+        let talk = if let Some(talk) = self.plan.kind.talk(now) {
+            talk
+        } else if protocol.is_h2() {
             Talk::H2(Box::new(H2::new(self.plan.depth, protocol.is_tls())))
         } else {
             Talk::H1(H1::default())
@@ -540,13 +545,21 @@ impl Worker<'_> {
                 return;
             }
             Ok(Keep::Closes) => {
+                let mut again = now;
                 if let State::Open { talk, .. } = &mut self.slots[at].state {
+                    // A conversation that ends was to go on: that is a failure, with its pause.
+                    if talk.is_conversation() {
+                        again += span(self.plan.failure_pause);
+                    }
                     let text = "the server closed after the answer before";
                     talk.lose(&Lost::new(FailureClass::Stale, text), &mut self.done);
                 }
                 self.settle(now);
                 self.record.connections.closed_by_server += 1;
-                self.close_in_order(at, now);
+                match again == now {
+                    true => self.close_in_order(at, now),
+                    false => self.close(at, again),
+                }
                 return;
             }
             Ok(Keep::Open) => {}
