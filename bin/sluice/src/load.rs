@@ -143,6 +143,14 @@ impl Source {
 
     /// The text with the name that messages give it.
     pub fn read(&self) -> Result<(String, String), Failed> {
+        self.read_as(|path, error| format!("cannot read {}: {error}", path.display()))
+    }
+
+    /// As [`Source::read`], with words of the caller for a file that cannot be read.
+    pub fn read_as(
+        &self,
+        unread: impl FnOnce(&Path, &std::io::Error) -> String,
+    ) -> Result<(String, String), Failed> {
         let (name, bytes) = match self {
             Source::File { path, .. } => {
                 let name = path.to_string_lossy().into_owned();
@@ -151,7 +159,7 @@ impl Source {
             }
             Source::Stdin { .. } => ("stdin".to_owned(), read_bounded(std::io::stdin())),
         };
-        let bytes = bytes.map_err(|error| Failed::new(format!("cannot read {name}: {error}")))?;
+        let bytes = bytes.map_err(|error| Failed::new(unread(Path::new(&name), &error)))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             Failed::new(format!(
@@ -288,7 +296,7 @@ pub fn parse(
                 None => Err(Failed::report(&report, format)),
             }
         }
-        Adapter::Nginx => nginx(name, text, format, read_at),
+        Adapter::Nginx => nginx(name, text, &sluice_nginx::Invocation::default(), format),
         Adapter::Json => match Config::from_json(text) {
             Ok(config) => Ok(Loaded {
                 config,
@@ -303,18 +311,20 @@ pub fn parse(
     }
 }
 
-fn nginx(
+/// Understands an nginx.conf.
+pub fn nginx(
     name: &str,
     text: &str,
+    invocation: &sluice_nginx::Invocation,
     format: MessageFormat,
-    read_at: SystemTime,
 ) -> Result<Loaded, Failed> {
+    let read_at = SystemTime::now();
     let loader = Recording::default();
     let sluice_nginx::Adapted {
         config,
         report,
         origins,
-    } = sluice_nginx::adapt(name, text, &loader);
+    } = sluice_nginx::adapt_as(name, text, invocation, &loader);
     let Some(config) = config else {
         return Err(Failed::report(&report, format));
     };

@@ -10,6 +10,7 @@ mod commands;
 mod envfile;
 mod folders;
 mod load;
+mod nginx;
 mod old_flags;
 mod quick;
 mod supervise;
@@ -25,6 +26,14 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .next()
+        .is_some_and(|program| nginx::is_nginx(&program))
+    {
+        let words = std::env::args_os().skip(1);
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        return nginx::run(words.collect()).into();
+    }
     // Words that are no Unicode are left to the parser.
     let words = std::env::args_os()
         .skip(1)

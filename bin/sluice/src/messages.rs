@@ -5,8 +5,10 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::ValueEnum;
-use sluice_diag::{Colour, Diagnostic, Report};
+use sluice_diag::{Colour, Diagnostic, Report, Severity};
 use sluice_serve::build::Refusal;
+
+use crate::Exit;
 
 /// Prints a line to standard output. Whoever reads it may have enough and close it (`sluice explain | head`).
 macro_rules! say {
@@ -16,6 +18,14 @@ macro_rules! say {
 /// What `say!` does.
 pub fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = stdout().write_fmt(format_args!("{line}\n"));
+}
+
+/// Prints what may be long and read by a program that stops early.
+pub fn print_bytes(bytes: &[u8]) -> Result<Exit, Failed> {
+    match stdout().write_all(bytes) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failed::new(error)),
+        Ok(()) | Err(_) => Ok(Exit::Done),
+    }
 }
 
 /// How mistakes in configurations are told.
@@ -33,13 +43,39 @@ pub enum MessageFormat {
 #[derive(Debug)]
 pub struct Failed {
     text: String,
+    gist: Gist,
+}
+
+/// What a failure comes down to: its first mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gist {
+    /// It stands alone.
+    pub title: String,
+    /// The name of the file and the number of the line, if it is in one.
+    pub place: Option<(String, u32)>,
+}
+
+impl Gist {
+    /// That of a diagnostic.
+    pub fn of(diagnostic: &Diagnostic, report: &Report) -> Gist {
+        Gist {
+            title: diagnostic.title.clone(),
+            place: diagnostic.primary.as_ref().map(|label| {
+                let source = report.sources.source(label.span.source);
+                let line = source.position(label.span.start).line;
+                (source.name().to_owned(), line)
+            }),
+        }
+    }
 }
 
 impl Failed {
     /// A failure in one sentence, such as `cannot read Caddyfile: permission denied`.
     pub fn new(problem: impl Display) -> Self {
+        let title = problem.to_string();
         Failed {
-            text: format!("error: {problem}\n"),
+            text: format!("error: {title}\n"),
+            gist: Gist { title, place: None },
         }
     }
 
@@ -51,8 +87,15 @@ impl Failed {
 
     /// The mistakes that refuse a configuration.
     pub fn report(report: &Report, format: MessageFormat) -> Self {
+        let mut errors = report.sorted().into_iter();
+        let first = errors.find(|found| found.severity == Severity::Error);
+        let gist = first.map(|first| Gist::of(first, report));
         Failed {
             text: render(report, format),
+            gist: gist.unwrap_or(Gist {
+                title: "it is refused".to_owned(),
+                place: None,
+            }),
         }
     }
 
@@ -75,6 +118,11 @@ impl Failed {
     /// The text, without the line end.
     pub fn text(&self) -> &str {
         self.text.trim_end()
+    }
+
+    /// What it comes down to.
+    pub fn gist(&self) -> &Gist {
+        &self.gist
     }
 
     /// Prints it.
@@ -118,7 +166,7 @@ fn colour_on(is_terminal: bool) -> Colour {
     }
 }
 
-/// Standard error may be closed; then nobody listens, which is no reason to fail.
-fn write(text: &str) {
+/// Prints to standard error. That may be closed; then nobody listens, which is no reason to fail.
+pub fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

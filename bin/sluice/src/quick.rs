@@ -5,7 +5,7 @@ use sluice_model::Config;
 
 use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
-use crate::supervise::{self, Job, Origin};
+use crate::supervise::{self, Job, Manners, Origin};
 
 /// Serves a configuration that was made as JSON.
 pub fn serve_json(json: serde_json::Value, format: MessageFormat) -> Result<Exit, Failed> {
@@ -21,6 +21,8 @@ pub fn serve(config: Config, format: MessageFormat) -> Result<Exit, Failed> {
         pidfile: None,
         ready: Box::new(|| Ok(())),
         format,
+        manners: Manners::Caddy,
+        handed: Vec::new(),
     })
 }
 

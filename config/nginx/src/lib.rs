@@ -15,7 +15,7 @@ pub mod registry;
 mod translate;
 pub mod tree;
 
-pub use lower::{Adapted, adapt};
-pub use parse::{Parsed, parse};
+pub use lower::{Adapted, Invocation, adapt, adapt_as};
+pub use parse::{COMMAND_LINE, Parsed, parse};
 pub use sluice_caddyfile::{DiskLoader, Loader, MemoryLoader};
 pub use translate::{Translated, UNTOLD, translate};

@@ -21,6 +21,11 @@ pub struct Parsed {
 
 /// Reads `text`, and the files that it includes from `loader`. Their paths are relative to the folder of `name`.
 pub fn parse(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
+    parse_with(name, text, "", loader)
+}
+
+/// As [`parse`], with directives of the command line in front: those of nginx's `-g`.
+pub fn parse_with(name: &str, text: &str, globals: &str, loader: &dyn Loader) -> Parsed {
     let mut report = Report::new();
     let folder = match name.rfind('/') {
         Some(slash) => &name[..=slash],
@@ -34,9 +39,15 @@ pub fn parse(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
         words: 0,
     };
     let mut directives = Vec::new();
+    if !globals.is_empty() {
+        reader.file(COMMAND_LINE, globals, None, 0, &mut directives);
+    }
     reader.file(name, text, None, 0, &mut directives);
     Parsed { directives, report }
 }
+
+/// What messages call the directives of the command line, as nginx does.
+pub const COMMAND_LINE: &str = "command line";
 
 struct Reader<'r> {
     report: &'r mut Report,

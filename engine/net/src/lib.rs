@@ -8,6 +8,7 @@ mod connection;
 pub mod entrance;
 pub mod failure;
 pub mod gate;
+mod handed;
 mod handshakes;
 pub mod interims;
 pub mod limits;
@@ -35,4 +36,4 @@ pub use service::{Answer, Completion, Ending, Exchange, Protocols, Service, Sett
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, Worker};
-pub use workers::{BindError, Listen, Workers};
+pub use workers::{BindError, Conditions, Listen, Workers};

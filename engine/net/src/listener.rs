@@ -223,6 +223,14 @@ impl Listener {
         })
     }
 
+    /// Another handle to the socket.
+    pub(crate) fn copy(&self) -> io::Result<Socket> {
+        match self {
+            Listener::Tcp(listener) => SockRef::from(listener).try_clone(),
+            Listener::Unix(listener) => SockRef::from(listener).try_clone(),
+        }
+    }
+
     /// Has the connections that are accepted from now on probed, or not.
     pub(crate) fn probe(&self, probes: Option<&Probes>) -> io::Result<()> {
         match (self, probes) {

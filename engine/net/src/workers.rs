@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
@@ -20,9 +21,13 @@ use tokio::task::AbortHandle;
 
 use crate::connection::{self, Connection};
 use crate::entrance::Entrance;
+use crate::handed::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
 use crate::service::{Binding, Protocols, Service};
+use crate::sys;
+use crate::sys::identity::Identity;
+use crate::sys::placement::Processors;
 use crate::worker::{ConnectionLimit, Counters, Entered, Shared, Worker};
 
 /// The running workers of a process.
@@ -30,6 +35,7 @@ pub struct Workers<S: Service> {
     handles: Vec<Handle<S>>,
     listening: HashSet<ListenAddr>,
     limit: Arc<ConnectionLimit>,
+    handed: Handed,
 }
 
 struct Handle<S: Service> {
@@ -73,9 +79,38 @@ impl std::error::Error for BindError {
     }
 }
 
+/// Under what conditions the threads of workers run. The default ones are those of the thread that starts them.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Whom they are taken for; without it they do not start.
+    pub identity: Option<Identity>,
+    /// The processors of each worker; the last ones are those of all further workers.
+    pub processors: Vec<Processors>,
+    /// Their priority, from -20, which is the highest, to 20.
+    pub priority: Option<i32>,
+}
+
+impl Conditions {
+    /// Makes them those of the calling thread, worker `index`. Where it may not have processors or priority it does
+    /// without.
+    fn take(&self, index: usize) -> io::Result<()> {
+        let processors = self.processors.get(index).or(self.processors.last());
+        if let Some(processors) = processors {
+            let _ = processors.bind();
+        }
+        if let Some(priority) = self.priority {
+            let _ = sys::placement::prefer(priority);
+        }
+        // Last: it may be what allows the others.
+        self.identity.as_ref().map_or(Ok(()), Identity::assume)
+    }
+}
+
 enum Command<S: Service> {
     /// Listen on exactly these; sockets come with those that are new.
-    Apply(Vec<(Listen<S>, Option<Socket>)>, std_mpsc::SyncSender<()>),
+    Apply(Vec<(Listen<S>, Vec<Socket>)>, std_mpsc::SyncSender<()>),
+    /// Give copies of all listening sockets.
+    Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Go on as before, and know that a stop comes at that moment.
     Announce(Moment),
     /// Stop accepting, let requests end, close what is idle; answers when nothing is left or time is up.
@@ -85,15 +120,35 @@ enum Command<S: Service> {
 impl<S: Service> Workers<S> {
     /// Starts `count` workers that listen on nothing yet.
     pub fn start(count: usize, limit: Arc<ConnectionLimit>) -> io::Result<Self> {
+        Workers::start_under(&Conditions::default(), count, limit)
+    }
+
+    /// As [`Workers::start`], under conditions.
+    pub fn start_under(
+        conditions: &Conditions,
+        count: usize,
+        limit: Arc<ConnectionLimit>,
+    ) -> io::Result<Self> {
         let handles = (0..count)
             .map(|index| {
                 let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
                 let limit = limit.clone();
                 let counters = Arc::new(Counters::default());
                 let own = counters.clone();
+                let conditions = conditions.clone();
+                let (taken, taking) = std_mpsc::sync_channel(1);
                 let thread = std::thread::Builder::new()
                     .name(format!("worker-{index}"))
-                    .spawn(move || run_thread((index, count), own, limit, inbox))?;
+                    .spawn(move || {
+                        let outcome = conditions.take(index);
+                        let is_fit = outcome.is_ok();
+                        // Whoever starts the worker waits for it.
+                        let _ = taken.send(outcome);
+                        if is_fit {
+                            run_thread((index, count), own, limit, inbox);
+                        }
+                    })?;
+                taking.recv().map_err(io::Error::other)??;
                 Ok(Handle {
                     commands,
                     thread,
@@ -105,6 +160,7 @@ impl<S: Service> Workers<S> {
             handles,
             listening: HashSet::new(),
             limit,
+            handed: Handed::default(),
         })
     }
 
@@ -124,15 +180,17 @@ impl<S: Service> Workers<S> {
     /// Makes the workers listen on exactly `wanted`. Addresses that stay keep their sockets, so no connection in
     /// the kernel's queue is lost. If one cannot be bound nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
-        let mut sockets: HashMap<ListenAddr, Vec<Socket>> = HashMap::new();
+        let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
         for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
             let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
-            let bound = Bound::bind(&listen.addr, self.handles.len(), &ours).map_err(|source| {
+            let found = self.sockets(&listen.addr, &ours).map_err(|source| {
                 let addr = listen.addr.clone();
                 BindError { addr, source }
             })?;
-            sockets.insert(listen.addr.clone(), bound.into_sockets());
+            sockets.insert(listen.addr.clone(), found);
         }
+        // What nobody listens on any more is closed.
+        self.handed = Handed::default();
         self.listening = wanted.iter().map(|l| l.addr.clone()).collect();
         for handle in &self.handles {
             let plan = wanted
@@ -145,8 +203,8 @@ impl<S: Service> Workers<S> {
                         entrance: l.entrance.clone(),
                         protocols: l.protocols,
                     };
-                    let socket = sockets.get_mut(&l.addr).and_then(Vec::pop);
-                    (listen, socket)
+                    let own = sockets.get_mut(&l.addr).and_then(Vec::pop);
+                    (listen, own.unwrap_or_default())
                 })
                 .collect();
             let (done, wait) = std_mpsc::sync_channel(1);
@@ -159,6 +217,47 @@ impl<S: Service> Workers<S> {
                 let _ = wait.recv();
             }
         }
+        Ok(())
+    }
+
+    /// The sockets of each worker for an address that is new: those that were handed over, else new ones.
+    fn sockets(&self, addr: &ListenAddr, ours: &[&ListenAddr]) -> io::Result<Vec<Vec<Socket>>> {
+        let workers = self.handles.len();
+        if let Some(found) = self.handed.for_workers(addr, workers)? {
+            return Ok(found);
+        }
+        let bound = Bound::bind(addr, workers, ours)?.into_sockets();
+        Ok(bound.into_iter().map(|socket| vec![socket]).collect())
+    }
+
+    /// Takes over sockets that listen already. The next [`Workers::apply`] takes those that it has addresses for, and
+    /// closes the others.
+    pub fn take_over(&mut self, sockets: Vec<OwnedFd>) {
+        self.handed = Handed::new(sockets.into_iter().map(Socket::from).collect());
+    }
+
+    /// Copies of all sockets that the workers listen on, for whoever is to listen after them.
+    pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut lent = Vec::new();
+        for handle in &self.handles {
+            let (done, wait) = std_mpsc::sync_channel(1);
+            // A worker that is gone listens on nothing.
+            if handle.commands.blocking_send(Command::Lend(done)).is_ok()
+                && let Ok(sockets) = wait.recv()
+            {
+                lent.extend(sockets?.into_iter().map(OwnedFd::from));
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Stops accepting and lets connections end with what they have begun. The sockets stay as they are, so that clients
+    /// can wait: the next [`Workers::apply`] goes on with them.
+    pub fn withdraw(&mut self) -> io::Result<()> {
+        let sockets = self.lend()?;
+        // Nothing has to be bound, so nothing can be refused.
+        let _ = self.apply(Vec::new());
+        self.take_over(sockets);
         Ok(())
     }
 
@@ -225,11 +324,10 @@ struct Running<S: Service> {
     slots: RefCell<HashMap<ListenAddr, Listening<S>>>,
 }
 
-/// A listener at work, and the task that accepts for it.
+/// The listeners of an address at work, mostly one, and the task that accepts for each.
 struct Listening<S: Service> {
-    listener: Rc<Listener>,
+    doors: Vec<(Rc<Listener>, AbortHandle)>,
     slot: Rc<Slot<S>>,
-    task: AbortHandle,
 }
 
 async fn run<S: Service>(
@@ -253,6 +351,9 @@ async fn run<S: Service>(
             Command::Apply(plan, done) => {
                 running.apply(plan);
                 let _ = done.send(());
+            }
+            Command::Lend(done) => {
+                let _ = done.send(running.lend());
             }
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
@@ -279,10 +380,16 @@ async fn sweep(worker: Rc<Worker>) {
 }
 
 impl<S: Service> Running<S> {
-    fn apply(&self, plan: Vec<(Listen<S>, Option<Socket>)>) {
+    fn lend(&self) -> io::Result<Vec<Socket>> {
+        let slots = self.slots.borrow();
+        let doors = slots.values().flat_map(|listening| &listening.doors);
+        doors.map(|(listener, _)| listener.copy()).collect()
+    }
+
+    fn apply(&self, plan: Vec<(Listen<S>, Vec<Socket>)>) {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
-        for (listen, socket) in plan {
+        for (listen, sockets) in plan {
             let binding = Binding {
                 service: listen.service,
                 tls: listen.tls,
@@ -292,29 +399,35 @@ impl<S: Service> Running<S> {
             let probes = binding.service.settings().probes;
             if let Some(listening) = before.remove(&listen.addr) {
                 listening.slot.replace(binding);
-                // The kernel takes what it was asked before, or the socket is no TCP one.
-                let _ = listening.listener.probe(probes.as_ref());
+                for (listener, _) in &listening.doors {
+                    // The kernel takes what it was asked before, or the socket is no TCP one.
+                    let _ = listener.probe(probes.as_ref());
+                }
                 slots.insert(listen.addr, listening);
-            } else if let Some(socket) = socket
-                && let Ok(listener) = Listener::new(socket)
-            {
-                let _ = listener.probe(probes.as_ref());
-                let (listener, slot) = (Rc::new(listener), Rc::new(Slot::new(binding)));
-                let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
-                let task = tokio::task::spawn_local(accepting).abort_handle();
-                let listening = Listening {
-                    listener,
-                    slot,
-                    task,
-                };
-                slots.insert(listen.addr, listening);
+                continue;
+            }
+            let slot = Rc::new(Slot::new(binding));
+            let listeners = sockets
+                .into_iter()
+                .filter_map(|socket| Listener::new(socket).ok());
+            let doors: Vec<_> = listeners
+                .map(|listener| {
+                    let _ = listener.probe(probes.as_ref());
+                    let listener = Rc::new(listener);
+                    let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
+                    let task = tokio::task::spawn_local(accepting).abort_handle();
+                    (listener, task)
+                })
+                .collect();
+            if !doors.is_empty() {
+                slots.insert(listen.addr, Listening { doors, slot });
             }
         }
         if before.is_empty() {
             return;
         }
         for (_, listening) in before {
-            listening.task.abort();
+            listening.close();
             listening.slot.retire();
         }
         self.shared.worker.timers.wake_idle();
@@ -324,7 +437,7 @@ impl<S: Service> Running<S> {
         let worker = &self.shared.worker;
         worker.draining.set(true);
         for (_, listening) in self.slots.borrow_mut().drain() {
-            listening.task.abort();
+            listening.close();
         }
         worker.timers.expire_all_idle();
         let deadline = tokio::time::Instant::now() + grace;
@@ -334,6 +447,15 @@ impl<S: Service> Running<S> {
         }
         worker.upstreams.clear();
         worker.counters.open.value()
+    }
+}
+
+impl<S: Service> Listening<S> {
+    /// Accepts no more.
+    fn close(&self) {
+        for (_, task) in &self.doors {
+            task.abort();
+        }
     }
 }
 

@@ -181,6 +181,11 @@ impl Sources {
         &self.sources[id.0 as usize]
     }
 
+    /// All texts, in the order in which they were added.
+    pub fn all(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter()
+    }
+
     /// The characters of a span; empty where the span does not lie on character boundaries.
     pub fn text(&self, span: Span) -> &str {
         let text: &str = self.source(span.source).text();

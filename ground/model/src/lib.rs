@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -101,6 +102,25 @@ objects! {
         pub worker_connections: u32,
         /// The file that gets the number of the process.
         pub pid_file: String,
+        /// Whether `sluice nginx` leaves its terminal; it does when absent.
+        pub background: Option<bool>,
+        /// The user that the threads of workers are taken for, if root starts them.
+        pub user: String,
+        /// The first group of that user; of the user's name when empty.
+        pub group: String,
+        /// The processors of each worker, as masks of zeroes and ones with processor 0 at the end. `auto` in front gives
+        /// each worker one, of those in the mask behind it if there is one.
+        pub worker_processors: Vec<String>,
+        /// The priority of workers, from -20, which is the highest, to 20.
+        pub worker_priority: Option<i64>,
+        /// How many files may be open.
+        pub open_files_max: u64,
+        /// How large a core file may be, in bytes.
+        pub core_bytes_max: Option<u64>,
+        /// The folder that the process changes to.
+        pub folder: String,
+        /// Variables that are set in its environment.
+        pub variables: BTreeMap<String, String>,
     }
 
     /// Event handlers.

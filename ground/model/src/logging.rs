@@ -58,6 +58,23 @@ objects! {
     /// Writes messages alone. Our own module.
     pub struct MessageEncoder {}
 
+    /// Writes what syslog wants before each line of another encoder (RFC 3164). Our own module.
+    pub struct SyslogEncoder {
+        /// The encoder that writes.
+        pub wrap: Option<alloc::boxed::Box<LogEncoder>>,
+        /// The facility, `local7` when empty.
+        pub facility: String,
+        /// How much lines matter that are no errors, `info` when empty.
+        pub severity: String,
+        /// Who says it, `nginx` when empty.
+        pub tag: String,
+        /// Leaves out the name of the machine.
+        pub without_host: bool,
+    }
+
+    /// Writes lines as in nginx's log of errors. Our own module.
+    pub struct NginxEncoder {}
+
     /// Writes to a file that is rolled over.
     pub struct FileWriter {
         /// The path.
@@ -180,5 +197,9 @@ tagged! {
         Journald(JournaldEncoder) = "journald",
         /// The message alone. Our own module.
         Message(MessageEncoder) = "message",
+        /// As in nginx's log of errors. Our own module.
+        Nginx(NginxEncoder) = "nginx",
+        /// With what syslog wants before each line. Our own module.
+        Syslog(SyslogEncoder) = "syslog",
     }
 }

@@ -169,6 +169,7 @@ impl Empty for LogInfo {
             late: Vec::new(),
             body_bytes_sent: 0,
             error: None,
+            place: None,
             trace: None,
         };
         &EMPTY
@@ -182,6 +183,7 @@ impl Empty for LogInfo {
         self.late.clear();
         self.body_bytes_sent = 0;
         self.error = None;
+        self.place = None;
         self.trace = None;
     }
 }
@@ -364,6 +366,8 @@ pub struct LogInfo {
     pub body_bytes_sent: u64,
     /// Error that ended the request, if any.
     pub error: Option<String>,
+    /// The name of the virtual server where it did, and whether the error is one whatever the status is.
+    pub place: Option<(Arc<str>, bool)>,
     /// The span of a trace, where `tracing` asked for one.
     pub trace: Option<Box<Span>>,
 }

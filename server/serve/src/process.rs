@@ -2,6 +2,8 @@
 //! here, whatever the configuration was read from.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
-use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock};
+use sluice_net::{Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock};
 
 use crate::build::{Refusal, Serving};
 use crate::entrance::{self, Speaks};
@@ -34,6 +36,10 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// Where entries go.
     pub log: Log,
+    /// Under what conditions workers run.
+    pub conditions: Conditions,
+    /// Listening sockets of the process before this one; those of addresses that are not listened on are closed.
+    pub handed: Vec<OwnedFd>,
 }
 
 /// A running server.
@@ -58,7 +64,7 @@ impl Server {
     pub fn start(
         config: Config,
         config_files: &[String],
-        options: Options,
+        mut options: Options,
     ) -> Result<Server, Vec<Refusal>> {
         let recorder = Arc::new(Recorder::new(options.log.clone(), options.workers));
         let folder = storage_folder(&config, &options)?;
@@ -75,8 +81,9 @@ impl Server {
             .start_maintenance()
             .map_err(|error| vec![Refusal::new(format!("a thread cannot be started: {error}"))])?;
         let limit = ConnectionLimit::new(options.connections_max);
-        let workers = Workers::start(options.workers, limit.clone())
+        let mut workers = Workers::start_under(&options.conditions, options.workers, limit.clone())
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
+        workers.take_over(std::mem::take(&mut options.handed));
         recorder.hub().set_workers(workers.counters(), limit);
         let mut server = Server {
             workers,
@@ -159,6 +166,16 @@ impl Server {
     /// The configuration being served, before automatic HTTPS changed it.
     pub fn config(&self) -> Arc<Config> {
         self.config.clone()
+    }
+
+    /// Copies of all sockets listened on, for whoever is to listen after this server.
+    pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
+        self.workers.lend()
+    }
+
+    /// Stops accepting, until a configuration is applied again: clients that connect meanwhile wait.
+    pub fn withdraw(&mut self) -> io::Result<()> {
+        self.workers.withdraw()
     }
 
     /// Explains requests with what is being served now. `written` is where its configuration was written.

@@ -211,7 +211,8 @@ impl Recorder {
         status: u16,
         access: Option<&AccessLog>,
     ) {
-        let level = if status >= 500 || status == 0 {
+        let is_loud = x.context.log.place.as_ref().is_some_and(|(_, loud)| *loud);
+        let level = if status >= 500 || status == 0 || is_loud {
             Level::Error
         } else {
             Level::Debug
@@ -257,6 +258,9 @@ fn write_error(
     let mut line = Vec::new();
     route.write(&mut line, SystemTime::now(), head, |fields| {
         fields.text("error", message.as_bytes());
+        if let Some((server, _)) = &x.context.log.place {
+            fields.text("server", server.as_bytes());
+        }
         add_request(fields, &facts, credentials);
         fields.duration("duration", facts.duration);
         fields.integer("status", u64::from(status));

@@ -2,14 +2,21 @@
 
 mod auth;
 mod cache;
+mod certbot;
+mod command_line;
 mod corners;
+mod error_log;
 mod groups;
 mod locations;
 mod logs;
 mod pass;
+mod prefix;
 mod proxying;
+mod rights;
 mod studies;
+mod syslog;
 mod tables;
+mod upgrade;
 
 use crate::harness::{Server, Setup};
 

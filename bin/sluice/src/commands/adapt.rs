@@ -75,7 +75,7 @@ fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Fail
         return match translated.caddyfile {
             Some(caddyfile) => {
                 print_report(&translated.report, format);
-                super::print_bytes(caddyfile.as_bytes())
+                crate::messages::print_bytes(caddyfile.as_bytes())
             }
             None => Err(Failed::report(&translated.report, format)),
         };
@@ -95,7 +95,7 @@ fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Fail
     match translated.caddyfile {
         Some(caddyfile) => {
             print_report(&translated.report, format);
-            super::print_bytes(caddyfile.as_bytes())
+            crate::messages::print_bytes(caddyfile.as_bytes())
         }
         None => Err(Failed::report(&translated.report, format)),
     }

@@ -34,6 +34,6 @@ impl Args {
         };
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut description(), "sluice", &mut script);
-        super::print_bytes(&script)
+        crate::messages::print_bytes(&script)
     }
 }

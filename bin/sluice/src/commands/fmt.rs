@@ -40,9 +40,9 @@ impl Args {
             return Ok(Exit::Done);
         }
         if self.diff {
-            super::print_bytes(differences(&text, &formatted).as_bytes())?;
+            crate::messages::print_bytes(differences(&text, &formatted).as_bytes())?;
         } else {
-            super::print_bytes(formatted.as_bytes())?;
+            crate::messages::print_bytes(formatted.as_bytes())?;
         }
         if is_stdin || formatted == text {
             return Ok(Exit::Done);

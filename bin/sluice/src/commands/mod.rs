@@ -12,6 +12,7 @@ mod lab;
 mod lint;
 mod list_modules;
 mod manpage;
+mod nginx;
 mod reload;
 mod respond;
 mod reverse_proxy;
@@ -88,6 +89,8 @@ enum Command {
     ListModules(list_modules::Args),
     /// Prints what this program was built from.
     BuildInfo,
+    /// Serves an nginx.conf by nginx's own command line.
+    Nginx(nginx::Args),
     /// Measures web servers: hands the rest of the line to the program `sluice-lab`.
     Lab(lab::Args),
     /// Explains how a request is handled, or a message by the name in its brackets.
@@ -118,6 +121,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Manpage(args) => args.run(),
         Command::ListModules(args) => args.run(),
         Command::BuildInfo => build_info::run(),
+        Command::Nginx(args) => args.run(),
         Command::Lab(args) => args.run(),
         Command::Explain(args) => args.run(format),
     }
@@ -131,15 +135,6 @@ fn description() -> clap::Command {
 /// The version, as people read it.
 pub fn version_text() -> &'static str {
     version::TEXT
-}
-
-/// Prints what may be long and read by a program that stops early.
-fn print_bytes(bytes: &[u8]) -> Result<Exit, Failed> {
-    use std::io::{ErrorKind, Write};
-    match std::io::stdout().write_all(bytes) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failed::new(error)),
-        Ok(()) | Err(_) => Ok(Exit::Done),
-    }
 }
 
 #[cfg(test)]
@@ -184,6 +179,7 @@ mod tests {
             "explain https://a/b -X POST -H A:b -H C:d --remote-ip ::1 --config a --json",
             "explain /a --address localhost:2019",
             "validate -c a --message-format json",
+            "nginx -tq -c a -g x -s reload -h",
         ] {
             let words = std::iter::once("sluice").chain(line.split_whitespace());
             if let Err(error) = Cli::try_parse_from(words) {

@@ -10,7 +10,7 @@ use sluice_net::sys::process::leave_terminal;
 use crate::commands::environ;
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
-use crate::supervise::{Job, Origin};
+use crate::supervise::{Job, Manners, Origin};
 use crate::{Exit, envfile, folders, supervise};
 
 /// The flags of the command.
@@ -63,6 +63,8 @@ impl Args {
             pidfile: self.pidfile,
             ready: Box::new(|| pingback.map_or(Ok(()), Pingback::send)),
             format,
+            manners: Manners::Caddy,
+            handed: Vec::new(),
         })
     }
 }

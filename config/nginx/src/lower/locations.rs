@@ -122,7 +122,7 @@ impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
         self.warn_of_outer(level, NOT_IN_SERVERS);
         let usual = Root {
-            text: self.path("html"),
+            text: self.prefixed("html"),
             kind: RootKind::Root,
         };
         let root = self.root(level, level, None, &usual, name);
@@ -203,7 +203,7 @@ impl Lowering<'_> {
             ..Facts::default()
         };
         let path = Word {
-            text: self.path(&word.text),
+            text: self.prefixed(&word.text),
             ..word.clone()
         };
         let text = self.text(&path, &facts);

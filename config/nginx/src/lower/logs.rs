@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use sluice_model::http::ServerLogs;
 use sluice_model::logging::{
-    FileWriter, Log, LogEncoder, LogWriter, Logging, MessageEncoder, PlainWriter,
+    FileWriter, Log, LogEncoder, LogWriter, Logging, MessageEncoder, NginxEncoder, PlainWriter,
 };
 
-use super::Lowering;
 use super::level::Level;
+use super::{Lowering, syslog};
 use crate::tree::Directive;
 
 /// The name of the logger with this number, below `http.log.access`.
@@ -24,8 +24,10 @@ impl Lowering<'_> {
             own.rfind(|directive| directive.name() == "error_log")
         });
         let directive = in_http.or_else(|| main.find("error_log"));
+        let told = &self.invocation.error_log;
         let mut default = match directive {
             Some(directive) => self.error_log(directive)?,
+            None if !told.is_empty() => errors(&self.prefixed(told), "ERROR"),
             None if self.access_logs.is_empty() => return None,
             None => Log::default(),
         };
@@ -35,10 +37,8 @@ impl Lowering<'_> {
             let logger = format!("http.log.access.{name}");
             default.exclude.push(logger.clone());
             let log = Log {
-                writer: Some(writer(path)),
-                encoder: Some(LogEncoder::Message(MessageEncoder {})),
                 include: vec![logger],
-                ..Log::default()
+                ..log(path, LogEncoder::Message(MessageEncoder {}))
             };
             logs.insert(name, log);
         }
@@ -57,6 +57,10 @@ impl Lowering<'_> {
 
     fn error_log(&mut self, directive: &Directive) -> Option<Log> {
         let (path, level) = directive.args.split_first()?;
+        // What ends a request is an error at most; those above it concern the process.
+        let is_grave = level
+            .first()
+            .is_some_and(|word| matches!(word.text.as_str(), "crit" | "alert" | "emerg"));
         let level = match level.first().map(|word| (word, word.text.as_str())) {
             None | Some((_, "error" | "crit" | "alert" | "emerg")) => "ERROR",
             Some((_, "debug")) => "DEBUG",
@@ -68,19 +72,47 @@ impl Lowering<'_> {
                 return self.invalid(word, "error_log", wanted);
             }
         };
-        if path.text.starts_with("syslog:") || path.text.starts_with("memory:") {
-            let wanted = "a file or `stderr`; `syslog:` and `memory:` are not built yet";
+        if path.text.starts_with("memory:") {
+            let wanted = "a file, `stderr` or `syslog:`; a log in memory is for debuggers, and there is none";
+            return self.invalid(path, "error_log", wanted);
+        }
+        if let Some(params) = path.text.strip_prefix("syslog:")
+            && let Err(wanted) = syslog::parse(params)
+        {
             return self.invalid(path, "error_log", wanted);
         }
         let whole = match path.text.as_str() {
-            "stderr" => "stderr".to_owned(),
-            text => self.path(text),
+            text if text == "stderr" || text.starts_with("syslog:") => text.to_owned(),
+            text => self.prefixed(text),
         };
-        Some(Log {
-            writer: Some(writer(&whole)),
-            level: level.to_owned(),
-            ..Log::default()
-        })
+        let mut log = errors(&whole, level);
+        if is_grave {
+            log.exclude.push("http.log.error".to_owned());
+        }
+        Some(log)
+    }
+}
+
+/// A log of errors, in nginx's form.
+fn errors(path: &str, level: &str) -> Log {
+    Log {
+        level: level.to_owned(),
+        ..log(path, LogEncoder::Nginx(NginxEncoder {}))
+    }
+}
+
+/// A log of these lines, in a file or with syslog.
+fn log(path: &str, lines: LogEncoder) -> Log {
+    let found = path.strip_prefix("syslog:").map(syslog::parse);
+    let (writer, encoder) = match found {
+        // Mistakes were told where the word was read.
+        Some(Ok(found)) => (found.writer.clone(), found.around(lines)),
+        Some(Err(_)) | None => (writer(path), lines),
+    };
+    Log {
+        writer: Some(writer),
+        encoder: Some(encoder),
+        ..Log::default()
     }
 }
 
@@ -92,6 +124,8 @@ fn writer(path: &str) -> LogWriter {
         "/dev/null" => LogWriter::Discard(PlainWriter::default()),
         path => LogWriter::File(FileWriter {
             filename: path.to_owned(),
+            // As nginx makes them.
+            mode: "0644".to_owned(),
             roll: Some(false),
             ..FileWriter::default()
         }),

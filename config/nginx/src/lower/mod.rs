@@ -4,6 +4,7 @@ pub mod level;
 mod listen;
 pub mod locations;
 mod logs;
+pub mod syslog;
 pub mod text;
 pub mod values;
 
@@ -19,6 +20,7 @@ use sluice_route::regexp::Regexp;
 
 use crate::modules::upstream::{self, Group};
 use crate::modules::{cache, core, http_core, map, proxy, realip, rewrite, ssl};
+use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
 use crate::{Loader, Parsed, check};
@@ -37,12 +39,31 @@ pub struct Adapted {
     pub origins: Origins,
 }
 
+/// What nginx's command line adds to a file. Nothing of it holds where a file is run in another way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invocation {
+    /// Directives of the main context, read before the file (`-g`).
+    pub globals: String,
+    /// The folder that paths are relative to, those of includes and certificates excepted, which begin beside the file
+    /// (`-p`). `None` is the folder of the file.
+    pub prefix: Option<String>,
+    /// Where errors are told if no directive says so (`-e`); nothing is added where it is empty.
+    pub error_log: String,
+    /// Where the number of the process is written if no directive says so; nowhere where it is empty.
+    pub pid_file: String,
+}
+
 /// Reads an nginx.conf and lowers it. What it includes comes from `loader`.
 pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
+    adapt_as(name, text, &Invocation::default(), loader)
+}
+
+/// As [`adapt`], for a file that is run by nginx's command line.
+pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Loader) -> Adapted {
     let Parsed {
         mut directives,
         mut report,
-    } = crate::parse(name, text, loader);
+    } = parse_with(name, text, &invocation.globals, loader);
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
     let mut defined = Defined::default();
@@ -55,6 +76,7 @@ pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
     let mut cx = Lowering {
         report: &mut report,
         folder,
+        invocation,
         defined,
         groups,
         types: Vec::new(),
@@ -77,6 +99,8 @@ pub struct Lowering<'r> {
     pub report: &'r mut Report,
     /// The folder that paths are relative to.
     folder: &'r str,
+    /// What the command line adds.
+    pub invocation: &'r Invocation,
     defined: Defined,
     groups: BTreeMap<&'r str, &'r Directive>,
     types: Vec<MediaTypes>,
@@ -145,6 +169,16 @@ impl<'r> Lowering<'r> {
         }
     }
 
+    /// A path of files that are served or written: relative ones begin in the prefix of the command line.
+    pub fn prefixed(&self, path: &str) -> String {
+        match &self.invocation.prefix {
+            Some(prefix) if !path.starts_with(['/', '$']) => {
+                format!("{}/{path}", prefix.trim_end_matches('/'))
+            }
+            _ => self.path(path),
+        }
+    }
+
     /// Refuses a word.
     pub fn invalid<T>(&mut self, word: &Word, of: &str, wanted: &str) -> Option<T> {
         let title = format!("`{}` is no value for `{of}`", word.text);
@@ -172,7 +206,10 @@ impl<'r> Lowering<'r> {
 
     /// The logger whose lines go to a file.
     pub fn logger(&mut self, path: &str) -> String {
-        let path = self.path(path);
+        let path = match path.starts_with("syslog:") {
+            true => path.to_owned(),
+            false => self.prefixed(path),
+        };
         let known = self.access_logs.iter().position(|known| *known == path);
         let index = known.unwrap_or_else(|| {
             self.access_logs.push(path);

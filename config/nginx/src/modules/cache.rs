@@ -68,7 +68,7 @@ fn store(cx: &mut Lowering<'_>, line: &Directive, name: &str) -> Option<(String,
         return cx.invalid(path, name, "a folder without variables");
     }
     let mut store = CacheStore {
-        path: cx.path(path.text.strip_suffix('/').unwrap_or(&path.text)),
+        path: cx.prefixed(path.text.strip_suffix('/').unwrap_or(&path.text)),
         ..CacheStore::default()
     };
     let mut zone = None;

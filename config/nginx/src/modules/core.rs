@@ -1,5 +1,7 @@
 //! `ngx_core_module`: the process, its workers and events.
 
+use std::collections::BTreeMap;
+
 use sluice_diag::Diagnostic;
 use sluice_model::{Config, ProcessApp};
 
@@ -13,20 +15,22 @@ use crate::registry::{MANY, Word};
 pub const WORDS: &[Word] = &[
     Word::once("accept_mutex", Flag).but(Always("each worker has a socket of its own")),
     Word::once("accept_mutex_delay", Time).but(Always("each worker has a socket of its own")),
-    Word::once("daemon", Flag).but(Idle("`sluice run` stays, `sluice start` goes to the background")),
+    Word::once("daemon", Flag)
+        .but(Partly("`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice start` goes")),
     Word::many("debug_connection", Words(1, 1))
         .but(Idle("`error_log … debug` shows all connections")),
     Word::once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
-    Word::many("env", Words(1, 1)).but(Idle("workers are threads, which keep the whole environment")),
+    Word::many("env", Words(1, 1))
+        .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
     Word::once("events", Block(0, 0)),
     Word::once("error_log", Words(1, 2)).but(Partly(
-        "the level and the file of the main context or of `http`; lines are those of sluice; servers and locations have \
-         no file of their own",
+        "the level and the file of the main context or of `http`, in nginx's form without the number of a connection; \
+         files, `stderr` and `syslog:`; servers and locations have no file of their own",
     )),
     Word::many("include", Words(1, 1)),
     Word::many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
     Word::once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
-    Word::once("master_process", Flag).but(Idle("workers are threads of one process")),
+    Word::once("master_process", Flag).but(Always("workers are threads of one process, which is its own master")),
     Word::once("multi_accept", Flag).but(Always("whatever waits is accepted")),
     Word::once("pcre_jit", Flag).but(Always("regular expressions run in linear time")),
     Word::once("pid", Words(1, 1)),
@@ -35,20 +39,23 @@ pub const WORDS: &[Word] = &[
     Word::many("thread_pool", Words(2, 3)).but(Always("files are sent without threads")),
     Word::once("timer_resolution", Time).but(Always("the clock is read once a round")),
     Word::once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
-    Word::once("user", Words(1, 2)).but(Idle(
-        "the process keeps the user that it was started as; `User=` of systemd or `setpriv` chooses it",
+    Word::once("user", Words(1, 2)).but(Partly(
+        "the threads that serve are this user, if root starts the server; the thread that reads configuration and keys \
+         and binds addresses stays root, as nginx's master does, and so do those that write logs",
     )),
     Word::once("worker_aio_requests", Number).but(Always("there is no such queue")),
     Word::once("worker_connections", Number).but(Partly("those of clients, of all workers together; those to upstreams are not counted")),
-    Word::once("worker_cpu_affinity", Words(1, MANY)).but(Idle("the system places the workers")),
-    Word::once("worker_priority", Words(1, 1)).but(Idle("`Nice=` of systemd sets it")),
+    Word::once("worker_cpu_affinity", Words(1, MANY)),
+    Word::once("worker_priority", Words(1, 1)),
     Word::once("worker_processes", Words(1, 1)).but(Partly("workers are threads; a reload does not change their number")),
-    Word::once("worker_rlimit_core", Size).but(Idle("`LimitCORE=` of systemd sets it")),
-    Word::once("worker_rlimit_nofile", Number)
-        .but(Idle("the limit is raised as far as the system lets it")),
+    Word::once("worker_rlimit_core", Size),
+    Word::once("worker_rlimit_nofile", Number),
     Word::once("worker_shutdown_timeout", Time),
-    Word::once("working_directory", Words(1, 1)).but(Idle("the process stays where it was started")),
+    Word::once("working_directory", Words(1, 1)),
 ];
+
+/// Processors that a mask has room for, as the kernel's sets have.
+const PROCESSORS_MAX: usize = 1024;
 
 /// nginx's own number, which few servers get along with.
 const CONNECTIONS: u32 = 512;
@@ -98,9 +105,73 @@ pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
     config.apps.process = Some(ProcessApp {
         workers,
         worker_connections: written.unwrap_or(CONNECTIONS),
-        pid_file: main
-            .word("pid")
-            .map(|path| cx.path(path))
+        pid_file: match main.word("pid") {
+            Some(path) => cx.prefixed(path),
+            None => cx.invocation.pid_file.clone(),
+        },
+        background: main.word("daemon").map(|word| word == "on"),
+        folder: main
+            .word("working_directory")
+            .map(|path| cx.prefixed(path))
             .unwrap_or_default(),
+        variables: variables(main),
+        ..rights(cx, main)
     });
+}
+
+/// Whom workers are taken for, where they run and how much they may take.
+fn rights(cx: &mut Lowering<'_>, main: &Level<'_>) -> ProcessApp {
+    let (user, group) = match main.find("user").map(|line| (line.arg(0), line.arg(1))) {
+        None => ("", ""),
+        Some((user, group)) => (user.unwrap_or_default(), group.unwrap_or_default()),
+    };
+    let priority = main.find("worker_priority").and_then(|line| {
+        let word = line.args.first()?;
+        let number = word.text.parse::<i64>().ok();
+        let number = number.filter(|number| (-20..=20).contains(number));
+        number.or_else(|| cx.invalid(word, "worker_priority", "a number from -20 to 20"))
+    });
+    ProcessApp {
+        user: user.to_owned(),
+        group: group.to_owned(),
+        worker_processors: processors(cx, main),
+        worker_priority: priority,
+        open_files_max: main
+            .word("worker_rlimit_nofile")
+            .and_then(|word| word.parse().ok())
+            .unwrap_or_default(),
+        core_bytes_max: main.size("worker_rlimit_core"),
+        ..ProcessApp::default()
+    }
+}
+
+/// `worker_cpu_affinity`: `auto`, a mask, or both; else masks.
+fn processors(cx: &mut Lowering<'_>, main: &Level<'_>) -> Vec<String> {
+    let Some(line) = main.find("worker_cpu_affinity") else {
+        return Vec::new();
+    };
+    let is_auto = line.arg(0) == Some("auto");
+    let masks = line.args.iter().skip(usize::from(is_auto));
+    for (index, word) in masks.enumerate() {
+        let is_mask = word.text.bytes().all(|byte| matches!(byte, b'0' | b'1'))
+            && word.text.contains('1')
+            && word.text.len() <= PROCESSORS_MAX;
+        if !is_mask || is_auto && index > 0 {
+            let wanted = "`auto`, `auto` with a mask such as `0011`, or a mask for each worker";
+            return cx
+                .invalid(word, "worker_cpu_affinity", wanted)
+                .unwrap_or_default();
+        }
+    }
+    line.args.iter().map(|word| word.text.clone()).collect()
+}
+
+/// The variables that `env` gives a value.
+fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
+    let lines = main
+        .own("env")
+        .filter_map(|line| line.arg(0)?.split_once('='));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }

@@ -4,9 +4,9 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::{AccessLine, AccessLines};
 
-use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
+use crate::lower::{Lowering, syslog};
 use crate::registry::Takes::Words;
 use crate::registry::Verdict::{Always, Partly};
 use crate::registry::{MANY, Word};
@@ -15,7 +15,7 @@ use crate::tree::{Directive, Word as Text};
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::many("access_log", Words(1, MANY)).but(Partly(
-        "files without variables; `if=` works, `buffer=` and `flush=` are automatic, `gzip` and `syslog:` are not built; \
+        "files without variables; `if=` works, `buffer=` and `flush=` are automatic, `gzip` is not built; \
          where nothing is said no log is written",
     )),
     Word::many("log_format", Words(2, MANY)),
@@ -56,12 +56,13 @@ fn line(
     facts: &Facts,
 ) -> Option<AccessLine> {
     let (path, rest) = directive.args.split_first()?;
-    if has_variables(&path.text) || path.text.starts_with("syslog:") {
-        return cx.invalid(
-            path,
-            "access_log",
-            "`off` or a file; variables and `syslog:` are not built yet",
-        );
+    if let Some(params) = path.text.strip_prefix("syslog:") {
+        if let Err(wanted) = syslog::parse(params) {
+            return cx.invalid(path, "access_log", wanted);
+        }
+    } else if has_variables(&path.text) {
+        let wanted = "`off`, a file or `syslog:`; variables are not built yet";
+        return cx.invalid(path, "access_log", wanted);
     }
     let (name, params) = match rest.split_first() {
         Some((name, params)) if !name.text.contains('=') => (Some(name), params),

@@ -273,6 +273,12 @@ pub fn is_known(name: &str) -> bool {
     BY_NAME.contains_key(name)
 }
 
+/// Whether directives of this module do what its documentation says, if only in part.
+pub fn is_built(module: &str) -> bool {
+    let mut words = modules::words(module).unwrap_or_default().iter();
+    words.any(|word| matches!(word.verdict, Verdict::Works | Verdict::Partly(_)))
+}
+
 /// The directives of this name.
 pub fn entries(name: &str) -> impl Iterator<Item = &'static Entry> {
     let found = BY_NAME.get(name).map(Vec::as_slice).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Sockets that the process was started with, such as those of systemd's socket activation.
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use socket2::{SockRef, Socket};
 
@@ -11,6 +11,24 @@ use socket2::{SockRef, Socket};
 /// An error names a number that is not open or that this process has opened itself, no socket, a socket of another kind,
 /// or one that does not listen.
 pub fn listening(number: RawFd) -> io::Result<Socket> {
+    check(number)?;
+    // SAFETY: as `check` has shown, the descriptor is one that the process was started with. It belongs to nobody in it and
+    // stays open while `borrowed` is in use.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    SockRef::from(&borrowed).try_clone()
+}
+
+/// As [`listening`], and the inherited one is closed: it is not to outlive the interest in it.
+pub fn take(number: RawFd) -> io::Result<OwnedFd> {
+    let socket = listening(number)?;
+    // SAFETY: as `check` has shown, the descriptor is one that the process was started with. It belongs to nobody in it, so
+    // that nobody else closes it; a second call finds it closed, or with the flag of what this process opens.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    Ok(socket.into())
+}
+
+/// An error if this is no number of an inherited stream socket that listens.
+fn check(number: RawFd) -> io::Result<()> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -37,7 +55,7 @@ pub fn listening(number: RawFd) -> io::Result<Socket> {
             "it is no stream socket that listens",
         ));
     }
-    inherited.try_clone()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -67,6 +85,10 @@ mod tests {
         assert!(listening(udp.as_raw_fd()).is_err());
         let stream = inherited(std::net::TcpStream::connect(addr).unwrap());
         assert!(listening(stream.as_raw_fd()).is_err());
+        let number = std::os::fd::IntoRawFd::into_raw_fd(std::net::TcpListener::from(socket));
+        let taken = take(number).unwrap();
+        assert!(take(number).is_err(), "once");
+        assert!(taken.as_raw_fd() >= 0);
         // What tests print to was there at the start.
         assert!(listening(2).is_err());
         assert!(listening(-1).is_err());

@@ -15,6 +15,28 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Sets both limits of open files. Raising the hard one takes root.
+pub fn limit_open_files(count: u64) -> io::Result<()> {
+    limit(libc::RLIMIT_NOFILE, count)
+}
+
+/// Sets both limits of the size of a core file.
+pub fn limit_core_file(bytes: u64) -> io::Result<()> {
+    limit(libc::RLIMIT_CORE, bytes)
+}
+
+fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: value,
+        rlim_max: value,
+    };
+    // SAFETY: the structure lives through the call.
+    match unsafe { libc::setrlimit(what, &limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The soft limit of open files.
 pub fn open_files() -> io::Result<u64> {
     read().map(|limit| limit.rlim_cur)

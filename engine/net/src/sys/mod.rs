@@ -4,10 +4,12 @@
 
 pub mod code;
 pub mod files;
+pub mod identity;
 pub mod inherited;
 pub mod limits;
 pub mod local_time;
 pub mod peek;
+pub mod placement;
 pub mod prefetch;
 pub mod process;
 pub mod send;

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
 /// A signal that the process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +21,19 @@ pub enum Signal {
     User1,
     /// SIGUSR2
     User2,
+    /// SIGWINCH
+    Window,
 }
 
 impl Signal {
-    const ALL: [Signal; 6] = [
+    const ALL: [Signal; 7] = [
         Signal::Hangup,
         Signal::Interrupt,
         Signal::Quit,
         Signal::Terminate,
         Signal::User1,
         Signal::User2,
+        Signal::Window,
     ];
 
     /// The name as `kill -l` spells it, with `SIG`.
@@ -39,10 +45,12 @@ impl Signal {
             Signal::Terminate => "SIGTERM",
             Signal::User1 => "SIGUSR1",
             Signal::User2 => "SIGUSR2",
+            Signal::Window => "SIGWINCH",
         }
     }
 
-    const fn number(self) -> libc::c_int {
+    /// The number that the system knows it by.
+    pub const fn number(self) -> i32 {
         match self {
             Signal::Hangup => libc::SIGHUP,
             Signal::Interrupt => libc::SIGINT,
@@ -50,6 +58,7 @@ impl Signal {
             Signal::Terminate => libc::SIGTERM,
             Signal::User1 => libc::SIGUSR1,
             Signal::User2 => libc::SIGUSR2,
+            Signal::Window => libc::SIGWINCH,
         }
     }
 }
@@ -117,10 +126,7 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
 /// Sets environment variables of this process. Refused once there is a second thread, since others may be reading
 /// the environment then, which the C library does not guard.
 pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
-    let threads = std::fs::read_dir("/proc/self/task")?.count();
-    if threads != 1 {
-        return Err(io::Error::other("threads are already running"));
-    }
+    be_alone()?;
     for (name, value) in variables {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(io::Error::other(
@@ -131,6 +137,135 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
+}
+
+/// Takes a variable out of the environment of this process. Refused once there is a second thread, as above.
+pub fn take_variable(name: &str) -> io::Result<Option<String>> {
+    be_alone()?;
+    let value = std::env::var(name).ok();
+    // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+    unsafe { std::env::remove_var(name) };
+    Ok(value)
+}
+
+/// Starts a program that finds these files open under their numbers here; they are closed here.
+pub fn start_with(mut command: Command, files: Vec<OwnedFd>) -> io::Result<Child> {
+    let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    let keep_open = move || {
+        for number in &numbers {
+            // SAFETY: the call takes numbers only, and is safe between fork and exec.
+            if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the function calls nothing but fcntl, and neither takes locks nor memory where it succeeds.
+    unsafe { command.pre_exec(keep_open) };
+    let child = command.spawn();
+    drop(files);
+    child
+}
+
+/// An error if this process has more than one thread.
+fn be_alone() -> io::Result<()> {
+    match std::fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        _ => Err(io::Error::other("threads are already running")),
+    }
+}
+
+/// One of the two processes that [`split`] leaves.
+#[derive(Debug)]
+pub enum Half {
+    /// The one that was there before.
+    Before(Watch),
+    /// The new one, in a session of its own: the end of a terminal does not matter to it.
+    Behind(Ready),
+}
+
+/// The new process, as the one before sees it.
+#[derive(Debug)]
+pub struct Watch {
+    child: libc::pid_t,
+    told: io::PipeReader,
+}
+
+/// Tells the process before that this one does its work.
+#[derive(Debug)]
+pub struct Ready(io::PipeWriter);
+
+/// Splits the process in two, of which the new one goes to the background. Refused once there is a second thread, since
+/// the new process would have its memory and its locks without it.
+pub fn split() -> io::Result<Half> {
+    be_alone()?;
+    let (told, tell) = io::pipe()?;
+    // SAFETY: this is the only thread, so nothing in the memory of the new process is half done.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(told);
+            leave_terminal()?;
+            Ok(Half::Behind(Ready(tell)))
+        }
+        child if child > 0 => Ok(Half::Before(Watch { child, told })),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Watch {
+    /// Waits until the new process is ready or has ended; with which code it ended in that case.
+    pub fn wait(mut self) -> io::Result<Result<(), i32>> {
+        if io::Read::read(&mut self.told, &mut [0])? > 0 {
+            return Ok(Ok(()));
+        }
+        let mut status = 0;
+        loop {
+            // SAFETY: the number is that of a child of ours that nobody else waits for, and `status` is writable.
+            if unsafe { libc::waitpid(self.child, &mut status, 0) } >= 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        Ok(Err(match libc::WIFEXITED(status) {
+            true => libc::WEXITSTATUS(status),
+            false => 1,
+        }))
+    }
+}
+
+impl Ready {
+    /// Tells it. Whoever waited may be gone, which changes nothing here.
+    pub fn tell(mut self) {
+        let _ = io::Write::write_all(&mut self.0, &[1]);
+    }
+}
+
+/// A standard stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// Standard input.
+    Input,
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// Makes a standard stream of this process lead to `file`.
+pub fn redirect(stream: Standard, file: &std::fs::File) -> io::Result<()> {
+    let number = match stream {
+        Standard::Input => libc::STDIN_FILENO,
+        Standard::Output => libc::STDOUT_FILENO,
+        Standard::Error => libc::STDERR_FILENO,
+    };
+    // SAFETY: both are numbers of descriptors; that of the stream belongs to nobody who could close it.
+    match unsafe { libc::dup2(file.as_raw_fd(), number) } {
+        done if done >= 0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Switches the echo of a terminal on standard input off while `read` runs, if standard input is a terminal.
@@ -196,6 +331,11 @@ mod tests {
     fn variables_are_not_set_while_threads_run() {
         // The test harness runs tests in threads of its own.
         assert!(set_variables(&[("SLUICE_TEST".into(), "1".into())]).is_err());
+    }
+
+    #[test]
+    fn a_process_with_threads_is_not_split() {
+        assert!(split().is_err());
     }
 
     #[test]

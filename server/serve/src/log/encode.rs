@@ -9,7 +9,9 @@ use sluice_message::span;
 use super::Level;
 use super::json::{JsonWriter, push_seconds, push_string};
 use super::layers::Layers;
+use super::nginx_line;
 use super::place::{Places, short};
+use super::syslog::Beginning;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
 
@@ -39,13 +41,15 @@ pub struct Encoder {
 }
 
 /// What a line begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
     /// Nothing.
     #[default]
     None,
     /// `<6>`: the priority, which systemd's journal reads and takes off (sd-daemon(3)).
     Priority,
+    /// What syslog wants.
+    Syslog(Box<Beginning>),
 }
 
 /// The shape of a line.
@@ -57,6 +61,8 @@ pub enum Form {
     Console,
     /// The message alone, which then is a line that somebody else has put together.
     Message,
+    /// As in nginx's log of errors.
+    Nginx,
 }
 
 /// How durations are spelled.
@@ -175,13 +181,19 @@ impl Encoder {
         head: &Head<'_>,
         fields: impl FnOnce(&mut Fields<'_, '_>),
     ) {
-        if self.prefix == Prefix::Priority {
-            out.extend_from_slice(priority(head.level));
+        match &self.prefix {
+            Prefix::None => {}
+            Prefix::Priority => out.extend_from_slice(priority(head.level)),
+            Prefix::Syslog(beginning) => {
+                let level = (self.form != Form::Message).then_some(head.level);
+                beginning.push(out, time, level);
+            }
         }
         match self.form {
             Form::Json => self.json_line(out, time, head, fields),
             Form::Console => self.console_line(out, time, head, fields),
             Form::Message => out.extend_from_slice(head.message.as_bytes()),
+            Form::Nginx => self.nginx_line(out, time, head, fields),
         }
         out.extend_from_slice(self.line_ending.as_bytes());
     }
@@ -269,6 +281,21 @@ impl Encoder {
         }
     }
 
+    fn nginx_line(
+        &self,
+        out: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
+        let mut members = Vec::new();
+        let mut json = JsonWriter::new(&mut members, false);
+        json.begin_object();
+        self.members(&mut json, fields);
+        json.end_object();
+        nginx_line::push(out, time, head, &members);
+    }
+
     fn shows_caller(&self) -> bool {
         self.places.caller && !self.keys.caller.is_empty()
     }
@@ -319,7 +346,7 @@ impl Encoder {
             (LevelFormat::Colour, form) => {
                 let escape = match form {
                     Form::Json => "\\u001b[",
-                    Form::Console | Form::Message => "\x1b[",
+                    Form::Console | Form::Message | Form::Nginx => "\x1b[",
                 };
                 for part in [escape, colour, "m", upper, escape, "0m"] {
                     out.extend_from_slice(part.as_bytes());

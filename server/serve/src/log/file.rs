@@ -247,7 +247,8 @@ impl RollingFile {
         self.archive.tidy(&self.path, rotation.archive.clone())
     }
 
-    fn reopen(&mut self) -> io::Result<()> {
+    /// Opens the file at the same path again; makes it if it is not there. On an error the one before stays open.
+    pub fn reopen(&mut self) -> io::Result<()> {
         let file = append_to(&self.path, self.mode)?;
         let facts = file.metadata()?;
         self.file = file;

@@ -12,12 +12,14 @@ mod json;
 mod layers;
 pub mod limits;
 mod net;
+mod nginx_line;
 mod node;
 mod options;
 mod output;
 mod place;
 mod plan;
 mod sampling;
+mod syslog;
 mod time_text;
 mod zone;
 

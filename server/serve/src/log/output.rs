@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -225,6 +225,12 @@ impl Outputs {
         &self.stderr
     }
 
+    /// Opens all files again, once what is queued is written: somebody has moved them away, or changed their owner.
+    pub fn reopen(&self) {
+        self.files.reopens.store(true, Ordering::Release);
+        self.files.wake(Wake::Lines);
+    }
+
     /// Writes what is queued and ends the threads, waiting at most `patience`. Lines that come later are lost.
     pub fn finish(&self, patience: Duration) {
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -279,6 +285,8 @@ struct Writer {
     woken: Condvar,
     /// Bytes in all queues of this thread.
     queued: AtomicUsize,
+    /// Whether files are to be opened again.
+    reopens: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -397,10 +405,25 @@ impl Scribe {
             for at in 0..self.slots.len() {
                 self.write(at, why);
             }
+            if self.writer.reopens.swap(false, Ordering::AcqRel) {
+                self.reopen();
+            }
             self.close_unused();
             let unused = self.life == Life::Outputs && self.slots.is_empty();
             if why == Wake::Finish || unused {
                 return;
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if let Target::File(file) = &mut slot.target
+                && let Err(error) = file.reopen()
+            {
+                let place = slot.place.clone();
+                self.tell_failure(at, &place, &error);
             }
         }
     }

@@ -104,8 +104,12 @@ impl Files {
             (Ok(facts), _) if facts.kind != sluice_cache::Kind::Directory => {
                 Step::Fail(Fault::new(Status::NOT_FOUND, "a file is no folder"))
             }
-            (Ok(_), _) => Step::Fail(Fault::new(Status::FORBIDDEN, "the folder has no index")),
-            (Err(missing), _) => refused(missing),
+            (Ok(_), _) => {
+                let path = String::from_utf8_lossy(path);
+                let why = format!("directory index of \"{path}\" is forbidden");
+                Step::Fail(Fault::new(Status::FORBIDDEN, why))
+            }
+            (Err(missing), _) => refused(missing, path),
         }
     }
 
@@ -119,7 +123,7 @@ impl Files {
     fn file(&self, x: &mut Exchange, path: &[u8]) -> Step {
         let now = x.worker.clock.coarse();
         match files::open(path, Reach::Anywhere, now) {
-            Found::Missing(missing) => refused(missing),
+            Found::Missing(missing) => refused(missing, path),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
             Found::Directory(_) => redirect::add_slash(&self.naming, x),
             Found::File(_) if x.req.method == Method::Post => not_allowed(),
@@ -278,12 +282,19 @@ fn not_allowed() -> Step {
     ))
 }
 
-fn refused(missing: Missing) -> Step {
+/// In nginx's words, which programs look for in its log.
+fn refused(missing: Missing, path: &[u8]) -> Step {
     let (status, why) = match missing {
-        Missing::NotFound | Missing::Impossible => (Status::NOT_FOUND, "there is no such file"),
-        Missing::Denied => (Status::FORBIDDEN, "the file may not be read"),
-        Missing::Exhausted => (Status::SERVICE_UNAVAILABLE, "too many open files"),
-        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "opening the file failed"),
+        Missing::NotFound | Missing::Impossible => {
+            (Status::NOT_FOUND, "failed (2: No such file or directory)")
+        }
+        Missing::Denied => (Status::FORBIDDEN, "failed (13: Permission denied)"),
+        Missing::Exhausted => (
+            Status::SERVICE_UNAVAILABLE,
+            "failed (24: Too many open files)",
+        ),
+        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "failed"),
     };
-    Step::Fail(Fault::new(status, why))
+    let path = String::from_utf8_lossy(path);
+    Step::Fail(Fault::new(status, format!("open() \"{path}\" {why}")))
 }

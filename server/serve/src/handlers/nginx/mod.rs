@@ -98,6 +98,8 @@ impl TreeRef {
 
 /// A virtual server.
 struct Server {
+    /// The first of its names.
+    name: Arc<str>,
     merges_slashes: bool,
     takes_underscores: bool,
     rewrite: Vec<Action>,
@@ -440,6 +442,7 @@ impl Build {
         let mut named = HashMap::new();
         let locations = self.locations(&config.locations, &mut named, cx)?;
         Ok(Server {
+            name: config.names.first().map_or("", String::as_str).into(),
             merges_slashes: config.merge_slashes.unwrap_or(true),
             takes_underscores: config.underscores_in_headers,
             rewrite,

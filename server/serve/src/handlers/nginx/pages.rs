@@ -78,6 +78,7 @@ impl Handler for Errors {
         let Some(status) = x.context.error.as_ref().map(|error| error.status) else {
             return Step::Next;
         };
+        self.note(x, status);
         // A page that fails itself answers with its own status.
         x.context.nginx.status = 0;
         // Whoever answers in its place says what the log is told.
@@ -98,7 +99,22 @@ impl Handler for Errors {
     }
 }
 
+/// Errors of clients that nginx puts into its log as errors of its own.
+const LOUD: [u16; 4] = [401, 403, 404, 413];
+
 impl Errors {
+    /// Sees to what the log is told. An answer that the configuration asks for is no error.
+    fn note(&self, x: &mut Exchange, status: Status) {
+        let error = x.context.log.error.as_deref().unwrap_or_default();
+        if matches!(error, rewrite::RETURNED | redirect::REDIRECTED) {
+            x.context.log.error = None;
+        } else if x.context.log.place.is_none() {
+            let server = x.context.nginx.server.unwrap_or_default();
+            let name = self.tree.servers[server as usize].name.clone();
+            x.context.log.place = Some((name, LOUD.contains(&status.code())));
+        }
+    }
+
     /// Goes to the page; `None` where it is an address elsewhere, which is told at once.
     fn go_to(
         &self,

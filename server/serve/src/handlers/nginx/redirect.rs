@@ -60,6 +60,9 @@ impl Naming {
     }
 }
 
+/// Why a request ended that was redirected: no error.
+pub const REDIRECTED: &str = "redirected by the configuration";
+
 /// Whether a status is that of a redirect which names an address.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -69,7 +72,7 @@ pub fn is_redirect(status: u16) -> bool {
 pub fn to(naming: &Naming, x: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
     let location = rewrite::as_value(naming.absolute(x, target));
     x.res.fields.set(FieldId::Location, &location);
-    Fault::new(status, "redirected by the configuration")
+    Fault::new(status, REDIRECTED)
 }
 
 /// A redirect to the path with a slash at its end.

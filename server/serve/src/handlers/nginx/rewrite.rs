@@ -214,9 +214,7 @@ impl Answer {
                 let target = expanded(text, x);
                 Step::Fail(redirect::to(&tree.place(x).naming, x, status, target))
             }
-            None if self.status >= 300 => {
-                Step::Fail(Fault::new(status, "`return` of the configuration"))
-            }
+            None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),
             None => {
                 if status != Status::NO_CONTENT {
                     add_type(tree, x);
@@ -245,6 +243,9 @@ fn add_type(tree: &Tree, x: &mut Exchange) {
         x.res.fields.push_fixed(field);
     }
 }
+
+/// Why a request ended that a `return` gave its status: no error.
+pub const RETURNED: &str = "`return` of the configuration";
 
 /// nginx's own status: the connection is closed without an answer.
 const CLOSE: u16 = 444;

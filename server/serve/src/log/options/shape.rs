@@ -9,6 +9,7 @@ use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
 use super::super::node::Node;
 use super::super::place::Places;
+use super::super::syslog::Beginning;
 use super::super::time_text::TimeFormat;
 use super::super::zone::Zone;
 use super::{Level, Place, PlanError};
@@ -28,7 +29,7 @@ impl Shape {
     /// The encoder, where `usual` is the one for logs that name none.
     pub fn encoder(&self, usual: impl FnOnce() -> Encoder) -> Encoder {
         Encoder {
-            prefix: self.prefix,
+            prefix: self.prefix.clone(),
             layers: self.layers.clone(),
             places: self.places,
             ..self.base.clone().unwrap_or_else(usual)
@@ -65,9 +66,23 @@ impl Shape {
                     shape.prefix = Prefix::Priority;
                     journald.wrap.as_deref()
                 }
+                LogEncoder::Syslog(syslog) => {
+                    let beginning = Beginning::build(syslog);
+                    let beginning = beginning.map_err(|problem| at.wrong("encoder", problem))?;
+                    shape.prefix = Prefix::Syslog(Box::new(beginning));
+                    syslog.wrap.as_deref()
+                }
                 LogEncoder::Message(_) => {
                     shape.base = Some(Encoder {
                         form: Form::Message,
+                        ..Encoder::json()
+                    });
+                    None
+                }
+                LogEncoder::Nginx(_) => {
+                    shape.base = Some(Encoder {
+                        form: Form::Nginx,
+                        duration: DurationFormat::Text,
                         ..Encoder::json()
                     });
                     None
@@ -102,7 +117,9 @@ fn unknown(module: &RawModule, at: &Place) -> PlanError {
         .get("format")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let problem = format!("`{name}` is none of json, console, filter, append, journald, message");
+    let problem = format!(
+        "`{name}` is none of json, console, filter, append, journald, message, nginx, syslog"
+    );
     at.wrong("encoder", problem)
 }
 

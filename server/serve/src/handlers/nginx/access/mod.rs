@@ -235,7 +235,7 @@ impl More {
 }
 
 fn forbidden() -> Fault {
-    Fault::new(Status::FORBIDDEN, "access is denied by a rule")
+    Fault::new(Status::FORBIDDEN, "access forbidden by rule")
 }
 
 fn refusal_of(ruling: Ruling) -> Option<Fault> {

@@ -1,7 +1,13 @@
 //! A server from its start to its end: signals, orders of the control interface and changed files come in here, one
 //! at a time, and become reloads or the stop. What serves requests is left to `sluice-serve`.
 
-use std::path::PathBuf;
+pub mod pidfile;
+mod rights;
+mod signals;
+pub mod successor;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channel};
@@ -12,9 +18,9 @@ use sluice_admin::limits::ORDERS_MAX;
 use sluice_admin::{Address, Counts, Current, Endpoint, Explain, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
-use sluice_net::ConnectionLimit;
 use sluice_net::sys::limits::raise_open_files;
-use sluice_net::sys::process::{Signal, Signals, exit_now};
+use sluice_net::sys::process::{Signal, Signals};
+use sluice_net::{Conditions, ConnectionLimit};
 use sluice_serve::explain::Question;
 use sluice_serve::log::{Level, Log};
 use sluice_serve::metrics;
@@ -26,14 +32,21 @@ use crate::admin_client::default_address;
 use crate::folders;
 use crate::load::{ADJACENT, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
+use crate::nginx;
 use crate::watch::Watched;
 use crate::welcome;
+use pidfile::Pidfile;
+pub use signals::Manners;
+use signals::{Listening, Wish};
 
 /// How long the last log lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The most workers that may be asked for: more threads than any machine has cores only cost memory.
 const WORKERS_MAX: usize = 1024;
+
+/// What stands for a grace period without an end: a clock can be asked for its end.
+const GRACE_WITHOUT_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Where the configuration of a server comes from, and so what a reload means.
 #[derive(Debug)]
@@ -42,6 +55,8 @@ pub enum Origin {
     Source(Source),
     /// Made from the command line.
     CommandLine(Config),
+    /// nginx's command line.
+    Nginx(nginx::Invocation),
     /// The one that was saved last.
     Saved(Config),
     /// There was none: the welcome page, until a Caddyfile appears.
@@ -60,44 +75,78 @@ pub struct Job {
     pub ready: Box<dyn FnOnce() -> Result<(), Failed>>,
     /// How mistakes in the configuration are told.
     pub format: MessageFormat,
+    /// What signals mean.
+    pub manners: Manners,
+    /// Listening sockets of the process before this one.
+    pub handed: Vec<OwnedFd>,
 }
 
-enum Event {
+/// Something that a running server has to see to.
+pub enum Event {
+    /// The control interface wants something.
     Order(Order),
-    Signal(Signal),
+    /// A signal came.
+    Signal(Signal, Wish),
+    /// Files of the configuration changed.
     Changed,
+    /// The program that was to come after this one has ended, in this way.
+    SuccessorEnded(String),
 }
 
 /// Serves until told to stop.
 pub fn run(job: Job) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
-    let files_max = raise_open_files().map_err(Failed::new)?;
-    let mut job = job;
     let loaded = job.origin.load(job.format)?;
     print_report(&loaded.report, job.format);
+    run_loaded(job, loaded, signals)
+}
+
+/// As [`run`], with what was loaded for the job already. Warnings are left to the caller.
+pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit, Failed> {
     let asked = loaded.config.apps.process.clone().unwrap_or_default();
     let workers = worker_count(usize::try_from(asked.workers).unwrap_or(0))?;
     if job.pidfile.is_none() && !asked.pid_file.is_empty() {
-        job.pidfile = Some(asked.pid_file.into());
+        job.pidfile = Some(PathBuf::from(&asked.pid_file));
     }
+    // Before there are threads: the environment can be changed, and they inherit the rest.
+    let denied = rights::prepare(&asked)?;
+    let files_max = raise_open_files().map_err(Failed::new)?;
+    let conditions = rights::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
     let options = Options {
         workers,
         connections_max: connections_max(files_max, workers, asked.worker_connections),
         data_dir: folders::data(),
         log: log.clone(),
+        conditions,
+        handed: std::mem::take(&mut job.handed),
     };
-    let outcome = serve(job, loaded, options, signals);
+    let outcome = serve(job, loaded, options, signals, &denied);
     log.finish(LAST_LINES);
     outcome.map(|()| Exit::Done)
 }
 
-fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result<(), Failed> {
+fn serve(
+    job: Job,
+    loaded: Loaded,
+    options: Options,
+    signals: Signals,
+    denied: &[String],
+) -> Result<(), Failed> {
     let log = options.log.clone();
     let (sender, events) = sync_channel(ORDERS_MAX);
     let ending = Arc::new(AtomicBool::new(false));
+    let pidfile = Pidfile::default();
     // Before the server, which may take long to start: a second signal ends that too.
-    listen_for_signals(signals, sender.clone(), ending.clone(), log.clone())?;
+    let listening = Listening {
+        signals,
+        manners: job.manners,
+        sender: sender.clone(),
+        ending: ending.clone(),
+        pidfile: pidfile.clone(),
+        log: log.clone(),
+    };
+    listening.start()?;
     let Loaded {
         config,
         report,
@@ -115,17 +164,36 @@ fn serve(job: Job, loaded: Loaded, options: Options, signals: Signals) -> Result
     };
     let server = Server::start(config, &read.files, options)
         .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
-    let mut process = Process::begin(server, log, read, job.origin, &sender)?;
+    let mut process = Process::begin(
+        server,
+        log,
+        read,
+        job.origin,
+        job.manners,
+        (&sender, &pidfile),
+    )?;
     if job.watch || matches!(process.origin, Origin::Nothing) {
         process.watch(sender)?;
     }
-    let pidfile = job.pidfile.map(Pidfile::write).transpose()?;
+    for what in denied {
+        let entry = process.log.warn("", "the system denies what is asked for");
+        entry.text("error", what).send();
+    }
+    if let Some(path) = &job.pidfile {
+        write_pidfile(&pidfile, path)?;
+    }
     (job.ready)()?;
     let why = process.work(&events);
     ending.store(true, Ordering::Release);
     process.end(&why);
-    drop(pidfile);
+    pidfile.remove();
     Ok(())
+}
+
+fn write_pidfile(pidfile: &Pidfile, path: &Path) -> Result<(), Failed> {
+    pidfile
+        .write(path)
+        .map_err(|error| Failed::new(format!("cannot write {}: {error}", path.display())))
 }
 
 /// The most connections: as many as open files let, or as the configuration says.
@@ -139,12 +207,17 @@ fn connections_max(files_max: u64, workers: usize, each: u32) -> usize {
 
 /// Checks whether a server could run a configuration.
 pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
+    if let Some(process) = &loaded.config.apps.process {
+        rights::conditions(process)?;
+    }
     let log = Log::start(Level::Error).map_err(Failed::new)?;
     let options = Options {
         workers: 1,
         connections_max: 1,
         data_dir: folders::data(),
         log: log.clone(),
+        conditions: Conditions::default(),
+        handed: Vec::new(),
     };
     let verdict = sluice_serve::process::validate(&loaded.config, &loaded.files, &options);
     log.finish(LAST_LINES);
@@ -177,6 +250,7 @@ impl Origin {
     fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
         match self {
             Origin::Source(source) => source.load(format),
+            Origin::Nginx(invocation) => invocation.load(format),
             Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
                 config: config.clone(),
                 report: Default::default(),
@@ -202,7 +276,7 @@ impl Origin {
                 "the configuration was made from the command line",
             )),
             Origin::Saved(_) => Err(Failed::new("the configuration was the saved one")),
-            Origin::Source(Source::File { .. }) | Origin::Nothing => {
+            Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
                 self.load(MessageFormat::Short)
             }
         }
@@ -212,9 +286,11 @@ impl Origin {
     fn explain(&self, failed: Failed) -> Failed {
         match self {
             Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
-            Origin::Nothing | Origin::Source(_) | Origin::CommandLine(_) | Origin::Saved(_) => {
-                failed
-            }
+            Origin::Nothing
+            | Origin::Source(_)
+            | Origin::Nginx(_)
+            | Origin::CommandLine(_)
+            | Origin::Saved(_) => failed,
         }
     }
 
@@ -228,7 +304,7 @@ impl Origin {
             .and_then(|settings| settings.persist)
             .unwrap_or(true);
         let made = match self {
-            Origin::CommandLine(_) => true,
+            Origin::CommandLine(_) | Origin::Nginx(_) => true,
             // The welcome page is no configuration that anybody wants back.
             Origin::Nothing => welcome::is_welcome(config),
             Origin::Source(_) | Origin::Saved(_) => false,
@@ -240,7 +316,10 @@ impl Origin {
 /// Why the server ends.
 #[derive(Debug)]
 enum Stop {
+    /// Requests may end.
     Signal(Signal),
+    /// They are cut off.
+    Halt(Signal),
     Order,
 }
 
@@ -253,6 +332,11 @@ struct Process {
     read: Read,
     watched: Option<Watched>,
     log: Log,
+    manners: Manners,
+    pidfile: Pidfile,
+    /// The number of the process that was started to come after this one, while it runs.
+    successor: Option<u32>,
+    sender: SyncSender<Event>,
 }
 
 /// The files of the configuration.
@@ -271,12 +355,12 @@ impl Process {
         log: Log,
         read: Read,
         origin: Origin,
-        sender: &SyncSender<Event>,
+        manners: Manners,
+        (sender, pidfile): (&SyncSender<Event>, &Pidfile),
     ) -> Result<Process, Failed> {
-        let sender = sender.clone();
+        let own = sender.clone();
         let orders = Orders::new(move |order| {
-            sender
-                .try_send(Event::Order(order))
+            own.try_send(Event::Order(order))
                 .map_err(|error| match error {
                     TrySendError::Full(_) => "too many orders are waiting; try again".to_owned(),
                     TrySendError::Disconnected(_) => "the server is ending".to_owned(),
@@ -295,6 +379,10 @@ impl Process {
             read,
             watched: None,
             log,
+            manners,
+            pidfile: pidfile.clone(),
+            successor: None,
+            sender: sender.clone(),
         };
         let config = process.server.config();
         if let Err(error) = process.open_endpoint(&config) {
@@ -384,9 +472,11 @@ impl Process {
     fn watched_files(&self) -> Vec<String> {
         match self.origin {
             Origin::Nothing if self.read.files.is_empty() => vec![ADJACENT.to_owned()],
-            Origin::Nothing | Origin::Source(_) | Origin::CommandLine(_) | Origin::Saved(_) => {
-                self.read.files.clone()
-            }
+            Origin::Nothing
+            | Origin::Source(_)
+            | Origin::Nginx(_)
+            | Origin::CommandLine(_)
+            | Origin::Saved(_) => self.read.files.clone(),
         }
     }
 
@@ -408,16 +498,23 @@ impl Process {
     fn work(&mut self, events: &Receiver<Event>) -> Stop {
         loop {
             match events.recv() {
-                Ok(Event::Signal(Signal::Terminate)) => return Stop::Signal(Signal::Terminate),
-                Ok(Event::Signal(Signal::Interrupt)) => return Stop::Signal(Signal::Interrupt),
-                Ok(Event::Signal(Signal::Quit)) => return Stop::Signal(Signal::Quit),
-                Ok(Event::Signal(signal @ (Signal::Hangup | Signal::User1))) => {
-                    self.reload(signal.as_str());
-                }
-                Ok(Event::Signal(Signal::User2)) => {
-                    self.log.warn("", "SIGUSR2 has no meaning yet").send();
-                }
+                Ok(Event::Signal(signal, wish)) => match wish {
+                    Wish::Stop => return Stop::Signal(signal),
+                    Wish::Halt => return Stop::Halt(signal),
+                    Wish::Reload => self.reload(signal.as_str()),
+                    Wish::Reopen => self.reopen_logs(),
+                    Wish::Upgrade => self.start_successor(),
+                    Wish::Withdraw => self.withdraw(),
+                    Wish::Unknown => self
+                        .log
+                        .warn("", "a signal without a meaning")
+                        .text("signal", signal.as_str())
+                        .send(),
+                    // The thread for signals sees to these.
+                    Wish::Abort | Wish::Nothing => {}
+                },
                 Ok(Event::Changed) => self.reload("watch"),
+                Ok(Event::SuccessorEnded(how)) => self.be_last_again(&how),
                 Ok(Event::Order(Order::Load(order))) => {
                     let read = Read {
                         written: order.written,
@@ -433,6 +530,76 @@ impl Process {
                 }
                 // The thread for signals holds a sender for as long as the process lives.
                 Err(RecvError) => return Stop::Order,
+            }
+        }
+    }
+
+    fn reopen_logs(&self) {
+        self.log.outputs().reopen();
+        if let Origin::Nginx(invocation) = &self.origin {
+            invocation.redirect_error(&self.server.config());
+        }
+        self.log.info("", "reopening logs").send();
+    }
+
+    /// SIGUSR2: starts the program that stands where ours stood, with our sockets.
+    fn start_successor(&mut self) {
+        let Origin::Nginx(invocation) = &self.origin else {
+            return;
+        };
+        if let Some(number) = self.successor {
+            self.log
+                .warn("", "the new program is there already")
+                .integer("pid", number.into())
+                .send();
+            return;
+        }
+        let outcome = self.server.lend().and_then(|sockets| {
+            self.pidfile.put_aside()?;
+            let started = invocation.program().start(sockets, self.sender.clone());
+            started.map_err(std::io::Error::other)
+        });
+        match outcome {
+            Ok(number) => {
+                self.successor = Some(number);
+                self.log
+                    .info("", "start new binary process")
+                    .integer("pid", number.into())
+                    .send();
+            }
+            Err(error) => self.be_last_again(&error.to_string()),
+        }
+    }
+
+    /// There is no successor any more, so the file with our number has its name back.
+    fn be_last_again(&mut self, why: &str) {
+        self.successor = None;
+        self.log
+            .warn("", "the new program has ended")
+            .text("error", why)
+            .send();
+        if let Err(error) = self.pidfile.put_back() {
+            self.log
+                .error("", "the file with the number of the process has no name")
+                .shown("error", error)
+                .send();
+        }
+    }
+
+    /// SIGWINCH: accepts no more, while the successor does. A reload goes on. In the foreground the signal says that a
+    /// window was resized, so nginx passes over it there, too.
+    fn withdraw(&mut self) {
+        let Origin::Nginx(invocation) = &self.origin else {
+            return;
+        };
+        if !invocation.is_in_background() {
+            return;
+        }
+        match self.server.withdraw() {
+            Ok(()) => self.log.info("", "accepting no more connections").send(),
+            Err(error) => {
+                let entry = self.log.error("", "sockets cannot be kept");
+                entry.shown("error", error).send();
             }
         }
     }
@@ -501,8 +668,24 @@ impl Process {
         Ok(())
     }
 
+    /// How long requests get to end.
+    fn grace(&self, why: &Stop) -> Duration {
+        let http = self.server.config().apps.http.clone();
+        let is_given = http.is_some_and(|http| http.grace_period != Default::default());
+        match (why, self.manners) {
+            (Stop::Halt(_), _) => Duration::ZERO,
+            // Without `worker_shutdown_timeout` nginx waits for as long as they take.
+            (_, Manners::Nginx) if !is_given => GRACE_WITHOUT_LIMIT,
+            _ => self.server.grace_period(),
+        }
+    }
+
     fn end(self, why: &Stop) {
-        let delay = self.server.shutdown_delay();
+        let grace = self.grace(why);
+        let delay = match why {
+            Stop::Halt(_) => Duration::ZERO,
+            Stop::Signal(_) | Stop::Order => self.server.shutdown_delay(),
+        };
         if !delay.is_zero() {
             self.log
                 .info("", "stopping after a delay")
@@ -512,13 +695,14 @@ impl Process {
             // A second signal ends the process at once, here too.
             thread::sleep(delay);
         }
-        let grace = self.server.grace_period();
         let entry = self
             .log
             .info("", "stopping")
             .duration("grace_period", grace);
         match why {
-            Stop::Signal(signal) => entry.text("signal", signal.as_str()).send(),
+            Stop::Signal(signal) | Stop::Halt(signal) => {
+                entry.text("signal", signal.as_str()).send()
+            }
             Stop::Order => entry.text("signal", "").send(),
         }
         let closing = self
@@ -547,62 +731,6 @@ fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
     })
 }
 
-/// Turns signals into events. The second wish to end, and SIGQUIT, end the process at once.
-fn listen_for_signals(
-    signals: Signals,
-    sender: SyncSender<Event>,
-    ending: Arc<AtomicBool>,
-    log: Log,
-) -> Result<(), Failed> {
-    let listen = move || {
-        loop {
-            let signal = signals.wait();
-            let at_once = match signal {
-                Signal::Quit => true,
-                Signal::Interrupt | Signal::Terminate => ending.swap(true, Ordering::AcqRel),
-                Signal::Hangup | Signal::User1 | Signal::User2 => false,
-            };
-            if at_once {
-                log.warn("", "ending at once")
-                    .text("signal", signal.as_str())
-                    .send();
-                log.finish(LAST_LINES);
-                exit_now(2);
-            }
-            // A full queue has a reload in it already, or the process ends: a lost one changes nothing. A lost stop
-            // would, so that one waits.
-            let is_stop = matches!(signal, Signal::Interrupt | Signal::Terminate);
-            if is_stop {
-                let _ = sender.send(Event::Signal(signal));
-            } else {
-                let _ = sender.try_send(Event::Signal(signal));
-            }
-        }
-    };
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(listen)
-        .map_err(Failed::new)?;
-    Ok(())
-}
-
-/// The file with the number of the process; removed at the end.
-struct Pidfile(PathBuf);
-
-impl Pidfile {
-    fn write(path: PathBuf) -> Result<Pidfile, Failed> {
-        std::fs::write(&path, format!("{}\n", std::process::id()))
-            .map_err(|error| Failed::new(format!("cannot write {}: {error}", path.display())))?;
-        Ok(Pidfile(path))
-    }
-}
-
-impl Drop for Pidfile {
-    fn drop(&mut self) {
-        // Somebody may have removed it already.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 /// What the server counts, for the control interface.
 #[derive(Debug)]
 struct Counted(Arc<Recorder>);

@@ -1,0 +1,21 @@
+//! `sluice nginx`: nginx's command line. What its words mean is left to the module `nginx`.
+
+use crate::Exit;
+use crate::messages::Failed;
+use crate::nginx;
+
+/// The words of nginx's command line.
+#[derive(clap::Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// nginx's switches: -c -p -g -e -t -T -q -s -v -V -h; `sluice nginx -h` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+impl Args {
+    /// Does what they say.
+    pub fn run(self) -> Result<Exit, Failed> {
+        Ok(nginx::run(self.words))
+    }
+}

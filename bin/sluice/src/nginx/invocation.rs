@@ -1,0 +1,146 @@
+//! The configuration that a command line of nginx names, and where the usual files are.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+use sluice_model::logging::LogWriter;
+use sluice_model::{Admin, Config};
+use sluice_net::sys::identity::{Identity, is_root};
+use sluice_net::sys::process::{Standard, redirect};
+
+use super::lines;
+use super::switches::Switches;
+use crate::load::{self, Loaded, Source};
+use crate::messages::{Failed, MessageFormat, write};
+use crate::supervise::successor::Program;
+
+/// The folder of relative paths. These four are those of nginx's own packages.
+pub const PREFIX: &str = "/etc/nginx";
+/// The configuration.
+pub const CONF: &str = "/etc/nginx/nginx.conf";
+/// The log of errors.
+pub const ERROR_LOG: &str = "/var/log/nginx/error.log";
+/// The file with the number of the process.
+pub const PID_FILE: &str = "/run/nginx.pid";
+
+/// What is to be run: a configuration, and what the command line adds to it.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    conf: PathBuf,
+    added: sluice_nginx::Invocation,
+    /// Whether this process has left its terminal.
+    background: bool,
+    program: Program,
+}
+
+impl Invocation {
+    /// What these switches mean. Relative paths begin in the prefix, and the prefix in the folder of this process.
+    pub fn new(switches: &Switches) -> Result<Invocation, Failed> {
+        let prefix = switches.prefix.as_deref().unwrap_or(PREFIX);
+        let prefix = std::path::absolute(prefix).unwrap_or_else(|_| prefix.into());
+        let error_log = match switches.error_log.as_deref() {
+            Some("stderr") => "stderr".to_owned(),
+            Some(path) => shown(&prefix.join(path)),
+            None => shown(&prefix.join(ERROR_LOG)),
+        };
+        Ok(Invocation {
+            conf: prefix.join(switches.conf.as_deref().unwrap_or(CONF)),
+            added: sluice_nginx::Invocation {
+                globals: switches.globals.clone(),
+                prefix: Some(shown(&prefix)),
+                error_log,
+                pid_file: PID_FILE.to_owned(),
+            },
+            background: false,
+            program: Program::of_this_process()?,
+        })
+    }
+
+    /// The program that is to be started when this one is replaced.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Whether this process has left its terminal.
+    pub fn is_in_background(&self) -> bool {
+        self.background
+    }
+
+    /// What messages call the configuration.
+    pub fn conf(&self) -> String {
+        shown(&self.conf)
+    }
+
+    /// Reads and understands it. nginx has no control interface, so there is none.
+    pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
+        let source = Source::File {
+            path: self.conf.clone(),
+            adapter: None,
+        };
+        let (name, text) = source
+            .read_as(|path, error| lines::call(&format!("open() \"{}\"", path.display()), error))?;
+        let mut added = self.added.clone();
+        if added.error_log != "stderr"
+            && let Err(error) = open_log(Path::new(&added.error_log))
+        {
+            let what = lines::call(&format!("open() \"{}\"", added.error_log), &error);
+            write(&format!(
+                "nginx: [alert] could not open error log file: {what}\n"
+            ));
+            added.error_log = "stderr".to_owned();
+        }
+        let mut loaded = load::nginx(&name, &text, &added, format)?;
+        serve_as_nobody(&mut loaded.config);
+        loaded.config.admin = Some(Admin {
+            disabled: true,
+            ..Admin::default()
+        });
+        Ok(loaded)
+    }
+
+    /// From now on this process has no terminal.
+    pub fn leave_terminal(&mut self) {
+        self.background = true;
+    }
+
+    /// In the background: makes standard error lead to the log of errors, as nginx does, so that what is told in a fall is
+    /// not lost. Where there is no such file it leads where it led.
+    pub fn redirect_error(&self, config: &Config) {
+        let logs = config.logging.as_ref().map(|logging| &logging.logs);
+        let Some(log) = logs
+            .and_then(|logs| logs.get("default"))
+            .filter(|_| self.background)
+        else {
+            return;
+        };
+        let path = match &log.writer {
+            Some(LogWriter::File(file)) => file.filename.as_str(),
+            Some(LogWriter::Discard(_)) => "/dev/null",
+            _ => return,
+        };
+        if let Ok(file) = open_log(Path::new(path)) {
+            let _ = redirect(Standard::Error, &file);
+        }
+    }
+}
+
+/// nginx's usual user, where root starts it and the configuration names none. Its group has another name on Debian.
+fn serve_as_nobody(config: &mut Config) {
+    let process = config.apps.process.get_or_insert_default();
+    if !process.user.is_empty() || !is_root() {
+        return;
+    }
+    let is_there = |group: &&str| Identity::of("nobody", group).is_ok();
+    if let Some(group) = ["nogroup", "nobody"].into_iter().find(is_there) {
+        process.user = "nobody".to_owned();
+        process.group = group.to_owned();
+    }
+}
+
+fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,180 @@
+//! The words of nginx's command line. What they ask for is left to the parent module.
+
+use sluice_net::sys::process::Signal;
+
+/// What a command line of nginx asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// What is to be done.
+    pub task: Task,
+    /// `-v`, `-V` or `-?`: what is told first.
+    pub telling: Telling,
+    /// `-q`: good news is not told.
+    pub quiet: bool,
+    /// `-c`: the configuration.
+    pub conf: Option<String>,
+    /// `-p`: the folder of relative paths.
+    pub prefix: Option<String>,
+    /// `-g`: directives in front of the configuration.
+    pub globals: String,
+    /// `-e`: the log of errors where the configuration names none.
+    pub error_log: Option<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Serving.
+    Serve,
+    /// Telling whether the configuration is good.
+    Test {
+        /// Whether its texts are printed as well.
+        dump: bool,
+    },
+    /// Sending a signal to the running server.
+    Signal(Signal),
+    /// Nothing but what is told.
+    Help,
+}
+
+/// What is told of the program itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Telling {
+    /// Nothing.
+    Nothing,
+    /// The version.
+    Version,
+    /// Everything about the build.
+    Build,
+    /// The switches.
+    Help,
+}
+
+impl Switches {
+    /// Reads the words behind the program's name. Switches of one letter may stand together, and a value may stand in the
+    /// same word as its switch.
+    pub fn parse(words: Vec<String>) -> Result<Switches, String> {
+        let mut found = Switches {
+            task: Task::Serve,
+            telling: Telling::Nothing,
+            quiet: false,
+            conf: None,
+            prefix: None,
+            globals: String::new(),
+            error_log: None,
+        };
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let Some(letters) = word.strip_prefix('-') else {
+                return Err(format!("invalid option: \"{word}\""));
+            };
+            for (at, letter) in letters.char_indices() {
+                let rest = &letters[at + letter.len_utf8()..];
+                if !matches!(letter, 'p' | 'c' | 'g' | 'e' | 's') {
+                    found.switch(letter)?;
+                    continue;
+                }
+                let value = match rest {
+                    "" => words.next().filter(|value| !value.is_empty()),
+                    rest => Some(rest.to_owned()),
+                };
+                found.set(letter, value)?;
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn switch(&mut self, letter: char) -> Result<(), String> {
+        match letter {
+            '?' | 'h' => self.tell(Telling::Help),
+            'v' => self.tell(Telling::Version),
+            'V' => self.tell(Telling::Build),
+            't' if self.task != (Task::Test { dump: true }) => {
+                self.task = Task::Test { dump: false };
+            }
+            't' => {}
+            'T' => self.task = Task::Test { dump: true },
+            'q' => self.quiet = true,
+            letter => return Err(format!("invalid option: \"{letter}\"")),
+        }
+        if letter == 'h' || letter == '?' {
+            self.task = Task::Help;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, what: Telling) {
+        self.telling = self.telling.max(what);
+    }
+
+    fn set(&mut self, letter: char, value: Option<String>) -> Result<(), String> {
+        let wanted = match letter {
+            'p' => "directory name",
+            'c' | 'e' => "file name",
+            _ => "parameter",
+        };
+        let value = value.ok_or_else(|| format!("option \"-{letter}\" requires {wanted}"))?;
+        match letter {
+            'p' => self.prefix = Some(value),
+            'c' => self.conf = Some(value),
+            'e' => self.error_log = Some(value),
+            'g' => self.globals = value,
+            _ => {
+                let signal = match value.as_str() {
+                    "stop" => Signal::Terminate,
+                    "quit" => Signal::Quit,
+                    "reopen" => Signal::User1,
+                    "reload" => Signal::Hangup,
+                    _ => return Err(format!("invalid option: \"-s {value}\"")),
+                };
+                self.task = Task::Signal(signal);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Switches, String> {
+        Switches::parse(line.split(' ').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn switches_stand_alone_or_together() {
+        let found = parse("-tq -c/a/b -p dir -g x; -e log").unwrap();
+        assert_eq!(found.task, Task::Test { dump: false });
+        assert!(found.quiet);
+        assert_eq!(found.conf.as_deref(), Some("/a/b"));
+        assert_eq!(found.prefix.as_deref(), Some("dir"));
+        assert_eq!(found.globals, "x;");
+        assert_eq!(found.error_log.as_deref(), Some("log"));
+        assert_eq!(parse("-T -t").unwrap().task, Task::Test { dump: true });
+        assert_eq!(parse("-Vt").unwrap().telling, Telling::Build);
+        assert_eq!(parse("-vt").unwrap().task, Task::Test { dump: false });
+        let reload = parse("-c a -s reload").unwrap();
+        assert_eq!(reload.task, Task::Signal(Signal::Hangup));
+        assert_eq!(
+            parse("-sstop").unwrap().task,
+            Task::Signal(Signal::Terminate)
+        );
+    }
+
+    /// The sentences are nginx's: programs look for them.
+    #[test]
+    fn what_is_wrong_is_told_as_nginx_tells_it() {
+        for (line, problem) in [
+            ("-x", "invalid option: \"x\""),
+            ("-s foo", "invalid option: \"-s foo\""),
+            ("-c", "option \"-c\" requires file name"),
+            ("-p", "option \"-p\" requires directory name"),
+            ("-g", "option \"-g\" requires parameter"),
+            ("foo", "invalid option: \"foo\""),
+        ] {
+            assert_eq!(parse(line), Err(problem.to_owned()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What is told of the program: version, build, switches. Certbot, Ansible and others read these lines, so they have
+//! nginx's shape; `configure arguments` name the modules that are there, and no others.
+
+use sluice_nginx::registry::is_built;
+use sluice_nginx::registry::variables::NGINX_VERSION;
+
+use super::invocation::{CONF, ERROR_LOG, PID_FILE, PREFIX};
+use super::switches::{Switches, Telling};
+
+/// The modules that nginx builds only when it is asked to, as it is asked (<https://nginx.org/en/docs/configure.html>).
+const OPTIONAL: &[&str] = &[
+    "http_addition_module",
+    "http_auth_request_module",
+    "http_dav_module",
+    "http_gunzip_module",
+    "http_gzip_static_module",
+    "http_random_index_module",
+    "http_realip_module",
+    "http_secure_link_module",
+    "http_slice_module",
+    "http_ssl_module",
+    "http_stub_status_module",
+    "http_sub_module",
+    "http_v2_module",
+    "http_v3_module",
+    "stream",
+];
+
+/// What is told first; `None` where nothing was asked.
+pub fn text(switches: &Switches) -> Option<String> {
+    let version = format!(
+        "nginx version: nginx/{NGINX_VERSION} (sluice {})\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    Some(match switches.telling {
+        Telling::Nothing => return None,
+        Telling::Version => version,
+        Telling::Build => version + &build(),
+        Telling::Help => version + &help(),
+    })
+}
+
+fn build() -> String {
+    let modules: String = OPTIONAL
+        .iter()
+        .filter(|module| is_built(&format!("ngx_{module}")))
+        .map(|module| format!(" --with-{module}"))
+        .collect();
+    format!(
+        "built by rustc {}\nbuilt with rustls (TLS 1.2 and 1.3; OpenSSL is not used)\nTLS SNI support enabled\n\
+         configure arguments: --prefix={PREFIX} --conf-path={CONF} --error-log-path={ERROR_LOG} \
+         --pid-path={PID_FILE}{modules}\n",
+        env!("CARGO_PKG_RUST_VERSION")
+    )
+}
+
+fn help() -> String {
+    format!(
+        "Usage: nginx [-?hvVtTq] [-s signal] [-p prefix]\n             [-e filename] [-c filename] [-g directives]\n\n\
+         Options:\n\
+         \x20 -?,-h         : this help\n\
+         \x20 -v            : the version\n\
+         \x20 -V            : the version, and what it was built with\n\
+         \x20 -t            : whether the configuration is good\n\
+         \x20 -T            : the same, and all of its texts\n\
+         \x20 -q            : with -t, nothing but what is wrong\n\
+         \x20 -s signal     : tells the running server to stop, quit, reopen or reload\n\
+         \x20 -p prefix     : the folder of relative paths (default: {PREFIX}/)\n\
+         \x20 -e filename   : the log of errors (default: {ERROR_LOG})\n\
+         \x20 -c filename   : the configuration (default: {CONF})\n\
+         \x20 -g directives : directives in front of the configuration\n\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> String {
+        let words = line.split(' ').map(str::to_owned).collect();
+        text(&Switches::parse(words).unwrap()).unwrap()
+    }
+
+    /// What Certbot's plugin looks for: certbot_nginx/_internal/configurator.py, `_get_nginx_version`.
+    #[test]
+    fn certbot_finds_version_names_and_tls() {
+        let said = told("-V");
+        let first = said.lines().next().unwrap();
+        let version = first.strip_prefix("nginx version: nginx/").unwrap();
+        let digits: Vec<&str> = version.split(' ').next().unwrap().splitn(3, '.').collect();
+        assert!(digits.iter().all(|part| part.parse::<u32>().is_ok()));
+        assert!(said.contains("TLS SNI support enabled"));
+        assert!(said.contains(" --with-http_ssl_module"));
+    }
+
+    #[test]
+    fn only_modules_that_work_are_named() {
+        let said = told("-V");
+        assert!(said.contains(" --with-http_realip_module"));
+        assert!(!said.contains("--with-http_dav_module"), "it is refused");
+        assert_eq!(told("-v").lines().count(), 1);
+        assert!(told("-h").contains("-s signal"));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a configuration says of the process itself: whom its workers are taken for, where they run, how much it may take.
+//! How the system is told is left to `sluice-net`.
+
+use std::io;
+
+use sluice_model::ProcessApp;
+use sluice_net::Conditions;
+use sluice_net::sys::identity::{Identity, is_root};
+use sluice_net::sys::limits::{limit_core_file, limit_open_files};
+use sluice_net::sys::placement::Processors;
+use sluice_net::sys::process::set_variables;
+
+use super::WORKERS_MAX;
+use crate::messages::Failed;
+
+/// Prepares the process, which must have one thread. Gives what the system denies; as with nginx the server goes on
+/// without it.
+pub fn prepare(asked: &ProcessApp) -> Result<Vec<String>, Failed> {
+    let mut denied = Vec::new();
+    let mut note = |what: String, outcome: io::Result<()>| {
+        if let Err(error) = outcome {
+            denied.push(format!("{what}: {error}"));
+        }
+    };
+    if !asked.variables.is_empty() {
+        let variables: Vec<(String, String)> = asked.variables.clone().into_iter().collect();
+        set_variables(&variables).map_err(|error| Failed::new(format!("`env`: {error}")))?;
+    }
+    if asked.open_files_max > 0 {
+        let what = format!("setrlimit(RLIMIT_NOFILE, {})", asked.open_files_max);
+        note(what, limit_open_files(asked.open_files_max));
+    }
+    if let Some(bytes) = asked.core_bytes_max {
+        note(
+            format!("setrlimit(RLIMIT_CORE, {bytes})"),
+            limit_core_file(bytes),
+        );
+    }
+    if !asked.folder.is_empty() {
+        std::env::set_current_dir(&asked.folder)
+            .map_err(|error| Failed::new(format!("chdir(\"{}\") failed: {error}", asked.folder)))?;
+    }
+    if !asked.user.is_empty() && !is_root() {
+        denied.push(format!(
+            "`user {}` is left out, as the server was not started by root",
+            asked.user
+        ));
+    }
+    Ok(denied)
+}
+
+/// Under what conditions workers run.
+pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
+    let identity = match asked.user.as_str() {
+        "" => None,
+        user => {
+            let group = match asked.group.as_str() {
+                "" => user,
+                group => group,
+            };
+            let identity = Identity::of(user, group).map_err(|error| {
+                Failed::new(error)
+                    .help("name a user and a group of this machine, or leave `user` out")
+            })?;
+            // Nobody else can become another user, and whoever is that user already need not.
+            is_root().then_some(identity)
+        }
+    };
+    let priority = asked.worker_priority.map(i32::try_from);
+    Ok(Conditions {
+        identity,
+        processors: processors(&asked.worker_processors).map_err(Failed::new)?,
+        priority: priority.transpose().map_err(Failed::new)?,
+    })
+}
+
+/// The processors of each worker.
+fn processors(masks: &[String]) -> io::Result<Vec<Processors>> {
+    let set = |mask: &String| {
+        let bits = mask.bytes().rev().enumerate();
+        Processors::new(
+            bits.filter(|(_, bit)| *bit == b'1')
+                .map(|(number, _)| number),
+        )
+    };
+    match masks.split_first() {
+        None => Ok(Vec::new()),
+        Some((first, rest)) if first == "auto" => {
+            let allowed = Processors::allowed()?;
+            let some = rest.first().map(|mask| set(mask).within(&allowed));
+            let each = some.unwrap_or(allowed).each();
+            // One after the other, and then from the first again.
+            Ok(each.into_iter().cycle().take(WORKERS_MAX).collect())
+        }
+        Some(_) => Ok(masks.iter().map(set).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_processor_0_at_their_end() {
+        let masks = ["0001".to_owned(), "1010".to_owned()];
+        let expected = vec![Processors::new([0]), Processors::new([1, 3])];
+        assert_eq!(processors(&masks).unwrap(), expected);
+        let allowed = Processors::allowed().unwrap().each();
+        let auto = processors(&["auto".to_owned()]).unwrap();
+        assert_eq!(auto[..allowed.len()], allowed);
+        assert_eq!(auto[allowed.len()], allowed[0]);
+        assert!(processors(&[]).unwrap().is_empty());
+    }
+}

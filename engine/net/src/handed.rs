@@ -1,0 +1,100 @@
+//! Listening sockets that go from one life of the workers to another: from the process before, or from the time before they
+//! withdrew. What waits in the kernel's queue of a socket stays there. Who hands them over is left to the callers.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{SockRef, Socket};
+
+use crate::listener::ListenAddr;
+
+/// Sockets that listen and that nobody accepts from.
+#[derive(Debug, Default)]
+pub(crate) struct Handed(Vec<Socket>);
+
+impl Handed {
+    pub(crate) fn new(sockets: Vec<Socket>) -> Handed {
+        Handed(sockets)
+    }
+
+    /// Copies of the sockets that listen on `addr`, for each of `workers` workers; `None` where there are none.
+    ///
+    /// Each socket is with a worker at least, as the kernel gives connections to all of them; where there are fewer sockets
+    /// than workers, workers share them.
+    pub(crate) fn for_workers(
+        &self,
+        addr: &ListenAddr,
+        workers: usize,
+    ) -> io::Result<Option<Vec<Vec<Socket>>>> {
+        let found: Vec<&Socket> = self.0.iter().filter(|socket| is_at(socket, addr)).collect();
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let mut shares: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+        for turn in 0..found.len().max(workers) {
+            let copy = found[turn % found.len()].try_clone()?;
+            copy.set_nonblocking(true)?;
+            shares[turn % workers].push(copy);
+        }
+        Ok(Some(shares))
+    }
+}
+
+/// Whether a socket listens on exactly this address.
+fn is_at(socket: &Socket, addr: &ListenAddr) -> bool {
+    let Ok(local) = SockRef::from(socket).local_addr() else {
+        return false;
+    };
+    match addr {
+        ListenAddr::Tcp(addr) => local.as_socket() == Some(*addr),
+        ListenAddr::AnyTcp(port) => {
+            let any = [
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port)),
+                SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)),
+            ];
+            local.as_socket().is_some_and(|local| any.contains(&local))
+        }
+        ListenAddr::Unix { path, .. } => local.as_pathname() == Some(path.as_path()),
+        // It is there by its number.
+        ListenAddr::Inherited(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listener::Bound;
+    use crate::ports::free_port;
+
+    fn bound(workers: usize) -> (ListenAddr, Handed) {
+        let addr = ListenAddr::Tcp((Ipv4Addr::LOCALHOST, free_port()).into());
+        let sockets = Bound::bind(&addr, workers, &[]).unwrap().into_sockets();
+        (addr, Handed::new(sockets))
+    }
+
+    #[test]
+    fn no_socket_is_left_alone_and_no_worker_without_one() {
+        for (sockets, workers, expected) in [
+            (2, 2, vec![1, 1]),
+            (4, 2, vec![2, 2]),
+            (3, 2, vec![2, 1]),
+            (1, 3, vec![1, 1, 1]),
+            (2, 3, vec![1, 1, 1]),
+        ] {
+            let (addr, handed) = bound(sockets);
+            let shares = handed.for_workers(&addr, workers).unwrap().unwrap();
+            let counts: Vec<usize> = shares.iter().map(Vec::len).collect();
+            assert_eq!(counts, expected, "{sockets} sockets, {workers} workers");
+        }
+    }
+
+    #[test]
+    fn sockets_of_other_addresses_are_left() {
+        let (addr, handed) = bound(1);
+        let ListenAddr::Tcp(other) = addr else {
+            unreachable!("bound so above")
+        };
+        let other = ListenAddr::AnyTcp(other.port());
+        assert!(handed.for_workers(&other, 1).unwrap().is_none());
+    }
+}

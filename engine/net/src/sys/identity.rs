@@ -1,0 +1,201 @@
+//! Whom the kernel takes a thread for: the user and groups by which it may open files and reach others. Which threads are
+//! whom, and why, is left to the callers.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+
+/// A user with groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    user: libc::uid_t,
+    group: libc::gid_t,
+    /// All groups, the first one included.
+    groups: Vec<libc::gid_t>,
+}
+
+/// Room for one entry of the databases of users and groups: a group of thousands of members has a long one.
+const ENTRY_BYTES: usize = 256 * 1024;
+
+/// Groups of one user: the kernel's own limit (NGROUPS_MAX).
+const GROUPS_MAX: usize = 65_536;
+
+/// Whether this process may do as root does: change to other users, use ports below 1024.
+pub fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+impl Identity {
+    /// The user of this name with the group of the other name as its first one, and with its further groups. The error
+    /// says which of them is unknown.
+    pub fn of(user: &str, group: &str) -> io::Result<Identity> {
+        let unknown = |call: &str, name: &str| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{call}(\"{name}\") failed"),
+            )
+        };
+        let name = CString::new(user)?;
+        let number = user_number(&name)?.ok_or_else(|| unknown("getpwnam", user))?;
+        let first = group_number(&CString::new(group)?)?;
+        let first = first.ok_or_else(|| unknown("getgrnam", group))?;
+        Ok(Identity {
+            user: number,
+            group: first,
+            groups: groups(&name, first),
+        })
+    }
+
+    /// Makes the calling thread this user, for good: all others stay who they are, and so do the threads that they start.
+    ///
+    /// Threads share their memory, so this bounds what the thread may ask the kernel for and nothing else. Memory and
+    /// descriptors of the whole process are closed to other processes of this user from then on (`PR_SET_DUMPABLE`), or one
+    /// of them could take over the threads that have more rights.
+    pub fn assume(&self) -> io::Result<()> {
+        // The functions of the C library of these names change all threads; the calls themselves change one.
+        // SAFETY: the pointer and the number describe a list that lives through the call.
+        check(unsafe {
+            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr())
+        })?;
+        // SAFETY: the call takes numbers only.
+        check(unsafe { libc::syscall(libc::SYS_setresgid, self.group, self.group, self.group) })?;
+        // SAFETY: the call takes numbers only.
+        check(unsafe { libc::syscall(libc::SYS_setresuid, self.user, self.user, self.user) })?;
+        // SAFETY: prctl takes numbers here.
+        check(i64::from(unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
+        }))
+    }
+
+    /// Makes a file or folder theirs, as its owner; its group stays.
+    pub fn own(&self, path: &std::path::Path) -> io::Result<()> {
+        std::os::unix::fs::lchown(path, Some(self.user), None)
+    }
+}
+
+fn check(code: libc::c_long) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn user_number(name: &CStr) -> io::Result<Option<libc::uid_t>> {
+    let mut entry = MaybeUninit::<libc::passwd>::uninit();
+    let mut found = std::ptr::null_mut();
+    let mut text = vec![0; ENTRY_BYTES];
+    // SAFETY: all pointers are to memory of ours of the length given; the texts of the entry are kept in `text`.
+    let code = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            text.as_mut_ptr(),
+            text.len(),
+            &mut found,
+        )
+    };
+    match (code, found.is_null()) {
+        (0, true) => Ok(None),
+        // SAFETY: the call succeeded and found one, so the entry is filled in.
+        (0, false) => Ok(Some(unsafe { entry.assume_init() }.pw_uid)),
+        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+fn group_number(name: &CStr) -> io::Result<Option<libc::gid_t>> {
+    let mut entry = MaybeUninit::<libc::group>::uninit();
+    let mut found = std::ptr::null_mut();
+    let mut text = vec![0; ENTRY_BYTES];
+    // SAFETY: as above.
+    let code = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            text.as_mut_ptr(),
+            text.len(),
+            &mut found,
+        )
+    };
+    match (code, found.is_null()) {
+        (0, true) => Ok(None),
+        // SAFETY: the call succeeded and found one, so the entry is filled in.
+        (0, false) => Ok(Some(unsafe { entry.assume_init() }.gr_gid)),
+        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// All groups of a user whose first one this is.
+fn groups(name: &CStr, first: libc::gid_t) -> Vec<libc::gid_t> {
+    let mut count = 64;
+    loop {
+        let mut groups = vec![0; count];
+        let mut wanted = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
+        // SAFETY: `groups` has room for as many as `wanted` says, and both live through the call.
+        let code =
+            unsafe { libc::getgrouplist(name.as_ptr(), first, groups.as_mut_ptr(), &mut wanted) };
+        if code >= 0 {
+            groups.truncate(usize::try_from(wanted).unwrap_or(0));
+            return groups;
+        }
+        if count >= GROUPS_MAX {
+            return vec![first];
+        }
+        count = (count * 4).min(GROUPS_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_their_names() {
+        let root = Identity::of("root", "root").unwrap();
+        assert_eq!((root.user, root.group), (0, 0));
+        assert!(root.groups.contains(&0));
+        for (user, group, said) in [
+            ("no such user", "root", "getpwnam(\"no such user\") failed"),
+            (
+                "root",
+                "no such group",
+                "getgrnam(\"no such group\") failed",
+            ),
+        ] {
+            let error = Identity::of(user, group).unwrap_err();
+            assert_eq!(error.to_string(), said);
+        }
+    }
+
+    #[test]
+    fn one_thread_becomes_another_user_and_the_others_stay() {
+        if !is_root() {
+            eprintln!("skipped: only root may become another user");
+            return;
+        }
+        let nobody = Identity {
+            user: 65_534,
+            group: 65_534,
+            groups: vec![65_534],
+        };
+        let path = std::env::temp_dir().join(format!("sluice-identity-{}", std::process::id()));
+        std::fs::write(&path, "secret").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let inside = path.clone();
+        let thread = std::thread::spawn(move || {
+            nobody.assume().unwrap();
+            let own = std::fs::read(&inside).map_err(|error| error.kind());
+            // Threads are whom those are that start them.
+            let child = std::thread::spawn(move || std::fs::read(inside).is_err());
+            (own, child.join().unwrap(), nobody.assume().is_err())
+        });
+        let (own, child, again) = thread.join().unwrap();
+        assert_eq!(own, Err(io::ErrorKind::PermissionDenied));
+        assert!(child, "a thread of it may no more");
+        assert!(again, "there is no way back");
+        assert_eq!(std::fs::read(&path).unwrap(), b"secret");
+        assert!(is_root());
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a thread runs, and how much it may take: processors, priority, limits of the process.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// Processors by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processors(Vec<usize>);
+
+/// Processors that a set of the kernel's usual size has room for (CPU_SETSIZE).
+pub const PROCESSORS_MAX: usize = 1024;
+
+impl Processors {
+    /// These; numbers above what a set has room for are left out.
+    pub fn new(numbers: impl IntoIterator<Item = usize>) -> Processors {
+        let numbers = numbers
+            .into_iter()
+            .filter(|number| *number < PROCESSORS_MAX);
+        Processors(numbers.collect())
+    }
+
+    /// Those that this thread may run on.
+    pub fn allowed() -> io::Result<Processors> {
+        let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+        // SAFETY: the set is ours, of the size given, and zeroes are a value of it.
+        let set = unsafe {
+            check(libc::sched_getaffinity(
+                0,
+                size_of::<libc::cpu_set_t>(),
+                set.as_mut_ptr(),
+            ))?;
+            set.assume_init()
+        };
+        // SAFETY: the numbers are below what the set has room for.
+        let is_in = |number: &usize| unsafe { libc::CPU_ISSET(*number, &set) };
+        Ok(Processors((0..PROCESSORS_MAX).filter(is_in).collect()))
+    }
+
+    /// Each by itself.
+    pub fn each(&self) -> Vec<Processors> {
+        self.0
+            .iter()
+            .map(|number| Processors(vec![*number]))
+            .collect()
+    }
+
+    /// Those that are in both.
+    pub fn within(&self, others: &Processors) -> Processors {
+        let numbers = self.0.iter().filter(|number| others.0.contains(number));
+        Processors(numbers.copied().collect())
+    }
+
+    /// Binds the calling thread to them.
+    pub fn bind(&self) -> io::Result<()> {
+        let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+        // SAFETY: zeroes are a value of the set, and the numbers are below what it has room for.
+        let set = unsafe {
+            for number in &self.0 {
+                libc::CPU_SET(*number, &mut *set.as_mut_ptr());
+            }
+            set.assume_init()
+        };
+        // SAFETY: the set lives through the call and has the size given.
+        check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+    }
+}
+
+/// Gives the calling thread a priority, from -20, which is the highest, to 20.
+pub fn prefer(priority: i32) -> io::Result<()> {
+    // SAFETY: the call takes numbers only; with 0 the kernel takes the calling thread.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })
+}
+
+/// The number that the kernel has for the calling thread.
+pub fn thread_number() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    let number = unsafe { libc::gettid() };
+    u32::try_from(number).unwrap_or_default()
+}
+
+fn check(code: libc::c_int) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_bound_to_one_processor() {
+        let bound = std::thread::spawn(|| {
+            let one = Processors::allowed().unwrap().each().remove(0);
+            one.bind().unwrap();
+            assert_eq!(Processors::allowed().unwrap(), one);
+            prefer(5).unwrap();
+            thread_number()
+        });
+        let before = Processors::allowed().unwrap();
+        assert_ne!(bound.join().unwrap(), thread_number());
+        assert_eq!(Processors::allowed().unwrap(), before, "others stay");
+        assert!(
+            Processors::new([PROCESSORS_MAX]).bind().is_err(),
+            "no processor"
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! A folder in which `sluice nginx -p` runs, and the server in the background that is ended with it.
+
+use std::process::Output;
+
+use sluice_net::sys::process::{Signal, send};
+
+use crate::harness::{Folder, eventually, free_port, run_to_end, text};
+
+/// A site that names everything relative to its folder.
+pub const SITE: &str = "\
+    pid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents { worker_connections 100; }\n\
+    http {\nserver {\nlisten 127.0.0.1:{port};\nlocation / { return 200 \"{answer}\"; }\n\
+    location /files/ { alias html/; }\naccess_log logs/access.log;\n}\n}\n";
+
+/// A folder as nginx's, with its configuration and what it serves.
+pub struct Prefix {
+    pub folder: Folder,
+    pub port: u16,
+}
+
+impl Prefix {
+    pub fn new() -> Prefix {
+        let prefix = Prefix {
+            folder: Folder::new(),
+            port: free_port(),
+        };
+        prefix.folder.write("html/a.txt", "a file");
+        prefix.folder.write("logs/error.log", "");
+        prefix.configure(SITE, "one");
+        prefix
+    }
+
+    pub fn configure(&self, conf: &str, answer: &str) {
+        let conf = conf.replace("{port}", &self.port.to_string());
+        let conf = conf.replace("{answer}", answer);
+        self.folder.write("nginx.conf", conf);
+    }
+
+    /// Runs `sluice nginx -p … -c nginx.conf` with more words.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let mut all = vec!["nginx", "-p", &folder, "-c", "nginx.conf"];
+        all.extend(words);
+        run_to_end(&self.folder, &all)
+    }
+
+    pub fn said(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.run(words);
+        (output.status.code(), text(&output.stderr))
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.folder.read("logs/nginx.pid").trim().parse().ok()
+    }
+
+    pub fn conf(&self) -> String {
+        self.folder
+            .path()
+            .join("nginx.conf")
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    pub fn errors(&self) -> String {
+        self.folder.read("logs/error.log")
+    }
+
+    /// Waits until the process is gone.
+    pub fn wait_for_end(&self, pid: u32) {
+        let gone = || !is_alive(pid);
+        eventually("the end", gone, || self.errors());
+    }
+}
+
+impl Drop for Prefix {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid().filter(|pid| is_alive(*pid)) {
+            let _ = send(pid, Signal::Terminate);
+            eventually("the end", || !is_alive(pid), || self.errors());
+        }
+    }
+}
+
+/// Whether the process runs: what nobody waits for stays as a zombie, where no init looks after orphans.
+pub fn is_alive(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
+}

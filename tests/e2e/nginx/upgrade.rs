@@ -1,0 +1,201 @@
+//! SIGUSR2 and SIGWINCH: another program takes the place of the one that runs, and no client notices.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use sluice_net::sys::process::{Signal, send};
+
+use super::prefix::{Prefix, SITE, is_alive};
+use crate::client::ask;
+use crate::harness::eventually;
+
+/// Clients that ask over and over, each time on a connection of its own.
+struct Clients {
+    ending: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Clients {
+    fn start(port: u16) -> Clients {
+        let ending = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let threads = (0..4).map(|_| {
+            let (ending, answered) = (ending.clone(), answered.clone());
+            thread::spawn(move || {
+                while !ending.load(Ordering::Acquire) {
+                    let answer = ask(port, "/");
+                    assert_eq!(answer.status, 200);
+                    answered.fetch_add(1, Ordering::AcqRel);
+                }
+            })
+        });
+        let threads = threads.collect();
+        Clients {
+            ending,
+            answered,
+            threads,
+        }
+    }
+
+    /// Waits until some more requests were answered.
+    fn go_on(&self) {
+        let until = self.answered.load(Ordering::Acquire) + 20;
+        let are_answered = || self.answered.load(Ordering::Acquire) >= until;
+        eventually("answers", are_answered, String::new);
+    }
+
+    /// Ends them; a request that was not answered fails here.
+    fn finish(self) {
+        self.ending.store(true, Ordering::Release);
+        for thread in self.threads {
+            thread.join().expect("every request was answered");
+        }
+    }
+}
+
+fn pid_in(prefix: &Prefix, name: &str) -> Option<u32> {
+    prefix.folder.read(name).trim().parse().ok()
+}
+
+/// Waits until a successor of `old` has written its number, and gives it.
+fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
+    let other = || prefix.pid().filter(|pid| *pid != old);
+    eventually("the successor", || other().is_some(), || prefix.errors());
+    other().expect("it was there")
+}
+
+#[test]
+fn a_successor_takes_over_without_a_lost_request() {
+    let prefix = Prefix::new();
+    assert_eq!(prefix.said(&[]).0, Some(0));
+    let old = prefix.pid().expect("it runs");
+    let clients = Clients::start(prefix.port);
+    clients.go_on();
+    prefix.configure(SITE, "two");
+    send(old, Signal::User2).expect("it runs");
+    let new = wait_for_successor(&prefix, old);
+    assert_eq!(pid_in(&prefix, "logs/nginx.pid.oldbin"), Some(old));
+    clients.go_on();
+    send(old, Signal::Window).expect("it runs");
+    // Only the new one answers, with its own configuration.
+    eventually(
+        "the word of the old one",
+        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors(),
+    );
+    for _ in 0..20 {
+        assert_eq!(ask(prefix.port, "/").text(), "two");
+    }
+    send(old, Signal::Quit).expect("it runs");
+    prefix.wait_for_end(old);
+    clients.go_on();
+    clients.finish();
+    assert!(is_alive(new));
+    assert_eq!(prefix.pid(), Some(new));
+    assert_eq!(
+        pid_in(&prefix, "logs/nginx.pid.oldbin"),
+        None,
+        "it is removed"
+    );
+    // The successor can have one itself.
+    send(new, Signal::User2).expect("it runs");
+    let third = wait_for_successor(&prefix, new);
+    send(new, Signal::Terminate).expect("it runs");
+    prefix.wait_for_end(new);
+    assert_eq!(ask(prefix.port, "/").text(), "two");
+    assert!(is_alive(third));
+}
+
+/// The way back: the old one accepts again, and the new one ends.
+#[test]
+fn the_old_one_goes_on_when_the_new_one_is_not_wanted() {
+    let prefix = Prefix::new();
+    assert_eq!(prefix.said(&[]).0, Some(0));
+    let old = prefix.pid().expect("it runs");
+    let clients = Clients::start(prefix.port);
+    send(old, Signal::User2).expect("it runs");
+    let new = wait_for_successor(&prefix, old);
+    send(old, Signal::Window).expect("it runs");
+    eventually(
+        "the word of the old one",
+        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors(),
+    );
+    clients.go_on();
+    prefix.configure(SITE, "three");
+    send(old, Signal::Hangup).expect("it runs");
+    eventually(
+        "the reload",
+        || prefix.errors().contains("configuration loaded"),
+        || prefix.errors(),
+    );
+    send(new, Signal::Quit).expect("it runs");
+    // The file has its old name again once the new one is gone.
+    eventually(
+        "the number of the old one",
+        || prefix.pid() == Some(old),
+        || prefix.errors(),
+    );
+    clients.go_on();
+    clients.finish();
+    assert_eq!(ask(prefix.port, "/").text(), "three");
+}
+
+#[test]
+fn a_successor_that_fails_changes_nothing() {
+    let prefix = Prefix::new();
+    assert_eq!(prefix.said(&[]).0, Some(0));
+    let old = prefix.pid().expect("it runs");
+    prefix.configure("events {}\nhttp { foo; }\n", "");
+    send(old, Signal::User2).expect("it runs");
+    eventually(
+        "the end of the new one",
+        || prefix.errors().contains("the new program has ended"),
+        || prefix.errors(),
+    );
+    eventually(
+        "the number of the old one",
+        || prefix.pid() == Some(old),
+        || prefix.errors(),
+    );
+    assert_eq!(ask(prefix.port, "/").text(), "one");
+}
+
+/// nginx is followed by sluice: what its users do on the day of the move.
+#[test]
+fn it_takes_over_from_nginx() {
+    let nginx = Path::new("/usr/sbin/nginx");
+    if !nginx.exists() {
+        eprintln!("skipped: no nginx is installed");
+        return;
+    }
+    let prefix = Prefix::new();
+    let program = prefix.folder.path().join("nginx");
+    std::fs::copy(nginx, &program).expect("it can be copied");
+    let folder = prefix.folder.path().to_string_lossy().into_owned();
+    let mut command = std::process::Command::new(&program);
+    let status = command
+        .args(["-p", &folder, "-c", "nginx.conf"])
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert!(status.expect("it starts").success());
+    eventually("the number", || prefix.pid().is_some(), || prefix.errors());
+    let old = prefix.pid().expect("it runs");
+    let clients = Clients::start(prefix.port);
+    clients.go_on();
+    // The program is replaced, as a package would do it.
+    std::fs::remove_file(&program).expect("it is there");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sluice"), &program).expect("writable");
+    prefix.configure(SITE, "two");
+    send(old, Signal::User2).expect("it runs");
+    let new = wait_for_successor(&prefix, old);
+    send(old, Signal::Quit).expect("it runs");
+    prefix.wait_for_end(old);
+    clients.go_on();
+    clients.finish();
+    assert_eq!(ask(prefix.port, "/").field("Server"), Some("sluice"));
+    assert!(is_alive(new));
+}
