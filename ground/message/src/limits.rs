@@ -12,3 +12,7 @@ pub const CONNECTION_NAMES_MAX: usize = 32;
 /// Fields that a stored answer may vary by. Real ones name three or four; each costs a look at every field of each
 /// request for it.
 pub const VARY_NAMES_MAX: usize = 16;
+
+/// Seconds that two clocks of one machine may be apart: those of workers tick every tenth of a second, later where the
+/// machine is busy, and the time of the system is corrected by small steps.
+pub const CLOCKS_APART_MAX: u64 = 10;

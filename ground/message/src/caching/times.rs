@@ -1,5 +1,7 @@
 //! How old a stored answer is, and what it may still be used for (RFC 9111, section 4.2).
 
+use crate::limits::CLOCKS_APART_MAX;
+
 /// How long an answer may be used, counted from when it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetime {
@@ -30,9 +32,14 @@ impl Times {
         u64::from(self.lifetime.age) + now.saturating_sub(self.since)
     }
 
-    /// Whether it is fresh. One from the future is not: its clock was another one.
+    /// Whether it is fresh. One from far in the future is not: its clock was another one.
     pub fn is_fresh(&self, now: u64) -> bool {
-        now >= self.since && now - self.since < u64::from(self.lifetime.fresh)
+        self.is_of_now(now) && now.saturating_sub(self.since) < u64::from(self.lifetime.fresh)
+    }
+
+    /// Clocks of workers tick apart from each other, so that one may store what comes from the future for another.
+    fn is_of_now(&self, now: u64) -> bool {
+        now.saturating_add(CLOCKS_APART_MAX) >= self.since
     }
 
     /// Whether it says that it may be used where asking fails.
@@ -47,6 +54,6 @@ impl Times {
 
     fn is_within(&self, now: u64, more: u32) -> bool {
         let limit = u64::from(self.lifetime.fresh) + u64::from(more);
-        more > 0 && now >= self.since && now - self.since < limit
+        more > 0 && self.is_of_now(now) && now.saturating_sub(self.since) < limit
     }
 }

@@ -183,9 +183,17 @@ fn one_request_updates_while_others_use_what_is_stale() {
     assert_eq!(seen(&get(&server, "/a")), pair("MISS", "content 0"));
     // The upstream does not answer, and nobody waits for it.
     assert_eq!(until_stale(&server, "/a"), pair("STALE", "content 0"));
-    for _ in 0..3 {
-        assert_eq!(seen(&get(&server, "/a")), pair("UPDATING", "content 0"));
-    }
+    // To a worker whose clock is a little behind it may be fresh for a moment.
+    eventually(
+        "an answer while another request updates",
+        || {
+            let (had, text) = seen(&get(&server, "/a"));
+            assert!(matches!(&*had, "HIT" | "UPDATING"), "{had}");
+            assert_eq!(text, "content 0");
+            had == "UPDATING"
+        },
+        String::new,
+    );
     eventually("an update", || origin.count("/a") == 2, String::new);
     *gate.0.lock().expect("no test panics in it") = true;
     gate.1.notify_all();
