@@ -249,7 +249,7 @@ impl Walk {
             schema: SCHEMA.into(),
             name: file.name.clone(),
             title: file.title.clone(),
-            command: std::env::args().collect(),
+            command: typed(),
             started_unix_ms: started.as_millis() as u64,
             seed: options.seed,
             machine: machine::look(),
@@ -451,6 +451,16 @@ impl Walk {
             .and_then(|()| fs::rename(&part, &path))
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))
     }
+}
+
+/// The command line as typed, without the folder of the program: that tells nothing to others.
+fn typed() -> Vec<String> {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(first) = words.first_mut() {
+        let name = Path::new(first.as_str()).file_name();
+        *first = name.map_or(first.clone(), |name| name.to_string_lossy().into_owned());
+    }
+    words
 }
 
 /// That the program of a command is not there, and what may bring it.

@@ -323,8 +323,8 @@ fn compare(comparison: Comparison, left: f64, right: f64) -> bool {
     }
 }
 
-/// Whether blocks disagree about an order: the interval of the difference contains 0. Never without enough blocks, and not
-/// for `==`, whose tolerance is its own.
+/// Whether blocks disagree: the interval of the difference contains 0, or for `==` reaches over the end of the tolerance.
+/// Never without enough blocks.
 fn is_close(
     comparison: Comparison,
     left: &Value,
@@ -332,19 +332,37 @@ fn is_close(
     binding: &Binding,
     rows: &[Row],
 ) -> bool {
-    if matches!(comparison, Comparison::Equal(_)) {
-        return false;
-    }
     let blocks = rows.iter().map(|row| row.blocks.len()).max().unwrap_or(0);
-    let difference = |at: usize| {
+    let both = |at: usize| {
         let in_block = |row: &Row, name: &str| row.blocks.get(at)?.figure(name);
         let left = evaluate_with(left, binding, rows, &in_block).ok()?;
-        Some(left - evaluate_with(right, binding, rows, &in_block).ok()?)
+        Some((left, evaluate_with(right, binding, rows, &in_block).ok()?))
     };
-    let differences: Vec<f64> = (0..blocks).filter_map(difference).collect();
-    let interval = median_interval(&differences, CONFIDENCE);
-    interval.is_some_and(|i| i.low < 0.0 && i.high > 0.0)
+    let both = (0..blocks).filter_map(both);
+    let differences: Vec<f64> = match comparison {
+        Comparison::Equal(_) => both
+            .map(|(left, right)| {
+                (left - right) / right.abs().max(left.abs()).max(f64::MIN_POSITIVE)
+            })
+            .collect(),
+        _ => both.map(|(left, right)| left - right).collect(),
+    };
+    let Some(interval) = median_interval(&differences, CONFIDENCE) else {
+        return false;
+    };
+    let reaches_over = |end: f64| interval.low < end && interval.high > end;
+    match comparison {
+        // Counts that are the same but for rounding have no room to disagree in.
+        Comparison::Equal(share) if share > EQUAL_MIN => {
+            reaches_over(share) || reaches_over(-share)
+        }
+        Comparison::Equal(_) => false,
+        _ => reaches_over(0.0),
+    }
 }
+
+/// Tolerances from which on blocks are asked whether they agree.
+const EQUAL_MIN: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {
@@ -444,6 +462,16 @@ mod tests {
                 .collect();
             row
         };
+        let ratio = [
+            with_blocks("a", [16.0, 14.0, 30.0, 12.0, 16.5, 25.0]),
+            with_blocks("b", [10.0; 6]),
+        ];
+        let said = |text: &str| outcome(text, &ratio).word();
+        let text = "rate(subject=a) / rate(subject=b) == 1.6 +- ";
+        assert_eq!(said(&format!("{text}10%")), "too close to call");
+        assert_eq!(said(&format!("{text}60%")), "holds");
+        let far = "rate(subject=a) / rate(subject=b) == 9 +- 10%";
+        assert_eq!(said(far), "does not hold");
         let close = [
             with_blocks("a", [9.0, 12.0, 10.0, 11.0, 9.5, 11.5]),
             with_blocks("b", [10.0, 11.0, 9.0, 12.0, 10.5, 10.0]),
