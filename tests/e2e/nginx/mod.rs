@@ -16,6 +16,7 @@ mod rights;
 mod studies;
 mod syslog;
 mod tables;
+mod trees;
 mod upgrade;
 
 use crate::harness::{Server, Setup};
