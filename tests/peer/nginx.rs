@@ -39,12 +39,12 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ),
     (
         "GET /method",
-        "content-length",
+        "> content-length",
         "a PUT without content says so (RFC 9110, section 8.6)",
     ),
     (
         "POST /none | body=x",
-        "connection",
+        "> connection",
         "content that is not passed on is read, and the connection stays",
     ),
     (
