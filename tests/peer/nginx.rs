@@ -48,6 +48,36 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
         "content that is not passed on is read, and the connection stays",
     ),
     (
+        "GET /?sub",
+        "content-length",
+        "what is at hand is replaced as a whole",
+    ),
+    ("GET /?sub", "transfer-encoding", "see above"),
+    (
+        "GET /page.html?sub",
+        "content-length",
+        "what is at hand is replaced as a whole",
+    ),
+    ("GET /page.html?sub", "transfer-encoding", "see above"),
+    (
+        "GET /style.css?sub",
+        "content-length",
+        "what is at hand is replaced as a whole",
+    ),
+    ("GET /style.css?sub", "transfer-encoding", "see above"),
+    (
+        "GET /note.txt?sub",
+        "content-length",
+        "what is at hand is replaced as a whole",
+    ),
+    ("GET /note.txt?sub", "transfer-encoding", "see above"),
+    (
+        "GET /none?sub",
+        "content-length",
+        "what is at hand is replaced as a whole",
+    ),
+    ("GET /none?sub", "transfer-encoding", "see above"),
+    (
         "GET /garbage",
         "",
         "an answer without a head is no HTTP/0.9 but broken, so 502",
@@ -367,6 +397,25 @@ const CASES: &[Case] = &[
             "GET /redirect",
             "GET /cookies",
         ],
+    },
+    Case {
+        name: "replaced",
+        lines: "types { text/html html; text/css css; } sub_filter e <E>; \
+                location /note.txt { sub_filter_types *; sub_filter_once off; sub_filter a '$request_method '; sub_filter t ''; } \
+                location /none { sub_filter not 'perhaps not'; } location /style.css { sub_filter_types text/css; sub_filter_last_modified on; }",
+        requests: &[
+            "GET /?sub",
+            "GET /page.html?sub",
+            "GET /style.css?sub",
+            "GET /note.txt?sub",
+            "GET /none?sub",
+        ],
+    },
+    Case {
+        name: "tries",
+        lines: "proxy_http_version 1.1; location / { proxy_pass http://pair; add_header X-Status \"$upstream_status\" always; } \
+                location /next/ { proxy_pass http://pair/; proxy_next_upstream error http_500; add_header X-Status \"$upstream_status\" always; }",
+        requests: &["GET /none", "GET /next/broken", "GET /next/x"],
     },
     Case {
         name: "groups",

@@ -12,7 +12,7 @@ use crate::cache::Cache;
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
-    AccessLines, AccessRules, Expires, Nginx, NginxFiles, PassByVariable, TryFiles,
+    AccessLines, AccessRules, Expires, Nginx, NginxFiles, PassByVariable, Substitutions, TryFiles,
 };
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
@@ -66,6 +66,8 @@ tagged! {
         NginxLog(AccessLines) = "nginx_log",
         /// Passes requests on to addresses with variables, as nginx does. Our own module.
         NginxPass(Box<PassByVariable>) = "nginx_pass",
+        /// Replaces texts in answers, as nginx does. Our own module.
+        NginxSub(Substitutions) = "nginx_sub",
         /// Goes on with the first file that exists, as nginx does. Our own module.
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
         /// Pushes resources over HTTP/2.

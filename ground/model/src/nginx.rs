@@ -208,7 +208,8 @@ objects! {
         pub autoindex: Option<Autoindex>,
         /// Whether answers have an ETag; they do when absent.
         pub etag: Option<bool>,
-        /// Encodings that are looked for beside the file: `gzip`.
+        /// Who gets the file with `.gz` behind its name in its place: nobody when empty, with `on` who takes it, with `always`
+        /// everybody.
         pub gzip_static: String,
         /// How redirects name this server.
         pub redirects: Redirects,
@@ -299,6 +300,26 @@ objects! {
         pub escape: String,
         /// It is left out where this is empty or `0`; always written when absent.
         pub condition: Option<String>,
+    }
+
+    /// Replaces texts in what is answered.
+    pub struct Substitutions {
+        /// What is replaced by what.
+        pub texts: Vec<Substitution>,
+        /// Each is replaced wherever it stands, not only the first time.
+        pub every: bool,
+        /// The media types of such answers; `*` for all.
+        pub types: Vec<String>,
+        /// Answers still say when they were changed.
+        pub keeps_last_modified: bool,
+    }
+
+    /// A text that is replaced.
+    pub struct Substitution {
+        /// The text, with placeholders; letters of both cases are the same.
+        pub text: String,
+        /// What stands in its place, with placeholders.
+        pub with: String,
     }
 
     /// Says until when answers are fresh.

@@ -341,6 +341,36 @@ pub struct ProxyFacts {
     pub requests_max: usize,
     /// Its failures that still counted then.
     pub fails: u32,
+    /// All upstreams that were turned to, in their order.
+    pub tries: Vec<ProxyTry>,
+}
+
+/// An upstream that was turned to, as variables of an nginx.conf show it.
+#[derive(Debug, Default)]
+pub struct ProxyTry {
+    /// Its address as configured.
+    pub address: String,
+    /// Whether it was turned to after a redirect within the server.
+    pub is_later: bool,
+    /// When it was turned to.
+    pub began: Moment,
+    /// How long it took until a connection to it was there.
+    pub connected: Option<std::time::Duration>,
+    /// How long it took until the head of its answer was here.
+    pub answered: Option<std::time::Duration>,
+    /// The status that it answered with, or that its failure stands for.
+    pub status: Option<Status>,
+    /// What is known of the body of its answer.
+    pub body: std::rc::Rc<ProxyBody>,
+}
+
+/// The body of an upstream's answer, as far as it has come.
+#[derive(Debug, Default)]
+pub struct ProxyBody {
+    /// Its bytes.
+    pub bytes: std::cell::Cell<u64>,
+    /// How long it took until it had ended.
+    pub ended: std::cell::Cell<Option<std::time::Duration>>,
 }
 
 /// What adds to the access log when the answer has ended.

@@ -17,6 +17,11 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// The status that a failure stands for.
+    pub fn status_of(failure: &Failure) -> Status {
+        status_of(failure.side, failure.kind)
+    }
+
     /// A refusal with a constant reason.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
         Fault {

@@ -127,6 +127,62 @@ fn the_next_server_is_asked_for_what_is_named() {
 }
 
 #[test]
+fn variables_tell_of_each_server_that_was_asked() {
+    let (bad, good) = (failing(503), named("good"));
+    let gone = dead();
+    let group = format!(
+        "log_format tries \"$upstream_addr|$upstream_status|$upstream_response_length|$upstream_connect_time|\
+         $upstream_header_time|$upstream_response_time\";\n\
+         upstream some {{ server 127.0.0.1:{gone}; server 127.0.0.1:{}; server 127.0.0.1:{}; }}",
+        bad.port, good.port
+    );
+    let lines = format!(
+        "access_log {{folder}}/tries.log tries;\n\
+         location / {{ proxy_pass http://some; proxy_next_upstream error http_503; add_header X-Tries $upstream_status; }}\n\
+         location /bad {{ proxy_pass http://127.0.0.1:{}; proxy_intercept_errors on; error_page 503 = /good; }}\n\
+         location /good {{ proxy_pass http://127.0.0.1:{}; }}\n\
+         location /none {{ return 204; }}",
+        bad.port, good.port
+    );
+    let server = start(&group, &lines);
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/").field("X-Tries"), Some("502, 503, 200"));
+    assert_eq!(client.get("/bad").text(), "good");
+    assert_eq!(client.get("/none").status, 204);
+    let read = || server.folder.read("tries.log");
+    eventually("three lines", || read().lines().count() == 3, read);
+    let log = read();
+    let lines: Vec<Vec<&str>> = log.lines().map(|line| line.split('|').collect()).collect();
+    let (bad, good) = (bad.port, good.port);
+    assert_eq!(
+        lines[0][..3],
+        [
+            &format!("127.0.0.1:{gone}, 127.0.0.1:{bad}, 127.0.0.1:{good}")[..],
+            "502, 503, 200",
+            "0, 0, 4",
+        ]
+    );
+    let is_time = |text: &str| {
+        text.split_once('.')
+            .is_some_and(|(_, millis)| millis.len() == 3)
+    };
+    for (index, first) in [(3, "-"), (4, "-")] {
+        let times: Vec<&str> = lines[0][index].split(", ").collect();
+        assert_eq!(times[0], first, "{log}");
+        assert!(is_time(times[1]) && is_time(times[2]), "{log}");
+    }
+    assert!(lines[0][5].split(", ").all(is_time), "{log}");
+    assert_eq!(
+        lines[1][..2],
+        [
+            &format!("127.0.0.1:{bad} : 127.0.0.1:{good}")[..],
+            "503 : 200"
+        ]
+    );
+    assert_eq!(lines[2], ["-", "-", "-", "-", "-", "-"]);
+}
+
+#[test]
 fn nobody_left_is_a_bad_gateway() {
     let group = format!(
         "upstream some {{ server 127.0.0.1:{}; server 127.0.0.1:{}; server 127.0.0.1:{} down; }}",

@@ -2,6 +2,7 @@
 
 use super::setup;
 use crate::client::{Client, exchange};
+use crate::upstream::Upstream;
 
 #[test]
 fn variables_are_looked_up() {
@@ -121,6 +122,131 @@ fn answers_are_compressed() {
         client.get("/a.html").field("Content-Encoding"),
         None,
         "nobody asked for it"
+    );
+}
+
+#[test]
+fn files_that_were_compressed_ahead_are_sent() {
+    let lines = "types { text/html html; text/css css; } gzip_static on;\n\
+                 location /all/ { gzip_static always; } location /off/ { gzip_static off; }";
+    let files = [
+        ("a.html", "plain text"),
+        ("a.html.gz", "packed"),
+        ("b.css", "alone"),
+        ("all/c.css.gz", "packed only"),
+        ("off/d.html", "off"),
+        ("off/d.html.gz", "packed"),
+    ];
+    let server = super::start(lines, &files);
+    let mut client = Client::connect(server.port);
+    let mut ask = |path: &str, fields: &str| {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        client.answer()
+    };
+    let gzip = "Accept-Encoding: br, gzip\r\n";
+    for (path, fields, text, coding, vary) in [
+        ("/a.html", gzip, "packed", Some("gzip"), true),
+        ("/a.html", "", "plain text", None, true),
+        (
+            "/a.html",
+            "Accept-Encoding: gzip;q=0\r\n",
+            "plain text",
+            None,
+            true,
+        ),
+        ("/b.css", gzip, "alone", None, false),
+        ("/all/c.css", "", "packed only", Some("gzip"), false),
+        ("/off/d.html", gzip, "off", None, false),
+    ] {
+        let answer = ask(path, fields);
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, text),
+            "{path}"
+        );
+        assert_eq!(answer.field("Content-Encoding"), coding, "{path}");
+        assert_eq!(answer.field("Vary").is_some(), vary, "{path}");
+    }
+    let packed = ask("/a.html", gzip);
+    assert_eq!(packed.field("Content-Type"), Some("text/html"));
+    let tag = packed.field("ETag").unwrap_or_default().to_owned();
+    let known = ask("/a.html", &format!("{gzip}If-None-Match: {tag}\r\n"));
+    assert_eq!(known.status, 304);
+    let part = ask("/a.html", &format!("{gzip}Range: bytes=1-3\r\n"));
+    assert_eq!((part.status, part.text().as_str()), (206, "ack"));
+}
+
+#[test]
+fn texts_in_answers_are_replaced() {
+    // Pieces that cut the text, as an upstream may send them.
+    let upstream = Upstream::start(|mut wire| {
+        while let Some(head) = wire.head() {
+            let is_packed = head[0].contains("packed");
+            let coding = if is_packed {
+                "Content-Encoding: gzip\r\n"
+            } else {
+                ""
+            };
+            let bytes = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nETag: \"x\"\r\n{coding}Transfer-Encoding: chunked\r\n\r\n\
+                 9\r\n<p>http:/\r\n6\r\n/inner\r\n10\r\n/a HTTP://INNER/\r\n0\r\n\r\n"
+            );
+            if wire.try_send(bytes).is_err() {
+                return;
+            }
+        }
+    });
+    let lines = format!(
+        "types {{ text/html html; text/css css; text/plain txt; }} sub_filter_types text/css;\n\
+         sub_filter 'old' 'new'; sub_filter '<title>' '<title>$arg_x ';\n\
+         location /all/ {{ sub_filter old ''; sub_filter_once off; sub_filter_last_modified on; gzip on; gzip_min_length 1; }}\n\
+         location /up {{ proxy_pass http://127.0.0.1:{}; sub_filter http://inner https://outer; sub_filter_once off; }}",
+        upstream.port
+    );
+    let long = format!("{}OLD end", "not yet ".repeat(20_000));
+    let files = [
+        ("a.html", "<TITLE>old old"),
+        ("a.css", "so old"),
+        ("a.txt", "old"),
+        ("long.html", long.as_str()),
+        ("all/a.html", "old, older, Old"),
+    ];
+    let server = super::start(&lines, &files);
+    let mut client = Client::connect(server.port);
+    for (path, expected) in [
+        ("/a.html?x=hey", "<title>hey new old"),
+        ("/a.css", "so new"),
+        ("/a.txt", "old"),
+        ("/all/a.html", ", er, "),
+        ("/up", "<p>https://outer/a https://outer/"),
+        ("/up/packed", "<p>http://inner/a HTTP://INNER/"),
+    ] {
+        assert_eq!(client.get(path).text(), expected, "{path}");
+    }
+    let changed = client.get("/long.html");
+    assert_eq!(changed.text(), long.replace("OLD", "new"));
+    let kept = client.get("/all/a.html");
+    let tag = kept.field("ETag").unwrap_or_default();
+    assert!(tag.starts_with("W/\"") && kept.field("Last-Modified").is_some());
+    assert_eq!(
+        (changed.field("ETag"), changed.field("Last-Modified")),
+        (None, None)
+    );
+    client.send("HEAD /a.html HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.head().expect("an answer");
+    assert!(
+        !head.to_ascii_lowercase().contains("content-length: 14"),
+        "{head}"
+    );
+    client.send("GET /all/a.html HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+    let packed = client.answer();
+    assert_eq!(packed.field("Content-Encoding"), Some("gzip"));
+    let mut text = String::new();
+    let read =
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*packed.body), &mut text);
+    assert!(
+        read.is_ok() && text == ", er, ",
+        "changed before it is compressed: {text}"
     );
 }
 

@@ -8,7 +8,7 @@ use super::Lowering;
 use super::level::Level;
 use super::text::Facts;
 use crate::modules::{
-    access, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, rewrite, scgi,
+    access, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, rewrite, scgi, sub,
 };
 use crate::tree::{Directive, Word};
 
@@ -441,6 +441,8 @@ impl Lowering<'_> {
         filters.extend(headers::lower(self, level, facts));
         filters.extend(headers::expires(self, level));
         filters.extend(gzip::lower(self, level));
+        // It sees answers before they are compressed.
+        filters.extend(sub::lower(self, level, facts));
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));

@@ -58,7 +58,10 @@ pub fn lower(
         index,
         autoindex,
         etag: (!level.is_on("etag", true)).then_some(false),
-        gzip_static: String::new(),
+        gzip_static: match level.word("gzip_static") {
+            None | Some("off") => String::new(),
+            Some(word) => word.to_owned(),
+        },
         redirects: redirects.clone(),
     }))
 }

@@ -8,7 +8,7 @@ use sluice_model::matcher::ResponseMatcher;
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Size, Words};
+use crate::registry::Takes::{Choice, Flag, Size, Words};
 use crate::registry::Verdict::{Always, NotYet, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 
@@ -30,7 +30,11 @@ pub const WORDS: &[Word] = &[
 ];
 
 /// Those of files compressed ahead.
-pub const STATIC: &[Word] = &[Word::once("gzip_static", Words(1, 1)).but(OnlyAs(&["off"]))];
+pub const STATIC: &[Word] = &[
+    Word::once("gzip_static", Choice(&["on", "off", "always"])).but(Partly(
+        "whoever says that he takes gzip gets it; answers say `Vary: Accept-Encoding` also without `gzip_vary`",
+    )),
+];
 
 /// Those of decompression.
 pub const GUNZIP: &[Word] = &[

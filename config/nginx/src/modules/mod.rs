@@ -20,6 +20,7 @@ pub mod realip;
 pub mod rewrite;
 pub mod scgi;
 pub mod ssl;
+pub mod sub;
 pub mod upstream;
 
 use crate::registry::Word;
@@ -53,6 +54,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
     ("ngx_http_ssl_module", ssl::WORDS),
     ("ngx_http_upstream_module", upstream::WORDS),
+    ("ngx_http_sub_module", sub::WORDS),
     ("ngx_http_uwsgi_module", scgi::UWSGI),
     ("ngx_http_v2_module", ssl::HTTP2),
 ];

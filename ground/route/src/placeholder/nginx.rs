@@ -50,6 +50,8 @@ pub enum NginxKey {
     TimeIso,
     /// `msec`: seconds since 1970 with milliseconds.
     Msec,
+    /// `upstream.NAME`: of each upstream that was asked.
+    Upstream(UpstreamKey),
     /// `pid`: the number of this process.
     Pid,
     /// `ssl_protocol`, as OpenSSL calls it.
@@ -73,6 +75,37 @@ pub enum PassKey {
     Port,
     /// `pass.uri`: path and query.
     Uri,
+}
+
+/// What `nginx.upstream.*` stands for: a value of each upstream that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamKey {
+    /// `addr`
+    Address,
+    /// `status`
+    Status,
+    /// `connect_time`: seconds with milliseconds.
+    ConnectTime,
+    /// `header_time`
+    HeaderTime,
+    /// `response_time`
+    ResponseTime,
+    /// `response_length`: bytes of the body.
+    ResponseLength,
+}
+
+impl UpstreamKey {
+    fn parse(name: &str) -> Option<UpstreamKey> {
+        Some(match name {
+            "addr" => UpstreamKey::Address,
+            "status" => UpstreamKey::Status,
+            "connect_time" => UpstreamKey::ConnectTime,
+            "header_time" => UpstreamKey::HeaderTime,
+            "response_time" => UpstreamKey::ResponseTime,
+            "response_length" => UpstreamKey::ResponseLength,
+            _ => return None,
+        })
+    }
 }
 
 impl NginxKey {
@@ -116,6 +149,7 @@ impl NginxKey {
             "cookie" => NginxKey::Cookie(rest.into()),
             "table" => NginxKey::Table(rest.into()),
             "capture" => NginxKey::Capture(rest.parse().ok()?),
+            "upstream" => NginxKey::Upstream(UpstreamKey::parse(rest)?),
             "uri_from" => NginxKey::UriFrom(rest.parse().ok()?),
             _ => return None,
         })
@@ -140,10 +174,19 @@ mod tests {
             ("nginx.arg.a.b", NginxKey::Argument("a.b".into())),
             ("nginx.capture.9", NginxKey::Capture(9)),
             ("nginx.uri_from.12", NginxKey::UriFrom(12)),
+            (
+                "nginx.upstream.addr",
+                NginxKey::Upstream(UpstreamKey::Address),
+            ),
         ] {
             assert_eq!(Key::parse(name), Key::Nginx(key), "{name}");
         }
-        for other in ["nginx.capture.x", "nginx.nothing", "nginx."] {
+        for other in [
+            "nginx.capture.x",
+            "nginx.nothing",
+            "nginx.upstream.x",
+            "nginx.",
+        ] {
             assert_eq!(Key::parse(other), Key::Other(other.into()));
         }
     }

@@ -108,6 +108,7 @@ impl<'m> Builder<'m> {
             Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
             Config::NginxLog(config) => handlers::nginx::log::build(config, self),
             Config::NginxPass(config) => handlers::nginx::pass::build(config, self),
+            Config::NginxSub(config) => handlers::nginx::substitute::build(config, self),
             Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
             Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(
@@ -152,7 +153,8 @@ pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
                 NAMES.iter().any(|known| name.starts_with(known))
             })
     };
-    serde_json::to_string(config).is_ok_and(asks)
+    let shows_tries = |text: &str| text.contains("{nginx.upstream.");
+    serde_json::to_string(config).is_ok_and(|text| shows_tries(&text) || asks(text))
 }
 
 fn body_in_condition() -> Refusal {

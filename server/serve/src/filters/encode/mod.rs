@@ -23,8 +23,8 @@ use crate::handlers::headers::response_matcher;
 
 use coder::Coder;
 pub use coder::Coding;
-pub(crate) use stream::Silence;
-use stream::{EncodeStream, Source};
+use stream::EncodeStream;
+pub(crate) use stream::{Silence, Source};
 
 /// Which answers are worth compressing.
 pub struct Eligible {

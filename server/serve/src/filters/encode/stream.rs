@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 32 * 1024;
 const OUTPUT_BYTES: usize = 16 * 1024;
 
 /// Where the bytes to compress come from.
-pub(super) struct Source {
+pub(crate) struct Source {
     kind: Kind,
     /// Bytes already taken of those at hand.
     taken: usize,
@@ -50,21 +50,21 @@ impl Drop for Piece {
 }
 
 impl Source {
-    pub(super) fn owned(bytes: Vec<u8>) -> Source {
+    pub(crate) fn owned(bytes: Vec<u8>) -> Source {
         Source {
             kind: Kind::Owned(bytes),
             taken: 0,
         }
     }
 
-    pub(super) fn shared(slice: SharedSlice) -> Source {
+    pub(crate) fn shared(slice: SharedSlice) -> Source {
         Source {
             kind: Kind::Shared(slice),
             taken: 0,
         }
     }
 
-    pub(super) fn file(slice: FileSlice, worker: Rc<Worker>) -> Source {
+    pub(crate) fn file(slice: FileSlice, worker: Rc<Worker>) -> Source {
         let piece = Piece {
             bytes: Vec::new(),
             worker,
@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    pub(super) fn stream(stream: Box<dyn BodyStream>) -> Source {
+    pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Source {
         Source {
             kind: Kind::Stream(stream),
             taken: 0,
@@ -83,12 +83,12 @@ impl Source {
     }
 
     /// Whether all bytes are in memory.
-    pub(super) fn is_at_hand(&self) -> bool {
+    pub(crate) fn is_at_hand(&self) -> bool {
         matches!(self.kind, Kind::Owned(_) | Kind::Shared(_))
     }
 
     /// The bytes in memory.
-    pub(super) fn at_hand(&self) -> &[u8] {
+    pub(crate) fn at_hand(&self) -> &[u8] {
         match &self.kind {
             Kind::Owned(bytes) => bytes,
             Kind::Shared(slice) => slice.as_bytes(),
@@ -111,7 +111,7 @@ impl Source {
     }
 
     /// The next bytes; an empty slice is the end.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         let taken = self.taken;
         match &mut self.kind {
             Kind::Owned(bytes) => Poll::Ready(Ok(&bytes[taken..])),
@@ -136,7 +136,8 @@ impl Source {
         }
     }
 
-    fn take(&mut self, count: usize) {
+    /// Takes so many bytes of the latest ones.
+    pub(crate) fn take(&mut self, count: usize) {
         match &mut self.kind {
             Kind::Stream(stream) => stream.consume(count),
             Kind::Owned(_) | Kind::Shared(_) | Kind::File { .. } => self.taken += count,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_cache::{Found, Missing, OpenFile, Reach};
 use sluice_message::condition::Validators;
 use sluice_message::range::Selection;
-use sluice_message::{FieldId, Method, Moment, Status, date, etag};
+use sluice_message::{FieldId, Method, Moment, Status, date, etag, negotiate};
 use sluice_model::nginx::NginxFiles as Config;
 use sluice_net::Body;
 use sluice_route::{Template, Unknown};
@@ -30,7 +30,19 @@ struct Files {
     types: Arc<Types>,
     listing: Option<Listing>,
     tags: Tags,
+    compressed: Compressed,
     naming: Naming,
+}
+
+/// Who gets the file that was compressed ahead and stands beside the one that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compressed {
+    /// Nobody.
+    Off,
+    /// Who takes it.
+    On,
+    /// Everybody.
+    Always,
 }
 
 /// Whether answers have an ETag.
@@ -42,9 +54,6 @@ enum Tags {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    if !config.gzip_static.is_empty() {
-        return Err(Refusal::not_yet("`gzip_static`", "remove it"));
-    }
     let types = cx.nginx_types.get(config.types as usize).cloned();
     let index = config.index.iter().map(|name| cx.template(name));
     Ok(Box::new(Files {
@@ -55,6 +64,15 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         tags: match config.etag {
             Some(false) => Tags::Off,
             Some(true) | None => Tags::Sent,
+        },
+        compressed: match config.gzip_static.as_str() {
+            "" | "off" => Compressed::Off,
+            "on" => Compressed::On,
+            "always" => Compressed::Always,
+            other => {
+                return Err(Refusal::new(format!("`gzip_static {other}`"))
+                    .with_help("write `on`, `off` or `always`"));
+            }
         },
         naming: Naming::build(&config.redirects),
     }))
@@ -122,6 +140,11 @@ impl Files {
 
     fn file(&self, x: &mut Exchange, path: &[u8]) -> Step {
         let now = x.worker.clock.coarse();
+        if self.compressed != Compressed::Off
+            && let Some(step) = self.compressed(x, path, now)
+        {
+            return step;
+        }
         match files::open(path, Reach::Anywhere, now) {
             Found::Missing(missing) => refused(missing, path),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
@@ -129,6 +152,24 @@ impl Files {
             Found::File(_) if x.req.method == Method::Post => not_allowed(),
             Found::File(file) => self.send(x, &file, now),
         }
+    }
+
+    /// Gives the file that was compressed ahead, if there is one and the client may have it.
+    fn compressed(&self, x: &mut Exchange, path: &[u8], now: Moment) -> Option<Step> {
+        if !matches!(x.req.method, Method::Get | Method::Head) {
+            return None;
+        }
+        let beside = [path, b".gz"].concat();
+        let Found::File(file) = files::open(&beside, Reach::Anywhere, now) else {
+            return None;
+        };
+        if self.compressed == Compressed::On {
+            // Both variants say that there are two.
+            x.res.fields.push(FieldId::Vary, b"Accept-Encoding");
+            negotiate::choose_coding(&x.req.fields, [&b"gzip"[..]])?;
+        }
+        x.res.fields.push(FieldId::ContentEncoding, b"gzip");
+        Some(self.send(x, &file, now))
     }
 
     fn send(&self, x: &mut Exchange, file: &Rc<OpenFile>, _now: Moment) -> Step {

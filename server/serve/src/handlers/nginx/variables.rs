@@ -91,6 +91,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 /// The values that follow from the process, or from the connection.
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
+        NginxKey::Upstream(key) => super::tries::push(x, *key, out),
         NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
         NginxKey::TlsProtocol => {
             if let Some(tls) = &x.conn.tls {

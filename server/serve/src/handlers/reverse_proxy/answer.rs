@@ -10,8 +10,8 @@ use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
-use super::ReverseProxy;
 use super::request::{Switch, via};
+use super::{Facts, ReverseProxy, facts};
 use crate::context::Exchange;
 use crate::handler::Step;
 use crate::handlers::headers::Of;
@@ -49,6 +49,10 @@ impl ReverseProxy {
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {
             Ok(body) => {
+                let body = match self.facts {
+                    Facts::Shown => facts::follow(x, body),
+                    Facts::Unused => body,
+                };
                 let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
                 Step::Done(match &self.verbose {
                     None => body,

@@ -181,6 +181,9 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
+            if self.facts == Facts::Shown {
+                facts::failed(x, Fault::status_of(&failed.failure));
+            }
             let next = self.next(x, chosen.is_some(), &failed, &tried);
             if let Some(verbose) = &self.verbose {
                 verbose.failed(x, &failed.failure, next);
@@ -280,6 +283,9 @@ impl ReverseProxy {
                     Err(failure) => return Err(unsent(failure, body.take())),
                 },
             };
+            if self.facts == Facts::Shown {
+                facts::connected(x);
+            }
             let mut asked = match self.ask(x, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
@@ -288,16 +294,7 @@ impl ReverseProxy {
                 Ok(answer) => match self.instead(x, &mut asked.call, &answer, tried) {
                     None => break self.take_answer(x, upstream, asked, answer),
                     Some(body) => {
-                        match &upstream.member {
-                            Some(member) => {
-                                let now = x.worker.clock.coarse();
-                                member.refuse(answer.head.status, now);
-                            }
-                            None => {
-                                let status = answer.head.status;
-                                self.selection.note_answer(upstream, x, status, asked.at);
-                            }
-                        }
+                        self.note_unwanted(x, upstream, answer.head.status, asked.at);
                         return Err(no_upstream(body));
                     }
                 },
@@ -316,6 +313,23 @@ impl ReverseProxy {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)
+    }
+
+    /// Notes an answer that is not passed back.
+    fn note_unwanted(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        status: Status,
+        asked_at: Option<Moment>,
+    ) {
+        if self.facts == Facts::Shown {
+            facts::answered(x, status);
+        }
+        match &upstream.member {
+            Some(member) => member.refuse(status, x.worker.clock.coarse()),
+            None => self.selection.note_answer(upstream, x, status, asked_at),
+        }
     }
 
     /// The body for another try, if an answer is not to be passed back.
@@ -378,7 +392,7 @@ impl ReverseProxy {
         self.selection
             .note_answer(upstream, x, answer.head.status, asked.at);
         if self.facts == Facts::Shown {
-            facts::answered(x);
+            facts::answered(x, answer.head.status);
         }
         if let Some(verbose) = &self.verbose {
             verbose.answered(x, answer.head.status);

@@ -1,0 +1,48 @@
+//! `ngx_http_sub_module`: texts in answers are replaced.
+
+use sluice_model::Handler;
+use sluice_model::nginx::{Substitution, Substitutions};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::registry::Takes::{Flag, Words};
+use crate::registry::Verdict::Partly;
+use crate::registry::{MANY, Word};
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::many("sub_filter", Words(2, 2)).but(Partly(
+        "answers that the upstream has compressed stay as they are; `proxy_set_header Accept-Encoding \"\"` has it send them plain",
+    )),
+    Word::once("sub_filter_last_modified", Flag),
+    Word::once("sub_filter_once", Flag),
+    Word::many("sub_filter_types", Words(1, MANY)),
+];
+
+/// Lowers what a place replaces.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
+    let lines = level.nearest(&["sub_filter"]);
+    if lines.is_empty() {
+        return None;
+    }
+    let texts = lines.iter().map(|line| Substitution {
+        text: cx.text(&line.args[0], facts),
+        with: cx.text(&line.args[1], facts),
+    });
+    let texts = texts.collect();
+    let mut types = vec!["text/html".to_owned()];
+    for word in level
+        .nearest(&["sub_filter_types"])
+        .iter()
+        .flat_map(|line| &line.args)
+    {
+        types.push(word.text.to_ascii_lowercase());
+    }
+    Some(Handler::NginxSub(Substitutions {
+        texts,
+        every: !level.is_on("sub_filter_once", true),
+        types,
+        keeps_last_modified: level.is_on("sub_filter_last_modified", false),
+    }))
+}

@@ -1,0 +1,379 @@
+//! `nginx_sub`: texts in answers are replaced while they are sent. Only as many bytes are held back as may be the
+//! beginning of a text that goes on in the next piece.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::{FieldId, Fields, Method};
+use sluice_model::nginx::Substitutions as Config;
+use sluice_net::{Body, BodyStream, Failure};
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::filters::encode::{Silence, Source};
+use crate::handler::{Filter, Handler, Step};
+use crate::values::expanded;
+
+struct Substitute(Arc<Settings>);
+
+struct Settings {
+    texts: Vec<(Template, Template)>,
+    how_often: HowOften,
+    /// Media types in lower case.
+    types: Box<[Box<[u8]>]>,
+    keeps_last_modified: bool,
+}
+
+/// How often each text is replaced in one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HowOften {
+    Once,
+    Always,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let texts = config.texts.iter();
+    let texts = texts.map(|one| Ok((cx.template(&one.text)?, cx.template(&one.with)?)));
+    let types = config.types.iter();
+    Ok(Box::new(Substitute(Arc::new(Settings {
+        texts: texts.collect::<Result<_, Refusal>>()?,
+        how_often: match config.every {
+            true => HowOften::Always,
+            false => HowOften::Once,
+        },
+        types: types
+            .map(|name| name.to_ascii_lowercase().into_bytes().into())
+            .collect(),
+        keeps_last_modified: config.keeps_last_modified,
+    }))))
+}
+
+impl Handler for Substitute {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+impl Settings {
+    /// Whether an answer is a text of one of the types, as it stands.
+    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
+        let fields = &x.res.fields;
+        if x.res.status.is_bodiless()
+            || body.len(x.inline.len()) == Some(0)
+            || fields.has(FieldId::ContentEncoding)
+        {
+            return false;
+        }
+        let media_type = fields.first(FieldId::ContentType).unwrap_or_default();
+        let media_type = media_type.split(|byte| *byte == b';').next();
+        let media_type = media_type.unwrap_or_default().trim_ascii();
+        self.types
+            .iter()
+            .any(|name| &**name == b"*" || name.eq_ignore_ascii_case(media_type))
+    }
+
+    /// What the fields of the answer say of the bytes as they were holds no more.
+    fn change_fields(&self, x: &mut Exchange) {
+        let fields = &mut x.res.fields;
+        fields.remove(FieldId::ContentLength);
+        fields.remove(FieldId::AcceptRanges);
+        if !self.keeps_last_modified {
+            fields.remove(FieldId::LastModified);
+            fields.remove(FieldId::Etag);
+        } else if let Some(tag) = fields.first(FieldId::Etag)
+            && !tag.starts_with(b"W/")
+        {
+            let weak = [b"W/", tag].concat();
+            fields.set(FieldId::Etag, &weak);
+        }
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(x, &body) {
+            return body;
+        }
+        let mut search = Search::new(self.how_often);
+        for (text, with) in &self.texts {
+            search.add(&expanded(text, x), expanded(with, x));
+        }
+        let source = match body {
+            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Source::shared(slice),
+            Body::File(slice) => Source::file(slice, x.worker.clone()),
+            Body::Stream(stream) => Source::stream(stream),
+            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
+        };
+        self.change_fields(x);
+        if x.req.method == Method::Head {
+            // How long it would be is known only after it was changed.
+            return Body::Stream(Box::new(Silence));
+        }
+        if source.is_at_hand() {
+            search.read(source.at_hand());
+            search.end();
+            x.inline = search.out;
+            return Body::Inline;
+        }
+        Body::Stream(Box::new(SubstituteStream {
+            source,
+            search,
+            sent: 0,
+            state: State::Reading,
+        }))
+    }
+}
+
+/// A text that is looked for.
+struct Text {
+    text: Vec<u8>,
+    with: Vec<u8>,
+    is_done: bool,
+}
+
+/// The search through one answer.
+struct Search {
+    texts: Vec<Text>,
+    how_often: HowOften,
+    /// Which bytes a text that is still looked for begins with.
+    first: [bool; 256],
+    /// Bytes that may be the beginning of a text.
+    held: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// What is known of one place.
+enum Place {
+    /// This text stands there.
+    Text(usize),
+    /// A text may stand there, as far as its bytes have come.
+    Perhaps,
+    Nothing,
+}
+
+impl Search {
+    fn new(how_often: HowOften) -> Search {
+        Search {
+            texts: Vec::new(),
+            how_often,
+            first: [false; 256],
+            held: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Looks for `text`, too; one that is empty stands nowhere.
+    fn add(&mut self, text: &[u8], with: Vec<u8>) {
+        if !text.is_empty() {
+            self.texts.push(Text {
+                text: text.to_ascii_lowercase(),
+                with,
+                is_done: false,
+            });
+            self.note_first();
+        }
+    }
+
+    fn note_first(&mut self) {
+        self.first = [false; 256];
+        for text in self.texts.iter().filter(|text| !text.is_done) {
+            let byte = text.text[0];
+            self.first[usize::from(byte)] = true;
+            self.first[usize::from(byte.to_ascii_uppercase())] = true;
+        }
+    }
+
+    /// Takes the next bytes.
+    fn read(&mut self, piece: &[u8]) {
+        match self.held.is_empty() {
+            true => {
+                let left = self.look(piece, false);
+                self.held.extend_from_slice(&piece[piece.len() - left..]);
+            }
+            false => {
+                let mut held = std::mem::take(&mut self.held);
+                held.extend_from_slice(piece);
+                let left = self.look(&held, false);
+                held.drain(..held.len() - left);
+                self.held = held;
+            }
+        }
+    }
+
+    /// No more bytes come.
+    fn end(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.look(&held, true);
+    }
+
+    /// Writes `bytes` with what is replaced; gives how many at the end have to wait for more.
+    fn look(&mut self, bytes: &[u8], is_end: bool) -> usize {
+        let (mut written, mut at) = (0, 0);
+        while let Some(ahead) = bytes[at..]
+            .iter()
+            .position(|byte| self.first[usize::from(*byte)])
+        {
+            at += ahead;
+            match self.place(&bytes[at..], is_end) {
+                Place::Nothing => at += 1,
+                Place::Perhaps => {
+                    self.out.extend_from_slice(&bytes[written..at]);
+                    return bytes.len() - at;
+                }
+                Place::Text(index) => {
+                    self.out.extend_from_slice(&bytes[written..at]);
+                    let text = &mut self.texts[index];
+                    self.out.extend_from_slice(&text.with);
+                    at += text.text.len();
+                    written = at;
+                    if self.how_often == HowOften::Once {
+                        text.is_done = true;
+                        self.note_first();
+                    }
+                }
+            }
+        }
+        self.out.extend_from_slice(&bytes[written..]);
+        0
+    }
+
+    fn place(&self, rest: &[u8], is_end: bool) -> Place {
+        for (index, text) in self.texts.iter().enumerate() {
+            if text.is_done {
+                continue;
+            }
+            match rest.get(..text.text.len()) {
+                Some(start) if start.eq_ignore_ascii_case(&text.text) => return Place::Text(index),
+                Some(_) => {}
+                None if !is_end && text.text[..rest.len()].eq_ignore_ascii_case(rest) => {
+                    return Place::Perhaps;
+                }
+                None => {}
+            }
+        }
+        Place::Nothing
+    }
+}
+
+/// A body in which texts are replaced.
+struct SubstituteStream {
+    source: Source,
+    search: Search,
+    /// Bytes of the output that were sent.
+    sent: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reading,
+    Ended,
+}
+
+impl BodyStream for SubstituteStream {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        while self.sent == self.search.out.len() && self.state == State::Reading {
+            self.search.out.clear();
+            self.sent = 0;
+            let piece = ready!(self.source.poll_piece(cx))?;
+            let count = piece.len();
+            match count {
+                0 => {
+                    self.search.end();
+                    self.state = State::Ended;
+                }
+                count => {
+                    self.search.read(piece);
+                    self.source.take(count);
+                }
+            }
+        }
+        Poll::Ready(Ok(&self.search.out[self.sent..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.sent += count;
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(how_often: HowOften, texts: &[(&str, &str)]) -> Search {
+        let mut search = Search::new(how_often);
+        for (text, with) in texts {
+            search.add(text.as_bytes(), with.as_bytes().to_vec());
+        }
+        search
+    }
+
+    /// How often, what is replaced by what, an answer, and what becomes of it.
+    type Case = (
+        HowOften,
+        &'static [(&'static str, &'static str)],
+        &'static str,
+        &'static str,
+    );
+
+    #[test]
+    fn texts_are_replaced_however_they_arrive() {
+        let cases: [Case; 8] = [
+            (HowOften::Once, &[("a", "b")], "xaxa", "xbxa"),
+            (HowOften::Always, &[("A", "bb")], "xaxA", "xbbxbb"),
+            (HowOften::Always, &[("aab", "-")], "aaabaab", "a--"),
+            (
+                HowOften::Once,
+                &[("one", "1"), ("two", "2")],
+                "two one two one",
+                "2 1 two one",
+            ),
+            (
+                HowOften::Always,
+                &[("abc", "1"), ("ab", "2")],
+                "abcabab",
+                "122",
+            ),
+            (
+                HowOften::Always,
+                &[("</head>", "<x></HEAD>")],
+                "<head></HEAD><",
+                "<head><x></HEAD><",
+            ),
+            (HowOften::Always, &[("", "x")], "abc", "abc"),
+            (HowOften::Always, &[("abcd", "")], "abcabcdabc", "abcabc"),
+        ];
+        for (how_often, texts, input, expected) in cases {
+            for first in 0..=input.len() {
+                for second in first..=input.len() {
+                    let mut search = search(how_often, texts);
+                    for piece in [&input[..first], &input[first..second], &input[second..]] {
+                        search.read(piece.as_bytes());
+                    }
+                    search.end();
+                    let found = String::from_utf8(search.out).unwrap();
+                    assert_eq!(found, expected, "{input} cut at {first} and {second}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn little_is_held_back() {
+        let mut search = search(HowOften::Always, &[("needle", "x")]);
+        search.read(&b"need".repeat(10_000));
+        assert!(search.held.len() < "needle".len(), "{}", search.held.len());
+    }
+}
