@@ -89,6 +89,7 @@ pages! {
     "quote-needs-space"
     "sites-need-braces"
     "too-long"
+    "too-many-groups"
     "too-many-words"
     "too-much"
     "unclosed-brace"

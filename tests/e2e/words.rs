@@ -177,7 +177,7 @@ fn logs_tell_where_in_the_program_an_entry_was_made() {
             .to_owned()
     };
     assert!(
-        line("\"serving\"").contains(r#""from":"sluice/supervise.rs:"#),
+        line("\"serving\"").contains(r#""from":"sluice/supervise/mod.rs:"#),
         "{log}"
     );
     let failed = line("handled request");

@@ -136,15 +136,13 @@ impl<S: Service> Connection<S> {
     /// Waits for the first byte of a head without holding a buffer or an exchange.
     fn poll_first_byte(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
         let link = &self.link;
-        if link.timer.has_expired() || self.is_ending() {
-            return Poll::Ready(Err(()));
-        }
         match link.poll_fill(cx) {
             Poll::Ready(Ok(count)) if count > 0 => {
                 self.burst = 0;
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(_) => Poll::Ready(Err(())),
+            Poll::Pending if self.is_unwanted() => Poll::Ready(Err(())),
             Poll::Pending => link.timer.poll_expired(cx).map(|()| Err(())),
         }
     }

@@ -41,17 +41,13 @@ impl<S: Service> Connection<S> {
                     .timer
                     .set(&self.link.worker.clock, settings.head_timeout);
             }
-            if self.link.timer.has_expired() {
-                return Poll::Ready(if idle {
-                    Awaited::Closed
-                } else {
-                    Awaited::TimedOut
-                });
-            }
-            if idle && self.is_ending() {
-                return Poll::Ready(Awaited::Closed);
+            if !idle && self.link.timer.has_expired() {
+                return Poll::Ready(Awaited::TimedOut);
             }
             let Poll::Ready(filled) = self.link.poll_fill(cx) else {
+                if idle && self.is_unwanted() {
+                    return Poll::Ready(Awaited::Closed);
+                }
                 // Registers this task with the timer.
                 ready!(self.link.timer.poll_expired(cx));
                 continue;

@@ -190,6 +190,12 @@ impl<S: Service> Connection<S> {
         self.link.worker.draining.get() || self.slot.is_retired()
     }
 
+    /// Whether a connection on which nothing was asked is to be closed. Only to be looked at once nothing was there to be
+    /// read: whoever closes then resets a request that has just come. Who has just connected is about to ask.
+    fn is_unwanted(&self) -> bool {
+        self.link.timer.has_expired() || (self.is_ending() && !self.is_new)
+    }
+
     fn is_secure(&self) -> bool {
         matches!(*self.link.stream.borrow(), Stream::Tls(_))
     }
