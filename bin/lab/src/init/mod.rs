@@ -207,11 +207,15 @@ fn save(files: &[(PathBuf, String)], force: bool) -> Result<(), Refused> {
 /// The language of a configuration, from its name, else from its text.
 fn guess(path: &Path, text: &str) -> Language {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if name.ends_with(".json") || text.trim_start().starts_with('{') && is_json(text) {
+    if name.ends_with(".json") {
         return Language::Json;
     }
+    // By its name first: an empty block of options is JSON, too.
     if name.ends_with("Caddyfile") || name.starts_with("Caddyfile") {
         return Language::Caddyfile;
+    }
+    if text.trim_start().starts_with('{') && is_json(text) {
+        return Language::Json;
     }
     // Every directive of nginx ends with a semicolon or opens a block, and nearly all files have `events`.
     let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));

@@ -85,6 +85,10 @@ impl Promise {
             }
         }
         let times = &load.latency.total;
+        if times.count == 0 {
+            // Answers of requests that were due before the window say nothing of it.
+            return Some("nothing was due in the window".into());
+        }
         self.0.iter().find_map(|condition| {
             let (seen, limit, name) = match condition {
                 Condition::Errors(limit) => {
@@ -146,6 +150,10 @@ mod tests {
                 .contains("10.00 % errors")
         );
         assert!(promise.broken(&load(&[], 1)).is_some());
+        // One answer came, but to a request that was due before: no latency was measured, so none was kept to.
+        let mut early = load(&[], 0);
+        (early.ended_ok, early.due) = (1, Some(0));
+        assert!(promise.broken(&early).unwrap().contains("nothing was due"));
         let none: Promise = "errors<0.1%,max<10ms".parse().unwrap();
         assert_eq!(none.broken(&load(&[9], 0)), None);
         let mut late = load(&[1; 50], 0);
