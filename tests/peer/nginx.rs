@@ -527,6 +527,77 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
+        name: "origins",
+        lines: "set_real_ip_from 127.0.0.0/8; server_name site.test www.site.test; location / { return 200 \"$remote_addr $realip_remote_addr\"; } \
+                location /x { set_real_ip_from 127.0.0.1; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on; add_header X $remote_addr always; } \
+                location /ref { valid_referers none server_names *.good.test www.deep.test/path/ ~\\.match\\.; return 200 \"[$invalid_referer]\"; } \
+                location /blocked { valid_referers blocked; return 200 \"[$invalid_referer]\"; } \
+                location /s/ { secure_link $arg_md5,$arg_e; secure_link_md5 \"$secure_link_expires$uri secret\"; return 200 \"[$secure_link][$secure_link_expires]\"; } \
+                location /p/ { secure_link_secret word; return 200 \"[$secure_link]\"; } location = /dot.gif { empty_gif; } \
+                location /ok { return 200; } location /created { return 201; } location /port { return 200 \"$request_method $remote_user $connection_requests $http2 $limit_rate\"; }",
+        requests: &[
+            "GET /",
+            "GET / | X-Real-IP: 1.2.3.4",
+            "GET / | X-Real-IP: 1.2.3.4, 5.6.7.8",
+            "GET / | X-Real-IP: 2001:db8::1",
+            "GET / | X-Real-IP: junk",
+            "GET / | X-Real-IP: 1.2.3.4:80",
+            "GET /x | X-Forwarded-For: 9.9.9.9, 10.0.0.1",
+            "GET /x | X-Forwarded-For: 10.0.0.3, 10.0.0.1",
+            "GET /x | X-Forwarded-For: 9.9.9.9, junk, 10.0.0.1",
+            "GET /ref",
+            "GET /ref | Referer: http://site.test/a",
+            "GET /ref | Referer: https://x.good.test:81/",
+            "GET /ref | Referer: http://www.deep.test/path/x",
+            "GET /ref | Referer: http://www.deep.test/other",
+            "GET /ref | Referer: http://a.match.test/",
+            "GET /ref | Referer: http://evil.test/",
+            "GET /ref | Referer: junk",
+            "GET /blocked",
+            "GET /blocked | Referer: junk",
+            "GET /s/a?md5=x&e=1",
+            "GET /s/a?md5=AAAAAAAAAAAAAAAAAAAAAA&e=0",
+            "GET /s/link?md5=MyZGLp2TIndvCLTg6zzeKw&e=4102444800",
+            "GET /s/link?md5=f932onB0EioER9ZMjJAvSg&e=1000000000",
+            "GET /p/10d1cd1e46d34ce1166d782addc8d1d4/a/link",
+            "GET /p/00000000000000000000000000000000/a/link",
+            "GET /p/x",
+            "GET /dot.gif",
+            "HEAD /dot.gif",
+            "POST /dot.gif | body=x",
+            "GET /ok",
+            "GET /created",
+            "GET /port",
+        ],
+    },
+    Case {
+        name: "limits",
+        lines: "location / { limit_req zone=slow; } location /status { limit_req zone=slow2; limit_req_status 429; } \
+                location /burst { limit_req zone=slow3 burst=2 nodelay; } location /dry { limit_req zone=slow; limit_req_dry_run on; } \
+                location /conn { limit_conn conn 1; } location /ranges { max_ranges 1; try_files /note.txt =404; } location /noranges { max_ranges 0; try_files /note.txt =404; } \
+                location /before { if_modified_since before; try_files /note.txt =404; } location /off { if_modified_since off; try_files /note.txt =404; }",
+        requests: &[
+            "GET /note.txt?key=a",
+            "GET /note.txt?key=a",
+            "GET /note.txt",
+            "GET /note.txt",
+            "GET /dry?key=a",
+            "GET /status?key=b",
+            "GET /status?key=b",
+            "GET /burst?key=c",
+            "GET /burst?key=c",
+            "GET /burst?key=c",
+            "GET /burst?key=c",
+            "GET /conn?key=d",
+            "GET /ranges | Range: bytes=1-2",
+            "GET /ranges | Range: bytes=1-2,5-6",
+            "GET /noranges | Range: bytes=1-2",
+            "GET /before | If-Modified-Since: Tue, 14 Nov 2033 22:13:20 GMT",
+            "GET /before | If-Modified-Since: Tue, 14 Nov 2013 22:13:20 GMT",
+            "GET /off | If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT",
+        ],
+    },
+    Case {
         name: "proxy_to_nobody",
         lines: "location / { proxy_pass http://DEAD; }",
         requests: &["GET /", "HEAD /", "POST / | body=x"],
@@ -567,6 +638,8 @@ impl Drop for Running {
 const TABLES: &str = "map $arg_x $mapped { default none; one 1; two \"$request_method 2\"; ~^(3+)$ \"threes $1\"; '' empty; }\n\
     map $host $named { hostnames; default -; .wild.test wild; www.* www; }\n\
     geo $near { default far; 127.0.0.0/8 near; }\n\
+    limit_req_zone $arg_key zone=slow:1m rate=1r/m;\n limit_req_zone $arg_key zone=slow2:1m rate=1r/m;\n\
+    limit_req_zone $arg_key zone=slow3:1m rate=1r/m;\n limit_conn_zone $arg_key zone=conn:1m;\n\
     split_clients $arg_key $variant { 20% a; 30.5% b; * c; }\n";
 
 /// Groups of servers, of which one answers.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::Remote;
+use sluice_message::{Remote, Told};
 use sluice_wire::proxy_protocol::{Beginning, Ends, HEADER_BYTES_MAX, decode};
 use tokio::io::{AsyncReadExt, Interest};
 
@@ -52,6 +52,8 @@ pub enum Belief {
     Use,
     /// It is believed; there has to be one.
     Require,
+    /// It has to be there and is noted; the ends stay those of the socket.
+    Note,
     /// It is read and thrown away.
     Ignore,
     /// There must not be one.
@@ -60,17 +62,25 @@ pub enum Belief {
     Skip,
 }
 
-/// Reads the header, if there is to be one. Gives the ends of the connection as it tells them; an error ends the
-/// connection.
+/// What a header tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heard {
+    /// The ends of the connection, where it is believed.
+    pub(crate) ends: Option<(Remote, SocketAddr)>,
+    /// What is only noted.
+    pub(crate) told: Option<Told>,
+}
+
+/// Reads the header, if there is to be one, and gives what it tells; an error ends the connection.
 pub(crate) async fn enter(
     worker: &Worker,
     stream: &mut Stream,
     remote: Remote,
     proxies: &Proxies,
-) -> io::Result<Option<(Remote, SocketAddr)>> {
+) -> io::Result<Heard> {
     let belief = (proxies.judge)(remote);
     if belief == Belief::Skip {
-        return Ok(None);
+        return Ok(Heard::default());
     }
     let reading = read(stream, belief);
     let ends = match proxies.timeout {
@@ -79,13 +89,23 @@ pub(crate) async fn enter(
             .await
             .ok_or(io::ErrorKind::TimedOut)??,
     };
-    Ok(match (belief, ends) {
-        (Belief::Use | Belief::Require, Some(ends)) => Some((
-            Remote::Ip(canonical(ends.source)),
-            canonical(ends.destination),
-        )),
-        (Belief::Use | Belief::Require, None) => None,
-        (Belief::Ignore | Belief::Reject | Belief::Skip, _) => None,
+    let Some(ends) = ends else {
+        return Ok(Heard::default());
+    };
+    let (source, destination) = (canonical(ends.source), canonical(ends.destination));
+    Ok(match belief {
+        Belief::Use | Belief::Require => Heard {
+            ends: Some((Remote::Ip(source), destination)),
+            told: None,
+        },
+        Belief::Note => Heard {
+            ends: None,
+            told: Some(Told {
+                source,
+                destination,
+            }),
+        },
+        Belief::Ignore | Belief::Reject | Belief::Skip => Heard::default(),
     })
 }
 
@@ -97,7 +117,7 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
         let beginning = decode(&bytes[..seen]).map_err(io::Error::other)?;
         return match (beginning, belief) {
             (Beginning::Incomplete, _) => continue,
-            (Beginning::Absent, Belief::Require) => Err(missing()),
+            (Beginning::Absent, Belief::Require | Belief::Note) => Err(missing()),
             (Beginning::Absent, _) => Ok(None),
             (Beginning::Header { .. }, Belief::Reject) => {
                 Err(io::Error::other("a header of a proxy that is not welcome"))

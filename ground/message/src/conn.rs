@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::head::Scheme;
+use crate::moment::Moment;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,30 @@ pub struct ConnInfo {
     pub local: Option<SocketAddr>,
     /// The TLS session; `None` on a plain connection.
     pub tls: Option<Box<TlsInfo>>,
+    /// What few ask for.
+    pub facts: ConnFacts,
+}
+
+/// What few ask of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnFacts {
+    /// Its number among those of its worker, from 1; the number of the worker is left to whoever shows it.
+    pub serial: u64,
+    /// When it was accepted.
+    pub began: Moment,
+    /// Requests that came by it, the one at hand included.
+    pub requests: Cell<u64>,
+    /// What the PROXY protocol says of its ends, where it is only to be noted.
+    pub told: Option<Box<Told>>,
+}
+
+/// What the PROXY protocol says of the ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The client.
+    pub source: SocketAddr,
+    /// Where it connected to.
+    pub destination: SocketAddr,
 }
 
 /// An IP address as text, without memory of its own.

@@ -12,7 +12,8 @@ use crate::cache::Cache;
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
-    AccessLines, AccessRules, Expires, Nginx, NginxFiles, PassByVariable, Substitutions, TryFiles,
+    AccessLines, AccessRules, AnswerRate, ConnectionLimits, Expires, Nginx, NginxFiles, OwnContent,
+    PassByVariable, RealIp, Substitutions, TryFiles,
 };
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
@@ -58,6 +59,14 @@ tagged! {
         Nginx(Box<Nginx>) = "nginx",
         /// Who may come in, by nginx's rules. Our own module.
         NginxAccess(Box<AccessRules>) = "nginx_access",
+        /// How many requests are answered at a time, as nginx counts them. Our own module.
+        NginxConnections(ConnectionLimits) = "nginx_limit_conn",
+        /// What nginx answers itself. Our own module.
+        NginxContent(OwnContent) = "nginx_content",
+        /// How fast answers are sent, as nginx says it. Our own module.
+        NginxRate(AnswerRate) = "nginx_limit_rate",
+        /// Whose word counts for the address of a client, as nginx has it. Our own module.
+        NginxRealIp(RealIp) = "nginx_realip",
         /// Until when answers are fresh, as nginx says it. Our own module.
         NginxExpires(Expires) = "nginx_expires",
         /// Files as nginx serves them. Our own module.
@@ -136,8 +145,13 @@ objects! {
         pub log_key: bool,
         /// The status of refusals, 429 when zero. Our own word.
         pub status: u16,
-        /// Requests whose key is empty are not counted. Our own word.
-        pub skip_empty: bool,
+        /// Counts as nginx does: not where a key is empty, and a request once, wherever it is sent within the server. Our own
+        /// word.
+        pub as_nginx: bool,
+        /// Refuses nobody and holds nobody back. Our own word.
+        pub dry_run: bool,
+        /// The level at which refusals are told, `debug` when empty. Our own word.
+        pub log_level: String,
     }
 
     /// Limits the requests that are answered at a time.
@@ -150,8 +164,6 @@ objects! {
         pub queue: i64,
         /// How long one waits, 10 s when zero.
         pub timeout: Duration,
-        /// Requests whose key is empty are not counted.
-        pub skip_empty: bool,
     }
 
     /// How often some requests may come.
@@ -170,6 +182,8 @@ objects! {
         pub ipv6_prefix: i64,
         /// Counts by a bucket of so many tokens in place of a window. Our own word.
         pub burst: i64,
+        /// Those of a burst beyond so many are held back until they come at the rate; none are when absent. Our own word.
+        pub delay: Option<u32>,
     }
 
     /// Signs certificates for others.

@@ -35,11 +35,13 @@ objects! {
         pub variable: String,
         /// The text that is looked up, with placeholders.
         pub source: String,
-        /// How: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of the path of a script.
+        /// How: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of the path of a script; `referer`,
+        /// `secure_link`, `secure_link_expires`, `real_path`, and `connections` for what the server counts.
         pub kind: String,
         /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: an address range;
         /// of `split_clients`: a share in hundredths of a percent, empty for what is left; of the parts of a path: the pattern that
-        /// splits it, and what is added to one that ends with a slash.
+        /// splits it, and what is added to one that ends with a slash; of `referer`: the words of nginx; of `secure_link`: `md5` or
+        /// `secret`, and the text or word that is added; of `connections`: what is counted.
         pub rows: Vec<TableRow>,
         /// The value where no row fits.
         pub default: String,
@@ -63,6 +65,8 @@ objects! {
         pub merge_slashes: Option<bool>,
         /// Whether fields with an underscore in their names count.
         pub underscores_in_headers: bool,
+        /// Whose word counts for the address of a client.
+        pub real_ip: Option<RealIp>,
         /// What happens before a location is chosen.
         pub rewrite: Vec<Action>,
         /// What holds outside of locations.
@@ -208,6 +212,13 @@ objects! {
         pub autoindex: Option<Autoindex>,
         /// Whether answers have an ETag; they do when absent.
         pub etag: Option<bool>,
+        /// When a date in a request means that nothing has changed: where it is that of the file when empty, `before` where it is
+        /// not earlier, `off` never.
+        pub if_modified_since: String,
+        /// The most parts that are sent of one file; none are where it is 0.
+        pub max_ranges: Option<u32>,
+        /// One of its files, whichever, stands for a folder.
+        pub random_index: bool,
         /// Who gets the file with `.gz` behind its name in its place: nobody when empty, with `on` who takes it, with `always`
         /// everybody.
         pub gzip_static: String,
@@ -271,6 +282,54 @@ objects! {
         pub allow: bool,
         /// An address, a range of addresses, `unix:` or `all`.
         pub from: String,
+    }
+
+    /// Answers with something that the server has itself.
+    pub struct OwnContent {
+        /// What: `stub_status` or `empty_gif`.
+        pub what: String,
+    }
+
+    /// How fast answers are sent.
+    pub struct AnswerRate {
+        /// Bytes each second as nginx writes them, with placeholders; `0` for any number.
+        pub rate: String,
+        /// Bytes that are sent without waiting, with placeholders.
+        pub after: String,
+    }
+
+    /// How many requests of one key are answered at a time.
+    pub struct ConnectionLimits {
+        /// The limits; the first that is reached refuses.
+        pub limits: Vec<ConnectionLimit>,
+        /// The status of refusals, 503 when zero.
+        pub status: u16,
+        /// Refuses nobody.
+        pub dry_run: bool,
+        /// The level at which refusals are told, `error` when empty.
+        pub log_level: String,
+    }
+
+    /// A limit of requests at a time.
+    pub struct ConnectionLimit {
+        /// The zone that counts; places with one zone count together.
+        pub zone: String,
+        /// What is counted apart, with placeholders; nothing is counted where it is empty.
+        pub key: String,
+        /// The most at a time.
+        pub max: u32,
+    }
+
+    /// Whose word counts for the address of a client.
+    pub struct RealIp {
+        /// Addresses and networks that are believed.
+        pub from: Vec<String>,
+        /// Whether peers on unix sockets are.
+        pub from_unix: bool,
+        /// The field that tells it; the header of the PROXY protocol when empty.
+        pub field: String,
+        /// Of several addresses the last one that is not believed itself counts, not the last.
+        pub recursive: bool,
     }
 
     /// Passes a request on to an address that is known only with the request.

@@ -88,7 +88,7 @@ objects! {
         pub http10: bool,
         /// Tells that trailer fields are taken, as gRPC wants it.
         pub trailers: bool,
-        /// Fields of answers that are not obeyed: `X-Accel-Redirect`.
+        /// Fields of answers that are not obeyed: `X-Accel-Redirect`, `X-Accel-Limit-Rate`.
         pub ignore: Vec<String>,
         /// Changes to `Domain` of cookies; the first that fits counts.
         pub cookie_domains: Vec<LocationChange>,

@@ -78,6 +78,7 @@ fn is_met(route: &MatcherSets, head: &RequestHead) -> bool {
         remote: Remote::Unix,
         local: None,
         tls: None,
+        facts: Default::default(),
     };
     let scratch = Scratch::new();
     let input = Input {

@@ -155,6 +155,7 @@ mod tests {
             remote,
             local: None,
             tls: None,
+            facts: Default::default(),
         };
         let mut fields = Fields::new();
         fields.push(sluice_message::FieldId::XForwardedFor, forwarded.as_bytes());
@@ -188,6 +189,7 @@ mod tests {
                 remote: Remote::Ip("10.0.0.1:1".parse().unwrap()),
                 local: None,
                 tls: None,
+                facts: Default::default(),
             };
             let mut fields = Fields::new();
             fields.push(sluice_message::FieldId::Forwarded, value.as_bytes());

@@ -9,6 +9,7 @@ use sluice_net::Body;
 use crate::handler::Filter;
 use crate::handlers::cache::CacheStatus;
 use crate::handlers::in_flight::Held as InFlight;
+use crate::handlers::nginx::limit_conn::Held as Counted;
 use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
 use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
@@ -76,6 +77,8 @@ pub struct Aside {
     pub shared_head: Option<ResponseHead>,
     /// Its places behind `in_flight`.
     pub in_flight: Vec<InFlight>,
+    /// Where limits of an nginx.conf count it.
+    pub connections: Vec<Counted>,
     /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.
     pub intercepted: Vec<Held>,
     /// When the answer has to be sent, where a handler set a time.
@@ -168,6 +171,7 @@ impl Empty for LogInfo {
             fields: Vec::new(),
             late: Vec::new(),
             body_bytes_sent: 0,
+            body_bytes_read: 0,
             error: None,
             place: None,
             trace: None,
@@ -182,6 +186,7 @@ impl Empty for LogInfo {
         self.fields.clear();
         self.late.clear();
         self.body_bytes_sent = 0;
+        self.body_bytes_read = 0;
         self.error = None;
         self.place = None;
         self.trace = None;
@@ -394,6 +399,8 @@ pub struct LogInfo {
     pub late: Vec<Arc<dyn Late>>,
     /// Bytes of the answer's body that were sent, once it has ended.
     pub body_bytes_sent: u64,
+    /// Bytes of the request's body that were read, once the answer has ended.
+    pub body_bytes_read: u64,
     /// Error that ended the request, if any.
     pub error: Option<String>,
     /// The name of the virtual server where it did, and whether the error is one whatever the status is.

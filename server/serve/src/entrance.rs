@@ -90,7 +90,10 @@ fn proxies(config: &RawModule) -> Result<Proxies, Refusal> {
                 .with_help("it is IGNORE, USE, REJECT, REQUIRE or SKIP"));
         }
     };
+    // Our own word: nginx has who sends the header stay who it is.
+    let notes = config.get("note") == Some(&Value::Bool(true));
     let judge = move |remote: Remote| match remote {
+        _ if notes => Belief::Note,
         // Whoever may open a socket file is trusted.
         Remote::Unix => Belief::Use,
         Remote::Ip(addr) if deny.contains(addr.ip()) => Belief::Reject,

@@ -116,6 +116,13 @@ pub const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Addresses in a `trust_pool http`: each is waited for when the configuration is read.
 pub const TRUST_ENDPOINTS_MAX: usize = 16;
 
+/// How often an answer goes on that is sent at a rate (`limit_rate`): four times a second it moves visibly, and ten thousand
+/// slow ones wake a worker as often as ten thousand requests in a quarter of a second would.
+pub const RATE_STEP: Duration = Duration::from_millis(250);
+
+/// Bytes of a file that is sent at a rate which are read at a time.
+pub const RATED_READ_BYTES: u64 = 64 * 1024;
+
 /// Entries of a folder in the list that `autoindex` makes of it. The page has a few hundred bytes for each, and a folder
 /// with more is not looked through by people.
 pub const AUTOINDEX_ENTRIES_MAX: usize = 20_000;

@@ -11,6 +11,7 @@ use sluice_cache::store::Stores;
 use sluice_net::{Completion, Ending};
 
 use crate::context::Exchange;
+use crate::handlers::nginx::limit_conn::Zones as ConnectionZones;
 use crate::handlers::rate_limit::Zones;
 use crate::log::{AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request};
 use crate::metrics::{Hub, PushSettings, Pusher, SiteMetrics};
@@ -24,6 +25,7 @@ pub struct Recorder {
     exporter: Mutex<Option<Arc<Exporter>>>,
     zones: Zones,
     stores: Stores,
+    connection_zones: ConnectionZones,
     pusher: Mutex<Option<Pusher>>,
     workers: Box<[Counts]>,
 }
@@ -79,6 +81,7 @@ impl Recorder {
             exporter: Mutex::default(),
             zones: Zones::default(),
             stores: Stores::default(),
+            connection_zones: ConnectionZones::default(),
             pusher: Mutex::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
@@ -102,6 +105,11 @@ impl Recorder {
     /// The stores of answers that are in use.
     pub fn stores(&self) -> &Stores {
         &self.stores
+    }
+
+    /// The zones that count requests in progress for an nginx.conf.
+    pub fn connection_zones(&self) -> &ConnectionZones {
+        &self.connection_zones
     }
 
     /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the
@@ -175,6 +183,7 @@ impl Recorder {
         if let Some(access) = access.filter(|_| !x.context.log.skip) {
             if !x.context.log.late.is_empty() {
                 x.context.log.body_bytes_sent = completion.body_bytes_sent;
+                x.context.log.body_bytes_read = completion.body_bytes_read;
                 // As the directives are nested in Caddy: the last one says its word first.
                 for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
                     late.add(x);

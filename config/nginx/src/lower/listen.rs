@@ -1,6 +1,7 @@
 //! `listen`: the addresses of servers, and which servers share one.
 
 use sluice_diag::{Diagnostic, Span};
+use sluice_model::RawModule;
 
 use super::Lowering;
 use super::level::Level;
@@ -19,10 +20,25 @@ pub struct Address {
     pub is_ssl: bool,
     /// Whether a `listen` asks for HTTP/2.
     pub is_http2: bool,
+    /// Whether connections begin with the header of the PROXY protocol.
+    pub has_proxy_header: bool,
     /// The first `listen`.
     pub span: Span,
     /// Whether a server asked to be the default one.
     has_default: Option<Span>,
+}
+
+impl Address {
+    /// What its connections begin with: who sends the header stays who it is, and what it tells is noted.
+    pub fn wrappers(&self) -> Vec<RawModule> {
+        let named = |name: &str| RawModule::from_iter([("wrapper".to_owned(), name.into())]);
+        if !self.has_proxy_header {
+            return Vec::new();
+        }
+        let mut header = named("proxy_protocol");
+        header.insert("note".to_owned(), true.into());
+        vec![header, named("tls")]
+    }
 }
 
 /// All addresses, in the order in which they are written.
@@ -89,6 +105,7 @@ impl Addresses {
                 default: site,
                 is_ssl: false,
                 is_http2: false,
+                has_proxy_header: false,
                 span,
                 has_default: None,
             });
@@ -115,6 +132,7 @@ impl Addresses {
                     && known.default == address.default
                     && known.is_ssl == address.is_ssl
                     && known.is_http2 == address.is_http2
+                    && known.has_proxy_header == address.has_proxy_header
             });
             match same {
                 Some(known) => known.listen.extend(address.listen.iter().cloned()),
@@ -157,7 +175,8 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
                     .note("sockets have the settings of the system"),
             );
         }
-        "proxy_protocol" | "quic" | "spdy" => {
+        "proxy_protocol" => entry.has_proxy_header = true,
+        "quic" | "spdy" => {
             cx.report.push(
                 Diagnostic::error(
                     "unsupported-directive",

@@ -6,9 +6,10 @@ use sluice_model::{Handler, Route};
 
 use super::Lowering;
 use super::level::Level;
-use super::text::Facts;
+use super::text::{Derived, Facts};
 use crate::modules::{
-    access, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, rewrite, scgi, sub,
+    access, content, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, realip,
+    rewrite, scgi, sub,
 };
 use crate::tree::{Directive, Word};
 
@@ -66,11 +67,13 @@ enum Kind<'t> {
 }
 
 /// The directives that say who answers.
-const CONTENT: [&str; 5] = [
+const CONTENT: [&str; 7] = [
+    "empty_gif",
     "fastcgi_pass",
     "grpc_pass",
     "proxy_pass",
     "scgi_pass",
+    "stub_status",
     "uwsgi_pass",
 ];
 
@@ -88,9 +91,7 @@ const NOT_IN_LOCATIONS: &[(&str, &str)] = &[
         "the log of errors is that of `http` or of the main context",
     ),
     ("keepalive_timeout", "that of the default server counts"),
-    ("real_ip_header", "that of the default server counts"),
     ("send_timeout", "that of the default server counts"),
-    ("set_real_ip_from", "those of the default server count"),
 ];
 
 /// What stands around a place and in it.
@@ -136,7 +137,7 @@ impl Lowering<'_> {
             facts,
             root,
             prefix: None,
-            content: None,
+            content: self.content(level),
             try_files: level.own("try_files").next(),
         };
         let place = self.place(&here);
@@ -145,6 +146,7 @@ impl Lowering<'_> {
         VirtualServer {
             names: Vec::new(),
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
+            real_ip: realip::of_server(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
             rewrite,
             place,
@@ -168,7 +170,7 @@ impl Lowering<'_> {
     }
 
     fn facts(&mut self, level: &Level<'_>, around: &Around, content: Option<&Directive>) -> Facts {
-        Facts {
+        let mut facts = Facts {
             script: Some(fastcgi::script(self, level)),
             server_name: around.server_name.clone(),
             root: Some(around.root.text.clone()),
@@ -176,7 +178,10 @@ impl Lowering<'_> {
             proxy: content
                 .filter(|content| matches!(content.name(), "proxy_pass" | "grpc_pass"))
                 .and_then(proxy::facts),
-        }
+            derived: Derived::default(),
+        };
+        facts.derived = content::derived(self, level, &facts);
+        facts
     }
 
     /// The root that holds in a block: its own, or that of the blocks around it.
@@ -447,7 +452,10 @@ impl Lowering<'_> {
         if let Some(text) = &signature {
             filters.push(server_field(text));
         }
+        // What is added last changes answers first: the rate holds for what leaves.
+        filters.splice(0..0, content::rate(self, level, facts));
         let mut handle = filters.clone();
+        handle.extend(realip::of_location(self, level));
         handle.extend(http_core::body_limit(level));
         handle.extend(limits::lower(self, level, facts));
         handle.extend(access::lower(self, level, facts));
@@ -459,6 +467,7 @@ impl Lowering<'_> {
         }
         match here.content {
             Some(directive) => handle.extend(match directive.name() {
+                "stub_status" | "empty_gif" => Some(content::lower(directive)),
                 "fastcgi_pass" => fastcgi::lower(self, level, directive, facts),
                 "grpc_pass" => grpc::lower(self, level, directive, facts),
                 "scgi_pass" => scgi::lower(self, level, directive, facts),

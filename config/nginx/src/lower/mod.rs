@@ -8,7 +8,7 @@ pub mod syslog;
 pub mod text;
 pub mod values;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sluice_diag::{Diagnostic, Origins, Report};
 use sluice_model::cache::CacheStore;
@@ -19,7 +19,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::regexp::Regexp;
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{cache, core, http_core, map, proxy, realip, rewrite, ssl};
+use crate::modules::{cache, core, http_core, map, proxy, rewrite, ssl};
 use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
@@ -84,6 +84,8 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         tables: Vec::new(),
         scripts: Vec::new(),
         stores: cache::Stores::new(),
+        derived: Vec::new(),
+        derived_known: HashMap::new(),
     };
     let config = cx.main(&directives);
     Adapted {
@@ -111,6 +113,10 @@ pub struct Lowering<'r> {
     scripts: Vec<Script>,
     /// Where answers are stored.
     stores: cache::Stores,
+    /// Tables that follow from places, and whether a variable asks for them.
+    derived: Vec<(VariableTable, bool)>,
+    /// Where each of them is.
+    derived_known: HashMap<String, usize>,
 }
 
 /// A way in which paths of scripts are split: `fastcgi_index` and `fastcgi_split_path_info`.
@@ -143,7 +149,51 @@ impl<'r> Lowering<'r> {
         {
             self.scripts[number].is_used = true;
         }
+        self.note_tables(&text);
         text
+    }
+
+    /// Notes which tables a text asks for: the others are left out.
+    fn note_tables(&mut self, text: &str) {
+        for (at, start) in text.match_indices("{nginx.table.derived:") {
+            let digits = text[at + start.len()..].split('}').next();
+            if let Some(number) = digits.and_then(|digits| digits.parse::<usize>().ok())
+                && let Some((_, is_used)) = self.derived.get_mut(number)
+            {
+                *is_used = true;
+            }
+        }
+        for (at, start) in text.match_indices("{nginx.table.connections:") {
+            let what = text[at + start.len()..].split('}').next();
+            let what = what.unwrap_or_default().to_owned();
+            let number = self.derived_number(VariableTable {
+                variable: format!("connections:{what}"),
+                kind: "connections".to_owned(),
+                rows: vec![TableRow {
+                    key: what,
+                    value: String::new(),
+                }],
+                ..VariableTable::default()
+            });
+            self.derived[number].1 = true;
+        }
+    }
+
+    /// The number of a table that follows from a place. It is named by it unless it has a name.
+    pub fn derived_number(&mut self, table: VariableTable) -> usize {
+        let key = format!("{table:?}");
+        if let Some(number) = self.derived_known.get(&key) {
+            return *number;
+        }
+        let number = self.derived.len();
+        let variable = match table.variable.as_str() {
+            "" => text::derived_table(number),
+            named => named.to_owned(),
+        };
+        self.derived
+            .push((VariableTable { variable, ..table }, false));
+        self.derived_known.insert(key, number);
+        number
     }
 
     /// Checks a pattern.
@@ -199,6 +249,11 @@ impl<'r> Lowering<'r> {
         }
     }
 
+    /// Whether anything in the configuration sets this variable.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.defined.has(name)
+    }
+
     /// The names of all groups of upstreams.
     pub fn group_names(&self) -> Vec<String> {
         self.groups.keys().map(|name| (*name).to_owned()).collect()
@@ -236,6 +291,8 @@ impl<'r> Lowering<'r> {
     /// All variables that are looked up.
     fn all_tables(&self) -> Vec<VariableTable> {
         let mut tables = self.tables.clone();
+        let derived = self.derived.iter().filter(|(_, is_used)| *is_used);
+        tables.extend(derived.map(|(table, _)| table.clone()));
         for (number, script) in self.scripts.iter().enumerate() {
             let table = |variable: String, kind: &str| VariableTable {
                 variable,
@@ -338,7 +395,6 @@ impl<'r> Lowering<'r> {
         };
         let mut connections = Server::default();
         http_core::connections(level, &mut connections);
-        realip::lower(self, level, &mut connections);
         let mut lowered = self.virtual_server(level, &first);
         lowered.names = names;
         Site {
@@ -387,6 +443,7 @@ impl<'r> Lowering<'r> {
                 ..AutoHttps::default()
             }),
             protocols,
+            listener_wrappers: address.wrappers(),
             logs: self.server_logs(),
             ..default.connections.clone()
         }

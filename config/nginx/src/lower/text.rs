@@ -27,6 +27,11 @@ impl Defined {
         self.0.insert(name.to_ascii_lowercase(), origin);
     }
 
+    /// Whether there is one of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Adds the groups of a pattern that have names.
     pub fn add_groups(&mut self, pattern: &str) {
         for opening in ["(?<", "(?P<"] {
@@ -63,10 +68,29 @@ pub struct Facts {
     pub script: Option<usize>,
     /// Host and port of the upstream as the configuration names it.
     pub proxy: Option<(String, String)>,
+    /// The numbers of the tables that follow from the place.
+    pub derived: Derived,
+}
+
+/// Tables that follow from a place, by number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Derived {
+    /// The real path of its root.
+    pub real_root: Option<usize>,
+    /// Whether the page that a request comes from is unwelcome.
+    pub referer: Option<usize>,
+    /// What a link says, and until when it holds.
+    pub link: Option<(usize, usize)>,
+}
+
+/// The name of the table with this number.
+pub fn derived_table(number: usize) -> String {
+    format!("derived:{number}")
 }
 
 impl Facts {
     fn placeholder(&self, which: OfPlace) -> Option<String> {
+        let shown = |number| format!("{{nginx.table.{}}}", derived_table(number));
         match which {
             OfPlace::Host => Some(format!("{{nginx.host/{}}}", self.server_name)),
             OfPlace::ServerName => Some(literal(&self.server_name)),
@@ -80,6 +104,18 @@ impl Facts {
                 .map(|number| format!("{{nginx.table.{}}}", info_table(number))),
             OfPlace::ProxyHost => self.proxy.as_ref().map(|(host, _)| host.clone()),
             OfPlace::ProxyPort => self.proxy.as_ref().map(|(_, port)| port.clone()),
+            OfPlace::RealRoot => self.derived.real_root.map(shown),
+            // Without `valid_referers` every page is welcome, and without `secure_link` no link says anything.
+            OfPlace::InvalidReferer => Some(self.derived.referer.map(shown).unwrap_or_default()),
+            OfPlace::SecureLink => {
+                let link = self.derived.link.map(|(verdict, _)| shown(verdict));
+                Some(link.unwrap_or_default())
+            }
+            OfPlace::SecureLinkExpires => {
+                let link = self.derived.link.map(|(_, until)| shown(until));
+                Some(link.unwrap_or_default())
+            }
+            OfPlace::Connections(what) => Some(format!("{{nginx.table.connections:{what}}}")),
         }
     }
 }

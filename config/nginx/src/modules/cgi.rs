@@ -71,10 +71,14 @@ pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
 /// The fields of answers that are not obeyed, of those that are at all.
 pub fn ignored(level: &Level<'_>, prefix: &str) -> Vec<String> {
     let lines = level.nearest(&[&format!("{prefix}_ignore_headers")]);
-    let names = lines.iter().flat_map(|line| &line.args);
-    let is_known = |name: &str| name.eq_ignore_ascii_case("X-Accel-Redirect");
-    match names.into_iter().any(|word| is_known(&word.text)) {
-        true => vec!["X-Accel-Redirect".to_owned()],
-        false => Vec::new(),
-    }
+    let names: Vec<_> = lines.iter().flat_map(|line| &line.args).collect();
+    ["X-Accel-Redirect", "X-Accel-Limit-Rate"]
+        .into_iter()
+        .filter(|known| {
+            names
+                .iter()
+                .any(|name| name.text.eq_ignore_ascii_case(known))
+        })
+        .map(str::to_owned)
+        .collect()
 }

@@ -25,6 +25,9 @@ pub const AUTOINDEX: &[Word] = &[
     Word::once("autoindex_localtime", Flag).but(Idle("times are those of UTC")),
 ];
 
+/// Those of `random_index`.
+pub const RANDOM_INDEX: &[Word] = &[Word::once("random_index", Flag)];
+
 /// Those of WebDAV.
 pub const DAV: &[Word] = &[
     Word::once("create_full_put_path", Flag).but(OnlyAs(&["off"])),
@@ -58,6 +61,14 @@ pub fn lower(
         index,
         autoindex,
         etag: (!level.is_on("etag", true)).then_some(false),
+        if_modified_since: match level.word("if_modified_since") {
+            None | Some("exact") => String::new(),
+            Some(word) => word.to_owned(),
+        },
+        max_ranges: level
+            .word("max_ranges")
+            .and_then(|number| number.parse().ok()),
+        random_index: level.is_on("random_index", false),
         gzip_static: match level.word("gzip_static") {
             None | Some("off") => String::new(),
             Some(word) => word.to_owned(),

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
-use sluice_model::handler::{InFlight, RateLimit, RateZone};
+use sluice_model::handler::{RateLimit, RateZone};
+use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
 use sluice_model::{Duration, Handler};
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::{Idle, OnlyAs, Partly};
+use crate::registry::Verdict::Partly;
 use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
@@ -18,49 +19,81 @@ const LEVELS: crate::registry::Takes = Choice(&["info", "notice", "warn", "error
 
 /// Those of requests.
 pub const REQUESTS: &[Word] = &[
-    Word::many("limit_req", Words(1, 3)).but(Partly(
-        "`burst` and `nodelay`; without `nodelay` a request within the burst is let through at once, too. Refusals tell when to \
-         come back",
-    )),
-    Word::once("limit_req_dry_run", Flag).but(OnlyAs(&["off"])),
-    Word::once("limit_req_log_level", LEVELS).but(Idle("refusals are told at the level `debug`")),
+    Word::many("limit_req", Words(1, 4)).but(Partly("refusals tell when to come back, too")),
+    Word::once("limit_req_dry_run", Flag),
+    Word::once("limit_req_log_level", LEVELS),
     Word::once("limit_req_status", Number),
-    Word::many("limit_req_zone", Words(3, 4)).but(Partly("a zone has up to 64 MiB, whatever its size says")),
+    Word::many("limit_req_zone", Words(3, 4)).but(Partly(
+        "a zone has up to 64 MiB, whatever its size says; `sync` changes nothing",
+    )),
 ];
 
 /// Those of connections.
 pub const CONNECTIONS: &[Word] = &[
-    Word::many("limit_conn", Words(2, 2)).but(Partly("each place counts for itself")),
-    Word::once("limit_conn_dry_run", Flag).but(OnlyAs(&["off"])),
-    Word::once("limit_conn_log_level", LEVELS).but(Idle("refusals are told at the level `debug`")),
-    Word::once("limit_conn_status", Number).but(OnlyAs(&["503"])),
+    Word::many("limit_conn", Words(2, 2)),
+    Word::once("limit_conn_dry_run", Flag),
+    Word::once("limit_conn_log_level", LEVELS),
+    Word::once("limit_conn_status", Number),
     Word::many("limit_conn_zone", Words(2, 2)).but(Partly("a zone is as large as what is counted")),
 ];
 
-/// The limits of a place.
+/// The limits of a place: those of connections first, as nginx has it.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Handler> {
+    let mut found = Vec::new();
+    let limits: Vec<ConnectionLimit> = level
+        .nearest(&["limit_conn"])
+        .into_iter()
+        .filter_map(|line| connections(cx, level, line, facts))
+        .collect();
+    if !limits.is_empty() {
+        found.push(Handler::NginxConnections(ConnectionLimits {
+            limits,
+            status: status(cx, level, "limit_conn_status"),
+            dry_run: level.is_on("limit_conn_dry_run", false),
+            log_level: log_level(level, "limit_conn_log_level"),
+        }));
+    }
     let mut zones = BTreeMap::new();
     for directive in level.nearest(&["limit_req"]) {
         if let Some((name, zone)) = requests(cx, level, directive, facts) {
             zones.insert(name, zone);
         }
     }
-    let mut found = Vec::new();
     if !zones.is_empty() {
-        let status = level
-            .word("limit_req_status")
-            .and_then(|status| status.parse().ok());
         found.push(Handler::RateLimit(Box::new(RateLimit {
             rate_limits: zones,
-            status: status.unwrap_or(503),
-            skip_empty: true,
+            status: match status(cx, level, "limit_req_status") {
+                0 => 503,
+                status => status,
+            },
+            as_nginx: true,
+            dry_run: level.is_on("limit_req_dry_run", false),
+            log_level: log_level(level, "limit_req_log_level"),
             ..RateLimit::default()
         })));
     }
-    for directive in level.nearest(&["limit_conn"]) {
-        found.extend(connections(cx, level, directive, facts));
-    }
     found
+}
+
+fn log_level(level: &Level<'_>, name: &str) -> String {
+    match level.word(name) {
+        None | Some("error") => String::new(),
+        Some(word) => word.to_owned(),
+    }
+}
+
+/// The status of refusals, 0 where nothing is said.
+fn status(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> u16 {
+    let Some(word) = level.find(name).and_then(|line| line.args.first()) else {
+        return 0;
+    };
+    match word.text.parse::<u16>() {
+        Ok(status @ 400..=599) => status,
+        _ => {
+            let _: Option<()> = cx.invalid(word, name, "a status from 400 to 599");
+            0
+        }
+    }
 }
 
 /// The value of a word such as `zone=one`.
@@ -106,10 +139,15 @@ fn requests(
     let Some((word, name)) = param(&directive.args, "zone") else {
         return cx.invalid(directive.args.first()?, "limit_req", "`zone=NAME`");
     };
-    let mut burst = 0;
+    let (mut burst, mut delay) = (0, Some(0));
     for word in &directive.args {
         match word.text.split_once('=').unwrap_or((&word.text, "")) {
-            ("zone", _) | ("nodelay", "") => {}
+            ("zone", _) => {}
+            ("nodelay", "") => delay = None,
+            ("delay", number) => match number.parse::<u32>() {
+                Ok(number) if number <= 1_000_000 => delay = Some(number),
+                _ => return cx.invalid(word, "limit_req", "`delay=` and a number"),
+            },
             ("burst", number) => match number.parse::<i64>() {
                 Ok(number @ 0..=1_000_000) => burst = number,
                 _ => return cx.invalid(word, "limit_req", "`burst=` and a number"),
@@ -118,7 +156,7 @@ fn requests(
                 return cx.invalid(
                     word,
                     "limit_req",
-                    "`zone=`, `burst=` and `nodelay`; `delay=` is not built yet",
+                    "`zone=`, `burst=`, and `nodelay` or `delay=`",
                 );
             }
         }
@@ -150,6 +188,8 @@ fn requests(
         max_events,
         // The one that is on its way, and those that may come before their time.
         burst: burst + 1,
+        // Without a burst nothing comes before its time.
+        delay: delay.filter(|_| burst > 0),
         ..RateZone::default()
     };
     Some((name.to_owned(), zone))
@@ -160,16 +200,20 @@ fn connections(
     level: &Level<'_>,
     directive: &Directive,
     facts: &Facts,
-) -> Option<Handler> {
+) -> Option<ConnectionLimit> {
     let (name, number) = (directive.args.first()?, directive.args.get(1)?);
-    let Some(max) = number.text.parse::<i64>().ok().filter(|max| *max > 0) else {
-        return cx.invalid(number, "limit_conn", "a zone and a number of 1 or more");
+    let Some(max) = number
+        .text
+        .parse()
+        .ok()
+        .filter(|max| (1..=65_535).contains(max))
+    else {
+        return cx.invalid(number, "limit_conn", "a zone and a number from 1 to 65535");
     };
     let line = zone_line(cx, level, "limit_conn_zone", &name.text, name)?;
-    Some(Handler::InFlight(InFlight {
-        max,
+    Some(ConnectionLimit {
+        zone: name.text.clone(),
         key: cx.text(line.args.first()?, facts),
-        skip_empty: true,
-        ..InFlight::default()
-    }))
+        max,
+    })
 }

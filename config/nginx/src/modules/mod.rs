@@ -5,6 +5,7 @@ pub mod auth;
 pub mod cache;
 pub mod cgi;
 pub mod charset;
+pub mod content;
 pub mod core;
 pub mod fastcgi;
 pub mod files;
@@ -35,6 +36,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_charset_module", charset::WORDS),
     ("ngx_http_core_module", http_core::WORDS),
     ("ngx_http_dav_module", files::DAV),
+    ("ngx_http_empty_gif_module", content::EMPTY_GIF),
     ("ngx_http_fastcgi_module", fastcgi::WORDS),
     ("ngx_http_geo_module", map::GEO),
     ("ngx_http_grpc_module", grpc::WORDS),
@@ -48,11 +50,15 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_log_module", log::WORDS),
     ("ngx_http_map_module", map::MAP),
     ("ngx_http_proxy_module", proxy::WORDS),
+    ("ngx_http_random_index_module", files::RANDOM_INDEX),
     ("ngx_http_realip_module", realip::WORDS),
+    ("ngx_http_referer_module", content::REFERER),
     ("ngx_http_rewrite_module", rewrite::WORDS),
     ("ngx_http_scgi_module", scgi::WORDS),
+    ("ngx_http_secure_link_module", content::SECURE_LINK),
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
     ("ngx_http_ssl_module", ssl::WORDS),
+    ("ngx_http_stub_status_module", content::STUB_STATUS),
     ("ngx_http_upstream_module", upstream::WORDS),
     ("ngx_http_sub_module", sub::WORDS),
     ("ngx_http_uwsgi_module", scgi::UWSGI),

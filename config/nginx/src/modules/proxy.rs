@@ -28,8 +28,9 @@ use crate::tree::Directive;
 pub(super) const BUFFERS: Verdict =
     Always("answers are passed on as they come, through buffers of the program");
 pub(super) const FILES: Verdict = Always("nothing is written to temporary files");
-pub(super) const IGNORED: Verdict =
-    Partly("`X-Accel-Redirect`; of the others none has an effect here anyway");
+pub(super) const IGNORED: Verdict = Partly(
+    "`X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+);
 pub(super) const REPEATED: Verdict =
     Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
 

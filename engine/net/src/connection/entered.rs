@@ -1,13 +1,12 @@
 //! Connections of listeners where something comes before TLS and HTTP: it is read, and then they are like others.
 
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use sluice_message::Remote;
 
 use super::{Connection, redirect};
-use crate::entrance::{self, Entrance, PlainHttp};
+use crate::entrance::{self, Entrance, Heard, PlainHttp};
 use crate::listener::Slot;
 use crate::service::{Binding, Service};
 use crate::stream::Stream;
@@ -25,6 +24,7 @@ pub(crate) async fn enter<S: Service>(
 ) {
     let binding = slot.binding();
     let mut ends = (remote, stream.local_addr());
+    let mut told = None;
     if let Some(entrance) = &binding.entrance {
         let reading = read(&shared.worker, &mut stream, remote, entrance, &binding);
         // In memory of its own: the connection goes on without it.
@@ -35,21 +35,25 @@ pub(crate) async fn enter<S: Service>(
                     let worker = shared.worker.clone();
                     return Box::pin(redirect::send(stream, worker, &answer)).await;
                 }
-                if let Some((client, destination)) = found.ends {
+                if let Some((client, destination)) = found.heard.ends {
                     ends = (client, Some(destination));
                 }
+                told = found.heard.told;
             }
         }
     }
     drop(binding);
     let mut connection = Connection::new(stream, ends, slot, shared, open);
+    if let Some(told) = told {
+        connection.note(told);
+    }
     connection.run().await;
 }
 
 /// What was found at the entrance.
 struct Found {
-    /// Both ends of the connection, as a proxy in front tells them.
-    ends: Option<(Remote, SocketAddr)>,
+    /// What a proxy in front tells.
+    heard: Heard,
     /// The answer for a client that speaks plain HTTP where it should not.
     plain_answer: Option<String>,
 }
@@ -61,8 +65,8 @@ async fn read<S: Service>(
     entrance: &Entrance,
     binding: &Binding<S>,
 ) -> io::Result<Found> {
-    let ends = match &entrance.proxies {
-        None => None,
+    let heard = match &entrance.proxies {
+        None => Heard::default(),
         Some(proxies) => entrance::enter(worker, stream, remote, proxies).await?,
     };
     let plain_answer = match (entrance.plain_http, &binding.tls) {
@@ -74,5 +78,8 @@ async fn read<S: Service>(
         }
         (PlainHttp::Redirect, None) | (PlainHttp::Refuse, _) => None,
     };
-    Ok(Found { ends, plain_answer })
+    Ok(Found {
+        heard,
+        plain_answer,
+    })
 }

@@ -156,6 +156,8 @@ impl<S: Service> Connection<S> {
     ) {
         self.keep_alive_timeout = settings.keep_alive_timeout;
         self.link.timer.clear();
+        let requests = &self.info.facts.requests;
+        requests.set(requests.get() + 1);
         self.link.body_bytes.set(0);
         *self.link.body.borrow_mut() = BodyState::Finished;
         x.started = start_of(settings, &self.link.worker.clock);

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{ConnInfo, Remote};
+use sluice_message::{ConnFacts, ConnInfo, Remote, Told};
 use sluice_wire::h1::RequestDecoder;
 
 use crate::failure::Failure;
@@ -165,12 +165,17 @@ impl<S: Service> Connection<S> {
             ))),
             None => stream,
         };
-        let link = Rc::new(Link::new(stream, worker));
         let info = ConnInfo {
             remote,
             local,
             tls: None,
+            facts: ConnFacts {
+                serial: worker.counters.accepted.value(),
+                began: worker.clock.coarse(),
+                ..ConnFacts::default()
+            },
         };
+        let link = Rc::new(Link::new(stream, worker));
         Connection {
             link,
             slot,
@@ -183,6 +188,11 @@ impl<S: Service> Connection<S> {
             burst: 0,
             _open: open,
         }
+    }
+
+    /// Notes what a proxy in front tells of the ends.
+    pub(crate) fn note(&mut self, told: Told) {
+        Rc::make_mut(&mut self.info).facts.told = Some(Box::new(told));
     }
 
     /// Whether no request after this one is wanted: the process ends, or its address is listened on no more.
@@ -219,11 +229,9 @@ impl<S: Service> Connection<S> {
         drop(handshake);
         match shaken {
             Ok(tls) => {
-                let info = ConnInfo {
-                    tls: Some(Box::new(tls)),
-                    ..*self.info
-                };
-                self.info = Rc::new(info);
+                // Nobody else has it before there are requests.
+                let info = Rc::make_mut(&mut self.info);
+                info.tls = Some(Box::new(tls));
                 return true;
             }
             Err(Unsecured::Failed(HandshakeError::PlainHttp)) => {

@@ -123,6 +123,27 @@ impl Rate {
         }
     }
 
+    /// As [`Rate::take`], but nothing is counted.
+    pub fn look(&self, meter: &Meter, now: Moment) -> Result<(), Duration> {
+        self.take(&mut meter.clone(), now)
+    }
+
+    /// The time from one event to the next at an even pace.
+    pub fn spacing(&self) -> Duration {
+        Duration::from_nanos(self.window / u64::from(self.events).max(1))
+    }
+
+    /// How long after now the latest event of a bucket would have come at an even pace; zero for windows.
+    pub fn ahead(&self, meter: &Meter, now: Moment) -> Duration {
+        match &meter.0 {
+            State::Window { .. } => Duration::ZERO,
+            State::Bucket { full_at } => {
+                let full_in = full_at.saturating_sub(on_line(now));
+                Duration::from_nanos(full_in).saturating_sub(self.spacing())
+            }
+        }
+    }
+
     /// Whether `meter` is as good as a new one: nothing it saw counts any more.
     pub fn is_idle(&self, meter: &Meter, now: Moment) -> bool {
         let now = on_line(now);

@@ -62,6 +62,22 @@ fn tokens_come_back_evenly_and_are_saved_up_to_the_burst() {
 }
 
 #[test]
+fn a_bucket_tells_how_far_ahead_events_are() {
+    let mut zone = Zone::new(Rate::bucket(10, secs(1), 4).unwrap(), 1 << 20);
+    let ahead: Vec<u128> = (0..4)
+        .map(|_| zone.take(b"a", at(0)).ahead.as_millis())
+        .collect();
+    assert_eq!(ahead, [0, 100, 200, 300]);
+    assert_eq!(zone.look(b"a", at(0)), Some(Duration::from_millis(100)));
+    assert_eq!(zone.look(b"a", at(100)), None, "and looking counts nothing");
+    assert_eq!(zone.look(b"b", at(0)), None);
+    assert_eq!(
+        (zone.take(b"a", at(150)).ahead.as_millis(), zone.len()),
+        (250, 1)
+    );
+}
+
+#[test]
 fn rates_that_are_none_are_refused() {
     assert_eq!(Rate::sliding(0, secs(1)), Err(RateError::NoEvents));
     assert_eq!(Rate::sliding(1, Duration::ZERO), Err(RateError::Window));

@@ -38,6 +38,8 @@ pub(super) struct Slot {
 pub struct Outcome {
     /// How long until the next is allowed, if this one was not.
     pub refused: Option<Duration>,
+    /// How long after now it would have come at an even pace, if it was allowed.
+    pub ahead: Duration,
     /// Keys that were forgotten although their events still counted.
     pub forgotten: u32,
 }
@@ -87,6 +89,7 @@ impl Zone {
         let before = slot.meter.bytes();
         let refused = self.rate.take(&mut slot.meter, now).err();
         self.bytes = self.bytes - before + slot.meter.bytes();
+        let ahead = self.rate.ahead(&slot.meter, now);
         let mut forgotten = 0;
         while self.bytes > self.bytes_max
             && let Some(oldest) = self.oldest.filter(|oldest| *oldest != at)
@@ -94,7 +97,17 @@ impl Zone {
             self.forget(oldest);
             forgotten += 1;
         }
-        Outcome { refused, forgotten }
+        Outcome {
+            refused,
+            ahead,
+            forgotten,
+        }
+    }
+
+    /// How long until an event of `key` is allowed, if it is not now. Nothing is counted.
+    pub fn look(&self, key: &[u8], now: Moment) -> Option<Duration> {
+        let slot = &self.slots[*self.places.get(key)?];
+        self.rate.look(&slot.meter, now).err()
     }
 
     /// Drops a few of the oldest keys whose events no longer count, so that nobody has to sweep.

@@ -52,6 +52,38 @@ pub enum NginxKey {
     Msec,
     /// `upstream.NAME`: of each upstream that was asked.
     Upstream(UpstreamKey),
+    /// `request_method`: that of the request that the client sent.
+    RequestMethod,
+    /// `request_port`: the one in its Host field.
+    RequestPort,
+    /// `is_request_port`: a colon where there is one.
+    IsRequestPort,
+    /// `http2`: `h2`, or `h2c` without TLS.
+    Http2,
+    /// `connection`: a number of its own.
+    Connection,
+    /// `connection_requests`: how many came by it.
+    ConnectionRequests,
+    /// `connection_time`: seconds with milliseconds since it was accepted.
+    ConnectionTime,
+    /// `limit_req_status`
+    LimitReqStatus,
+    /// `limit_conn_status`
+    LimitConnStatus,
+    /// `request_length`: bytes of line, head and body as HTTP/1 writes them.
+    RequestLength,
+    /// `bytes_sent`: bytes of line, head and body as HTTP/1 writes them.
+    BytesSent,
+    /// `date_gmt`: as in `Sunday, 22-Nov-2026 10:00:00 GMT`.
+    DateGmt,
+    /// `proxy_protocol_addr`
+    ProxyAddr,
+    /// `proxy_protocol_port`
+    ProxyPort,
+    /// `proxy_protocol_server_addr`
+    ProxyServerAddr,
+    /// `proxy_protocol_server_port`
+    ProxyServerPort,
     /// `pid`: the number of this process.
     Pid,
     /// `ssl_protocol`, as OpenSSL calls it.
@@ -124,6 +156,22 @@ impl NginxKey {
             "time_local" => NginxKey::TimeLocal,
             "time_iso8601" => NginxKey::TimeIso,
             "msec" => NginxKey::Msec,
+            "request_method" => NginxKey::RequestMethod,
+            "request_port" => NginxKey::RequestPort,
+            "is_request_port" => NginxKey::IsRequestPort,
+            "http2" => NginxKey::Http2,
+            "connection" => NginxKey::Connection,
+            "connection_requests" => NginxKey::ConnectionRequests,
+            "connection_time" => NginxKey::ConnectionTime,
+            "limit_req_status" => NginxKey::LimitReqStatus,
+            "limit_conn_status" => NginxKey::LimitConnStatus,
+            "request_length" => NginxKey::RequestLength,
+            "bytes_sent" => NginxKey::BytesSent,
+            "date_gmt" => NginxKey::DateGmt,
+            "proxy_protocol_addr" => NginxKey::ProxyAddr,
+            "proxy_protocol_port" => NginxKey::ProxyPort,
+            "proxy_protocol_server_addr" => NginxKey::ProxyServerAddr,
+            "proxy_protocol_server_port" => NginxKey::ProxyServerPort,
             "pid" => NginxKey::Pid,
             "ssl_protocol" => NginxKey::TlsProtocol,
             "ssl_session_reused" => NginxKey::TlsReused,

@@ -28,6 +28,7 @@ pub fn get(host: &str, target: &str) -> Request {
         remote: Remote::Ip("192.0.2.7:40000".parse().unwrap()),
         local: Some("192.0.2.1:80".parse().unwrap()),
         tls: None,
+        facts: Default::default(),
     };
     Request {
         head,

@@ -104,6 +104,10 @@ impl<'m> Builder<'m> {
             // Its handlers are two, see above.
             Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
             Config::NginxAccess(config) => handlers::nginx::access::build(config, self),
+            Config::NginxConnections(config) => handlers::nginx::limit_conn::build(config, self),
+            Config::NginxContent(config) => handlers::nginx::content::build(config, self),
+            Config::NginxRate(config) => handlers::nginx::rate::build(config, self),
+            Config::NginxRealIp(config) => handlers::nginx::realip::build(config),
             Config::NginxExpires(config) => handlers::nginx::expires::build(config),
             Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
             Config::NginxLog(config) => handlers::nginx::log::build(config, self),

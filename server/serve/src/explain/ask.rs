@@ -360,5 +360,6 @@ fn conn(found: &Found<'_>, question: &Question) -> ConnInfo {
         remote: Remote::Ip((remote, REMOTE_PORT).into()),
         local: Some(found.local),
         tls,
+        facts: Default::default(),
     }
 }

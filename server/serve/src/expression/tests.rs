@@ -68,6 +68,7 @@ fn with<T>(f: impl FnOnce(&Input<'_>) -> T) -> T {
         remote: Remote::Ip("127.0.0.1:40000".parse().unwrap()),
         local: Some("127.0.0.1:80".parse().unwrap()),
         tls: None,
+        facts: Default::default(),
     };
     let scratch = Scratch::new();
     let values = AllValues(RequestValues {

@@ -26,8 +26,6 @@ struct InFlight {
     queue_max: usize,
     timeout: Duration,
     gates: Arc<Gates>,
-    /// Whether requests without a key pass uncounted.
-    skips_empty: bool,
 }
 
 /// The gates that somebody is behind or before, by key. There are never more of them than requests.
@@ -46,11 +44,6 @@ const NEVER_POISONED: &str = "nothing panics while it holds the gates";
 
 impl Handler for InFlight {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if self.skips_empty
-            && (!x.context.nginx.is_counted_here() || values::expanded(&self.key, x).is_empty())
-        {
-            return Step::Next;
-        }
         let mut held = self.hold(x);
         let Some(pass) = held.gate.as_ref().and_then(|gate| gate.try_enter()) else {
             return Step::Later;
@@ -140,6 +133,5 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         queue_max,
         timeout: given(config.timeout).unwrap_or(FLIGHT_TIMEOUT),
         gates: Arc::default(),
-        skips_empty: config.skip_empty,
     }))
 }

@@ -1,6 +1,10 @@
 //! `rate_limit`: requests that come too often are refused with 429. How often is too often is left to `sluice-policy`; the
 //! words are those of the plugin that people use with Caddy (`mholt/caddy-ratelimit`).
 
+mod as_nginx;
+
+pub use as_nginx::Told;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -11,13 +15,13 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{RateLimit as Config, RateZone};
 use sluice_net::clock;
-use sluice_policy::limit::{Rate, RateError, Zone};
+use sluice_policy::limit::{Outcome, Rate, RateError, Zone};
 use sluice_route::{MatcherSets, Template};
 
 use crate::build::{self, Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::handler::{Handler, Step};
+use crate::handler::{Handler, Step, Waiting};
 use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
 use crate::log::Log;
 use crate::settings::given;
@@ -33,16 +37,8 @@ struct RateLimit {
     log_key: bool,
     /// The status of refusals.
     status: Status,
-    empty_keys: EmptyKeys,
-}
-
-/// What becomes of requests whose key is empty.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EmptyKeys {
-    /// They count together.
-    Counted,
-    /// They do not count, as nginx has it.
-    Free,
+    /// How nginx counts, where that is wanted.
+    as_nginx: Option<as_nginx::AsNginx>,
 }
 
 /// One zone and the requests that it is for.
@@ -51,6 +47,8 @@ struct Limited {
     key: Template,
     prefixes: Prefixes,
     zone: Arc<SharedZone>,
+    /// How far ahead of an even pace a request may come without being held back; nothing holds it back when absent.
+    at_once: Option<Duration>,
 }
 
 /// How many bits of an address tell clients apart.
@@ -65,8 +63,8 @@ const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
 impl Handler for RateLimit {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if self.empty_keys == EmptyKeys::Free && !x.context.nginx.is_counted_here() {
-            return Step::Next;
+        if let Some(as_nginx) = &self.as_nginx {
+            return self.serve_as_nginx(as_nginx, x);
         }
         for limited in &self.zones {
             let is_meant = match &limited.when {
@@ -79,19 +77,21 @@ impl Handler for RateLimit {
                 Err(fault) => return Step::Fail(fault),
             }
             let key = limited.key_of(x);
-            if key.is_empty() && self.empty_keys == EmptyKeys::Free {
-                continue;
-            }
-            if let Some(wait) = limited.zone.take(&key) {
-                return self.refuse(x, limited, &key, wait);
+            if let Some(wait) = limited.zone.take(&key).refused {
+                self.tell(x, limited, &key, wait);
+                return self.refuse(x, limited, wait);
             }
         }
         Step::Next
     }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(as_nginx::hold(x))
+    }
 }
 
 impl RateLimit {
-    fn refuse(&self, x: &mut Exchange, limited: &Limited, key: &[u8], wait: Duration) -> Step {
+    fn tell(&self, x: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
         let zone = &limited.zone;
         if let Some(log) = &self.log {
             let entry = log
@@ -107,6 +107,10 @@ impl RateLimit {
                 false => entry.send(),
             }
         }
+    }
+
+    fn refuse(&self, x: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
+        let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
         // A client that comes back a moment too early would only be refused again.
@@ -152,6 +156,7 @@ impl Limited {
                 v4: prefix(config.ipv4_prefix, 32)?,
                 v6: prefix(config.ipv6_prefix, 128)?,
             },
+            at_once: config.delay.map(|count| rate.spacing() * count),
             zone: match zones {
                 Some(zones) => zones.zone(name, rate),
                 None => Arc::new(SharedZone::new(name, rate)),
@@ -299,10 +304,24 @@ impl SharedZone {
         &self.name
     }
 
-    /// Counts a request; gives how long to wait if it comes too soon.
-    fn take(&self, key: &[u8]) -> Option<Duration> {
-        let number = self.hasher.hash_one(key) as usize % self.parts.len();
-        let Part { zone, counts } = &self.parts[number];
+    fn part(&self, key: &[u8]) -> &Part {
+        &self.parts[self.hasher.hash_one(key) as usize % self.parts.len()]
+    }
+
+    /// How long to wait if a request came too soon now; it is not counted, but for the totals if so.
+    fn look(&self, key: &[u8]) -> Option<Duration> {
+        let Part { zone, counts } = self.part(key);
+        let wait = zone.lock().expect(NEVER_POISONED).look(key, clock::now());
+        if wait.is_some() {
+            counts.asked.fetch_add(1, Ordering::Relaxed);
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        wait
+    }
+
+    /// Counts a request; tells how long to wait if it comes too soon.
+    fn take(&self, key: &[u8]) -> Outcome {
+        let Part { zone, counts } = self.part(key);
         let mut zone: MutexGuard<'_, Zone> = zone.lock().expect(NEVER_POISONED);
         // Read under the lock, so that the moments of a zone are in order.
         let outcome = zone.take(key, clock::now());
@@ -315,7 +334,7 @@ impl SharedZone {
             let forgotten = u64::from(outcome.forgotten);
             counts.forgotten.fetch_add(forgotten, Ordering::Relaxed);
         }
-        outcome.refused
+        outcome
     }
 
     /// What it has counted.
@@ -369,9 +388,9 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
             0 => Status::TOO_MANY_REQUESTS,
             code => Status::new(code).ok_or_else(|| Refusal::new(format!("status {code}")))?,
         },
-        empty_keys: match config.skip_empty {
-            true => EmptyKeys::Free,
-            false => EmptyKeys::Counted,
+        as_nginx: match config.as_nginx {
+            true => Some(as_nginx::AsNginx::build(config, cx)?),
+            false => None,
         },
     }))
 }

@@ -86,6 +86,16 @@ impl Hub {
         let _ = self.connections.set(connections);
     }
 
+    /// Connections that were accepted so far, and those that are open.
+    pub fn connections(&self) -> (u64, u64) {
+        let workers = self.workers.get().map_or(&[][..], Vec::as_slice);
+        let sum = |count: fn(&Counters) -> u64| workers.iter().map(|worker| count(worker)).sum();
+        (
+            sum(|worker| worker.accepted.value()),
+            sum(|worker| worker.open.value()),
+        )
+    }
+
     /// Shows the requests of another configuration from now on.
     pub fn set_http(&self, http: Option<Arc<HttpMetrics>>) {
         *self.http.write().expect(NEVER_POISONED) = http;

@@ -119,6 +119,7 @@ fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
             remote: Remote::Ip(remote),
             local: x.conn.local,
             tls: x.conn.tls.clone(),
+            facts: Default::default(),
         }),
         worker: x.worker.clone(),
         started: x.worker.clock.coarse(),

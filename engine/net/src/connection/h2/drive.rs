@@ -301,6 +301,8 @@ where
         let settings = binding.service.settings();
         x.started = start_of(settings, &self.connection.link.worker.clock);
         x.close = false;
+        let requests = &x.conn.facts.requests;
+        requests.set(requests.get() + 1);
         x.res.clear();
         x.inline.clear();
         let connect = facts.map_or(Connect::No, |facts| facts.connect);

@@ -27,6 +27,7 @@ fn exchange(fields: &[(FieldId, &str)]) -> Exchange {
         remote: Remote::Unix,
         local: None,
         tls: None,
+        facts: Default::default(),
     };
     let mut x = Exchange::new(Rc::new(conn), Rc::new(Worker::default()));
     for (id, value) in fields {

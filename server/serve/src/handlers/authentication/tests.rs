@@ -61,6 +61,7 @@ fn exchange(worker: &Rc<Worker>, authorization: Option<&str>) -> Exchange {
         remote: Remote::Unix,
         local: None,
         tls: None,
+        facts: Default::default(),
     };
     let mut x = Exchange::new(Rc::new(conn), worker.clone());
     if let Some(value) = authorization {

@@ -124,6 +124,7 @@ fn exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchang
         remote: Remote::Unix,
         local: None,
         tls: None,
+        facts: Default::default(),
     };
     let worker = Rc::new(Worker::default());
     worker.clock.tick();

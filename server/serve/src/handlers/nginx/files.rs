@@ -1,6 +1,8 @@
 //! `nginx_files`: files as nginx serves them. Opening and reading them is left to `sluice-cache` and the connection.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +24,7 @@ use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
 use crate::handlers::file_server::{multipart::Multipart, send};
+use crate::limits::AUTOINDEX_ENTRIES_MAX;
 use crate::values::{At, expanded};
 
 struct Files {
@@ -32,6 +35,29 @@ struct Files {
     tags: Tags,
     compressed: Compressed,
     naming: Naming,
+    dates: Dates,
+    /// The most parts that are sent of one file.
+    ranges_max: Option<u32>,
+    folders: Folders,
+}
+
+/// When a date in a request means that nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dates {
+    /// Where it is that of the file.
+    Exact,
+    /// Where it is not earlier.
+    Before,
+    /// Never.
+    Ignored,
+}
+
+/// What stands for a folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Folders {
+    Index,
+    /// One of its files, whichever.
+    AnyFile,
 }
 
 /// Who gets the file that was compressed ahead and stands beside the one that is asked for.
@@ -75,6 +101,17 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             }
         },
         naming: Naming::build(&config.redirects),
+        dates: match config.if_modified_since.as_str() {
+            "" | "exact" => Dates::Exact,
+            "before" => Dates::Before,
+            "off" => Dates::Ignored,
+            other => return Err(Refusal::new(format!("if_modified_since `{other}`"))),
+        },
+        ranges_max: config.max_ranges,
+        folders: match config.random_index {
+            true => Folders::AnyFile,
+            false => Folders::Index,
+        },
     }))
 }
 
@@ -98,6 +135,13 @@ impl Files {
     fn folder(&self, x: &mut Exchange, path: &mut Vec<u8>) -> Step {
         let now = x.worker.clock.coarse();
         let length = path.len();
+        if self.folders == Folders::AnyFile
+            && let Some(name) = any_file(path)
+        {
+            let mut target = x.req.uri.path().to_vec();
+            target.extend_from_slice(&name);
+            return self.go_on(x, &target);
+        }
         for name in &self.index {
             let name = expanded(name, x);
             if name.starts_with(b"/") {
@@ -181,7 +225,7 @@ impl Files {
             Tags::Off => &[][..],
         };
         if x.res.status == Status::OK {
-            match unchanged(x, file, tag) {
+            match unchanged(x, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {
                     self.validators(x, file, tag);
@@ -234,7 +278,20 @@ impl Files {
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        match send::selection(x, validators, now, size) {
+        if self.ranges_max == Some(0) {
+            return Step::Done(send::whole(file));
+        }
+        let selection = match send::selection(x, validators, now, size) {
+            Selection::Many(ranges)
+                if self
+                    .ranges_max
+                    .is_some_and(|max| ranges.len() > max as usize) =>
+            {
+                Selection::Whole
+            }
+            selection => selection,
+        };
+        match selection {
             Selection::Whole => {
                 x.res.fields.push(FieldId::AcceptRanges, b"bytes");
                 Step::Done(send::whole(file))
@@ -283,8 +340,24 @@ enum Verdict {
     Failed,
 }
 
-/// As nginx has it: a date has to be exactly that of the file.
-fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8]) -> Verdict {
+/// The name of one of the files of a folder, whichever: those whose names begin with a dot are not shown.
+fn any_file(folder: &[u8]) -> Option<Vec<u8>> {
+    let entries = std::fs::read_dir(OsStr::from_bytes(folder)).ok()?;
+    let is_file = |entry: &std::fs::DirEntry| {
+        let is_hidden = entry.file_name().as_bytes().starts_with(b".");
+        !is_hidden && std::fs::metadata(entry.path()).is_ok_and(|facts| facts.is_file())
+    };
+    let files = entries
+        .flatten()
+        .take(AUTOINDEX_ENTRIES_MAX)
+        .filter(is_file);
+    let mut names: Vec<_> = files.map(|entry| entry.file_name().into_vec()).collect();
+    let count = u64::try_from(names.len()).ok().filter(|count| *count > 0)?;
+    Some(names.swap_remove((crate::random::word() % count) as usize))
+}
+
+/// What the conditions of a request say of a file.
+fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8], dates: Dates) -> Verdict {
     let fields = &x.req.fields;
     let now = x.worker.clock.unix_seconds();
     let modified = file.facts.modified.seconds;
@@ -302,12 +375,16 @@ fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8]) -> Verdict {
     if fields.has(FieldId::IfMatch) && !names(FieldId::IfMatch, etag::matches_strongly) {
         return Verdict::Failed;
     }
-    let since = time(FieldId::IfModifiedSince);
+    let since = time(FieldId::IfModifiedSince).filter(|_| dates != Dates::Ignored);
     let has_tags = fields.has(FieldId::IfNoneMatch);
     if since.is_none() && !has_tags {
         return Verdict::Send;
     }
-    if since.is_some_and(|time| time != Some(modified)) {
+    let is_current = |time: i64| match dates {
+        Dates::Before => time >= modified,
+        Dates::Exact | Dates::Ignored => time == modified,
+    };
+    if since.is_some_and(|time| !time.is_some_and(is_current)) {
         return Verdict::Send;
     }
     match has_tags && !names(FieldId::IfNoneMatch, etag::matches_weakly) {

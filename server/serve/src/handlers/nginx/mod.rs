@@ -4,15 +4,21 @@
 
 pub mod access;
 mod autoindex;
+pub mod content;
 pub mod expires;
 pub mod files;
 pub(crate) mod groups;
+pub mod limit_conn;
 mod locations;
 pub mod log;
 mod pages;
 pub mod pass;
+pub mod rate;
+pub mod realip;
 pub(crate) mod redirect;
+mod referer;
 mod rewrite;
+mod secure_link;
 mod servers;
 mod state;
 pub(crate) mod subrequest;
@@ -25,7 +31,7 @@ pub(crate) mod uri;
 pub mod variables;
 
 pub(crate) use pages::set_status;
-pub use state::{Captures, Occasional, State};
+pub use state::{Captures, Limited, Occasional, State};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -45,6 +51,7 @@ use crate::handler::{Handler, Step};
 use groups::Pattern;
 use locations::{Found, Locations};
 use pages::Pages;
+use realip::RealIp;
 use redirect::Naming;
 use rewrite::{Action, Answer, Flow};
 use servers::Names;
@@ -104,6 +111,7 @@ struct Server {
     name: Arc<str>,
     merges_slashes: bool,
     takes_underscores: bool,
+    real_ip: Option<Box<RealIp>>,
     rewrite: Vec<Action>,
     place: u32,
     locations: Locations,
@@ -201,6 +209,9 @@ impl Tree {
         state.server = Some(number);
         state.place = server.place;
         drop_odd_names(x, server.takes_underscores);
+        if let Some(real_ip) = &server.real_ip {
+            real_ip.set(x);
+        }
         if !uri::is_clean(x.req.uri.path()) {
             let mut clean = Vec::new();
             if uri::clean(x.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
@@ -447,6 +458,11 @@ impl Build {
             name: config.names.first().map_or("", String::as_str).into(),
             merges_slashes: config.merge_slashes.unwrap_or(true),
             takes_underscores: config.underscores_in_headers,
+            real_ip: config
+                .real_ip
+                .as_ref()
+                .map(|real_ip| RealIp::build(real_ip).map(Box::new))
+                .transpose()?,
             rewrite,
             place,
             locations,

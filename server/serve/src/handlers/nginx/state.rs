@@ -1,9 +1,44 @@
 //! What is remembered of one request among virtual servers and locations.
 
+use std::time::Duration;
+
 use crate::context::Empty;
 
 /// Redirects within the server, and changes of the target that choose a location anew: nginx's number.
 pub const REDIRECTS_MAX: u8 = 10;
+
+/// What limits have made of a request. They count it in the first place that has some, and not again after it was
+/// redirected within the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limited {
+    /// No limit has counted it.
+    #[default]
+    No,
+    /// It was let through.
+    Passed,
+    /// It was held back for a while.
+    Delayed,
+    /// It was refused.
+    Rejected,
+    /// It would have been held back.
+    DelayedDryRun,
+    /// It would have been refused.
+    RejectedDryRun,
+}
+
+impl Limited {
+    /// What variables show.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Limited::No => "",
+            Limited::Passed => "PASSED",
+            Limited::Delayed => "DELAYED",
+            Limited::Rejected => "REJECTED",
+            Limited::DelayedDryRun => "DELAYED_DRY_RUN",
+            Limited::RejectedDryRun => "REJECTED_DRY_RUN",
+        }
+    }
+}
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,8 +55,10 @@ pub struct State {
     pub(super) status: u16,
     /// How often it was redirected, or had a location chosen anew.
     pub(super) redirects: u8,
-    /// How often it was redirected when limits counted it.
-    pub(super) limited_at: Option<u8>,
+    /// What limits of requests have made of it.
+    pub(crate) limited_requests: Limited,
+    /// What limits of connections have made of it.
+    pub(crate) limited_connections: Limited,
     /// Whether the server redirected or changed it: locations that are `internal` are open to it.
     pub(super) internal: bool,
     /// Whether it asks for the page of an error.
@@ -37,12 +74,6 @@ pub struct State {
 }
 
 impl State {
-    /// Whether limits are to count the request here: they count it in the first place that it comes to, not again after
-    /// it was redirected within the server.
-    pub(crate) fn is_counted_here(&mut self) -> bool {
-        *self.limited_at.get_or_insert(self.redirects) == self.redirects
-    }
-
     /// Whether the server asks the request of itself.
     pub(crate) fn is_subrequest(&self) -> bool {
         self.subrequest
@@ -64,6 +95,8 @@ impl State {
 pub struct Occasional {
     /// Where the request is passed on to, where variables say so.
     pub(super) pass: Pass,
+    /// How long a limit holds the request back.
+    pub(crate) held_for: Duration,
 }
 
 /// Where a request is passed on to.
@@ -84,6 +117,7 @@ impl Empty for Occasional {
                 port: 0,
                 uri: Vec::new(),
             },
+            held_for: Duration::ZERO,
         };
         &EMPTY
     }
@@ -96,6 +130,7 @@ impl Empty for Occasional {
             uri,
         } = &mut self.pass;
         *port = 0;
+        self.held_for = Duration::ZERO;
         for text in [dial, host, uri] {
             text.clear();
         }

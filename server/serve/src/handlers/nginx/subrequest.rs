@@ -40,7 +40,8 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
             rewritten: true,
             subrequest: true,
             // What counted the request does not count what is asked on its behalf.
-            limited_at: state.limited_at.map(|_| u8::MAX),
+            limited_requests: state.limited_requests,
+            limited_connections: state.limited_connections,
             ..State::default()
         },
         ..Context::default()

@@ -2,7 +2,10 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
 
 use sluice_model::nginx::VariableTable as Config;
 use sluice_route::regexp::Regexp;
@@ -11,8 +14,11 @@ use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
 use sluice_route::placeholder::NginxKey;
 use sluice_route::placeholder::nginx::variable_name;
 
+use super::referer::Referers;
+use super::secure_link::{Asked, SecureLink};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::record::Recorder;
 use crate::values::{At, expanded};
 
 /// Tables that ask each other: nginx notices circles, and no file needs more steps than these.
@@ -41,6 +47,19 @@ enum Rows {
     /// Where shares of all hashes end; the last may take what is left.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
+    Referer(Referers),
+    Link(SecureLink, Asked),
+    /// The source is a path, whose links are followed.
+    RealPath,
+    Connections(Connections, Option<Arc<Recorder>>),
+}
+
+/// What is counted of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connections {
+    Active,
+    Writing,
+    Waiting,
 }
 
 /// A part of the path of a script.
@@ -83,6 +102,11 @@ impl Tables {
                 "geo" => Rows::Geo(networks(config, cx)?),
                 "split_clients" => Rows::Split(shares(config, cx)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
+                "referer" => Rows::Referer(Referers::build(config)?),
+                "secure_link" => Rows::Link(link(config, cx)?, Asked::Verdict),
+                "secure_link_expires" => Rows::Link(link(config, cx)?, Asked::Expires),
+                "real_path" => Rows::RealPath,
+                "connections" => Rows::Connections(connections(config)?, cx.recorder.cloned()),
                 "path_info" => Rows::Script(Script::build(Part::Rest, config, cx)?),
                 other => return Err(Refusal::new(format!("`{other}` is no kind of table"))),
             };
@@ -146,6 +170,21 @@ impl Table {
                         .map(|(_, value)| value)
                 })
             }
+            Rows::Referer(referers) => {
+                if !referers.welcome(source) {
+                    out.push(b'1');
+                }
+                return;
+            }
+            Rows::Link(link, asked) => return link.push(x, source, *asked, out),
+            Rows::RealPath => {
+                let real = std::fs::canonicalize(OsStr::from_bytes(source));
+                return out
+                    .extend(real.map_or(Vec::new(), |path| path.into_os_string().into_vec()));
+            }
+            Rows::Connections(what, recorder) => {
+                return what.push(recorder.as_deref(), out);
+            }
             Rows::Script(script) => return script.push(x, source, out),
             Rows::Split(shares) => {
                 let hash = murmur(source);
@@ -158,6 +197,37 @@ impl Table {
         found
             .unwrap_or(&self.default)
             .expand(&At(x), Unknown::Empty, out);
+    }
+}
+
+fn link(config: &Config, cx: &Builder<'_>) -> Result<SecureLink, Refusal> {
+    match config.rows.first() {
+        Some(row) if row.key == "md5" => Ok(SecureLink::Md5(cx.template(&row.value)?)),
+        Some(row) if row.key == "secret" => Ok(SecureLink::Secret(row.value.as_bytes().into())),
+        _ => Err(Refusal::new("`secure_link` without a way to check")),
+    }
+}
+
+fn connections(config: &Config) -> Result<Connections, Refusal> {
+    match config.rows.first().map_or("", |row| &row.key) {
+        "active" => Ok(Connections::Active),
+        "writing" => Ok(Connections::Writing),
+        "waiting" => Ok(Connections::Waiting),
+        other => Err(Refusal::new(format!("nobody counts `{other}` connections"))),
+    }
+}
+
+impl Connections {
+    fn push(self, recorder: Option<&Recorder>, out: &mut Vec<u8>) {
+        let Some(recorder) = recorder else { return };
+        let (_, open) = recorder.hub().connections();
+        let writing = recorder.totals().in_flight();
+        let count = match self {
+            Connections::Active => open,
+            Connections::Writing => writing,
+            Connections::Waiting => open.saturating_sub(writing),
+        };
+        out.extend_from_slice(count.to_string().as_bytes());
     }
 }
 

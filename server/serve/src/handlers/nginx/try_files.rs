@@ -93,7 +93,7 @@ impl Handler for TryFiles {
     }
 }
 
-fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
+pub(super) fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
     let location = tree.get().and_then(|tree| {
         let name = std::str::from_utf8(name).ok()?;
         tree.named(x, name)
@@ -105,7 +105,7 @@ fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
         }
         None => Step::Fail(Fault::new(
             Status::INTERNAL_SERVER_ERROR,
-            "`try_files` names a location that is not there",
+            "a location is named that is not there",
         )),
     }
 }

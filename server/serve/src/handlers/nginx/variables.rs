@@ -1,11 +1,12 @@
 //! The values of nginx's variables that no placeholder of Caddy's has.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::layout::LocalTime;
-use sluice_message::{FieldId, Fields, IpText};
+use sluice_message::{FieldId, Fields, IpText, Version};
 use sluice_net::clock;
 use sluice_route::Found;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
@@ -67,21 +68,13 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::BodyBytesSent => show(out, format_args!("{}", x.context.log.body_bytes_sent)),
         NginxKey::RequestCompletion => out.extend_from_slice(b"OK"),
         NginxKey::RequestTime => {
-            let elapsed = clock::now().since(x.started);
-            show(
-                out,
-                format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()),
-            );
+            seconds(clock::now().since(x.started), out);
         }
         NginxKey::TimeLocal => time(x, "02/Jan/2006:15:04:05 -0700", out),
         NginxKey::TimeIso => time(x, "2006-01-02T15:04:05-07:00", out),
         NginxKey::Msec => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let now = now.unwrap_or_default();
-            show(
-                out,
-                format_args!("{}.{:03}", now.as_secs(), now.subsec_millis()),
-            );
+            seconds(now.unwrap_or_default(), out);
         }
         _ => return of_process_and_session(x, key, out),
     }
@@ -112,6 +105,104 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
             let status = x.context.upstream.cache;
             out.extend_from_slice(status.map_or("", CacheStatus::as_str).as_bytes());
         }
+        _ => return of_connection(x, key, out),
+    }
+    Found::Known
+}
+
+/// The values that follow from the connection, and what is counted.
+fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    let facts = &x.conn.facts;
+    match key {
+        NginxKey::Connection => {
+            // Each worker counts for itself: their numbers are laid out side by side.
+            let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
+            show(out, format_args!("{}", facts.serial * count + index));
+        }
+        NginxKey::ConnectionRequests => show(out, format_args!("{}", facts.requests.get())),
+        NginxKey::ConnectionTime => seconds(clock::now().since(facts.began), out),
+        NginxKey::Http2 => {
+            if x.req.version == Version::Http2 {
+                let secure = x.conn.tls.is_some();
+                out.extend_from_slice(if secure { b"h2" } else { b"h2c" });
+            }
+        }
+        NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
+            if let Some(end) = told_end(x, key) {
+                out.extend_from_slice(IpText::new(end.ip()).as_bytes());
+            }
+        }
+        NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
+            if let Some(end) = told_end(x, key) {
+                show(out, format_args!("{}", end.port()));
+            }
+        }
+        _ => return of_message(x, key, out),
+    }
+    Found::Known
+}
+
+/// The end of the connection that the PROXY protocol tells, and a variable is about.
+fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
+    let told = x.conn.facts.told.as_ref()?;
+    Some(match key {
+        NginxKey::ProxyAddr | NginxKey::ProxyPort => told.source,
+        _ => told.destination,
+    })
+}
+
+/// The values that follow from request and answer as they are written.
+fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    let length = |fields: &Fields| -> u64 {
+        let lines = fields.iter();
+        // A colon, a space and the end of the line.
+        lines
+            .map(|field| (field.name.len() + field.value.len() + 4) as u64)
+            .sum()
+    };
+    match key {
+        NginxKey::RequestMethod => {
+            let own = &x.req.method;
+            let method = match x.context.nginx.is_subrequest() {
+                true => x.context.original_method.as_deref().unwrap_or(own),
+                false => own,
+            };
+            out.extend_from_slice(method.as_str().as_bytes());
+        }
+        NginxKey::RequestPort => {
+            if let Some(port) = host_port(x) {
+                show(out, format_args!("{port}"));
+            }
+        }
+        NginxKey::IsRequestPort => {
+            if host_port(x).is_some() {
+                out.push(b':');
+            }
+        }
+        NginxKey::LimitReqStatus => {
+            out.extend_from_slice(x.context.nginx.limited_requests.as_str().as_bytes());
+        }
+        NginxKey::LimitConnStatus => {
+            out.extend_from_slice(x.context.nginx.limited_connections.as_str().as_bytes());
+        }
+        NginxKey::RequestLength => {
+            let line =
+                x.req.method.as_str().len() + x.req.target.len() + "  HTTP/1.1\r\n\r\n".len();
+            let head = line as u64 + length(&x.req.fields);
+            show(
+                out,
+                format_args!("{}", head + x.context.log.body_bytes_read),
+            );
+        }
+        NginxKey::BytesSent => {
+            let line = x.res.status.reason().len() + "HTTP/1.1 200 \r\n\r\n".len();
+            let head = line as u64 + length(&x.res.fields);
+            show(
+                out,
+                format_args!("{}", head + x.context.log.body_bytes_sent),
+            );
+        }
+        NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
         _ => return Found::Unknown,
     }
     Found::Known
@@ -126,6 +217,18 @@ fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
         PassKey::Port => show(out, format_args!("{}", pass.port)),
         PassKey::Uri => out.extend_from_slice(&pass.uri),
     }
+}
+
+/// The port that the Host field names.
+fn host_port(x: &Exchange) -> Option<u16> {
+    sluice_message::head::split_port(&x.req.authority).1
+}
+
+fn seconds(time: std::time::Duration, out: &mut Vec<u8>) {
+    show(
+        out,
+        format_args!("{}.{:03}", time.as_secs(), time.subsec_millis()),
+    );
 }
 
 fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {

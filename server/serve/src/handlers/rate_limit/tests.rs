@@ -12,7 +12,11 @@ fn all_workers_together_get_no_more_than_the_limit() {
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let zone = zone.clone();
-            thread::spawn(move || (0..5_000).filter(|_| zone.take(b"one").is_none()).count())
+            thread::spawn(move || {
+                (0..5_000)
+                    .filter(|_| zone.take(b"one").refused.is_none())
+                    .count()
+            })
         })
         .collect();
     let allowed: usize = workers
@@ -31,17 +35,17 @@ fn all_workers_together_get_no_more_than_the_limit() {
 fn a_zone_outlives_its_configuration_and_no_longer() {
     let zones = Zones::default();
     let old = zones.zone("z", sliding(1, 3_600));
-    assert_eq!(old.take(b"k"), None);
+    assert_eq!(old.take(b"k").refused, None);
     let new = zones.zone("z", sliding(1, 3_600));
     drop(old);
-    assert!(new.take(b"k").is_some(), "a reload forgets nothing");
+    assert!(new.take(b"k").refused.is_some(), "a reload forgets nothing");
     assert_eq!(
-        zones.zone("z", sliding(2, 3_600)).take(b"k"),
+        zones.zone("z", sliding(2, 3_600)).take(b"k").refused,
         None,
         "another rate"
     );
     drop(new);
-    assert_eq!(zones.zone("z", sliding(1, 3_600)).take(b"k"), None);
+    assert_eq!(zones.zone("z", sliding(1, 3_600)).take(b"k").refused, None);
     assert!(zones.all().is_empty());
 }
 

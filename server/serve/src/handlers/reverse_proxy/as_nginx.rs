@@ -1,6 +1,8 @@
 //! How nginx passes requests on: it adds no field of its own, tells the name of the upstream as the host, and puts its
 //! own `Server` and `Date` in place of the upstream's.
 
+use std::sync::Arc;
+
 use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
 use sluice_route::{Template, Unknown};
@@ -11,10 +13,10 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::Step;
 use crate::handlers::nginx;
-use crate::handlers::nginx::TreeRef;
 use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
+use crate::handlers::nginx::{TreeRef, rate};
 use crate::text::{clean_value, push_value};
 use crate::values::expanded;
 
@@ -38,6 +40,7 @@ pub struct AsNginx {
     /// Whether trailer fields are taken from the upstream.
     trailers: bool,
     ignores_redirect: bool,
+    ignores_rate: bool,
     tree: TreeRef,
     naming: Naming,
     /// When the next server of a group is asked.
@@ -97,6 +100,7 @@ impl AsNginx {
             http10: config.http10,
             trailers: config.trailers,
             ignores_redirect: ignores("X-Accel-Redirect"),
+            ignores_rate: ignores("X-Accel-Limit-Rate"),
             tree: cx.nginx_tree.clone(),
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
@@ -185,7 +189,19 @@ impl AsNginx {
                 x.res.fields.set_raw(field.id, field.name, field.value);
             }
         }
+        self.heed_rate(x, fields);
         Some(self.tree.send_on(x, &target))
+    }
+
+    /// Notes how fast an answer is to be sent (`X-Accel-Limit-Rate`); tells whether it says so.
+    fn heed_rate(&self, x: &mut Exchange, fields: &Fields) -> bool {
+        let told = fields.find_first(b"X-Accel-Limit-Rate");
+        let Some(rate) = told.filter(|_| !self.ignores_rate) else {
+            return false;
+        };
+        let name: Arc<str> = rate::VARIABLE.into();
+        x.context.vars.slot(&name).extend_from_slice(rate);
+        true
     }
 
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
@@ -227,6 +243,9 @@ impl AsNginx {
 
     /// Makes the fields of an answer those that are passed back.
     pub fn take_fields(&self, x: &mut Exchange, fields: &mut Fields) {
+        if self.heed_rate(x, fields) {
+            rate::pace(x);
+        }
         // What is added by status goes by that of the error whose page this is.
         nginx::set_status(x);
         fields.retain(|field| !self.hides(field.name));

@@ -243,6 +243,7 @@ impl FastCgi {
             remote: Remote::Unix,
             local: None,
             tls: None,
+            facts: Default::default(),
         };
         let asked = Asked {
             head,

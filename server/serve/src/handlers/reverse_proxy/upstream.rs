@@ -240,6 +240,7 @@ mod tests {
             remote,
             local,
             tls: None,
+            facts: Default::default(),
         }
     }
 

@@ -1,0 +1,174 @@
+//! `ngx_http_stub_status_module` and `ngx_http_empty_gif_module`: what the server answers by itself; and
+//! `ngx_http_referer_module` and `ngx_http_secure_link_module`: what variables say of requests.
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Derived, Facts, literal};
+use crate::registry::Takes::{Nothing, Size, Words};
+use crate::registry::Verdict::{Always, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::Directive;
+
+/// Those of `stub_status`.
+pub const STUB_STATUS: &[Word] = &[Word::once("stub_status", Words(0, 1)).but(Partly(
+    "connections that send a head count among the waiting ones",
+))];
+
+/// Those of `empty_gif`.
+pub const EMPTY_GIF: &[Word] = &[Word::once("empty_gif", Nothing)];
+
+/// Those of `valid_referers`.
+pub const REFERER: &[Word] = &[
+    Word::once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
+    Word::once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
+    Word::many("valid_referers", Words(1, MANY)),
+];
+
+/// Those of `secure_link`.
+pub const SECURE_LINK: &[Word] = &[
+    Word::once("secure_link", Words(1, 1)),
+    Word::once("secure_link_md5", Words(1, 1)),
+    Word::once("secure_link_secret", Words(1, 1)),
+];
+
+/// What a place answers by itself.
+pub fn lower(directive: &Directive) -> Handler {
+    Handler::NginxContent(OwnContent {
+        what: directive.name().to_owned(),
+    })
+}
+
+/// The tables that follow from a place, whose root is `root`.
+pub fn derived(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Derived {
+    let real_root = facts.root.as_ref().map(|root| {
+        cx.derived_number(VariableTable {
+            source: root.clone(),
+            kind: "real_path".to_owned(),
+            ..VariableTable::default()
+        })
+    });
+    Derived {
+        real_root,
+        referer: referer(cx, level),
+        link: link(cx, level, facts),
+    }
+}
+
+fn referer(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<usize> {
+    let row = |key: &str| TableRow {
+        key: key.to_owned(),
+        value: String::new(),
+    };
+    let mut rows = Vec::new();
+    for word in level
+        .nearest(&["valid_referers"])
+        .iter()
+        .flat_map(|line| &line.args)
+    {
+        match word.text.as_str() {
+            "server_names" => {
+                let names = level.nearest(&["server_name"]);
+                let names = names.iter().flat_map(|line| &line.args);
+                rows.extend(
+                    names
+                        .filter(|name| !name.text.is_empty())
+                        .map(|name| row(&name.text)),
+                );
+            }
+            text => {
+                if let Some(pattern) = text.strip_prefix('~') {
+                    cx.pattern(pattern, word);
+                }
+                rows.push(row(text));
+            }
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    Some(cx.derived_number(VariableTable {
+        source: "{nginx.http.referer}".to_owned(),
+        kind: "referer".to_owned(),
+        rows,
+        ..VariableTable::default()
+    }))
+}
+
+fn link(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<(usize, usize)> {
+    let (secret, given, text) = (
+        level.find("secure_link_secret"),
+        level.find("secure_link"),
+        level.find("secure_link_md5"),
+    );
+    let (source, row) = match (secret, given, text) {
+        (Some(secret), Some(other), _) | (Some(secret), None, Some(other)) => {
+            cx.report.push(
+                Diagnostic::error("invalid-value", "`secure_link_secret` beside `secure_link`")
+                    .at(secret.span(), "links are checked in one way")
+                    .imported(secret.name.import)
+                    .also(other.span(), "the other one"),
+            );
+            return None;
+        }
+        (Some(secret), None, None) => {
+            let word = secret.arg(0).unwrap_or_default();
+            (String::new(), ("secret", word.to_owned()))
+        }
+        (None, Some(given), Some(text)) => {
+            let source = cx.text(given.args.first()?, facts);
+            // The text may name the time, which does not depend on it.
+            let until = link_table(cx, "secure_link_expires", &source, ("md5", String::new()));
+            let mut facts = facts.clone();
+            facts.derived.link = Some((until, until));
+            (source, ("md5", cx.text(text.args.first()?, &facts)))
+        }
+        (None, _, _) => return None,
+    };
+    let until = (row.0, String::new());
+    let verdict = link_table(cx, "secure_link", &source, row);
+    Some((
+        verdict,
+        link_table(cx, "secure_link_expires", &source, until),
+    ))
+}
+
+fn link_table(cx: &mut Lowering<'_>, kind: &str, source: &str, row: (&str, String)) -> usize {
+    cx.derived_number(VariableTable {
+        source: source.to_owned(),
+        kind: kind.to_owned(),
+        rows: vec![TableRow {
+            key: row.0.to_owned(),
+            value: row.1,
+        }],
+        ..VariableTable::default()
+    })
+}
+
+/// How fast a place has its answers sent, if it says so.
+pub fn rate(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
+    let rate = level.find("limit_rate").and_then(|line| line.args.first());
+    let after = level.find("limit_rate_after");
+    let after = after.and_then(|line| line.args.first());
+    for (word, name) in [(rate, "limit_rate"), (after, "limit_rate_after")] {
+        if let Some(word) = word.filter(|word| !word.text.contains('$'))
+            && crate::lower::values::size(&word.text).is_none()
+        {
+            return cx.invalid(word, name, "a size such as `100k`");
+        }
+    }
+    let is_set = cx.is_set("limit_rate");
+    let says = rate.is_some_and(|word| word.text != "0");
+    (says || is_set).then(|| {
+        let mut text = |word: Option<&crate::tree::Word>| {
+            word.map_or_else(|| literal("0"), |word| cx.text(word, facts))
+        };
+        Handler::NginxRate(sluice_model::nginx::AnswerRate {
+            rate: text(rate),
+            after: text(after),
+        })
+    })
+}

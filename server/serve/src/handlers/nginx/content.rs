@@ -1,0 +1,119 @@
+//! `nginx_content`: `stub_status` and `empty_gif`, answers that the server has itself.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Method, Status, date};
+use sluice_model::nginx::OwnContent as Config;
+use sluice_net::Body;
+
+use super::pages;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Handler, Step};
+use crate::record::Recorder;
+
+/// A picture of one transparent point: header, palette of two colours, the extension that makes the first of them
+/// transparent, the picture, the end (GIF89a).
+const GIF: &[u8; 43] = b"GIF89a\x01\0\x01\0\x80\x01\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\x01\0,\0\0\0\0\x01\0\x01\0\0\x02\x02L\x01\0;";
+
+/// When the picture was last changed, as nginx has it: long ago, so that nobody asks for it twice.
+const GIF_MODIFIED: &[u8] = b"Mon, 28 Sep 1970 06:00:00 GMT";
+
+enum Content {
+    /// What was counted; nothing where nothing is served.
+    Status(Option<Arc<Recorder>>),
+    Gif,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(match config.what.as_str() {
+        "stub_status" => Content::Status(cx.recorder.cloned()),
+        "empty_gif" => Content::Gif,
+        other => return Err(Refusal::new(format!("`{other}` is no content of our own"))),
+    }))
+}
+
+impl Handler for Content {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        if !matches!(x.req.method, Method::Get | Method::Head) {
+            let status = Status::METHOD_NOT_ALLOWED;
+            return Step::Fail(Fault::new(status, "it is only read"));
+        }
+        x.res.status = Status::OK;
+        pages::set_status(x);
+        match self {
+            Content::Status(recorder) => {
+                let text = counts(recorder.as_deref());
+                x.res.fields.push(FieldId::ContentType, b"text/plain");
+                answer(x, text.as_bytes())
+            }
+            Content::Gif => {
+                x.res.fields.push(FieldId::LastModified, GIF_MODIFIED);
+                let now = x.worker.clock.unix_seconds();
+                let known = x.req.fields.first(FieldId::IfModifiedSince);
+                let is_known = known.and_then(|value| date::parse_http(value, now))
+                    == date::parse_http(GIF_MODIFIED, now);
+                if is_known && x.res.status == Status::OK {
+                    x.res.status = Status::NOT_MODIFIED;
+                    return Step::Done(Body::Empty);
+                }
+                x.res.fields.push(FieldId::ContentType, b"image/gif");
+                answer(x, GIF)
+            }
+        }
+    }
+}
+
+fn answer(x: &mut Exchange, content: &[u8]) -> Step {
+    x.inline.clear();
+    x.inline.extend_from_slice(content);
+    Step::Done(Body::Inline)
+}
+
+/// What `stub_status` says. Whether a connection sends a head at this moment nobody counts: those that do are among the
+/// waiting ones.
+fn counts(recorder: Option<&Recorder>) -> String {
+    let (mut accepted, mut open, mut requests, mut writing) = (0, 0, 0, 0);
+    if let Some(recorder) = recorder {
+        (accepted, open) = recorder.hub().connections();
+        let totals = recorder.totals();
+        (requests, writing) = (totals.started, totals.in_flight());
+    }
+    let waiting = open.saturating_sub(writing);
+    format!(
+        "Active connections: {open} \nserver accepts handled requests\n {accepted} {accepted} {requests} \n\
+         Reading: 0 Writing: {writing} Waiting: {waiting} \n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_is_one() {
+        assert_eq!(&GIF[..6], b"GIF89a");
+        assert_eq!(
+            (GIF[6], GIF[8], GIF.last()),
+            (1, 1, Some(&b';')),
+            "one point wide and high"
+        );
+    }
+
+    #[test]
+    fn the_counts_are_laid_out_as_by_nginx() {
+        let text = counts(None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Active connections: 0 ",
+                "server accepts handled requests",
+                " 0 0 0 ",
+                "Reading: 0 Writing: 0 Waiting: 0 "
+            ]
+        );
+    }
+}

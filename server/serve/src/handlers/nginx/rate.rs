@@ -1,0 +1,227 @@
+//! `limit_rate`: answers that are sent no faster than so many bytes each second. Sending is left to the connection, which
+//! sees a body that shows its bytes by and by.
+
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::{Fields, Moment};
+use sluice_model::nginx::AnswerRate as Config;
+use sluice_net::body::SharedSlice;
+use sluice_net::worker::Worker;
+use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Timer};
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::handler::{Filter, Handler, Step};
+use crate::limits::{RATE_STEP, RATED_READ_BYTES};
+use crate::values::expanded;
+
+/// The directive at work.
+struct Rate(Arc<Pace>);
+
+/// How fast an answer is sent.
+#[derive(Debug)]
+struct Pace {
+    rate: Template,
+    after: Template,
+}
+
+/// The variable that a configuration, or an upstream by `X-Accel-Limit-Rate`, may set in place of the directive.
+pub const VARIABLE: &str = "nginx.limit_rate";
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(Rate(Arc::new(Pace {
+        rate: cx.template(&config.rate)?,
+        after: cx.template(&config.after)?,
+    }))))
+}
+
+impl Handler for Rate {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+impl Filter for Pace {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        let rate = match x.context.vars.find(VARIABLE) {
+            Some(set) => bytes(set),
+            None => bytes(&expanded(&self.rate, x)),
+        };
+        let after = bytes(&expanded(&self.after, x));
+        paced(x, body, rate, after)
+    }
+}
+
+/// Has the answer sent as fast as [`VARIABLE`] says, where no place says anything of it.
+pub fn pace(x: &mut Exchange) {
+    static ONE: LazyLock<Arc<Pace>> = LazyLock::new(|| {
+        let nothing = || Template::parse("").expect("an empty text has no placeholder");
+        Arc::new(Pace {
+            rate: nothing(),
+            after: nothing(),
+        })
+    });
+    x.context.filters.push(ONE.clone());
+}
+
+/// A size as nginx writes it; nothing for what is none.
+fn bytes(text: &[u8]) -> u64 {
+    let (digits, scale) = match text.split_last() {
+        Some((b'k' | b'K', digits)) => (digits, 1 << 10),
+        Some((b'm' | b'M', digits)) => (digits, 1 << 20),
+        Some((b'g' | b'G', digits)) => (digits, 1 << 30),
+        _ => (text, 1),
+    };
+    let number = std::str::from_utf8(digits).ok();
+    let number = number.and_then(|digits| digits.parse::<u64>().ok());
+    number.map_or(0, |number| number.saturating_mul(scale))
+}
+
+/// `body` at `rate` bytes each second once `after` bytes were sent; as it is where there is no rate.
+pub fn paced(x: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
+    let is_short = body
+        .len(x.inline.len())
+        .is_some_and(|length| length <= after);
+    if rate == 0 || is_short {
+        return body;
+    }
+    let source = match body {
+        Body::Inline => Source::Bytes(SharedSlice::new(Rc::from(std::mem::take(&mut x.inline)))),
+        Body::Shared(slice) => Source::Bytes(slice),
+        Body::File(slice) => Source::File(slice, Vec::new()),
+        Body::Stream(stream) => Source::Stream(stream),
+        other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
+    };
+    Body::Stream(Box::new(Paced {
+        source,
+        consumed: 0,
+        rate,
+        after,
+        begun: x.worker.clock.coarse(),
+        timer: x.worker.timers.timer(),
+        worker: x.worker.clone(),
+    }))
+}
+
+/// A body that shows its bytes by and by.
+struct Paced {
+    source: Source,
+    consumed: u64,
+    rate: u64,
+    after: u64,
+    begun: Moment,
+    timer: Timer,
+    worker: Rc<Worker>,
+}
+
+enum Source {
+    Bytes(SharedSlice),
+    /// What is left of a file, and what was read of that.
+    File(FileSlice, Vec<u8>),
+    Stream(Box<dyn BodyStream>),
+}
+
+impl Paced {
+    /// Bytes that may be sent by now: those of a step at once, so that no timer runs for a few of them.
+    fn allowed(&self) -> u64 {
+        let elapsed = self.worker.clock.coarse().since(self.begun) + RATE_STEP;
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let paced = u128::from(self.rate) * u128::from(millis) / 1000;
+        // A rate of a few bytes still moves.
+        let paced = u64::try_from(paced).unwrap_or(u64::MAX).max(1);
+        self.after.saturating_add(paced)
+    }
+
+    /// How long until more may be sent: a step, or longer where the rate gives no byte in a step.
+    fn pause(&self, allowed: u64) -> Duration {
+        let missing = self.consumed.saturating_sub(allowed) + 1;
+        let millis = missing.saturating_mul(1000).div_ceil(self.rate);
+        RATE_STEP.max(Duration::from_millis(millis))
+    }
+}
+
+impl BodyStream for Paced {
+    fn len(&self) -> Option<u64> {
+        match &self.source {
+            Source::Bytes(slice) => Some(slice.as_bytes().len() as u64 - self.consumed),
+            Source::File(slice, _) => Some(slice.len),
+            Source::Stream(stream) => stream.len(),
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        let allowed = self.allowed();
+        if self.consumed >= allowed && !self.is_empty() {
+            if !self.timer.is_set() {
+                self.timer.set(&self.worker.clock, self.pause(allowed));
+            }
+            ready!(self.timer.poll_expired(cx));
+            self.timer.clear();
+        }
+        let left = self.allowed().saturating_sub(self.consumed).max(1);
+        let data = match &mut self.source {
+            Source::Bytes(slice) => &slice.as_bytes()[self.consumed as usize..],
+            Source::File(slice, read) => {
+                if read.is_empty() && slice.len > 0 {
+                    let count = slice.len.min(RATED_READ_BYTES);
+                    read.resize(count as usize, 0);
+                    if let Err(error) = slice.file.read_exact_at(read, slice.start) {
+                        let failure = Failure::new(Side::Internal, FailureKind::Io);
+                        return Poll::Ready(Err(failure.because(error)));
+                    }
+                }
+                &read[..]
+            }
+            Source::Stream(stream) => ready!(stream.poll_data(cx))?,
+        };
+        let shown = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
+        Poll::Ready(Ok(&data[..shown]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed += count as u64;
+        match &mut self.source {
+            Source::Bytes(_) => {}
+            Source::File(slice, read) => {
+                read.drain(..count);
+                slice.start += count as u64;
+                slice.len -= count as u64;
+            }
+            Source::Stream(stream) => stream.consume(count),
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        match &mut self.source {
+            Source::Stream(stream) => stream.trailers(),
+            Source::Bytes(_) | Source::File(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn rates_are_read() {
+        for (text, count) in [
+            ("", 0),
+            ("10", 10),
+            ("4k", 4096),
+            ("1M", 1 << 20),
+            ("x", 0),
+            ("-1", 0),
+            ("k", 0),
+        ] {
+            assert_eq!(bytes(text.as_bytes()), count, "{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `set_real_ip_from`: the address of the client as a proxy in front tells it.
+
+use std::net::IpAddr;
+
+use sluice_message::{Remote, head};
+use sluice_model::nginx::RealIp as Config;
+use sluice_route::matcher::IpRanges;
+
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::handler::{Handler, Step};
+use crate::values::remote_ip;
+
+/// Whose word counts, and where it stands.
+#[derive(Debug)]
+pub struct RealIp {
+    trusted: IpRanges,
+    unix: Unix,
+    told: Told,
+    search: Search,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unix {
+    Trusted,
+    Untrusted,
+}
+
+/// Where an address is told.
+#[derive(Debug)]
+enum Told {
+    Field(Box<[u8]>),
+    /// In the header of the PROXY protocol.
+    Header,
+}
+
+/// Which of several addresses counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// The last.
+    Last,
+    /// The last that is not trusted itself.
+    LastUntrusted,
+}
+
+/// Sets the address in a place that has settings of its own.
+struct InPlace(RealIp);
+
+/// Builds the handler.
+pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(InPlace(RealIp::build(config)?)))
+}
+
+impl Handler for InPlace {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        // Whoever was found for the server is not looked for again, as in nginx.
+        if x.context.client_ip.is_none() {
+            self.0.set(x);
+        }
+        Step::Next
+    }
+}
+
+impl RealIp {
+    /// Reads the settings.
+    pub fn build(config: &Config) -> Result<RealIp, Refusal> {
+        Ok(RealIp {
+            trusted: IpRanges::new(&config.from)
+                .map_err(|error| Refusal::new(format!("set_real_ip_from: {error}")))?,
+            unix: match config.from_unix {
+                true => Unix::Trusted,
+                false => Unix::Untrusted,
+            },
+            told: match config.field.as_str() {
+                "" => Told::Header,
+                field => Told::Field(field.as_bytes().into()),
+            },
+            search: match config.recursive {
+                true => Search::LastUntrusted,
+                false => Search::Last,
+            },
+        })
+    }
+
+    /// Gives the request the address that is told, if whoever tells it is trusted.
+    pub fn set(&self, x: &mut Exchange) {
+        let is_trusted = match x.conn.remote {
+            Remote::Unix => self.unix == Unix::Trusted,
+            Remote::Ip(addr) => self.trusted.contains(addr.ip()),
+        };
+        if !is_trusted {
+            return;
+        }
+        let found = match &self.told {
+            Told::Header => x.conn.facts.told.as_ref().map(|told| told.source.ip()),
+            Told::Field(name) => {
+                let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
+                self.find(&lines)
+            }
+        };
+        if found.is_some() && found != remote_ip(&x.conn) {
+            x.context.client_ip = found;
+            x.context.from_trusted_proxy = true;
+        }
+    }
+
+    /// From the right. What is no address ends the search: what stands left of it may be made up.
+    fn find(&self, lines: &[&[u8]]) -> Option<IpAddr> {
+        let texts = lines.iter().rev().flat_map(|line| {
+            line.rsplit(|byte| matches!(byte, b',' | b' '))
+                .filter(|text| !text.is_empty())
+        });
+        let mut found = None;
+        for text in texts {
+            let Some(ip) = address(text) else { break };
+            found = Some(ip);
+            if self.search == Search::Last || !self.trusted.contains(ip) {
+                break;
+            }
+        }
+        found
+    }
+}
+
+/// An address, with or without a port.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let parse = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok();
+    let found = parse(text).or_else(|| parse(head::split_port(text).0));
+    found.map(|ip| ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(recursive: bool, lines: &[&str]) -> Option<String> {
+        let config = Config {
+            from: vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()],
+            field: "X-Forwarded-For".to_owned(),
+            recursive,
+            ..Config::default()
+        };
+        let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        let real = RealIp::build(&config).expect("the networks are right");
+        real.find(&lines).map(|ip| ip.to_string())
+    }
+
+    #[test]
+    fn the_last_address_counts_or_the_last_that_is_not_trusted() {
+        for (lines, last, untrusted) in [
+            (&["1.1.1.1"][..], Some("1.1.1.1"), Some("1.1.1.1")),
+            (
+                &["1.1.1.1, 2.2.2.2,10.0.0.1"],
+                Some("10.0.0.1"),
+                Some("2.2.2.2"),
+            ),
+            (
+                &["1.1.1.1", "10.0.0.1 , 10.0.0.2"],
+                Some("10.0.0.2"),
+                Some("1.1.1.1"),
+            ),
+            (&["10.0.0.1, 10.0.0.2"], Some("10.0.0.2"), Some("10.0.0.1")),
+            (
+                &["1.1.1.1, junk, 10.0.0.1"],
+                Some("10.0.0.1"),
+                Some("10.0.0.1"),
+            ),
+            (&["1.1.1.1, junk"], None, None),
+            (&[""], None, None),
+            (&[], None, None),
+            (
+                &["9.9.9.9:81, [2001:db8::1]:82"],
+                Some("2001:db8::1"),
+                Some("9.9.9.9"),
+            ),
+        ] {
+            assert_eq!(found(false, lines).as_deref(), last, "{lines:?}");
+            assert_eq!(found(true, lines).as_deref(), untrusted, "{lines:?}");
+        }
+    }
+}
