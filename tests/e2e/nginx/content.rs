@@ -80,12 +80,12 @@ fn folders_dates_and_ranges_are_as_the_file_says() {
     let future = "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT";
     assert_eq!(asked("/before", future).status, 304);
     assert_eq!(asked("/one", future).status, 200);
-    let modified = asked("/off", "X: y")
-        .field("Last-Modified")
-        .map(str::to_owned);
-    let same = format!("If-Modified-Since: {}", modified.expect("a date"));
-    assert_eq!(
-        (asked("/off", &same).status, asked("/one", &same).status),
-        (200, 304)
-    );
+    // Files may have been written in different seconds: each is asked for with its own.
+    for (path, status) in [("/off", 200), ("/one", 304)] {
+        let modified = asked(path, "X: y")
+            .field("Last-Modified")
+            .map(str::to_owned);
+        let same = format!("If-Modified-Since: {}", modified.expect("a date"));
+        assert_eq!(asked(path, &same).status, status, "{path}");
+    }
 }
