@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,10 @@ impl Server {
         mut options: Options,
     ) -> Result<Server, Vec<Refusal>> {
         let recorder = Arc::new(Recorder::new(options.log.clone(), options.workers));
+        if let Some(identity) = options.conditions.identity.clone() {
+            let own = move |path: &Path| identity.own(path);
+            recorder.stores().hand_to(Box::new(own));
+        }
         let folder = storage_folder(&config, &options)?;
         let mut https = Https::new(&folder, options.log.clone());
         let built = build(

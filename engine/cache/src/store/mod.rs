@@ -572,30 +572,52 @@ impl Bounds {
     }
 }
 
+/// Makes a folder that of the user who writes to it.
+type Own = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
+
 /// The stores in use, by their folders: they outlive configurations.
-#[derive(Default, Debug)]
-pub struct Stores(Mutex<HashMap<PathBuf, std::sync::Weak<Store>>>);
+#[derive(Default)]
+pub struct Stores {
+    known: Mutex<HashMap<PathBuf, std::sync::Weak<Store>>>,
+    own: std::sync::OnceLock<Own>,
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Stores").field(&self.known).finish()
+    }
+}
 
 impl Stores {
+    /// Has `own` make the folders of all stores opened from now on those of the user who writes to them, where that is not
+    /// who opens them. Counts once.
+    pub fn hand_to(&self, own: Own) {
+        let _ = self.own.set(own);
+    }
+
     /// The store of this folder, opened if nobody uses it. `None` if it is in use with other levels.
     ///
     /// # Errors
     ///
     /// See [`Store::open`].
     pub fn open(&self, settings: &Settings, tell: Tell) -> io::Result<Option<Arc<Store>>> {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         known.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = known.get(&settings.path).and_then(std::sync::Weak::upgrade) {
             return Ok(store.change(settings).then_some(store));
         }
         let store = Store::open(settings, tell)?;
+        if let Some(own) = self.own.get() {
+            own(&settings.path)?;
+            own(&settings.path.join(fill::FOLDER))?;
+        }
         known.insert(settings.path.clone(), Arc::downgrade(&store));
         Ok(Some(store))
     }
 
     /// All that are in use.
     pub fn all(&self) -> Vec<Arc<Store>> {
-        let known = lock(&self.0);
+        let known = lock(&self.known);
         let mut all: Vec<_> = known
             .values()
             .filter_map(std::sync::Weak::upgrade)

@@ -211,3 +211,18 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
         assert_eq!(count(&cache.join(".filling")), 0, "nothing is left behind");
     }
 }
+
+/// Folders are made by who starts the server, and written to by whom the workers are.
+#[test]
+fn workers_of_another_user_store_what_they_are_sent() {
+    if !sluice_net::sys::identity::is_root() {
+        eprintln!("skipped: only root can serve as another user");
+        return;
+    }
+    let origin = Origin::telling(&[("/a", "Cache-Control: max-age=600")]);
+    let text = conf("{folder}/cache", origin.upstream.port, "");
+    let server = start(setup(&format!("user nobody nogroup;\n{text}")));
+    assert_eq!(seen(&get(&server, "/a")), pair("MISS", "/a 0"));
+    eventually_stored(&server, 1);
+    assert_eq!(seen(&get(&server, "/a")), pair("HIT", "/a 0"));
+}
