@@ -78,6 +78,13 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ),
     ("GET /none?sub", "transfer-encoding", "see above"),
     (
+        "GET /note.txt?key=a",
+        "retry-after",
+        "refusals tell when to come back (RFC 6585, section 4)",
+    ),
+    ("GET /status?key=b", "retry-after", "see above"),
+    ("GET /burst?key=c", "retry-after", "see above"),
+    (
         "GET /garbage",
         "",
         "an answer without a head is no HTTP/0.9 but broken, so 502",
@@ -528,13 +535,13 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "origins",
-        lines: "set_real_ip_from 127.0.0.0/8; server_name site.test www.site.test; location / { return 200 \"$remote_addr $realip_remote_addr\"; } \
+        lines: "set_real_ip_from 127.0.0.0/8; server_name www.site.test; location / { return 200 \"$remote_addr $realip_remote_addr\"; } \
                 location /x { set_real_ip_from 127.0.0.1; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on; add_header X $remote_addr always; } \
                 location /ref { valid_referers none server_names *.good.test www.deep.test/path/ ~\\.match\\.; return 200 \"[$invalid_referer]\"; } \
-                location /blocked { valid_referers blocked; return 200 \"[$invalid_referer]\"; } \
+                location /blocked { valid_referers blocked other.test; return 200 \"[$invalid_referer]\"; } \
                 location /s/ { secure_link $arg_md5,$arg_e; secure_link_md5 \"$secure_link_expires$uri secret\"; return 200 \"[$secure_link][$secure_link_expires]\"; } \
                 location /p/ { secure_link_secret word; return 200 \"[$secure_link]\"; } location = /dot.gif { empty_gif; } \
-                location /ok { return 200; } location /created { return 201; } location /port { return 200 \"$request_method $remote_user $connection_requests $http2 $limit_rate\"; }",
+                location /ok { return 200; } location /created { return 201; } location /port { return 200 \"$request_method $remote_user $connection_requests $http2\"; }",
         requests: &[
             "GET /",
             "GET / | X-Real-IP: 1.2.3.4",
