@@ -148,6 +148,18 @@ impl Answer {
         }
     }
 
+    /// When it expires, in seconds since 1970.
+    fn expires(&self) -> Option<i64> {
+        let values = self.fields.get("expires")?;
+        sluice_message::date::parse_http(values.first()?.as_bytes(), 0)
+    }
+
+    /// Whether both expire at one time, give or take what lies between two requests.
+    fn expires_with(&self, other: &Answer) -> bool {
+        let both = self.expires().zip(other.expires());
+        both.is_some_and(|(one, other)| one.abs_diff(other) <= 5)
+    }
+
     fn text(&self) -> String {
         let mut body = Vec::new();
         // An answer to HEAD has the field and no body.
@@ -177,7 +189,9 @@ pub fn differences(theirs: &Answer, ours: &Answer) -> Vec<Differs> {
     note("status", theirs.status.clone(), ours.status.clone());
     let names: BTreeSet<_> = theirs.fields.keys().chain(ours.fields.keys()).collect();
     for name in names {
-        note(name, theirs.field(name), ours.field(name));
+        if name != "expires" || !theirs.expires_with(ours) {
+            note(name, theirs.field(name), ours.field(name));
+        }
     }
     let (theirs, ours, echo) = (
         theirs.text(),

@@ -404,7 +404,7 @@ fn what_another_program_cannot_measure_reads_not_measured() {
 /// The configuration of an nginx that speaks HTTP/2 on two ports, in one process that ends when it is told to.
 fn two(dir: &str, tls: u16, clear: u16) -> String {
     format!(
-        "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log; events {{}} http {{ access_log off; client_body_temp_path {dir}/b; \
+        "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log; events {{}} http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {dir}/b; \
          proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s; \
          server {{ listen 127.0.0.1:{tls} ssl http2; listen 127.0.0.1:{clear} http2; ssl_certificate {dir}/cert.pem; \
          ssl_certificate_key {dir}/key.pem; location / {{ return 200 'hello over two'; }} }} }}"
