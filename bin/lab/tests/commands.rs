@@ -148,9 +148,10 @@ pin = "none"
 path = "/"
 expect = { status = 200, body = "hello" }
 [subject.fast]
-run = "{lab} serve null --listen 127.0.0.1:{port} --body hello"
+# Not as fast as it could be: the generator would be full.
+run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 2ms"
 [subject.slow]
-run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 20ms"
+run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 40ms"
 [claims]
 order = "rps(fast) > rps(slow)"
 "#;
@@ -221,7 +222,7 @@ fn results_are_compared_judged_explained_and_reported() {
     assert!(page.len() < 200_000, "{} bytes", page.len());
     // Another experiment is not the same.
     let other = folder.file("other");
-    fs::write(&file, TWO.replace("20ms", "21ms")).unwrap();
+    fs::write(&file, TWO.replace("40ms", "41ms")).unwrap();
     let words = [
         "run",
         &file,
