@@ -60,7 +60,7 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 fn nginx(dir: &Path, port: u16) -> Command {
     let root = dir.join("www");
     let text = format!(
-        "daemon off;\nuser root;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log;\nevents {{}}\nhttp {{\n\
+        "daemon off;\nmaster_process off;\nuser root;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log;\nevents {{}}\nhttp {{\n\
          access_log off;\nclient_body_temp_path {dir}/body;\nproxy_temp_path {dir}/p;\nfastcgi_temp_path {dir}/f;\n\
          uwsgi_temp_path {dir}/u;\nscgi_temp_path {dir}/s;\nserver {{\nlisten 127.0.0.1:{port};\nroot {root};\n\
          location /moved {{ return 302 /there; }}\n}}\n}}\n",
