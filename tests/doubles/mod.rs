@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each of the two programs uses a part of it")]
 
 pub mod cgi;
+pub mod crowd;
 pub mod dns;
 pub mod fastcgi;
 pub mod ports;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sluice_message::Fields;
 
 use crate::failure::Failure;
+use crate::places::Place;
 use crate::stream::Stream;
 use crate::tunnel::Notice;
 use crate::upstream::Lease;
@@ -93,6 +94,8 @@ pub struct FileSlice {
 pub struct Tunnel {
     /// The other connection.
     pub stream: Stream,
+    /// Its place among the connections of the worker, where it has one.
+    pub place: Option<Place>,
     /// What was already received from it after its head.
     pub received: Vec<u8>,
     /// The longest it may last, if there is a limit.

@@ -13,6 +13,7 @@ mod handshakes;
 pub mod interims;
 pub mod limits;
 pub mod listener;
+mod places;
 #[cfg(test)]
 #[path = "../../../tests/doubles/ports.rs"]
 mod ports;
@@ -31,6 +32,7 @@ pub mod workers;
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
+pub use places::{Crowd, Place, PlaceLimit};
 pub use probes::Probes;
 pub use service::{Answer, Completion, Ending, Exchange, Protocols, Service, Settings};
 pub use stream::Stream;

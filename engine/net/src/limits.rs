@@ -51,6 +51,15 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Connections accepted in one go before those already here get their turn.
 pub const ACCEPT_BURST_MAX: usize = 64;
 
+/// Idle connections that are closed at once for want of places: nginx's number, so that closing does not stop all else.
+pub const PLACES_FREED_MAX: usize = 32;
+
+/// Turns that a connection waits for a place while idle ones close: one is enough, unless others take what they leave.
+pub const CROWD_TURNS_MAX: u32 = 4;
+
+/// The pause between two words of a worker about a crowd: there may be thousands of refused connections in a second.
+pub const CROWD_TOLD_PAUSE: Duration = Duration::from_secs(1);
+
 /// The pause after the system refused another file descriptor, so that a full table does not spin.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 

@@ -55,6 +55,16 @@ impl Stream {
         }
     }
 
+    /// Whether bytes have come that the runtime may not know of yet. Asks the kernel.
+    pub fn has_arrived(&self) -> bool {
+        let look = |socket| sys::peek::peek(socket, &mut [0]).is_ok_and(|count| count > 0);
+        match self {
+            Stream::Tcp(socket) => look(socket.as_fd()),
+            Stream::Unix(socket) => look(socket.as_fd()),
+            Stream::Tls(tls) => tls.socket().is_some_and(Stream::has_arrived),
+        }
+    }
+
     /// Ready when a write may go on.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

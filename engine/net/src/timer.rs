@@ -1,7 +1,8 @@
 //! Timeouts of a worker. They are many, mostly reset before they act, and need no precision, so they are slots
 //! in a table that a periodic sweep looks through: setting one costs a store, no timer wheel and no system call.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use crate::clock::Clock;
 #[derive(Default)]
 pub struct Timers {
     slots: RefCell<Slab<Slot>>,
+    /// Whether one may be idle; false only where a look has found none since.
+    may_be_idle: Cell<bool>,
 }
 
 struct Slot {
@@ -26,10 +29,10 @@ struct Slot {
 enum State {
     Unset,
     Until(Moment),
-    /// As `Until`, and what waits is worth less than a new connection.
-    IdleUntil(Moment),
+    /// As `Until`, and what waits since the second moment is worth less than a new connection.
+    IdleUntil(Moment, Moment),
     /// The same, but for the end of the process, which it need not hurry for.
-    YieldUntil(Moment),
+    YieldUntil(Moment, Moment),
     /// Acts when all that is idle is ended, and never by itself.
     Drain,
     Expired,
@@ -52,7 +55,7 @@ impl Timers {
     pub fn sweep(&self, now: Moment) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
             let due = match slot.state {
-                State::Until(at) | State::IdleUntil(at) | State::YieldUntil(at) => at <= now,
+                State::Until(at) | State::IdleUntil(at, _) | State::YieldUntil(at, _) => at <= now,
                 State::Unset | State::Drain | State::Expired => false,
             };
             if due {
@@ -66,27 +69,41 @@ impl Timers {
 }
 
 impl Timers {
-    /// Lets the idle timeout that is due first act now, to make room; tells whether there was one.
-    pub fn expire_oldest_idle(&self) -> bool {
-        let mut slots = self.slots.borrow_mut();
-        let idle = slots.iter_mut().filter_map(|(_, slot)| match slot.state {
-            State::IdleUntil(at) | State::YieldUntil(at) => Some((at, slot)),
-            State::Unset | State::Until(_) | State::Drain | State::Expired => None,
-        });
-        let Some((_, oldest)) = idle.min_by_key(|(at, _)| *at) else {
-            return false;
-        };
-        oldest.state = State::Expired;
-        if let Some(waker) = &oldest.waker {
-            waker.wake_by_ref();
+    /// Lets some of the idle timeouts act now, to make room: one of `part` of them, at least one and at most `max`, those
+    /// that are idle longest. Tells how many.
+    pub fn expire_oldest_idle(&self, max: usize, part: usize) -> usize {
+        if !self.may_be_idle.get() {
+            return 0;
         }
-        true
+        let mut slots = self.slots.borrow_mut();
+        // The longest idle ones, the shortest idle of them on top.
+        let mut oldest = BinaryHeap::with_capacity(max + 1);
+        let mut found = 0;
+        for (key, slot) in slots.iter() {
+            if let State::IdleUntil(_, since) | State::YieldUntil(_, since) = slot.state {
+                found += 1;
+                oldest.push((since, key));
+                if oldest.len() > max {
+                    oldest.pop();
+                }
+            }
+        }
+        let count = (found / part).clamp(1, max);
+        for (_, key) in oldest.into_sorted_vec().into_iter().take(count) {
+            let slot = &mut slots[key];
+            slot.state = State::Expired;
+            if let Some(waker) = &slot.waker {
+                waker.wake_by_ref();
+            }
+        }
+        self.may_be_idle.set(found > count);
+        count.min(found)
     }
 
     /// Lets all idle timeouts act now, and those that wait for just this.
     pub fn expire_all_idle(&self) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
-            if matches!(slot.state, State::IdleUntil(_) | State::Drain) {
+            if matches!(slot.state, State::IdleUntil(..) | State::Drain) {
                 slot.state = State::Expired;
                 if let Some(waker) = &slot.waker {
                     waker.wake_by_ref();
@@ -99,7 +116,7 @@ impl Timers {
     /// changed.
     pub fn wake_idle(&self) {
         for (_, slot) in self.slots.borrow().iter() {
-            if matches!(slot.state, State::IdleUntil(_) | State::Drain)
+            if matches!(slot.state, State::IdleUntil(..) | State::Drain)
                 && let Some(waker) = &slot.waker
             {
                 waker.wake_by_ref();
@@ -122,13 +139,17 @@ impl Timer {
 
     /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed.
     pub fn set_idle(&self, clock: &Clock, after: Duration) {
-        self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(clock.coarse() + after);
+        let now = clock.coarse();
+        self.timers.may_be_idle.set(true);
+        self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(now + after, now);
     }
 
     /// As [`Timer::set_idle`] for a connection that has not asked for anything yet, but may be about to: a process that
     /// ends lets it.
     pub fn set_yielding(&self, clock: &Clock, after: Duration) {
-        self.timers.slots.borrow_mut()[self.key].state = State::YieldUntil(clock.coarse() + after);
+        let now = clock.coarse();
+        self.timers.may_be_idle.set(true);
+        self.timers.slots.borrow_mut()[self.key].state = State::YieldUntil(now + after, now);
     }
 
     /// Acts when the process ends ([`Timers::expire_all_idle`]): for connections that are not idle and have to be told.
@@ -194,26 +215,44 @@ mod tests {
         let timer = timers.timer();
         timer.set_for_drain();
         timers.sweep(clock.coarse() + Duration::from_secs(1_000_000));
-        assert!(!timers.expire_oldest_idle(), "it makes no room");
+        assert_eq!(timers.expire_oldest_idle(9, 1), 0, "it makes no room");
         assert!(!timer.has_expired());
         timers.expire_all_idle();
         assert!(timer.has_expired());
     }
 
     #[test]
-    fn a_timer_that_yields_makes_room_first_if_it_is_due_first_and_does_not_end_early() {
+    fn a_timer_that_yields_makes_room_and_does_not_end_early() {
         let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
         let (idle, yielding) = (timers.timer(), timers.timer());
         idle.set_idle(&clock, Duration::from_secs(9));
         yielding.set_yielding(&clock, Duration::from_secs(5));
         timers.expire_all_idle();
         assert!(idle.has_expired() && !yielding.has_expired());
-        idle.set_idle(&clock, Duration::from_secs(9));
-        assert!(timers.expire_oldest_idle());
-        assert!(yielding.has_expired() && !idle.has_expired());
+        assert_eq!(timers.expire_oldest_idle(9, 1), 1);
+        assert!(yielding.has_expired());
         yielding.set_yielding(&clock, Duration::from_secs(5));
         timers.sweep(clock.coarse() + Duration::from_secs(5));
         assert!(yielding.has_expired());
+    }
+
+    #[test]
+    fn a_part_of_those_that_are_idle_makes_room_at_most_so_many() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let all: Vec<Timer> = (0..24).map(|_| timers.timer()).collect();
+        let expired = || all.iter().filter(|timer| timer.has_expired()).count();
+        assert_eq!(timers.expire_oldest_idle(32, 8), 0);
+        all.iter()
+            .for_each(|timer| timer.set_idle(&clock, Duration::from_secs(9)));
+        assert_eq!((timers.expire_oldest_idle(32, 8), expired()), (3, 3));
+        assert!(all[..3].iter().all(Timer::has_expired), "the first ones");
+        assert_eq!((timers.expire_oldest_idle(32, 8), expired()), (2, 5));
+        assert_eq!((timers.expire_oldest_idle(10, 1), expired()), (10, 15));
+        assert_eq!((timers.expire_oldest_idle(32, 99), expired()), (1, 16));
+        assert_eq!((timers.expire_oldest_idle(32, 1), expired()), (8, 24));
+        assert_eq!(timers.expire_oldest_idle(32, 1), 0);
+        all[7].set_idle(&clock, Duration::from_secs(9));
+        assert_eq!(timers.expire_oldest_idle(32, 1), 1);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub async fn join_counted(
         received: answered,
         lifetime,
         lease: _lease,
+        place: _place,
         notice,
         buffer_bytes,
     } = tunnel;

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
 use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
+use crate::places::Places;
 use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
@@ -35,6 +36,8 @@ pub struct Worker {
     pub buffers: Buffers,
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
+    /// The connections it may have.
+    pub(crate) places: Rc<Places>,
     /// TLS handshakes in progress with clients.
     pub(crate) handshakes: Rc<Handshakes>,
     /// Interim answers on their way to the client whose connection is being polled.
@@ -56,6 +59,8 @@ pub struct Counters {
     pub accepted: Count,
     /// Connections open now.
     pub open: Count,
+    /// Connections that were closed at once, as the worker may have no more.
+    pub refused: Count,
     /// TLS handshakes that failed.
     pub handshakes_failed: Count,
     /// TLS handshakes that were not begun or not ended because there were too many.

@@ -24,6 +24,7 @@ use crate::entrance::Entrance;
 use crate::handed::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
+use crate::places::{self, Place, PlaceLimit};
 use crate::service::{Binding, Protocols, Service};
 use crate::sys;
 use crate::sys::identity::Identity;
@@ -88,6 +89,8 @@ pub struct Conditions {
     pub processors: Vec<Processors>,
     /// Their priority, from -20, which is the highest, to 20.
     pub priority: Option<i32>,
+    /// The connections that each may have; no end of them if `None`.
+    pub places: Option<PlaceLimit>,
 }
 
 impl Conditions {
@@ -145,7 +148,11 @@ impl<S: Service> Workers<S> {
                         // Whoever starts the worker waits for it.
                         let _ = taken.send(outcome);
                         if is_fit {
-                            run_thread((index, count), own, limit, inbox);
+                            let worker = Worker::counting(index, count, own);
+                            if let Some(limit) = conditions.places {
+                                worker.places.limit(limit);
+                            }
+                            run_thread(worker, limit, inbox);
                         }
                     })?;
                 taking.recv().map_err(io::Error::other)??;
@@ -302,8 +309,7 @@ impl<S: Service> Workers<S> {
 const LOOK_INTERVAL: u32 = 16;
 
 fn run_thread<S: Service>(
-    (index, count): (usize, usize),
-    counters: Arc<Counters>,
+    worker: Rc<Worker>,
     limit: Arc<ConnectionLimit>,
     inbox: mpsc::Receiver<Command<S>>,
 ) {
@@ -316,7 +322,7 @@ fn run_thread<S: Service>(
         .max_io_events_per_tick(LOOK_INTERVAL as usize)
         .build_local(LocalOptions::default())
         .expect("the process may open an epoll descriptor at its start");
-    runtime.block_on(run(Worker::counting(index, count, counters), limit, inbox));
+    runtime.block_on(run(worker, limit, inbox));
 }
 
 struct Running<S: Service> {
@@ -423,6 +429,9 @@ impl<S: Service> Running<S> {
                 slots.insert(listen.addr, Listening { doors, slot });
             }
         }
+        let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
+        // One more, for what nginx's workers hear from their master by.
+        self.shared.worker.places.keep_back(listeners + 1);
         if before.is_empty() {
             return;
         }
@@ -478,8 +487,14 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
         };
         let counters = &shared.worker.counters;
         counters.accepted.up();
+        let Ok(place) = places::take(&shared.worker).await else {
+            // As nginx does it. Whoever waits in the kernel's queue would not know that there is no room.
+            counters.refused.up();
+            burst = rest_after(burst).await;
+            continue;
+        };
         counters.open.up();
-        let open = Open(shared.worker.clone(), entered);
+        let open = Open(shared.worker.clone(), (entered, place));
         let (slot, shared) = (slot.clone(), shared.clone());
         if slot.binding().entrance.is_some() {
             tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
@@ -489,23 +504,25 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
             // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
             tokio::task::spawn_local(async move { connection.run().await });
         }
-        burst += 1;
-        if burst == ACCEPT_BURST_MAX {
-            burst = 0;
-            yield_once().await;
-        }
+        burst = rest_after(burst).await;
     }
+}
+
+/// Counts one more connection of a burst of so many, and lets others have their turn after many.
+async fn rest_after(burst: usize) -> usize {
+    if burst + 1 < ACCEPT_BURST_MAX {
+        return burst + 1;
+    }
+    yield_once().await;
+    0
 }
 
 /// No more connections or files are to be had: what is idle longest goes, handshakes that do not go on among it, and
 /// accepting rests a moment.
 async fn make_room<S: Service>(shared: &Shared<S>) {
     shared.worker.counters.accept_pauses.up();
-    for _ in 0..ACCEPT_BURST_MAX {
-        if !shared.worker.timers.expire_oldest_idle() {
-            break;
-        }
-    }
+    let timers = &shared.worker.timers;
+    timers.expire_oldest_idle(ACCEPT_BURST_MAX, 1);
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
@@ -518,7 +535,8 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn yield_once() {
+/// Lets all others that can go on have their turn.
+pub(crate) async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
         if yielded {
@@ -534,7 +552,7 @@ async fn yield_once() {
 /// An open connection of a worker; dropping it, also by a panic, counts it out.
 pub(crate) struct Open(
     Rc<Worker>,
-    #[expect(dead_code, reason = "held to be counted")] Entered,
+    #[expect(dead_code, reason = "held to be counted")] (Entered, Place),
 );
 
 impl Drop for Open {

@@ -98,7 +98,8 @@ objects! {
     pub struct ProcessApp {
         /// How many workers serve, one for each processor when zero.
         pub workers: u32,
-        /// How many connections of clients each worker has at most, as many as open files let when zero.
+        /// How many connections each worker has at most, to clients and to upstreams together; as many as open files let
+        /// when zero.
         pub worker_connections: u32,
         /// The file that gets the number of the process.
         pub pid_file: String,

@@ -171,7 +171,16 @@ impl Group {
         seed: u64,
         now: Moment,
     ) -> Option<usize> {
-        let chosen = self.look(servers, now, |look| look.choose(self.method, key, seed))?;
+        let look = |tier: &Tier| {
+            let look = Look {
+                peers: &self.peers,
+                tier,
+                servers,
+                now,
+            };
+            look.choose(self.method, key, seed)
+        };
+        let chosen = look(&self.usual).or_else(|| look(&self.backup))?;
         self.peers[chosen].begin(now);
         Some(chosen)
     }
@@ -179,30 +188,22 @@ impl Group {
     /// The server that a request would get now, without a turn being taken; where chance or turns decide the first that
     /// can take it.
     pub fn foresee(&self, servers: &impl Servers, key: &[u8], now: Moment) -> Option<usize> {
-        self.look(servers, now, |look| match self.is_settled() {
-            true => look.choose(self.method, key, 0),
-            false => {
-                let mut members = look.tier.members.iter().copied();
-                members.find(|index| look.is_able(*index))
-            }
-        })
-    }
-
-    /// What is found among the usual servers, or else among the backup ones.
-    fn look<S: Servers>(
-        &self,
-        servers: &S,
-        now: Moment,
-        find: impl Fn(&Look<'_, S>) -> Option<usize>,
-    ) -> Option<usize> {
-        [&self.usual, &self.backup].into_iter().find_map(|tier| {
-            find(&Look {
+        let look = |tier: &Tier| {
+            let look = Look {
                 peers: &self.peers,
                 tier,
                 servers,
                 now,
-            })
-        })
+            };
+            match self.is_settled() {
+                true => look.choose(self.method, key, 0),
+                false => {
+                    let mut members = tier.members.iter().copied();
+                    members.find(|index| look.is_able(*index))
+                }
+            }
+        };
+        look(&self.usual).or_else(|| look(&self.backup))
     }
 
     /// Whether the same request always gets the same server, as long as that can take it.

@@ -6,6 +6,7 @@ mod certbot;
 mod command_line;
 mod content;
 mod corners;
+mod crowd;
 mod error_log;
 mod groups;
 mod limits;

@@ -1,6 +1,7 @@
 //! A server from its start to its end: signals, orders of the control interface and changed files come in here, one
 //! at a time, and become reloads or the stop. What serves requests is left to `sluice-serve`.
 
+mod crowd;
 pub mod pidfile;
 mod rights;
 mod signals;
@@ -26,6 +27,8 @@ use sluice_serve::log::{Level, Log};
 use sluice_serve::metrics;
 use sluice_serve::process::{Options, Server};
 use sluice_serve::record::Recorder;
+
+use crowd::Files;
 
 use crate::Exit;
 use crate::admin_client::default_address;
@@ -111,11 +114,19 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
     // Before there are threads: the environment can be changed, and they inherit the rest.
     let denied = rights::prepare(&asked)?;
     let files_max = raise_open_files().map_err(Failed::new)?;
-    let conditions = rights::conditions(&asked)?;
+    let mut conditions = rights::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
+    conditions.places = crowd::place_limit(
+        &asked,
+        &log,
+        Files {
+            max: files_max,
+            workers,
+        },
+    );
     let options = Options {
         workers,
-        connections_max: connections_max(files_max, workers, asked.worker_connections),
+        connections_max: ConnectionLimit::for_open_files(files_max),
         data_dir: folders::data(),
         log: log.clone(),
         conditions,
@@ -194,15 +205,6 @@ fn write_pidfile(pidfile: &Pidfile, path: &Path) -> Result<(), Failed> {
     pidfile
         .write(path)
         .map_err(|error| Failed::new(format!("cannot write {}: {error}", path.display())))
-}
-
-/// The most connections: as many as open files let, or as the configuration says.
-fn connections_max(files_max: u64, workers: usize, each: u32) -> usize {
-    let possible = ConnectionLimit::for_open_files(files_max);
-    match usize::try_from(each) {
-        Ok(each @ 1..) => each.saturating_mul(workers).min(possible),
-        Ok(_) | Err(_) => possible,
-    }
 }
 
 /// Checks whether a server could run a configuration.

@@ -114,6 +114,10 @@ pub const RULES: &[Rule] = rules![
         "more connections than open files",
         "each connection is an open file, and a proxied request needs two",
         "set `worker_rlimit_nofile` to at least twice `worker_connections`";
+    "connections-below-keepalive" process::connections_below_keepalive:
+        "connections that upstreams use up",
+        "what `keepalive` names is kept by each worker while nobody uses it, and counts like the connections of clients",
+        "write `worker_connections 10000;` or more, or a smaller `keepalive`";
     "one-worker" process::one_worker:
         "one worker only",
         "without `worker_processes` nginx uses one processor, whatever the machine has",

@@ -22,6 +22,18 @@ pub fn few_connections<'t>(file: &File<'t>, found: &mut Found<'t>) {
     }
 }
 
+pub fn connections_below_keepalive<'t>(file: &File<'t>, found: &mut Found<'t>) {
+    for (_, line) in file.all("worker_connections") {
+        for (_, keepalive) in file.all("keepalive") {
+            if let (Some(count), Some(kept)) = (number(line.arg(0)), number(keepalive.arg(0)))
+                && kept.saturating_mul(2) > count
+            {
+                found.with(line, "few are left for clients", keepalive, "kept unused");
+            }
+        }
+    }
+}
+
 pub fn connections_above_files<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, files) in file.all("worker_rlimit_nofile") {
         for (_, line) in file.all("worker_connections") {

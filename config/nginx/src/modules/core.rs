@@ -10,6 +10,7 @@ use crate::lower::level::Level;
 use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::registry::Verdict::{Always, Idle, Partly, Refused};
 use crate::registry::{MANY, Word};
+use crate::tree::Directive;
 
 /// The directives.
 pub const WORDS: &[Word] = &[
@@ -44,7 +45,7 @@ pub const WORDS: &[Word] = &[
          and binds addresses stays root, as nginx's master does, and so do those that write logs",
     )),
     Word::once("worker_aio_requests", Number).but(Always("there is no such queue")),
-    Word::once("worker_connections", Number).but(Partly("those of clients, of all workers together; those to upstreams are not counted")),
+    Word::once("worker_connections", Number),
     Word::once("worker_cpu_affinity", Words(1, MANY)),
     Word::once("worker_priority", Words(1, 1)),
     Word::once("worker_processes", Words(1, 1)).but(Partly("workers are threads; a reload does not change their number")),
@@ -59,6 +60,50 @@ const PROCESSORS_MAX: usize = 1024;
 
 /// nginx's own number, which few servers get along with.
 const CONNECTIONS: u32 = 512;
+
+/// The connections of each worker, with a warning where they are soon used up.
+fn connections(cx: &mut Lowering<'_>, main: &Level<'_>) -> u32 {
+    let events = main.own("events").next();
+    let line = events.and_then(|events| {
+        let mut lines = events.body().iter();
+        lines.rfind(|line| line.name() == "worker_connections")
+    });
+    let written = line.and_then(|line| line.arg(0)?.parse().ok());
+    if let Some(events) = events.filter(|_| written.is_none()) {
+        let title = format!("at most {CONNECTIONS} connections for each worker");
+        cx.report.push(
+            Diagnostic::warning("few-connections", title)
+                .at(
+                    events.name.span,
+                    "no `worker_connections` stands here, and that is the default",
+                )
+                .imported(events.name.import)
+                .help("add `worker_connections 10000;`"),
+        );
+    }
+    let connections = written.unwrap_or(CONNECTIONS);
+    let kept: u64 = main.own("http").map(kept_for_upstreams).sum();
+    if let Some(line) = line.filter(|_| kept.saturating_mul(2) > u64::from(connections)) {
+        let title = format!("unused connections to upstreams may be {kept} of {connections}");
+        cx.report.push(
+            Diagnostic::warning("few-connections", title)
+                .at(line.span(), "clients and upstreams count together")
+                .imported(line.name.import)
+                .help("write a number that is at least twice what `keepalive` names, and more for clients"),
+        );
+    }
+    connections
+}
+
+/// The connections that are kept for the groups of an `http` block while nobody uses them.
+fn kept_for_upstreams(http: &Directive) -> u64 {
+    let groups = http.body().iter().filter(|line| line.name() == "upstream");
+    let lines = groups.flat_map(|group| group.body());
+    let numbers = lines
+        .filter(|line| line.name() == "keepalive")
+        .filter_map(|line| line.arg(0)?.parse::<u64>().ok());
+    numbers.fold(0, u64::saturating_add)
+}
 
 /// What holds for the process.
 pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
@@ -82,29 +127,10 @@ pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
                 .unwrap_or(1),
         },
     };
-    let events = main.own("events").next();
-    let written = events.and_then(|events| {
-        let found = events
-            .body()
-            .iter()
-            .rfind(|line| line.name() == "worker_connections");
-        found?.arg(0)?.parse().ok()
-    });
-    if let Some(events) = events.filter(|_| written.is_none()) {
-        let title = format!("at most {CONNECTIONS} connections for each worker");
-        cx.report.push(
-            Diagnostic::warning("few-connections", title)
-                .at(
-                    events.name.span,
-                    "no `worker_connections` stands here, and that is the default",
-                )
-                .imported(events.name.import)
-                .help("add `worker_connections 10000;`"),
-        );
-    }
+    let worker_connections = connections(cx, main);
     config.apps.process = Some(ProcessApp {
         workers,
-        worker_connections: written.unwrap_or(CONNECTIONS),
+        worker_connections,
         pid_file: match main.word("pid") {
             Some(path) => cx.prefixed(path),
             None => cx.invocation.pid_file.clone(),

@@ -519,7 +519,8 @@ impl Store {
 
     /// The file of an answer: its name is the digest, and folders are called by its last digits.
     pub fn file(&self, digest: Digest) -> PathBuf {
-        let name = digest.hex();
+        let hex = digest.hex();
+        let name = std::str::from_utf8(&hex).unwrap_or_default();
         let mut path = self.path.clone();
         let mut end = name.len();
         for level in &self.levels {

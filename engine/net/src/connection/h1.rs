@@ -51,9 +51,10 @@ impl<S: Service> Connection<S> {
                 return Box::pin(h2::serve(self)).await;
             }
         }
+        // Who has connected and not asked is worth no more than who has asked and been answered.
         self.link
             .timer
-            .set(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
+            .set_yielding(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
         loop {
             match self.serve_next().await {
                 Next::Reuse => {
@@ -142,7 +143,10 @@ impl<S: Service> Connection<S> {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(_) => Poll::Ready(Err(())),
-            Poll::Pending if self.is_unwanted() => Poll::Ready(Err(())),
+            Poll::Pending if self.is_unwanted() => match self.has_just_asked() {
+                true => Poll::Pending,
+                false => Poll::Ready(Err(())),
+            },
             Poll::Pending => link.timer.poll_expired(cx).map(|()| Err(())),
         }
     }

@@ -46,6 +46,9 @@ impl<S: Service> Connection<S> {
             }
             let Poll::Ready(filled) = self.link.poll_fill(cx) else {
                 if idle && self.is_unwanted() {
+                    if self.has_just_asked() {
+                        return Poll::Pending;
+                    }
                     return Poll::Ready(Awaited::Closed);
                 }
                 // Registers this task with the timer.

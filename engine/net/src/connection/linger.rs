@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 /// Ends our direction, then reads and throws away what the client still sends, for a limited time and amount.
 pub(super) async fn close(link: &Link) {
-    link.timer.set(&link.worker.clock, LINGER);
+    link.timer.set_yielding(&link.worker.clock, LINGER);
     let mut thrown_away = 0;
     let mut shut_down = false;
     poll_fn(|cx| {

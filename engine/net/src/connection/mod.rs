@@ -206,6 +206,11 @@ impl<S: Service> Connection<S> {
         self.link.timer.has_expired() || (self.is_ending() && !self.is_new)
     }
 
+    /// Whether something has come at the very end, which the runtime will soon wake us for: whoever closes now resets it.
+    fn has_just_asked(&self) -> bool {
+        self.link.stream.borrow().has_arrived()
+    }
+
     fn is_secure(&self) -> bool {
         matches!(*self.link.stream.borrow(), Stream::Tls(_))
     }

@@ -15,6 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Shut;
+use crate::places::{self, Crowded, Place};
 use crate::stream::Stream;
 use crate::tls::{Connector, HandshakeError, TlsStream};
 use crate::upstream::call::Carrier;
@@ -79,10 +80,19 @@ pub async fn obtain(
     };
     let mut link = match kept {
         Some(link) => link,
-        None => Link::new(dial(worker, endpoint, preface).await?, endpoint.clone()),
+        None => {
+            let (stream, place) = dial(worker, endpoint, preface).await?;
+            Link::new(stream, endpoint.clone(), place)
+        }
     };
     link.permit = permit;
     Ok(Carrier::Link(link))
+}
+
+/// The worker may have no more connections. It answers 500 then, as nginx does.
+fn crowded(crowded: Crowded) -> Failure {
+    Failure::new(Side::Internal, FailureKind::Io)
+        .because(format!("{crowded} while connecting to upstream"))
 }
 
 pub(super) fn shut(shut: Shut) -> Failure {
@@ -96,11 +106,13 @@ pub(super) async fn dial(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
-) -> Result<Stream, Failure> {
+) -> Result<(Stream, Place), Failure> {
+    let place = places::take(worker).await.map_err(crowded)?;
     // By reference: what a future is given by value it holds twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);
-    made.await.unwrap_or_else(|| Err(timed_out()))
+    let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
+    Ok((stream, place))
 }
 
 async fn connect(

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use crate::gate::Pass;
+use crate::places::Place;
 use crate::stream::Stream;
 use crate::upstream::endpoint::Endpoint;
 use sluice_message::Moment;
@@ -33,11 +34,13 @@ pub struct Link {
     pub(super) first_idle_at: Moment,
     /// Its share of the upstream's limit on requests in progress; none while it is unused.
     pub(super) permit: Option<Pass>,
+    /// Its place among the connections of the worker.
+    pub(super) place: Place,
 }
 
 impl Link {
     /// A connection that was just dialled.
-    pub fn new(stream: Stream, endpoint: Arc<Endpoint>) -> Link {
+    pub(crate) fn new(stream: Stream, endpoint: Arc<Endpoint>, place: Place) -> Link {
         Link {
             stream,
             endpoint,
@@ -46,6 +49,7 @@ impl Link {
             served: 0,
             first_idle_at: Moment::START,
             permit: None,
+            place,
         }
     }
 

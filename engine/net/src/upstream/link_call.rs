@@ -275,6 +275,7 @@ impl LinkCall {
         worker.buffers.give_back(std::mem::take(&mut self.received));
         Tunnel {
             stream: self.link.stream,
+            place: Some(self.link.place),
             received,
             lifetime,
             lease: self.lease,

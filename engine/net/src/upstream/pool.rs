@@ -154,6 +154,21 @@ impl Pool {
         }
     }
 
+    /// Closes the connection that is unused longest, to make room; tells whether there was one.
+    pub(crate) fn close_oldest(&self) -> bool {
+        let mut shelves = self.shelves.borrow_mut();
+        let oldest = shelves
+            .values_mut()
+            .filter_map(|shelf| Some((shelf.links.front()?.idle_since, shelf)))
+            .min_by_key(|(since, _)| *since);
+        let Some((_, shelf)) = oldest else {
+            return false;
+        };
+        shelf.links.pop_front();
+        self.idle.set(self.idle.get() - 1);
+        true
+    }
+
     /// Closes all unused connections: the process is ending, or files have run out.
     pub fn clear(&self) {
         self.shelves.borrow_mut().clear();

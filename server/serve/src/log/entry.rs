@@ -108,6 +108,9 @@ impl Log {
 
 const NEVER_POISONED: &str = "nothing panics while it holds the plan of the logs";
 
+/// The logger that tells of workers that have as many connections as they may have.
+pub const CROWD: &str = "connections";
+
 /// An entry in the making; nothing is written before [`Entry::send`].
 #[must_use = "an entry is written by `send`"]
 #[derive(Debug)]

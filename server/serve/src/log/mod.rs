@@ -26,7 +26,7 @@ mod zone;
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
 pub use archive::{Archive, Compression};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
-pub use entry::{Entry, Log};
+pub use entry::{CROWD, Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};
 pub use options::{
     Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,

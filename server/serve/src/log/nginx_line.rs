@@ -7,6 +7,7 @@ use sluice_net::sys::placement::thread_number;
 
 use super::Level;
 use super::encode::Head;
+use super::entry::CROWD;
 use super::node::Node;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
@@ -34,11 +35,18 @@ fn word(head: &Head<'_>) -> &'static str {
         Level::Warn => "warn",
         // A configuration that is refused.
         Level::Error if head.logger == "config" => "emerg",
+        Level::Error if head.logger == CROWD => "alert",
         Level::Error => "error",
     }
 }
 
 fn of_process(out: &mut Vec<u8>, head: &Head<'_>, members: &[(String, Node)]) {
+    let counted = (head.logger == CROWD).then(|| member(members, "worker_connections"));
+    if let Some(Some(count)) = counted {
+        push_value(out, count);
+        out.push(b' ');
+        return push_text(out, head.message);
+    }
     push_text(out, head.message);
     for (name, value) in members {
         push_text(out, &format!(", {name}: "));
@@ -170,5 +178,14 @@ mod tests {
             "[emerg] refused, trigger: SIGHUP, error: a; b, n: 3, l: x y"
         );
         assert_eq!(line(Level::Info, "", "serving", "{}"), "[notice] serving");
+        assert_eq!(
+            line(
+                Level::Error,
+                CROWD,
+                "are too few",
+                r#"{"worker_connections":512}"#
+            ),
+            "[alert] 512 are too few"
+        );
     }
 }

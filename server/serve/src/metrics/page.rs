@@ -299,6 +299,11 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         sum(|worker| &worker.accept_pauses),
     );
     counter(
+        "sluice_connections_refused_total",
+        "Connections closed at once, as a worker may have no more.",
+        sum(|worker| &worker.refused),
+    );
+    counter(
         "sluice_answers_failed_total",
         "Answers that did not reach the client whole.",
         totals.failed,

@@ -147,7 +147,7 @@ impl Events {
             Fed::Complete(_) => {
                 let text = format!("the stream ended after {} events", self.answered);
                 self.lose(
-                    &Lost::new(Ending::Closed.class(self.answered), text),
+                    &Lost::new(self.closed_class(Ending::Closed), text),
                     desk.done,
                 );
                 Ok(Keep::Closes)
@@ -193,16 +193,27 @@ impl Events {
         done.push(Done::beside(now, bytes));
     }
 
+    fn closed_class(&self, ending: Ending) -> FailureClass {
+        match ending {
+            _ if self.answered > 0 => FailureClass::Stale,
+            Ending::Closed => FailureClass::Closed,
+            Ending::Reset => FailureClass::Reset,
+        }
+    }
+
     /// The connection has ended.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
-        let how = ending.words();
+        let how = match ending {
+            Ending::Closed => "the connection ended",
+            Ending::Reset => "the connection was reset",
+        };
         let inside = self.stream.lines.bytes > 0;
         let class = match (self.stream.head.is_empty(), inside) {
             (true, _) if self.reader.progress() == crate::load::answer::Progress::Head => {
                 FailureClass::HeadCut
             }
             (false, true) => FailureClass::BodyCut,
-            _ => ending.class(self.answered),
+            _ => self.closed_class(ending),
         };
         let text = format!("{how} after {} events", self.answered);
         self.lose(&Lost::new(class, text), desk.done);

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use super::unsent::Unsent;
-use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
+use super::{Desk, Done, Ending, Flight, Keep, Lost};
 use crate::load::answer::{Fed, Progress, Reader};
 use crate::load::clock::Ns;
 use crate::load::expect::{Judge, Judging};
@@ -20,7 +19,7 @@ pub struct H1 {
     /// Requests without a complete answer, oldest first.
     flights: VecDeque<Flight>,
     /// Requests that have not left: which, and how many bytes of it have.
-    unsent: Unsent,
+    unsent: VecDeque<(usize, usize)>,
     answered: u64,
 }
 
@@ -28,7 +27,7 @@ impl H1 {
     /// Begins a request.
     pub fn begin(&mut self, flight: Flight) {
         self.flights.push_back(flight);
-        self.unsent.push(flight.request);
+        self.unsent.push_back((flight.request, 0));
     }
 
     /// Takes bytes from the server.
@@ -93,7 +92,10 @@ impl H1 {
         if progress == Progress::UntilClose && ending == Ending::Closed {
             self.complete(desk);
         }
-        let how = ending.words();
+        let how = match ending {
+            Ending::Closed => "the connection ended",
+            Ending::Reset => "the connection was reset",
+        };
         if let Some(flight) = self.flights.front().filter(|flight| flight.first != 0) {
             let (class, place) = match progress {
                 Progress::Nothing | Progress::Head => (FailureClass::HeadCut, "head"),
@@ -103,7 +105,11 @@ impl H1 {
             desk.done.push(flight.end(Err(lost)));
             self.flights.pop_front();
         }
-        let class = ending.class(self.answered);
+        let class = match ending {
+            _ if self.answered > 0 => FailureClass::Stale,
+            Ending::Closed => FailureClass::Closed,
+            Ending::Reset => FailureClass::Reset,
+        };
         let text = format!("{how} before the answer, after {} others", self.answered);
         self.lose(&Lost::new(class, text), desk.done);
     }
@@ -149,16 +155,36 @@ impl H1 {
 
     /// What is to be sent next.
     pub fn pieces<'a>(&self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
-        self.unsent.pieces(requests, pieces)
+        let mut count = 0;
+        for (slot, (request, offset)) in pieces.iter_mut().zip(&self.unsent) {
+            *slot = IoSlice::new(&requests[*request].wire[*offset..]);
+            count += 1;
+        }
+        count
     }
 
     /// So many bytes were taken.
-    pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
-        self.unsent.sent(bytes, requests);
+    pub fn sent(&mut self, mut bytes: usize, requests: &[Prepared]) {
+        while let Some((request, offset)) = self.unsent.front_mut() {
+            let left = requests[*request].wire.len() - *offset;
+            if bytes < left {
+                *offset += bytes;
+                return;
+            }
+            bytes -= left;
+            self.unsent.pop_front();
+        }
     }
 
     /// Requests answered on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
+    }
+}
+
+fn malformed(text: &str) -> Fault {
+    Fault {
+        class: FailureClass::Malformed,
+        text: text.to_string(),
     }
 }

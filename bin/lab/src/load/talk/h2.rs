@@ -230,7 +230,10 @@ impl H2 {
 
     /// The connection has ended.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
-        let how = ending.words();
+        let how = match ending {
+            Ending::Closed => "the connection ended",
+            Ending::Reset => "the connection was reset",
+        };
         for stream in self.streams.iter_mut().filter_map(Option::take) {
             let class = match ending {
                 _ if stream.flight.first != 0 => FailureClass::BodyCut,

@@ -505,7 +505,7 @@ where
             let clock = &link.worker.clock;
             match waits {
                 Waits::Nothing => link.timer.clear(),
-                Waits::Begin => link.timer.set(clock, FIRST_HEAD_TIMEOUT),
+                Waits::Begin => link.timer.set_yielding(clock, FIRST_HEAD_TIMEOUT),
                 Waits::Head => link.timer.set(clock, self.settings.head),
                 Waits::Idle => link.timer.set_idle(clock, self.settings.idle),
                 Waits::Client => link.timer.set(clock, self.settings.write),

@@ -28,6 +28,7 @@ pub(super) async fn join(
         received,
         lifetime,
         lease: _lease,
+        place: _place,
         notice,
         buffer_bytes,
     } = tunnel;

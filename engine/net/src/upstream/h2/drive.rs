@@ -11,14 +11,18 @@ use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
 use crate::limits::{LINGER, TURNS_MAX};
+use crate::places::Place;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::upstream::endpoint::KeepAlive;
 
 /// Begins to drive a connection, to its end.
-pub(super) fn start(mux: Rc<Mux>, socket: Stream) {
+pub(super) fn start(mux: Rc<Mux>, socket: Stream, place: Place) {
     let mut drive = Drive::new(mux, socket);
-    tokio::task::spawn_local(async move { poll_fn(|cx| drive.poll(cx)).await });
+    tokio::task::spawn_local(async move {
+        poll_fn(|cx| drive.poll(cx)).await;
+        drop(place);
+    });
 }
 
 /// The driver of one connection.

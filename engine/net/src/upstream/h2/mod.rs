@@ -17,6 +17,7 @@ use std::task::Poll;
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Gate;
+use crate::places::Place;
 use crate::stream::Stream;
 use crate::upstream::call::Carrier;
 use crate::upstream::dial::{Wanted, dial, shut, take_link, within};
@@ -61,8 +62,8 @@ pub(super) async fn obtain(
             None => None,
             Some(gate) => Some(gate.enter(worker, timeouts.queue).await.map_err(shut)?),
         };
-        let stream = dial(worker, endpoint, preface).await?;
-        let mut carrier = begin(worker, endpoint, &shelf, stream, Sharing::Alone);
+        let dialled = dial(worker, endpoint, preface).await?;
+        let mut carrier = begin(worker, endpoint, &shelf, dialled, Sharing::Alone);
         carrier.hold(permit);
         return Ok(carrier);
     }
@@ -118,7 +119,7 @@ async fn find(
             None => {
                 let _dialling = shelf.dialling();
                 match dial(worker, endpoint, b"").await {
-                    Ok(stream) => begin(worker, endpoint, shelf, stream, Sharing::All),
+                    Ok(dialled) => begin(worker, endpoint, shelf, dialled, Sharing::All),
                     Err(failure) => {
                         shelf.note_failure(&failure);
                         return Err(failure);
@@ -161,7 +162,7 @@ fn begin(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     shelf: &Rc<Shelf>,
-    stream: Stream,
+    (stream, place): (Stream, Place),
     sharing: Sharing,
 ) -> Carrier {
     let is_http2 = match (endpoint.options().protocol, &stream) {
@@ -171,13 +172,13 @@ fn begin(
     };
     shelf.note_http1(!is_http2);
     if !is_http2 {
-        return Carrier::Link(Link::new(stream, endpoint.clone()));
+        return Carrier::Link(Link::new(stream, endpoint.clone(), place));
     }
     let mux = Rc::new(Mux::new(worker, endpoint, shelf, sharing));
     if sharing == Sharing::All {
         shelf.add(mux.clone());
     }
-    drive::start(mux.clone(), stream);
+    drive::start(mux.clone(), stream, place);
     seat_on(mux, Origin::Fresh)
 }
 

@@ -119,7 +119,11 @@ fn patience_begins_when_the_wait_does() {
         .unwrap();
     runtime.block_on(async {
         let socket = tokio::net::TcpStream::connect(fake.address).await.unwrap();
-        let link = Link::new(crate::stream::Stream::Tcp(socket), endpoint.clone());
+        let stream = crate::stream::Stream::Tcp(socket);
+        let place = crate::places::take(&worker)
+            .await
+            .expect("there is no end of them");
+        let link = Link::new(stream, endpoint.clone(), place);
         let mut records = super::super::fastcgi::Records::new(Default::default());
         let mut cx = Context::from_waker(std::task::Waker::noop());
         records.wait(&mut cx, &worker, &link);

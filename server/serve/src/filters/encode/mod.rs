@@ -192,9 +192,12 @@ impl Filter for EncodeFilter {
         let at_once = body
             .len(x.inline.len())
             .is_some_and(|len| len <= ENCODE_AT_ONCE_BYTES_MAX);
-        let source = match Source::of(body, x) {
-            Ok(source) => source,
-            Err(other) => return other,
+        let source = match body {
+            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Source::shared(slice),
+            Body::File(slice) => Source::file(slice, x.worker.clone()),
+            Body::Stream(stream) => Source::stream(stream),
+            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
         };
         if at_once && source.is_at_hand() {
             return self.encode_at_once(x, source);

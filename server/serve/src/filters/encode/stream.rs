@@ -50,22 +50,36 @@ impl Drop for Piece {
 }
 
 impl Source {
-    /// Takes the bytes of a body; gives it back if it has none that a filter could read.
-    pub(crate) fn of(body: Body, x: &mut Exchange) -> Result<Source, Body> {
-        let kind = match body {
-            Body::Inline => Kind::Owned(std::mem::take(&mut x.inline)),
-            Body::Shared(slice) => Kind::Shared(slice),
-            Body::Stream(stream) => Kind::Stream(stream),
-            Body::File(slice) => {
-                let piece = Piece {
-                    bytes: Vec::new(),
-                    worker: x.worker.clone(),
-                };
-                Kind::File { slice, piece }
-            }
-            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return Err(other),
+    pub(crate) fn owned(bytes: Vec<u8>) -> Source {
+        Source {
+            kind: Kind::Owned(bytes),
+            taken: 0,
+        }
+    }
+
+    pub(crate) fn shared(slice: SharedSlice) -> Source {
+        Source {
+            kind: Kind::Shared(slice),
+            taken: 0,
+        }
+    }
+
+    pub(crate) fn file(slice: FileSlice, worker: Rc<Worker>) -> Source {
+        let piece = Piece {
+            bytes: Vec::new(),
+            worker,
         };
-        Ok(Source { kind, taken: 0 })
+        Source {
+            kind: Kind::File { slice, piece },
+            taken: 0,
+        }
+    }
+
+    pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Source {
+        Source {
+            kind: Kind::Stream(stream),
+            taken: 0,
+        }
     }
 
     /// Whether all bytes are in memory.

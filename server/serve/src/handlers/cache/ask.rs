@@ -223,14 +223,11 @@ impl Rule {
             fields: &head.fields,
             at,
         };
-        caching::may_be_stored(Asked { fields: asked }, given, &self.rules_for(head.status))
-    }
-
-    fn rules_for(&self, status: Status) -> caching::Rules {
-        caching::Rules {
-            usual: self.usual(status),
+        let rules = caching::Rules {
+            usual: self.usual(head.status),
             ..self.rules
-        }
+        };
+        caching::may_be_stored(Asked { fields: asked }, given, &rules)
     }
 
     /// How long answers with this status are fresh that do not say so themselves.
@@ -290,11 +287,15 @@ impl Rule {
             fields: &head.fields,
             at,
         };
+        let rules = caching::Rules {
+            usual: self.usual(head.status),
+            ..self.rules
+        };
         let mut times = Times {
             since: at,
             ..Times::default()
         };
-        match caching::lifetime(given, &self.rules_for(head.status)) {
+        match caching::lifetime(given, &rules) {
             Ok(lifetime) => {
                 times.lifetime = lifetime;
                 ask.store.renew(stored, head.clone(), times);

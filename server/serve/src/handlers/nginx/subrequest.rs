@@ -1,11 +1,15 @@
 //! Requests that the server makes of itself on behalf of another: with its fields, variables and address, but without its
 //! body, and always with GET. What is done with the answer is left to whoever asks.
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use sluice_message::{FieldId, Method};
-use sluice_net::{Exchange as Of, RequestBody};
+use sluice_net::{Body, Exchange as Of, RequestBody};
 
 use super::state::State;
 use crate::context::{Context, Exchange};
+use crate::site::Site;
 
 /// A request for `path` on behalf of `x`. It has the variables of `x` until [`end`] gives them back: what locations set in
 /// it holds there, too, as in nginx.
@@ -57,6 +61,13 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
         close: false,
         context,
     }
+}
+
+/// Has the server answer. What upstreams hint at meanwhile is not for the client.
+pub async fn fetch(site: &Site, sub: &mut Exchange) -> Body {
+    let worker = sub.worker.clone();
+    let mut fetching = pin!(site.fetch(sub));
+    poll_fn(|cx| worker.interims.apart(|| fetching.as_mut().poll(cx))).await
 }
 
 /// Gives the variables back.

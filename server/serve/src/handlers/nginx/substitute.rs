@@ -101,9 +101,12 @@ impl Filter for Settings {
         for (text, with) in &self.texts {
             search.add(&expanded(text, x), expanded(with, x));
         }
-        let source = match Source::of(body, x) {
-            Ok(source) => source,
-            Err(other) => return other,
+        let source = match body {
+            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Source::shared(slice),
+            Body::File(slice) => Source::file(slice, x.worker.clone()),
+            Body::Stream(stream) => Source::stream(stream),
+            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
         };
         self.change_fields(x);
         if x.req.method == Method::Head {

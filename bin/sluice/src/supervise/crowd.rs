@@ -1,0 +1,44 @@
+//! What nginx's `worker_connections` comes to, and what is said when they do not suffice.
+
+use std::sync::Arc;
+
+use sluice_model::ProcessApp;
+use sluice_net::{Crowd, PlaceLimit};
+use sluice_serve::log::{CROWD, Log};
+
+/// The files that the process may have open, and the workers that share them.
+pub struct Files {
+    pub max: u64,
+    pub workers: usize,
+}
+
+/// How many connections each worker may have, where the configuration says so.
+pub fn place_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<PlaceLimit> {
+    let max = asked.worker_connections;
+    if max == 0 {
+        return None;
+    }
+    let wanted = u64::from(max).saturating_mul(files.workers as u64);
+    if wanted > files.max {
+        // In nginx each worker may open so many; here they are one process.
+        log.warn("", "worker_connections exceed open file resource limit")
+            .integer("connections", wanted)
+            .integer("limit", files.max)
+            .send();
+    }
+    let log = log.clone();
+    let tell = move |crowd| {
+        let entry = match crowd {
+            Crowd::Reused => log.warn(
+                CROWD,
+                "worker_connections are not enough, reusing connections",
+            ),
+            Crowd::Refused => log.error(CROWD, "worker_connections are not enough"),
+        };
+        entry.integer("worker_connections", u64::from(max)).send();
+    };
+    Some(PlaceLimit {
+        max: usize::try_from(max).unwrap_or(usize::MAX),
+        tell: Arc::new(tell),
+    })
+}

@@ -1,0 +1,256 @@
+//! The connections that one worker may have, to clients and to upstreams together: nginx's `worker_connections`
+//! (<https://nginx.org/en/docs/ngx_core_module.html#worker_connections>). Without such a number there is no end of places;
+//! how many files may be open is a matter of `ConnectionLimit`.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_message::Moment;
+
+use crate::limits::{CROWD_TURNS_MAX, PLACES_FREED_MAX};
+use crate::worker::Worker;
+use crate::workers::yield_once;
+
+/// How many connections each worker may have, and who hears when they do not suffice.
+#[derive(Clone)]
+pub struct PlaceLimit {
+    /// So many, of clients and upstreams together. As in nginx, listening sockets count, and one more for the process.
+    pub max: usize,
+    /// Is told that they do not suffice, at most once a second by each worker and for each kind.
+    pub tell: Arc<dyn Fn(Crowd) + Send + Sync>,
+}
+
+impl fmt::Debug for PlaceLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlaceLimit")
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What becomes of connections that have no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crowd {
+    /// They get those of idle ones, which are closed.
+    Reused,
+    /// They are closed, or not made: none is idle.
+    Refused,
+}
+
+/// The places of one worker.
+#[derive(Debug)]
+pub(crate) struct Places {
+    max: Cell<usize>,
+    taken: Cell<usize>,
+    limit: RefCell<Option<PlaceLimit>>,
+    /// When it was last told of each kind of crowd.
+    told: Cell<[Option<Moment>; 2]>,
+}
+
+/// A place that is taken; dropping it frees it.
+#[derive(Debug)]
+pub struct Place(Rc<Places>);
+
+/// nginx begins to close idle connections when no more than this part of the places is free. Here they close a moment later,
+/// so one place at least is kept for who comes.
+const SCARCE_PART: usize = 16;
+
+/// nginx closes at once this part of those that are idle, so that not each newcomer has to look for one.
+const FREED_PART: usize = 8;
+
+impl Default for Places {
+    fn default() -> Self {
+        Places {
+            max: Cell::new(usize::MAX),
+            taken: Cell::new(0),
+            limit: RefCell::default(),
+            told: Cell::default(),
+        }
+    }
+}
+
+impl Places {
+    /// So many from now on.
+    pub(crate) fn limit(&self, limit: PlaceLimit) {
+        self.max.set(limit.max);
+        *self.limit.borrow_mut() = Some(limit);
+    }
+
+    /// So many are taken by what is no connection, listening sockets above all.
+    pub(crate) fn keep_back(&self, count: usize) {
+        if let Some(limit) = &*self.limit.borrow() {
+            self.max.set(limit.max.saturating_sub(count));
+        }
+    }
+
+    /// How many there are, those of listening sockets among them; `None` for no end of them.
+    fn limited_to(&self) -> Option<usize> {
+        self.limit.borrow().as_ref().map(|limit| limit.max)
+    }
+
+    /// Whether few are free.
+    fn are_scarce(&self) -> bool {
+        let max = self.max.get();
+        max - self.taken.get().min(max) <= (max / SCARCE_PART).max(1)
+    }
+
+    /// Takes one, if one is free.
+    fn take(self: &Rc<Self>) -> Option<Place> {
+        let taken = self.taken.get();
+        (taken < self.max.get()).then(|| {
+            self.taken.set(taken + 1);
+            Place(self.clone())
+        })
+    }
+
+    /// Tells of a crowd, unless it was told of in this second.
+    fn tell(&self, crowd: Crowd, now: Moment) {
+        let mut told = self.told.get();
+        let of_kind = &mut told[crowd as usize];
+        if of_kind.is_some_and(|at| now.since(at) < crate::limits::CROWD_TOLD_PAUSE) {
+            return;
+        }
+        *of_kind = Some(now);
+        self.told.set(told);
+        if let Some(limit) = &*self.limit.borrow() {
+            (limit.tell)(crowd);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.set(self.0.taken.get() - 1);
+    }
+}
+
+/// No place is to be had: the limit.
+#[derive(Debug)]
+pub(crate) struct Crowded(pub(crate) usize);
+
+impl fmt::Display for Crowded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // nginx's words; those who look at its log know them.
+        write!(f, "{} worker_connections are not enough", self.0)
+    }
+}
+
+/// A place for one more connection of `worker`, where what is idle makes room: clients first, those that are idle longest,
+/// and then the upstream connection that is.
+pub(crate) async fn take(worker: &Worker) -> Result<Place, Crowded> {
+    let places = &worker.places;
+    if !places.are_scarce()
+        && let Some(place) = places.take()
+    {
+        return Ok(place);
+    }
+    let now = worker.clock.coarse();
+    for _ in 0..CROWD_TURNS_MAX {
+        let freed = worker
+            .timers
+            .expire_oldest_idle(PLACES_FREED_MAX, FREED_PART);
+        if freed > 0 {
+            places.tell(Crowd::Reused, now);
+        }
+        if let Some(place) = places.take() {
+            return Ok(place);
+        }
+        if freed == 0 && !worker.upstreams.close_oldest() {
+            break;
+        }
+        // What was told to go goes when its task gets its turn.
+        yield_once().await;
+    }
+    places.take().ok_or_else(|| {
+        places.tell(Crowd::Refused, now);
+        Crowded(places.limited_to().unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn limited(max: usize) -> (Rc<Places>, Arc<Mutex<Vec<Crowd>>>) {
+        let (places, told) = (
+            Rc::new(Places::default()),
+            Arc::<Mutex<Vec<Crowd>>>::default(),
+        );
+        let heard = told.clone();
+        places.limit(PlaceLimit {
+            max,
+            tell: Arc::new(move |crowd| heard.lock().unwrap().push(crowd)),
+        });
+        (places, told)
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_its_connection_is_gone() {
+        assert!(!Places::default().are_scarce(), "there is no end of them");
+        let (places, _) = limited(34);
+        places.keep_back(2);
+        let mut taken: Vec<Place> = (0..29).filter_map(|_| places.take()).collect();
+        assert!(!places.are_scarce());
+        taken.extend(places.take());
+        assert!(places.are_scarce(), "two of 32 are left");
+        taken.extend((0..9).filter_map(|_| places.take()));
+        assert_eq!(taken.len(), 32);
+        assert!(places.take().is_none());
+        assert_eq!(places.limited_to(), Some(34));
+        taken.truncate(3);
+        assert!(places.take().is_some());
+        assert!(!places.are_scarce());
+    }
+
+    #[test]
+    fn a_crowd_is_told_of_once_a_second_and_kind() {
+        let (places, told) = limited(1);
+        for (after, crowd) in [
+            (0, Crowd::Reused),
+            (10, Crowd::Refused),
+            (20, Crowd::Reused),
+            (999, Crowd::Refused),
+            (1000, Crowd::Reused),
+        ] {
+            places.tell(crowd, Moment::START + Duration::from_millis(after));
+        }
+        let expected = [Crowd::Reused, Crowd::Refused, Crowd::Reused];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn who_is_idle_makes_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let worker = Worker::new(0, 1);
+            worker.places.limit(PlaceLimit {
+                max: 4,
+                tell: Arc::new(|_| {}),
+            });
+            let idle = |seconds| {
+                let (worker, place) = (worker.clone(), worker.places.take());
+                tokio::task::spawn_local(async move {
+                    let timer = worker.timers.timer();
+                    timer.set_idle(&worker.clock, Duration::from_secs(seconds));
+                    std::future::poll_fn(|cx| timer.poll_expired(cx)).await;
+                    drop(place);
+                })
+            };
+            let (first, second) = (idle(9), idle(5));
+            yield_once().await;
+            let busy = [take(&worker).await, take(&worker).await];
+            assert!(busy.iter().all(Result::is_ok));
+            let more = [take(&worker).await, take(&worker).await];
+            assert!(more.iter().all(Result::is_ok));
+            assert!(first.is_finished() && second.is_finished());
+            let none = take(&worker).await.expect_err("nobody is idle any more");
+            assert_eq!(none.to_string(), "4 worker_connections are not enough");
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! Many clients of one server at a time: who gets an answer, who waits for one, and who is sent away.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long one client waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its answer has begun, with this status.
+    Answered(u16),
+    /// Its request is with the upstream.
+    Waits,
+    /// It was sent away.
+    Gone,
+}
+
+/// An upstream that counts the requests it has, and answers all of them once it is told to.
+#[derive(Clone, Default)]
+pub struct Holding(Arc<Held>);
+
+#[derive(Default)]
+struct Held {
+    waiting: AtomicUsize,
+    is_free: Mutex<bool>,
+    freed: Condvar,
+}
+
+impl Holding {
+    /// Starts it; gives its port.
+    pub fn start(&self) -> u16 {
+        let held = self.0.clone();
+        super::listen(move |mut wire| {
+            while wire.head().is_some() {
+                held.waiting.fetch_add(1, Ordering::AcqRel);
+                let mut is_free = held.is_free.lock().expect("nobody panics with it");
+                while !*is_free {
+                    is_free = held.freed.wait(is_free).expect("nobody panics with it");
+                }
+                drop(is_free);
+                let _ = wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+        })
+    }
+
+    /// Requests that came.
+    pub fn count(&self) -> usize {
+        self.0.waiting.load(Ordering::Acquire)
+    }
+
+    /// Answers all, also those that come later.
+    pub fn free(&self) {
+        *self.0.is_free.lock().expect("nobody panics with it") = true;
+        self.0.freed.notify_all();
+    }
+}
+
+/// Connects `count` clients one after the other, each of which asks for `target` and stays. The next one comes when it is
+/// clear what became of the one before.
+pub fn gather(
+    port: u16,
+    count: usize,
+    target: &str,
+    upstream: Option<&Holding>,
+) -> Vec<(TcpStream, Fate)> {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+    (0..count)
+        .map(|_| {
+            let before = upstream.map_or(0, Holding::count);
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+            // Who is sent away may hear of it while he asks.
+            let _ = stream.write_all(request.as_bytes());
+            let fate = fate(&mut stream, || {
+                upstream.is_some_and(|upstream| upstream.count() > before)
+            });
+            (stream, fate)
+        })
+        .collect()
+}
+
+/// What becomes of a client that has asked; `is_waiting` tells whether the upstream has its request.
+pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
+    stream.set_nonblocking(true).expect("it can be set");
+    let deadline = Instant::now() + PATIENCE;
+    let mut status = [0; 12];
+    loop {
+        match stream.peek(&mut status) {
+            Ok(count) if count == status.len() => {
+                let _ = stream.read(&mut [0; 4096]);
+                let code = std::str::from_utf8(&status[9..]).ok();
+                return Fate::Answered(code.and_then(|code| code.parse().ok()).unwrap_or(0));
+            }
+            Ok(0) => return Fate::Gone,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if is_waiting() {
+                    return Fate::Waits;
+                }
+            }
+            Err(_) => return Fate::Gone,
+        }
+        assert!(Instant::now() < deadline, "a client waits for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many of them have this fate.
+pub fn count(crowd: &[(TcpStream, Fate)], wanted: Fate) -> usize {
+    crowd.iter().filter(|(_, fate)| *fate == wanted).count()
+}

@@ -1,0 +1,95 @@
+//! How many of six hundred clients sluice and an installed nginx answer with 512 places, one worker each.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::doubles::crowd::{Fate, Holding, count, gather};
+use crate::nginx::find_nginx;
+use crate::peers::{Site, free_port, sluice};
+
+/// A program with its workers; they end with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Not killed: nginx's workers would go on.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
+    let own = match is_nginx {
+        true => ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {}/nginx-temp;\n", dir.display()))
+            .concat(),
+        false => String::new(),
+    };
+    let (user, dir) = match is_nginx {
+        true => ("user root;\n", dir.display()),
+        false => ("", dir.display()),
+    };
+    format!(
+        "{user}daemon off;\nworker_processes 1;\npid {dir}/crowd.pid;\nerror_log {dir}/crowd.log;\n\
+         events {{ worker_connections 512; }}\nhttp {{\n{own}access_log off;\nserver {{\nlisten 127.0.0.1:{port};\n\
+         root {dir}/www;\nlocation / {{ return 200 here; }}\nlocation = /rated {{ limit_rate 200; }}\n\
+         location = /held {{ proxy_pass http://127.0.0.1:{upstream}; }}\n}}\n}}\n"
+    )
+}
+
+fn start(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> (Running, u16) {
+    let port = free_port();
+    let name = if is_nginx { "theirs" } else { "ours" };
+    let file = site.dir().join(format!("crowd-{name}.nginx.conf"));
+    let _ = std::fs::create_dir_all(site.dir().join("nginx-temp"));
+    std::fs::write(&file, conf(site.dir(), port, upstream, is_nginx)).expect("it is writable");
+    let mut command = Command::new(program);
+    match is_nginx {
+        true => command.arg("-p").arg(site.dir()).arg("-c").arg(&file),
+        false => command.args(["run", "--config"]).arg(&file),
+    };
+    let child = command
+        .env("HOME", site.dir())
+        .env("SLUICE_ADMIN", format!("localhost:{}", free_port()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let running = Running(child.expect("the program starts"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "{name} does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (running, port)
+}
+
+/// How many are answered where answers take long, where each needs an upstream, and where they are quick.
+fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
+    let holding = Holding::default();
+    let upstream = holding.start();
+    let counted = ["/rated", "/held", "/"].map(|target| {
+        let (_running, port) = start(site, program, upstream, is_nginx);
+        let crowd = gather(port, 600, target, Some(&holding));
+        count(&crowd, Fate::Answered(200)) + count(&crowd, Fate::Waits)
+    });
+    holding.free();
+    counted
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn a_crowd_fares_as_with_nginx() {
+    let Some(nginx) = find_nginx() else {
+        println!("skipped: no program `nginx`");
+        return;
+    };
+    let site = Site::new();
+    std::fs::create_dir_all(site.dir().join("www")).expect("it is writable");
+    std::fs::write(site.dir().join("www/rated"), "x".repeat(100_000)).expect("it is writable");
+    let theirs = answered(&site, &nginx, true);
+    let ours = answered(&site, &sluice(), false);
+    println!("of 600 clients: nginx {theirs:?}, sluice {ours:?}");
+    assert_eq!(theirs, ours);
+}
