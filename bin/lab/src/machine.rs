@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -48,6 +49,27 @@ pub fn accepted() -> Option<u64> {
         .1
         .parse()
         .ok()
+}
+
+/// Rounds of the fixed piece of work: about a millisecond.
+const WORK_ROUNDS: u64 = 400_000;
+
+/// How often it is done: the shortest time is told, so that another program that takes the processor for a moment is none.
+const WORK_TRIES: usize = 5;
+
+/// Microseconds that a fixed piece of work takes now. It is arithmetic in registers, so it tells how fast the processor goes
+/// and nothing of memory.
+pub fn work_us() -> f64 {
+    let once = |_| {
+        let begin = Instant::now();
+        let mut value = std::hint::black_box(1_u64);
+        for round in 0..WORK_ROUNDS {
+            value = value.rotate_left(5).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round;
+        }
+        std::hint::black_box(value);
+        begin.elapsed().as_secs_f64() * 1e6
+    };
+    (0..WORK_TRIES).map(once).fold(f64::INFINITY, f64::min)
 }
 
 /// The processors that this process may use, by number.

@@ -381,6 +381,92 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
     }
 }
 
+/// Whether a program can be had; a test without it says so.
+fn installed(program: &str) -> bool {
+    let found = sluice_lab::subject::find(program).is_some();
+    if !found {
+        eprintln!("{program} is not installed: nothing is tested with it");
+    }
+    found
+}
+
+#[test]
+fn every_scenario_has_right_answers_before_any_load() {
+    let folder = Folder::new("scenarios-check");
+    let out = folder.file("out");
+    let words = ["run", "scenarios", "--check", "--out", &out, "-c", "2"];
+    let only = ["--only", "subject=floor,ngx-tuned,ngx-h2,sluice"];
+    let output = Command::new(LAB).args(words).args(only).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // nginx and sluice may not be here; whoever is here is right.
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("right, 0 not, "), "{text}");
+    for test in [
+        "synthetic",
+        "html-large",
+        "proxy-large",
+        "websocket",
+        "events",
+    ] {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("2 floor {test} ")));
+        assert!(
+            line.is_some_and(|line| line.contains("right after")),
+            "{text}"
+        );
+    }
+    assert!(
+        !PathBuf::from(out).exists(),
+        "nothing is measured, so nothing is written"
+    );
+}
+
+#[test]
+fn every_kind_of_scenario_is_loaded() {
+    if !installed("nginx") {
+        return;
+    }
+    let folder = Folder::new("scenarios");
+    let out = folder.file("out");
+    let words = ["run", "scenarios", "--quick", "--repeats", "1", "-c", "4"];
+    let short = ["-d", "150ms", "--warmup", "50ms", "--out", &out, "--only"];
+    let only = "subject=floor,ngx-tuned,ngx-h2; test=tls-synthetic,h2-synthetic,h2-upload,fcgi-tcp,fcgi-unix,post-upload,conn-per-request,pipelined,websocket,events,idle,proxy";
+    let output = Command::new(LAB)
+        .args(words)
+        .args(short)
+        .arg(only)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    let result: RunResult =
+        serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap();
+    assert_eq!(result.cells.len(), 17, "{text}");
+    for cell in &result.cells {
+        assert_eq!(cell.state, CellState::Measured, "{:?}: {text}", cell.axes);
+        let block = &cell.blocks[0];
+        let load = &block.load;
+        assert!(load.ok > 0 && load.failed() == 0, "{:?}: {text}", cell.axes);
+        let wrong = block.checks.iter().find(|check| check.holds == Some(false));
+        assert_eq!(wrong, None, "{:?}: {text}", cell.axes);
+        let each = load.connections.answered as f64 / load.connections.opened.max(1) as f64;
+        let alpn = load.connections.alpn.as_deref();
+        match cell.axis("test") {
+            "tls-synthetic" => assert!(load.connections.tls_version.is_some(), "{text}"),
+            "h2-synthetic" | "h2-upload" => assert_eq!(alpn, Some("h2")),
+            "conn-per-request" => assert!(each <= 1.0, "{each}"),
+            "pipelined" => assert_eq!(load.asked.depth, 16),
+            "websocket" => assert_eq!(load.asked.protocol, "websocket"),
+            "events" => assert_eq!(load.asked.protocol, "server-sent events"),
+            "idle" => assert_eq!(load.held.as_ref().unwrap().idle_open, 2_000),
+            // Those under way when the window began were sent before it.
+            "post-upload" => assert!(load.transfer.sent_bytes.unwrap() > 65_536 * load.ok / 2),
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn a_cell_without_its_backend_says_what_is_missing() {
     let folder = Folder::new("missing");

@@ -1,17 +1,7 @@
-//! Whether what an experiment claims really acted, and why a block may mislead: what was counted on all sides, held against
-//! what the file says.
+//! Whether what an experiment claims really acted: what was counted on all sides, held against what the file says.
 
 use super::file::{CheckPart, Test};
-use crate::result::{BackendCounts, Block, Check, Load, Mark, MarkKind, Resources};
-
-/// Work of the busiest thread of the generator above which throughput may be its own.
-const GENERATOR_BUSY_MAX: f64 = 0.85;
-
-/// Processors used by others above which a block is marked.
-const FOREIGN_MAX: f64 = 0.10;
-
-/// Share of stolen time above which a block is marked.
-const STEAL_MAX: f64 = 0.02;
+use crate::result::{BackendCounts, Check, Load, Resources};
 
 /// A comparison with a number: `>= 0.95`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,10 +48,16 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Share of the requests at the backend that came on a connection that was there already, with who counted. One
-    /// connection for each client is no waste, however short the load is.
-    fn upstream_reuse(&self) -> Option<(f64, String)> {
-        let clients = self.load.asked.connections as u64;
+    /// Share of the requests at the backend that came on a connection that was there already, with who counted. Where it is
+    /// to be high, one connection for each client is no waste, however short the load is; where it is to be low, every
+    /// connection counts.
+    fn upstream_reuse(&self, claim: &str) -> Option<(f64, String)> {
+        let low = Comparison::parse(claim).is_ok_and(|claim| claim.sign.starts_with('<'));
+        let clients = if low {
+            0
+        } else {
+            self.load.asked.connections as u64
+        };
         let reuse = |dialed: u64, requests: u64| {
             1.0 - dialed.saturating_sub(clients).min(requests) as f64 / requests as f64
         };
@@ -93,7 +89,8 @@ pub fn checks<'a>(
         checks.push(backend_requests(claim, seen));
     }
     if let Some(claim) = &test.assert.upstream_reuse {
-        checks.push(number("upstream_reuse", claim, seen.upstream_reuse()));
+        let reuse = seen.upstream_reuse(claim);
+        checks.push(number("upstream_reuse", claim, reuse));
     }
     parts.for_each(|part| one(part, seen, &mut checks));
     checks
@@ -138,7 +135,9 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         (
             "upstream_reuse",
             &part.upstream_reuse,
-            seen.upstream_reuse(),
+            part.upstream_reuse
+                .as_ref()
+                .and_then(|claim| seen.upstream_reuse(claim)),
         ),
         ("backend_share", &part.backend_share, share),
         (
@@ -190,69 +189,6 @@ fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
             format!("{} ({told})", crate::audit::finding::number(value))
         }),
     }
-}
-
-/// Why a block may mislead.
-pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
-    let mut marks = Vec::new();
-    let mut mark = |kind, text: String| marks.push(Mark { kind, text });
-    if let Some(status) = ended {
-        mark(MarkKind::Ended, format!("the server ended: {status}"));
-    }
-    let load = &block.load;
-    let ours = load
-        .failures
-        .iter()
-        .filter(|failures| failures.class.is_ours());
-    let ours: u64 = ours.map(|failures| failures.count).sum();
-    if ours > 0 {
-        mark(
-            MarkKind::Unusable,
-            format!("{ours} requests failed on this side"),
-        );
-    }
-    if load.failed() > 0 {
-        mark(
-            MarkKind::Failures,
-            format!("{} requests failed", load.failed()),
-        );
-    }
-    if let Some(generator) = load
-        .generator
-        .as_ref()
-        .filter(|g| g.busiest > GENERATOR_BUSY_MAX)
-    {
-        let percent = generator.busiest * 100.0;
-        mark(
-            MarkKind::GeneratorLimited,
-            format!("generator {percent:.0} % at work"),
-        );
-    }
-    if let Some(system) = block.resources.as_ref().map(|resources| &resources.system) {
-        if system.foreign > FOREIGN_MAX {
-            mark(
-                MarkKind::Disturbed,
-                format!("others used {:.2} processors", system.foreign),
-            );
-        }
-        if system.steal > STEAL_MAX {
-            mark(
-                MarkKind::Disturbed,
-                format!("{:.1} % stolen", system.steal * 100.0),
-            );
-        }
-    }
-    for check in block
-        .checks
-        .iter()
-        .filter(|check| check.holds == Some(false))
-    {
-        mark(
-            MarkKind::Unusable,
-            format!("{} does not hold: {}", check.claim, check.seen),
-        );
-    }
-    marks
 }
 
 #[cfg(test)]
@@ -322,6 +258,23 @@ mod tests {
         assert_eq!(found(None, Some(70)), with(Some(true)));
         assert_eq!(found(None, Some(900)), with(Some(false)));
         assert_eq!(found(None, None), with(None));
+        // Where none is to be kept, those of the first requests count as well.
+        load.asked.connections = 200;
+        let reuse = |accepted, claim| {
+            let counts = BackendCounts {
+                accepted,
+                requests: 450,
+            };
+            let seen = Seen {
+                load: &load,
+                counts: Some(&counts),
+                accepted: None,
+                resources: &resources,
+            };
+            seen.upstream_reuse(claim).unwrap().0
+        };
+        assert!(reuse(449, "<= 0.1") < 0.01 && reuse(449, ">= 0.9") > 0.4);
+        assert!(reuse(200, ">= 0.9") > 0.99);
     }
 
     #[test]

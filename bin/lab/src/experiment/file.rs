@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use super::checks::Comparison;
+use super::plan::Only;
 use crate::audit::claim::Statement;
 use crate::quantity::parse_duration;
 use crate::result::SCHEMA;
@@ -67,6 +68,9 @@ pub struct File {
     /// Rows of the document beside which cells stand.
     #[serde(default)]
     pub beside: Vec<Beside>,
+    /// Cells of which `--quick` takes no others; empty takes all. It is set by `--quick`, not by the text.
+    #[serde(skip)]
+    pub wanted: Vec<Only>,
 }
 
 /// A sentence of the document: a formula alone, or with the words it stands for.
@@ -106,6 +110,14 @@ pub struct Quick {
     pub config: Option<Vec<String>>,
     /// Tests.
     pub test: Option<Vec<String>>,
+    /// Cells, each line a condition as `--only` takes it; what no line takes is left out.
+    pub cells: Vec<String>,
+    /// The window, instead of that of all quick runs.
+    #[serde(deserialize_with = "some_duration")]
+    pub duration: Option<Duration>,
+    /// Load before it, instead of that of all quick runs.
+    #[serde(deserialize_with = "some_duration")]
+    pub warmup: Option<Duration>,
 }
 
 /// Bodies made up by the lab, the same in the backend that sends them and in the generator that compares them.
@@ -382,6 +394,15 @@ pub struct Test {
     /// Requests after which a connection is closed, instead of what `[load]` says.
     #[serde(default)]
     pub requests_per_connection: Option<u64>,
+    /// Requests under way at a time on each connection, instead of what `[load]` says.
+    #[serde(default)]
+    pub depth: Option<usize>,
+    /// Requests per second of an open loop, instead of what `[load]` says.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// Idle connections held beside, instead of what `[load]` says.
+    #[serde(default)]
+    pub idle: Option<usize>,
     /// Backends by name, in which `{subject}` and `{config}` are put in.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -500,6 +521,10 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     parse_duration(&text).map_err(serde::de::Error::custom)
 }
 
+fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration(from).map(Some)
+}
+
 /// Reads an experiment. A mistake is told with its file, line and column.
 pub fn parse(name: &str, text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| {
@@ -582,6 +607,9 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         return Err(format!(
             "{name}: [test.{test}] asks for a corpus, and there is no [corpus]"
         ));
+    }
+    for condition in &file.quick.cells {
+        Only::parse(condition).map_err(|error| format!("{name}: [quick] cells: {error}"))?;
     }
     check_claims(name, file)
 }

@@ -5,6 +5,7 @@ pub mod builtin;
 mod checks;
 pub mod file;
 pub mod folder;
+mod marks;
 pub mod plan;
 mod run;
 pub mod stage;

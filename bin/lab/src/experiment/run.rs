@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::builtin;
 use super::file::{self, Claim, File, Order, Pin, Run};
+use super::marks;
 use super::plan::{self, CellPlan, Only, Step};
 use super::stage::Stage;
 use crate::cli::{Answer, Outcome, Refused};
@@ -54,6 +55,9 @@ pub struct Options {
     /// Length of the window, instead of what the file says
     #[arg(long, short = 'd', value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Load before the window, instead of what the file says
+    #[arg(long, value_parser = parse_duration)]
+    pub warmup: Option<Duration>,
     /// Connections, instead of what the file says: 10,200
     #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
@@ -81,6 +85,9 @@ pub struct Options {
     /// Keeps the folder of configurations and logs
     #[arg(long)]
     pub keep: bool,
+    /// Starts every server once and verifies its answers, without load; ends with 1 if one of them is not right
+    #[arg(long, conflicts_with_all = ["resume", "plan"])]
+    pub check: bool,
 }
 
 /// Carries out `lab run`.
@@ -99,6 +106,9 @@ pub fn run(options: &Options) -> Outcome {
         ));
     }
     let mut run = Walk::new(options, file, text, changes, cells)?;
+    if options.check {
+        return run.check(name);
+    }
     run.print_plan();
     if options.plan {
         return Ok(Answer::Yes);
@@ -120,8 +130,13 @@ fn change(file: &mut File, options: &Options) -> Vec<String> {
         file.load.duration = duration;
         changes.push(format!("--duration {} s", duration.as_secs_f64()));
     }
+    if let Some(warmup) = options.warmup {
+        file.load.warmup = warmup;
+        changes.push(format!("--warmup {} s", warmup.as_secs_f64()));
+    }
     if let Some(clients) = &options.clients {
         file.matrix.clients.clone_from(clients);
+        file.wanted.clear();
         changes.push(format!("--clients {clients:?}"));
     }
     if let Some(order) = options.order {
@@ -142,8 +157,11 @@ fn change(file: &mut File, options: &Options) -> Vec<String> {
 fn quick(file: &mut File) -> String {
     file.repeat.blocks = file.repeat.blocks.min(BLOCKS_MIN);
     file.repeat.again = file.repeat.again.min(1);
-    file.load.duration = file.load.duration.min(QUICK_DURATION);
-    file.load.warmup = file.load.warmup.min(QUICK_WARMUP);
+    let of_file = &file.quick;
+    let duration = of_file.duration.unwrap_or(QUICK_DURATION);
+    let warmup = of_file.warmup.unwrap_or(QUICK_WARMUP);
+    file.load.duration = file.load.duration.min(duration);
+    file.load.warmup = file.load.warmup.min(warmup);
     file.load.rest = Duration::ZERO;
     let levels = &file.matrix.clients;
     if let Some(clients) = file.quick.clients.take() {
@@ -167,6 +185,12 @@ fn quick(file: &mut File) -> String {
     if let Some(test) = file.quick.test.take() {
         told += &format!(", of tests {}", test.join(", "));
         file.matrix.test = test;
+    }
+    if !file.quick.cells.is_empty() {
+        told += &format!(", of cells {}", file.quick.cells.join(" / "));
+        // They were read once when the file was.
+        let conditions = file.quick.cells.iter();
+        file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
     }
     told
 }
@@ -266,7 +290,7 @@ impl Walk {
                 "{} is there already; --resume goes on, --out NAME leaves it",
                 path.display()
             );
-            if !options.plan {
+            if !options.plan && !options.check {
                 return Err(Refused::new(text));
             }
         }
@@ -350,6 +374,7 @@ impl Walk {
                     }
                 }
             }
+            marks::mark_slow(&mut self.result.cells);
             self.result.duration_s = began.elapsed().as_secs_f64();
             self.save()?;
         }
@@ -369,6 +394,49 @@ impl Walk {
         Ok(if usable { Answer::Yes } else { Answer::No })
     }
 
+    /// Starts the servers of each cell once. What is not installed, or too large for this machine, is told and no fault.
+    fn check(&mut self, name: &str) -> Outcome {
+        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        self.result.subjects = self.facts(&stage);
+        let (mut right, mut wrong, mut absent) = (0, 0, 0);
+        for cell in &self.cells {
+            let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
+            let found = match (&cell.skipped, self.missing(&stage, cell)) {
+                (Some(reason), _) => Err(CellState::Skipped(reason.clone())),
+                (_, Some(reason)) => Err(CellState::NotInstalled(reason)),
+                (None, None) => stage.check(&self.file, cell, self.seed),
+            };
+            match &found {
+                Ok(_) => right += 1,
+                Err(CellState::DidNotStart(_)) => wrong += 1,
+                Err(_) => absent += 1,
+            }
+            let words = match found {
+                Ok(ready_s) => format!("right after {ready_s:.2} s"),
+                Err(state) => state_words(&state),
+            };
+            println!("{:48} {words}", place.join(" "));
+        }
+        println!("{right} right, {wrong} not, {absent} not here");
+        if self.keep {
+            println!("configurations and logs: {}", stage.dir().display());
+            stage.keep();
+        }
+        Ok(if wrong == 0 && right > 0 {
+            Answer::Yes
+        } else {
+            Answer::No
+        })
+    }
+
+    /// Why a cell cannot be measured for want of a program.
+    fn missing(&self, stage: &Stage, cell: &CellPlan) -> Option<String> {
+        let mut facts = self.result.subjects.iter();
+        let facts = facts.find(|facts| facts.name == cell.subject);
+        let subject = facts.and_then(|facts| facts.missing.clone());
+        subject.or_else(|| missing_backend(&self.file, stage, cell))
+    }
+
     fn measure(
         &mut self,
         stage: &Stage,
@@ -378,19 +446,11 @@ impl Walk {
         announce: &dyn Fn(&mut Live, &str),
     ) -> Result<Block, CellState> {
         announce(live, "");
-        let facts = self
-            .result
-            .subjects
-            .iter()
-            .find(|facts| facts.name == cell.subject);
-        if let Some(reason) = facts.and_then(|facts| facts.missing.clone()) {
-            return Err(CellState::NotInstalled(reason));
-        }
-        if let Some(reason) = missing_backend(&self.file, stage, cell) {
+        if let Some(reason) = self.missing(stage, cell) {
             return Err(CellState::NotInstalled(reason));
         }
         let seed = self.seed ^ step.block as u64;
-        let mut block = stage.block(&self.file, cell, seed, live)?;
+        let mut block = timed(|| stage.block(&self.file, cell, seed, live))?;
         let mut tries = 1;
         while foreign_share(&block).is_some()
             && tries <= self.file.repeat.again
@@ -399,7 +459,7 @@ impl Walk {
             self.again += 1;
             tries += 1;
             announce(live, " again");
-            let anew = stage.block(&self.file, cell, seed, live)?;
+            let anew = timed(|| stage.block(&self.file, cell, seed, live))?;
             if foreign_share(&anew) < foreign_share(&block) {
                 block = anew;
             }
@@ -451,6 +511,16 @@ impl Walk {
             .and_then(|()| fs::rename(&part, &path))
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))
     }
+}
+
+/// A block between two looks at how fast the machine is.
+fn timed(block: impl FnOnce() -> Result<Block, CellState>) -> Result<Block, CellState> {
+    let before = machine::work_us();
+    let mut block = block()?;
+    if let Some(resources) = &mut block.resources {
+        resources.system.work_us = Some(machine::work_us().max(before));
+    }
+    Ok(block)
 }
 
 /// The command line as typed, without the folder of the program: that tells nothing to others.
@@ -614,6 +684,7 @@ mod tests {
             only: String::new(),
             repeats: None,
             duration: None,
+            warmup: None,
             clients: None,
             budget: None,
             order: None,
@@ -623,13 +694,21 @@ mod tests {
             resume: false,
             plan: true,
             keep: false,
+            check: false,
         };
         let changes = change(&mut file, &options);
-        assert_eq!(file.matrix.clients, [200, 1_000]);
-        assert_eq!(
-            (file.repeat.blocks, file.load.duration),
-            (BLOCKS_MIN, QUICK_DURATION)
-        );
+        assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);
+        // The file says that its windows are shorter still.
+        let duration = Duration::from_millis(800);
+        let blocks = (file.repeat.blocks, file.load.duration);
+        assert_eq!(blocks, (BLOCKS_MIN, duration));
+        let chosen = plan::cells(&file, &Only::default(), 9_900);
+        let with = |axis: &str, value: &str| {
+            let cells = chosen.iter().filter(|cell| cell.axes[axis] == value);
+            cells.count()
+        };
+        assert_eq!((with("clients", "10"), with("clients", "200")), (4, 18));
+        assert_eq!((with("subject", "floor"), with("clients", "10000")), (2, 7));
         assert_eq!(changes.len(), 1);
     }
 

@@ -14,6 +14,7 @@ use super::builtin::read_conf;
 use super::checks::{self, Seen};
 use super::file::{Backend, File, Pin, Run, Talk, Test};
 use super::folder::Folder;
+use super::marks;
 use super::plan::CellPlan;
 use crate::backend::{Corpus, read_counts};
 use crate::hit::{Memory, made_body};
@@ -228,8 +229,24 @@ impl Stage {
             log,
             ..Block::default()
         };
-        block.marks = checks::marks(&block, ended);
+        block.marks = marks::marks(&block, ended);
         Ok(block)
+    }
+
+    /// Starts the servers of a cell, waits for the first right answer and ends them. Gives the seconds until then.
+    pub fn check(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<f64, CellState> {
+        let not_started = CellState::DidNotStart;
+        let mut backends = Vec::new();
+        for name in self.needs(file, cell).map_err(not_started)? {
+            backends.push(self.start_backend(file, cell, &name).map_err(not_started)?);
+        }
+        let plan = self.plan(file, cell, seed).map_err(not_started)?;
+        let began = Instant::now();
+        let mut server = self.start_subject(file, cell).map_err(not_started)?;
+        ready(&plan, &mut server).map_err(not_started)?;
+        let ready_s = began.elapsed().as_secs_f64();
+        server.stop();
+        Ok(ready_s)
     }
 
     /// Names of the backends of a cell. A name with something put in that no backend has means that there is none.
@@ -444,7 +461,7 @@ impl Stage {
             ca: test.tls.then(|| self.dir().join("site.crt")),
             ..TlsOptions::default()
         };
-        let mode = match file.load.rate {
+        let mode = match test.rate.or(file.load.rate) {
             None => Mode::Closed,
             Some(rate) => Mode::Open {
                 rate,
@@ -461,7 +478,7 @@ impl Stage {
             target,
             mode,
             connections: cell.clients,
-            depth: file.load.depth,
+            depth: test.depth.unwrap_or(file.load.depth),
             requests_per_connection_max: each_max,
             threads: self.load_cpus.len().max(1),
             cpus: self.load_cpus.clone(),
@@ -474,7 +491,7 @@ impl Stage {
             seed,
             kind,
             beside: Beside {
-                idle: file.load.idle,
+                idle: test.idle.unwrap_or(file.load.idle),
                 slow: file.load.slow_readers,
                 slow_bytes_per_s: file.load.slow_rate,
             },

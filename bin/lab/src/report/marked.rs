@@ -44,4 +44,9 @@ const MEANINGS: &[(MarkKind, &str, &str)] = &[
         "Throughput was still rising or falling in",
         "A longer warm-up would tell more.",
     ),
+    (
+        MarkKind::Slow,
+        "The machine itself was slow around",
+        "Its neighbours on the host may be why; compare subjects within a block there, not with other blocks.",
+    ),
 ];

@@ -280,6 +280,8 @@ pub enum MarkKind {
     Unusable,
     /// Throughput still rose or fell when the window began.
     Unsteady,
+    /// The whole machine was slower than at other times of the run.
+    Slow,
 }
 
 /// How much the generator can ask for here, against a server that does the least possible.

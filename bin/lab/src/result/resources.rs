@@ -111,6 +111,9 @@ pub struct System {
     pub tcp_retransmits: u64,
     /// Sockets in TIME_WAIT at the end.
     pub time_wait: u64,
+    /// Microseconds that a fixed piece of work took before or after the block, whichever was longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_us: Option<f64>,
     /// The samples.
     #[serde(default)]
     pub points: Vec<SystemPoint>,

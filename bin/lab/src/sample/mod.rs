@@ -212,6 +212,7 @@ impl Samples {
             listen_drops: growth(|machine| machine.listen_drops as f64) as u64,
             tcp_retransmits: growth(|machine| machine.tcp_retransmits as f64) as u64,
             time_wait: self.at(end, |sample| sample.machine.time_wait as f64) as u64,
+            work_us: None,
             points: self.system_points(begin, end),
         }
     }

@@ -4,10 +4,24 @@ use crate::audit::claim::{Outcome, Statement};
 use crate::audit::evidence::{Claim, Sheet};
 use crate::audit::finding::{Finding, Weight};
 
-/// The rule.
+/// The rule. Claims of which there is nothing to say but that no figure tells are one finding together.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
-    let claims = sheet.conditions.claims.iter();
-    claims.map(|claim| check_one(sheet, claim)).collect()
+    let silent = |claim: &&Claim| claim.means.is_none() && claim.words.is_none();
+    let claims = &sheet.conditions.claims;
+    let told = claims.iter().filter(|claim| !silent(claim));
+    let mut findings: Vec<Finding> = told.map(|claim| check_one(sheet, claim)).collect();
+    let silent: Vec<&Claim> = claims.iter().filter(silent).collect();
+    match silent[..] {
+        [] => {}
+        [one] => findings.push(check_one(sheet, one)),
+        _ => {
+            let title = format!("{} claims of which no printed figure tells", silent.len());
+            let finding = Finding::new("A11", Weight::Gap, title);
+            let lines = silent.iter().map(|claim| claim.says.clone());
+            findings.push(lines.fold(finding, Finding::line));
+        }
+    }
+    findings
 }
 
 /// What became of one claim.

@@ -304,6 +304,19 @@ mod tests {
     }
 
     #[test]
+    fn every_claim_is_asked_of_the_printed_figures_and_of_the_experiment() {
+        use crate::experiment::{builtin::builtin, file};
+        for id in IDS {
+            let experiment = file::parse(id, builtin(id).unwrap()).unwrap();
+            let printed = sheet(id).conditions.claims;
+            let mut printed: Vec<&String> = printed.iter().map(|claim| &claim.name).collect();
+            printed.sort();
+            let here: Vec<&String> = experiment.claims.keys().collect();
+            assert_eq!(printed, here, "{id}");
+        }
+    }
+
+    #[test]
     fn figures_are_those_of_the_page() {
         let hotdogs = sheet("000");
         let wanted = [
