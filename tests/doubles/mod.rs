@@ -1,11 +1,12 @@
 //! What the end-to-end tests and the comparison with Caddy build the other side of a connection from: bytes over a
-//! stream, a listener on a free port, FastCGI, SCGI, uwsgi, DNS. What is said over them is left to those.
+//! stream, a listener on a free port, FastCGI, SCGI, uwsgi, DNS, php-fpm. What is said over them is left to those.
 #![allow(dead_code, reason = "each of the two programs uses a part of it")]
 
 pub mod cgi;
 pub mod crowd;
 pub mod dns;
 pub mod fastcgi;
+pub mod php;
 pub mod ports;
 pub mod wire;
 

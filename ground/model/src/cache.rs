@@ -39,6 +39,8 @@ objects! {
         pub background_update: bool,
         /// The upstream is asked with HEAD where the client asked so; with GET when false.
         pub keep_head: bool,
+        /// Answers to HEAD are stored as well where the upstream is asked with HEAD: no GET has the same key.
+        pub store_head: bool,
         /// Ranges that begin there or behind are asked for as they are, and not stored.
         pub max_range_offset: Option<u64>,
         /// Fields of answers that are not looked at: `X-Accel-Expires`, `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.

@@ -134,6 +134,9 @@ pub const TRUST_POOLS_NESTED_MAX: usize = 8;
 /// before that.
 pub const CACHE_TURNS_MAX: usize = 1000;
 
+/// How long a request that waits for others waits at least until it looks again: the coarse clock lags by more than that.
+pub const CACHE_LOOK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Answers that one worker reads on for its cache without a client. More would let clients that leave at once keep many
 /// connections to upstreams busy.
 pub const CACHE_LEFT_MAX: usize = 256;

@@ -201,7 +201,11 @@ pub fn around(
         age: level.time(&of("cache_lock_age")).unwrap_or(FIVE),
         timeout: level.time(&of("cache_lock_timeout")).unwrap_or(FIVE),
     });
-    let (key, ignore_authorization) = key;
+    let Key {
+        text: key,
+        tells_clients,
+        tells_methods,
+    } = key;
     Some(Handler::Cache(Box::new(Cache {
         store,
         key,
@@ -216,9 +220,10 @@ pub fn around(
         revalidate: level.is_on(&of("cache_revalidate"), false),
         background_update: level.is_on(&of("cache_background_update"), false),
         keep_head: !level.is_on(&of("cache_convert_head"), true),
+        store_head: tells_methods,
         max_range_offset: offset(cx, level, &of("cache_max_range_offset"))?,
         ignore: ignored(cx, level, &of("ignore_headers"))?,
-        ignore_authorization: ignore_authorization || hides_authorization(level, module),
+        ignore_authorization: tells_clients || hides_authorization(level, module),
         origin,
     })))
 }
@@ -226,14 +231,22 @@ pub fn around(
 /// nginx's usual patience with others that ask for the same.
 const FIVE: Duration = Duration::seconds(5);
 
-/// The key, and whether credentials are in it.
+/// A key, and what it tells apart.
+struct Key {
+    text: String,
+    /// Credentials are in it.
+    tells_clients: bool,
+    /// The method is.
+    tells_methods: bool,
+}
+
 fn key(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     module: &str,
     zone: &Word,
     facts: &Facts,
-) -> Option<(String, bool)> {
+) -> Option<Key> {
     let name = format!("{module}_cache_key");
     let word = match level.find(&name).and_then(|line| line.args.first()) {
         Some(word) => word.clone(),
@@ -251,12 +264,15 @@ fn key(
             return None;
         }
     };
-    let has = |variable: &str| word.text.contains(variable);
-    let tells = has("$http_authorization")
-        || has("${http_authorization}")
-        || has("$remote_user")
-        || has("${remote_user}");
-    Some((cx.text(&word, facts), tells))
+    let has = |name: &str| {
+        let text = &word.text;
+        text.contains(&format!("${name}")) || text.contains(&format!("${{{name}}}"))
+    };
+    Some(Key {
+        text: cx.text(&word, facts),
+        tells_clients: has("http_authorization") || has("remote_user"),
+        tells_methods: has("request_method"),
+    })
 }
 
 /// Whether the upstream does not see the credentials of the client.

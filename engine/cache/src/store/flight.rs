@@ -51,6 +51,7 @@ pub struct Lead {
 pub struct Wait {
     flight: Arc<Flight>,
     place: Option<usize>,
+    since: Moment,
 }
 
 impl Flights {
@@ -82,10 +83,18 @@ impl Flights {
                     State::UnderWay { wakers, .. } if wakers.len() >= WAITERS_MAX => {
                         return Turn::Full;
                     }
-                    State::UnderWay { .. } | State::Landed(_) => {
+                    State::UnderWay { since, .. } => {
                         return Turn::Wait(Wait {
                             flight: flight.clone(),
                             place: None,
+                            since: *since,
+                        });
+                    }
+                    State::Landed(_) => {
+                        return Turn::Wait(Wait {
+                            flight: flight.clone(),
+                            place: None,
+                            since: now,
                         });
                     }
                 }
@@ -133,6 +142,11 @@ impl Drop for Lead {
 }
 
 impl Wait {
+    /// When the other request began.
+    pub fn since(&self) -> Moment {
+        self.since
+    }
+
     /// Ready when the other request has done its part.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match (&mut *lock(&self.flight.0), self.place) {

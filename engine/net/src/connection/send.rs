@@ -399,8 +399,8 @@ impl<'a> Sender<'a> {
     ) -> Result<(), Failure> {
         let mut expected = stream.len();
         loop {
-            let step = poll_fn(|cx| self.poll_stream(cx, stream, chunked, expected)).await?;
-            match step {
+            let step = poll_fn(|cx| self.poll_stream(cx, stream, chunked, expected)).await;
+            match self.told(step).await? {
                 Streamed::Pause => {
                     let mut done = 0;
                     poll_fn(|cx| self.poll_flush_beside(cx, stream, &mut done)).await?;
@@ -415,7 +415,7 @@ impl<'a> Sender<'a> {
                 Streamed::Small(count) => self.note_content(count, &mut expected)?,
                 Streamed::End => {
                     if expected.is_some_and(|left| left > 0) {
-                        return Err(shrunk());
+                        self.told(Err(shrunk())).await?;
                     }
                     if chunked {
                         let trailers = stream.trailers().unwrap_or_default();
@@ -425,6 +425,15 @@ impl<'a> Sender<'a> {
                 }
             }
         }
+    }
+
+    /// What came before a stream broke is the client's: an end without any answer would have it ask again, as if nobody
+    /// had been asked (RFC 9110, section 9.2.2), and its status would be told nowhere.
+    async fn told(&mut self, step: Result<Streamed, Failure>) -> Result<Streamed, Failure> {
+        if step.is_err() && !self.out.is_empty() {
+            let _ = self.flush().await;
+        }
+        step
     }
 
     /// Sends what is in `out`. While the client takes nothing the stream goes on beside: behind it may be an upload

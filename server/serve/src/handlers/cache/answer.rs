@@ -8,12 +8,13 @@ use sluice_cache::store::{Store, Stored};
 use sluice_message::condition::{self, Validators, Verdict};
 use sluice_message::date::parse_http;
 use sluice_message::range::{self, Range, Selection};
-use sluice_message::{FieldId, Method, ResponseHead, Status};
+use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
 
 use super::{CacheStatus, Rule, count, now};
 use crate::context::Exchange;
+use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::set_content_range;
@@ -26,6 +27,8 @@ enum Wanted {
     Parts(Vec<Range>),
     /// Nothing but its head, as it is now.
     Nothing,
+    /// It cannot have what it wants.
+    Refused(Fault),
 }
 
 impl Rule {
@@ -59,8 +62,11 @@ impl Rule {
     /// Gives the content of a stored answer whose head is in place, as far as it is wanted.
     pub(super) fn give(&self, x: &mut Exchange, store: &Store, stored: &Rc<Stored>) -> Step {
         let size = stored.len();
-        let body = match wanted(x, Some(size)) {
+        // What is stored for HEAD alone has no content to take parts from.
+        let known = (!self.stores_head || x.req.method != Method::Head).then_some(size);
+        let body = match wanted(x, known, &stored.head().fields) {
             Wanted::Nothing => Body::Empty,
+            Wanted::Refused(fault) => return Step::Fail(fault),
             Wanted::Whole => part(
                 stored,
                 Range {
@@ -90,10 +96,14 @@ impl Rule {
     }
 
     /// Gives of an answer that is whole and on its way what is wanted.
-    pub(super) fn part_of(&self, x: &mut Exchange, body: Body) -> Step {
+    pub(super) fn part_of(&self, x: &mut Exchange, head: &ResponseHead, body: Body) -> Step {
         let length = body.len(x.inline.len());
-        Step::Done(match wanted(x, length) {
+        Step::Done(match wanted(x, length, &head.fields) {
             Wanted::Whole => body,
+            Wanted::Refused(fault) => {
+                x.inline.clear();
+                return Step::Fail(fault);
+            }
             Wanted::Nothing => {
                 x.inline.clear();
                 Body::Empty
@@ -115,8 +125,9 @@ impl Rule {
 }
 
 /// What the request wants of the answer whose head is in `x.res`, which becomes the head of that. Only an answer 200
-/// can be asked for in part or under a condition (RFC 9110, sections 13.2.1 and 14.2).
-fn wanted(x: &mut Exchange, size: Option<u64>) -> Wanted {
+/// can be asked for in part or under a condition (RFC 9110, sections 13.2.1 and 14.2). A refusal says nothing of what the
+/// upstream said.
+fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let reads = matches!(x.req.method, Method::Get | Method::Head);
     if x.res.status != Status::OK || !reads {
         return Wanted::Whole;
@@ -130,15 +141,20 @@ fn wanted(x: &mut Exchange, size: Option<u64>) -> Wanted {
     match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
         Verdict::NotModified => {
             // RFC 9110, section 15.4.5: what describes the content only is left out.
-            for id in [FieldId::ContentType, FieldId::ContentEncoding] {
+            for id in [
+                FieldId::AcceptRanges,
+                FieldId::ContentType,
+                FieldId::ContentEncoding,
+            ] {
                 x.res.fields.remove(id);
             }
             x.res.status = Status::NOT_MODIFIED;
             return Wanted::Nothing;
         }
         Verdict::Failed => {
-            x.res.status = Status::PRECONDITION_FAILED;
-            return Wanted::Nothing;
+            forget(x, upstream);
+            let status = Status::PRECONDITION_FAILED;
+            return Wanted::Refused(Fault::new(status, "a condition fails"));
         }
         Verdict::Proceed => {}
     }
@@ -150,26 +166,29 @@ fn wanted(x: &mut Exchange, size: Option<u64>) -> Wanted {
         return Wanted::Whole;
     }
     let ranges = match range::select(field, size) {
-        Selection::Whole | Selection::Malformed => return Wanted::Whole,
+        Selection::Whole => return Wanted::Whole,
         Selection::One(range) => vec![range],
         Selection::Many(ranges) => ranges,
-        Selection::Unsatisfiable => {
-            for id in [
-                FieldId::ContentType,
-                FieldId::ContentEncoding,
-                FieldId::Etag,
-                FieldId::LastModified,
-            ] {
-                x.res.fields.remove(id);
-            }
+        // As nginx does it with files, too.
+        Selection::Unsatisfiable | Selection::Malformed => {
+            forget(x, upstream);
             let text = format!("bytes */{size}");
             x.res.fields.set(FieldId::ContentRange, text.as_bytes());
-            x.res.status = Status::RANGE_NOT_SATISFIABLE;
-            return Wanted::Nothing;
+            let status = Status::RANGE_NOT_SATISFIABLE;
+            return Wanted::Refused(Fault::new(status, "the answer has no such part"));
         }
     };
+    x.res.fields.remove(FieldId::AcceptRanges);
     x.res.status = Status::PARTIAL_CONTENT;
     Wanted::Parts(ranges)
+}
+
+/// Takes back what an upstream said of its answer.
+fn forget(x: &mut Exchange, upstream: &Fields) {
+    for field in upstream.iter() {
+        x.res.fields.remove_name(field.name);
+    }
+    x.res.fields.remove(FieldId::Age);
 }
 
 fn part(stored: &Stored, range: Range) -> Body {

@@ -316,7 +316,8 @@ impl Rule {
         head: &ResponseHead,
         body: Body,
     ) -> Step {
-        let is_head = x.req.method == Method::Head && self.keeps_head;
+        // The content is missing; only where no GET has the same key is that how it should be.
+        let is_head = x.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(x);
         let judged = match ask.stores && !is_head && !is_any_set(&self.no_store, x) {
             true => self.judged(asked, head, at).ok(),
@@ -339,25 +340,31 @@ impl Rule {
         let mut stored = head.clone();
         stored.fields.remove(FieldId::Trailer);
         let length = body.len(x.inline.len());
+        if let (true, Some(length)) = (x.req.method == Method::Head && self.keeps_head, length) {
+            // The content is not there to tell it.
+            let mut digits = Vec::with_capacity(20);
+            sluice_message::decimal::push_integer(&mut digits, length);
+            stored.fields.set(FieldId::ContentLength, &digits);
+        }
         let fill = ask
             .store
             .begin(&ask.key, &names, asked, (&stored, times), length);
         let Some(mut fill) = fill else {
-            return self.part_of(x, body);
+            return self.part_of(x, head, body);
         };
         match body {
             Body::Stream(stream) => {
                 let tee = Tee::new(&x.worker, stream, fill, (ask.lead, ask.updating));
-                self.part_of(x, Body::Stream(Box::new(tee)))
+                self.part_of(x, head, Body::Stream(Box::new(tee)))
             }
             Body::Empty => {
                 fill.finish();
-                self.part_of(x, Body::Empty)
+                self.part_of(x, head, Body::Empty)
             }
             Body::Inline => {
                 fill.write(&x.inline);
                 fill.finish();
-                self.part_of(x, Body::Inline)
+                self.part_of(x, head, Body::Inline)
             }
             body => Step::Done(body),
         }

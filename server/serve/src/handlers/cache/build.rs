@@ -58,6 +58,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         revalidate: config.revalidate,
         updates_in_background: config.background_update,
         keeps_head: config.keep_head,
+        stores_head: config.keep_head && config.store_head,
         max_range_offset: config.max_range_offset,
     }))))
 }

@@ -24,7 +24,7 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::reverse_proxy::ReverseProxy;
-use crate::limits::CACHE_TURNS_MAX;
+use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
 use crate::values::expanded;
 use ask::Ask;
 
@@ -50,6 +50,7 @@ struct Rule {
     revalidate: bool,
     updates_in_background: bool,
     keeps_head: bool,
+    stores_head: bool,
     max_range_offset: Option<u64>,
 }
 
@@ -228,12 +229,14 @@ impl Rule {
                 Outcome::Pass
             }
             Turn::Wait(wait) => {
-                let since = *waited.since.get_or_insert(x.worker.clock.coarse());
-                let left = lock
-                    .timeout
-                    .saturating_sub(x.worker.clock.coarse().since(since));
-                match wait_for(x, wait, left).await {
+                let now = x.worker.clock.coarse();
+                let since = *waited.since.get_or_insert(now);
+                let left = lock.timeout.saturating_sub(now.since(since));
+                // Who asks may take so long that another one may try as well, which may be this one.
+                let turn = lock.age.saturating_sub(now.since(wait.since()));
+                match wait_for(x, wait, left.min(turn.max(CACHE_LOOK_PAUSE))).await {
                     Some(outcome) => outcome,
+                    None if left > turn => Outcome::Look,
                     None => {
                         ask.stores = false;
                         Outcome::Pass

@@ -1,0 +1,101 @@
+//! The real php-fpm, where one is installed, on an address of the test's own.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sluice_net::sys::process::{Signal, send};
+
+/// How long it may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running php-fpm; it ends with this.
+pub struct Fpm(Child);
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        // Only asked kindly does it end its children, too.
+        let _ = send(self.0.id(), Signal::Terminate);
+        let _ = self.0.wait();
+    }
+}
+
+impl Fpm {
+    /// Starts it with its files in `folder`, and waits until it listens at `listen`, a path or an address. `pool` are
+    /// further settings. Nothing, and a line that says so, where there is no PHP.
+    pub fn start(folder: &Path, listen: &str, pool: &str) -> Option<Fpm> {
+        let Some(program) = find() else {
+            println!(
+                "skipped: no program `php-fpm` is installed; Debian has it as package php-fpm"
+            );
+            return None;
+        };
+        let children = if pool.contains("max_children") {
+            ""
+        } else {
+            "pm.max_children = 4"
+        };
+        let place = folder.display();
+        let config = folder.join("fpm.conf");
+        let text = format!(
+            "[global]\nerror_log = {place}/fpm.log\ndaemonize = no\n[www]\nuser = root\ngroup = root\n\
+             listen = {listen}\npm = static\n{children}\n{pool}\n\
+             php_value[session.save_path] = {place}\nphp_admin_value[upload_tmp_dir] = {place}\n\
+             php_value[post_max_size] = 50M\nphp_value[upload_max_filesize] = 50M\n\
+             php_flag[display_errors] = off\nphp_flag[log_errors] = on\n\
+             php_value[output_buffering] = 0\nphp_value[memory_limit] = 256M\n"
+        );
+        std::fs::write(&config, text).expect("the folder is writable");
+        let mut command = Command::new(program);
+        command.args([
+            "--nodaemonize",
+            "--allow-to-run-as-root",
+            "--no-php-ini",
+            "--fpm-config",
+        ]);
+        let child = command
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let fpm = Fpm(child.spawn().expect("php-fpm starts"));
+        let until = Instant::now() + PATIENCE;
+        let is_there = || match listen.starts_with('/') {
+            true => UnixStream::connect(listen).is_ok(),
+            false => TcpStream::connect(listen).is_ok(),
+        };
+        while !is_there() {
+            let said = || std::fs::read_to_string(folder.join("fpm.log")).unwrap_or_default();
+            assert!(
+                Instant::now() < until,
+                "php-fpm does not listen:\n{}",
+                said()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(fpm)
+    }
+}
+
+/// Any php-fpm: Debian's has the version in its name and lies where only root looks.
+fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let mut found: Vec<PathBuf> = folders
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+        .filter(|file| {
+            let name = file
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            let version = name.strip_prefix("php-fpm");
+            version.is_some_and(|v| v.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+        })
+        .collect();
+    found.sort();
+    found.pop()
+}

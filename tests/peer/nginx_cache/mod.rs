@@ -1,0 +1,216 @@
+//! Stored answers: the same `proxy_cache` and `fastcgi_cache` and the same requests for sluice and for an installed nginx,
+//! each with an origin of its own that answers alike.
+
+mod accepted;
+mod cases;
+mod origin;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::doubles::php::Fpm;
+use crate::http::{Answer, differences};
+use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
+use crate::peers::{Site, free_port, sluice};
+use accepted::ACCEPTED;
+use cases::{CASES, Case, SCRIPT};
+use origin::Origin;
+
+/// A running cache and what stands behind it.
+struct Cache {
+    running: Running,
+    origin: Origin,
+}
+
+impl Cache {
+    fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Cache {
+        let origin = Origin::start(case.answers);
+        let who = if is_nginx { "theirs" } else { "ours" };
+        let folder = site.dir().display().to_string();
+        let php = format!("unix:{folder}/fpm.sock");
+        let lines = case
+            .lines
+            .replace("ORIGIN", &format!("127.0.0.1:{}", origin.port))
+            .replace("FOLDER", &folder)
+            .replace("PHP", &php)
+            .replace("WHO", who);
+        let own = match is_nginx {
+            true => ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map(|name| format!("{name}_temp_path {folder}/nginx-temp;\n"))
+                .concat(),
+            false => String::new(),
+        };
+        let (process, tokens) = match is_nginx {
+            true => (
+                "user root;\ndaemon off;\nmaster_process off;\n",
+                "server_tokens off;\nproxy_set_header Connection \"\";",
+            ),
+            false => ("", "server_tokens \"nginx\";"),
+        };
+        let port = free_port();
+        let name = case.name;
+        let text = format!(
+            "{process}worker_processes 1;\npid {folder}/{name}-{who}.pid;\nerror_log {folder}/nginx-error.log;\nevents {{}}\nhttp {{\n\
+             access_log off;\n{own}{tokens}\nproxy_http_version 1.1;\nproxy_cache one;\n\
+             proxy_cache_path {folder}/cache-{name}-{who} levels=1:2 keys_zone=one:1m;\n\
+             fastcgi_cache_path {folder}/php-{name}-{who} keys_zone=php:1m;\n\
+             server {{\nlisten 127.0.0.1:{port};\nserver_name site.test;\n\
+             add_header X-Cache \"$upstream_cache_status\" always;\n{lines}\n}}\n}}\n"
+        );
+        Cache {
+            running: run(site, program, name, &text, port, is_nginx),
+            origin,
+        }
+    }
+
+    /// Does one step; gives the answers in an order of their own.
+    fn step(&self, step: &str) -> Vec<Answer> {
+        let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
+        match word {
+            "wait" | "asked" => Vec::new(),
+            "count" => {
+                let count = self.origin.count(rest).to_string();
+                vec![Answer {
+                    status: count,
+                    ..Answer::default()
+                }]
+            }
+            "all" => {
+                let (count, request) = rest.split_once(' ').expect("a number and a request");
+                self.all(count.parse().expect("a number"), request)
+            }
+            _ => {
+                let answer = self.running.ask(step);
+                // What is stored is complete a moment after the client has it all.
+                std::thread::sleep(Duration::from_millis(20));
+                vec![answer]
+            }
+        }
+    }
+
+    /// Several requests, each begun a moment after the one before.
+    fn all(&self, count: u64, request: &str) -> Vec<Answer> {
+        let mut answers = std::thread::scope(|scope| {
+            let ask = |number: u64| {
+                std::thread::sleep(Duration::from_millis(number * 100));
+                self.running.ask(request)
+            };
+            let waiting: Vec<_> = (0..count)
+                .map(|number| scope.spawn(move || ask(number)))
+                .collect();
+            let answers = waiting
+                .into_iter()
+                .map(|one| one.join().expect("an answer"));
+            answers.collect::<Vec<_>>()
+        });
+        answers.sort_by_key(|answer| (answer.fields.get("x-cache").cloned(), answer.body.clone()));
+        answers
+    }
+
+    /// Waits until the origin was asked so often.
+    fn until_asked(&self, target: &str, count: usize) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.origin.count(target) < count && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What differed, and which differences that are meant were seen.
+#[derive(Default)]
+struct Found {
+    requests: usize,
+    failures: Vec<String>,
+    seen: BTreeSet<usize>,
+}
+
+fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
+    let theirs = Cache::start(site, nginx, case, true);
+    let ours = Cache::start(site, &sluice(), case, false);
+    for (number, step) in case.steps.iter().enumerate() {
+        if let Some(seconds) = step.strip_prefix("wait ") {
+            let seconds = seconds.parse().expect("a number");
+            std::thread::sleep(Duration::from_secs(seconds));
+        }
+        if let Some(rest) = step.strip_prefix("asked ") {
+            let (target, count) = rest.split_once(' ').expect("a target and a number");
+            let count = count.parse().expect("a number");
+            theirs.until_asked(target, count);
+            ours.until_asked(target, count);
+            // The slow answers take so long, and then are stored.
+            std::thread::sleep(Duration::from_millis(1000));
+        }
+        let (expected, had) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| theirs.step(step));
+            let ours = ours.step(step);
+            (theirs.join().expect("answers"), ours)
+        });
+        let mut found = found.lock().expect("nobody panics with it");
+        found.requests += expected.len();
+        for (expected, had) in expected.iter().zip(&had) {
+            for difference in differences(expected, had) {
+                let everywhere = EVERYWHERE
+                    .iter()
+                    .any(|(what, theirs)| difference.what == *what && difference.theirs == *theirs);
+                let meant = ACCEPTED.iter().position(|(name, request, what, _)| {
+                    (name.is_empty() || *name == case.name)
+                        && step.starts_with(request)
+                        && (what.is_empty() || difference.what == *what)
+                });
+                match meant {
+                    _ if everywhere => {}
+                    Some(index) => _ = found.seen.insert(index),
+                    None => found.failures.push(format!(
+                        "{} {number}: {step}\n    {difference:.300}",
+                        case.name
+                    )),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn stored_answers_equal_those_of_nginx() {
+    let Some(nginx) = find_nginx() else {
+        println!("skipped: no program `nginx` and no NGINX_BIN");
+        return;
+    };
+    let site = Site::new();
+    std::fs::write(site.dir().join("app.php"), SCRIPT).expect("the folder is writable");
+    let socket = site.dir().join("fpm.sock").display().to_string();
+    let php = Fpm::start(site.dir(), &socket, "");
+    let found = Mutex::new(Found::default());
+    let is_run = |case: &&Case| php.is_some() || case.name != "php";
+    let cases: Vec<&Case> = CASES.iter().filter(is_run).collect();
+    for some in cases.chunks(4) {
+        std::thread::scope(|scope| {
+            for case in some {
+                scope.spawn(|| compare(case, &site, &nginx, &found));
+            }
+        });
+    }
+    let mut found = found.into_inner().expect("nobody panicked");
+    for (index, (case, request, what, _)) in ACCEPTED.iter().enumerate() {
+        if !found.seen.contains(&index) {
+            let gone = format!("{case}: {request}: {what} has gone away");
+            found.failures.push(gone);
+        }
+    }
+    println!(
+        "{} requests in {} files compared with {}",
+        found.requests,
+        cases.len(),
+        nginx.display()
+    );
+    assert!(found.requests >= 300, "the yardstick got shorter");
+    assert!(
+        found.failures.is_empty(),
+        "{} differences:\n{}",
+        found.failures.len(),
+        found.failures.join("\n")
+    );
+}
