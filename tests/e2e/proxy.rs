@@ -245,6 +245,33 @@ fn a_truncated_answer_never_looks_complete() {
     }
 }
 
+/// A connection that ends without any answer looks as if nobody had been asked.
+#[test]
+fn what_came_of_an_answer_that_breaks_off_is_passed_on() {
+    for (sent, body) in [
+        (
+            "HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nonly this",
+            "only this",
+        ),
+        (
+            "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nonly\r\nbad\r\n",
+            "4\r\nonly\r\n",
+        ),
+    ] {
+        let upstream = Upstream::start(move |mut wire| {
+            let _ = answer(&mut wire, sent.as_bytes());
+            close(&mut wire);
+        });
+        let server = start(&upstream);
+        let mut client = Wire::connect(server.port);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.head().expect("the head of the answer");
+        assert!(head[0].contains("201"), "{head:?}");
+        let had = client.take(1000);
+        assert_eq!(String::from_utf8_lossy(&had), body);
+    }
+}
+
 #[test]
 fn an_answer_that_ends_with_the_connection_is_complete() {
     let upstream = Upstream::start(|mut wire| {

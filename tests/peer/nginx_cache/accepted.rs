@@ -150,7 +150,8 @@ const NEWER: &str = "X-Accel-Expires wins over Cache-Control and that over Expir
 
 const TWICE: &str = "nginx adds the fields of `add_header` twice to a refusal of a range";
 
-const REFUSED: &str = "a refusal of a range is not the answer that may be kept for so long (RFC 9111, section 3)";
+const REFUSED: &str =
+    "a refusal of a range is not the answer that may be kept for so long (RFC 9111, section 3)";
 
 const RANGES: &str = "parts of what is stored are given whether or not its upstream gives parts (RFC 9110, section 14.2)";
 

@@ -135,3 +135,31 @@ fn the_next_one_asks_when_the_first_one_fails() {
     }
     assert_eq!(origin.count("/a"), 2);
 }
+
+/// Whoever waits looks at the age as well, not only whoever comes later.
+#[test]
+fn one_who_waits_asks_when_the_first_takes_too_long() {
+    let gate = Gate::default();
+    let closed = gate.clone();
+    let origin = Origin::start(move |wire, _, before| {
+        if before == 0 {
+            closed.wait();
+        }
+        let text = format!("content {before}");
+        say(wire, "200 OK", "Cache-Control: max-age=60", &text);
+    });
+    let lines = "proxy_cache_lock on; proxy_cache_lock_age 200ms; proxy_cache_lock_timeout 1h;";
+    let server = start(caching(origin.upstream.port, lines));
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(server.port)).collect();
+    for client in &mut clients {
+        client.send(REQUEST);
+    }
+    eventually("a second request", || origin.count("/a") >= 2, String::new);
+    gate.open();
+    let answers: Vec<_> = clients
+        .iter_mut()
+        .map(|client| seen(&client.answer()))
+        .collect();
+    let missed = answers.iter().filter(|(had, _)| had == "MISS").count();
+    assert_eq!(missed, origin.count("/a"), "{answers:?}");
+}
