@@ -45,8 +45,9 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_cache", Words(1, 1)).but(cache::ZONE),
     Word::once("proxy_cache_background_update", Flag),
     Word::many("proxy_cache_bypass", Words(1, MANY)),
-    Word::once("proxy_cache_convert_head", Flag)
-        .but(Partly("with `off` answers to HEAD are stored where the key has `$request_method`, and only there")),
+    Word::once("proxy_cache_convert_head", Flag).but(Partly(
+        "with `off` answers to HEAD are stored where the key has `$request_method`, and only there",
+    )),
     Word::once("proxy_cache_key", Words(1, 1)),
     Word::once("proxy_cache_lock", Flag),
     Word::once("proxy_cache_lock_age", Time),
