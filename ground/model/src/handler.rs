@@ -12,8 +12,8 @@ use crate::cache::Cache;
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
-    AccessLines, AccessRules, AnswerRate, ConnectionLimits, Expires, Nginx, NginxFiles, OwnContent,
-    PassByVariable, RealIp, Substitutions, TryFiles,
+    AccessLines, AccessRules, AnswerRate, ConnectionLimits, Expires, Gunzip, Gzip, Mirror, Nginx,
+    NginxFiles, OwnContent, PassByVariable, RealIp, Substitutions, TryFiles,
 };
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
@@ -71,8 +71,14 @@ tagged! {
         NginxExpires(Expires) = "nginx_expires",
         /// Files as nginx serves them. Our own module.
         NginxFiles(Box<NginxFiles>) = "nginx_files",
+        /// Undoes compression, as nginx does. Our own module.
+        NginxGunzip(Gunzip) = "nginx_gunzip",
+        /// Compresses answers, as nginx does. Our own module.
+        NginxGzip(Gzip) = "nginx_gzip",
         /// What nginx's access logs are told. Our own module.
         NginxLog(AccessLines) = "nginx_log",
+        /// Sends copies of requests elsewhere, as nginx does. Our own module.
+        NginxMirror(Mirror) = "nginx_mirror",
         /// Passes requests on to addresses with variables, as nginx does. Our own module.
         NginxPass(Box<PassByVariable>) = "nginx_pass",
         /// Replaces texts in answers, as nginx does. Our own module.

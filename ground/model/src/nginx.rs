@@ -222,6 +222,8 @@ objects! {
         /// Who gets the file with `.gz` behind its name in its place: nobody when empty, with `on` who takes it, with `always`
         /// everybody.
         pub gzip_static: String,
+        /// Who takes it.
+        pub gzip_clients: GzipClients,
         /// How redirects name this server.
         pub redirects: Redirects,
     }
@@ -359,6 +361,44 @@ objects! {
         pub escape: String,
         /// It is left out where this is empty or `0`; always written when absent.
         pub condition: Option<String>,
+    }
+
+    /// Who gets compressed answers, of those who say that they take them.
+    pub struct GzipClients {
+        /// Also clients of HTTP/1.0.
+        pub http10: bool,
+        /// Which answers to requests that came through proxies: the words of `gzip_proxied`; none where there are none.
+        pub proxied: Vec<String>,
+        /// Patterns of browsers that get none; `msie6` for old ones of one kind.
+        pub not_for: Vec<String>,
+        /// Answers that depend on it say so.
+        pub vary: bool,
+    }
+
+    /// Compresses answers.
+    pub struct Gzip {
+        /// How hard it tries, from 1 to 9.
+        pub level: i64,
+        /// The length from which on it is worth it.
+        pub minimum_length: u64,
+        /// The media types of such answers; `*` for all.
+        pub types: Vec<String>,
+        /// Who gets them.
+        pub clients: GzipClients,
+    }
+
+    /// Undoes the compression of answers for clients that do not take it.
+    pub struct Gunzip {
+        /// Who gets them as they are.
+        pub clients: GzipClients,
+    }
+
+    /// Sends copies of requests to other paths of the server, whose answers are thrown away.
+    pub struct Mirror {
+        /// The paths.
+        pub uris: Vec<String>,
+        /// Copies come without the body of the request.
+        pub without_body: bool,
     }
 
     /// Replaces texts in what is answered.

@@ -149,3 +149,24 @@ pub const CACHE_INDEX_BYTES_MIN: usize = 32 * 1024;
 
 /// How many files are looked at in one go when the index of a cache is loaded, and the pause after that: nginx's own.
 pub const CACHE_LOADER: (usize, Duration) = (100, Duration::from_millis(50));
+
+/// Bytes of an answer that `gunzip` unpacks at a time, whatever they were packed in: a few kilobytes may hold a gigabyte.
+pub const GUNZIP_PIECE_BYTES: usize = 16 * 1024;
+
+/// Bytes of a request's body that `mirror` sends along. They are collected first; nginx's usual `client_max_body_size`. A
+/// request with a longer body has no copy: half of one would be another request.
+pub const MIRROR_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Copies of requests that one worker has under way. Where their upstream is slower than what is answered to clients, the
+/// others are left out, so that it cannot fill the memory.
+pub const MIRRORS_MAX: usize = 1024;
+
+/// Bytes of bodies that one worker holds for copies of requests.
+pub const MIRROR_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of the answer to a copy that are read and thrown away, so that the connection it came by is of further use. The
+/// rest of a longer one is not worth reading: its connection is closed.
+pub const MIRROR_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// How often a worker tells of copies that it left out.
+pub const MIRROR_TOLD_EVERY: Duration = Duration::from_secs(10);

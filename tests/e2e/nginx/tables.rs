@@ -127,7 +127,7 @@ fn answers_are_compressed() {
 
 #[test]
 fn files_that_were_compressed_ahead_are_sent() {
-    let lines = "types { text/html html; text/css css; } gzip_static on;\n\
+    let lines = "types { text/html html; text/css css; } gzip_static on; gzip_vary on;\n\
                  location /all/ { gzip_static always; } location /off/ { gzip_static off; }";
     let files = [
         ("a.html", "plain text"),

@@ -8,8 +8,8 @@ use super::Lowering;
 use super::level::Level;
 use super::text::{Derived, Facts};
 use crate::modules::{
-    access, content, fastcgi, files, grpc, gzip, headers, http_core, limits, log, proxy, realip,
-    rewrite, scgi, sub,
+    access, content, fastcgi, files, grpc, gzip, headers, http_core, limits, log, mirror, proxy,
+    realip, rewrite, scgi, sub,
 };
 use crate::tree::{Directive, Word};
 
@@ -443,16 +443,17 @@ impl Lowering<'_> {
         let types = http_core::types(self, level);
         let redirects = http_core::redirects(level, &facts.server_name);
         let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
+        // What is added last changes answers first: fields are added before texts are replaced, and the rest of nginx's order.
+        filters.extend(gzip::lower(self, level));
+        filters.extend(sub::lower(self, level, facts));
+        filters.extend(gzip::lower_gunzip(self, level));
         filters.extend(headers::lower(self, level, facts));
         filters.extend(headers::expires(self, level));
-        filters.extend(gzip::lower(self, level));
-        // It sees answers before they are compressed.
-        filters.extend(sub::lower(self, level, facts));
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));
         }
-        // What is added last changes answers first: the rate holds for what leaves.
+        // The rate holds for what leaves.
         filters.splice(0..0, content::rate(self, level, facts));
         let mut handle = filters.clone();
         handle.extend(realip::of_location(self, level));
@@ -465,6 +466,7 @@ impl Lowering<'_> {
                 self, directive, facts, &root, &alias_of,
             ));
         }
+        handle.extend(mirror::lower(self, level));
         match here.content {
             Some(directive) => handle.extend(match directive.name() {
                 "stub_status" | "empty_gif" => Some(content::lower(directive)),

@@ -1,11 +1,12 @@
 //! `ngx_http_index_module`, `ngx_http_autoindex_module`, `ngx_http_dav_module`: what is answered from the disk.
 
 use sluice_model::Handler;
-use sluice_model::nginx::{Autoindex, NginxFiles, Redirects};
+use sluice_model::nginx::{Autoindex, GzipClients, NginxFiles, Redirects};
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
+use crate::modules::gzip;
 use crate::registry::Takes::{Choice, Flag, Number, Words};
 use crate::registry::Verdict::{Idle, NotYet, OnlyAs};
 use crate::registry::{MANY, Word};
@@ -72,6 +73,10 @@ pub fn lower(
         gzip_static: match level.word("gzip_static") {
             None | Some("off") => String::new(),
             Some(word) => word.to_owned(),
+        },
+        gzip_clients: match level.word("gzip_static") {
+            Some("on") => gzip::clients(cx, level),
+            _ => GzipClients::default(),
         },
         redirects: redirects.clone(),
     }))

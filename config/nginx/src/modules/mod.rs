@@ -16,6 +16,7 @@ pub mod http_core;
 pub mod limits;
 pub mod log;
 pub mod map;
+pub mod mirror;
 pub mod proxy;
 pub mod realip;
 pub mod rewrite;
@@ -49,6 +50,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_limit_req_module", limits::REQUESTS),
     ("ngx_http_log_module", log::WORDS),
     ("ngx_http_map_module", map::MAP),
+    ("ngx_http_mirror_module", mirror::WORDS),
     ("ngx_http_proxy_module", proxy::WORDS),
     ("ngx_http_random_index_module", files::RANDOM_INDEX),
     ("ngx_http_realip_module", realip::WORDS),

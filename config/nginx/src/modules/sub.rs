@@ -6,6 +6,7 @@ use sluice_model::nginx::{Substitution, Substitutions};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
+use crate::modules::gzip;
 use crate::registry::Takes::{Flag, Words};
 use crate::registry::Verdict::Partly;
 use crate::registry::{MANY, Word};
@@ -13,7 +14,7 @@ use crate::registry::{MANY, Word};
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::many("sub_filter", Words(2, 2)).but(Partly(
-        "answers that the upstream has compressed stay as they are; `proxy_set_header Accept-Encoding \"\"` has it send them plain",
+        "answers that the upstream has compressed stay as they are, unless `gunzip` unpacks them; `proxy_set_header Accept-Encoding \"\"` has it send them plain",
     )),
     Word::once("sub_filter_last_modified", Flag),
     Word::once("sub_filter_once", Flag),
@@ -31,18 +32,10 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<
         with: cx.text(&line.args[1], facts),
     });
     let texts = texts.collect();
-    let mut types = vec!["text/html".to_owned()];
-    for word in level
-        .nearest(&["sub_filter_types"])
-        .iter()
-        .flat_map(|line| &line.args)
-    {
-        types.push(word.text.to_ascii_lowercase());
-    }
     Some(Handler::NginxSub(Substitutions {
         texts,
         every: !level.is_on("sub_filter_once", true),
-        types,
+        types: gzip::types(level, "sub_filter_types"),
         keeps_last_modified: level.is_on("sub_filter_last_modified", false),
     }))
 }

@@ -71,7 +71,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("document_uri", As("http.request.uri.path")),
     ("fastcgi_path_info", Of(P::PathInfo)),
     ("fastcgi_script_name", Of(P::Script)),
-    ("gzip_ratio", NotYet),
+    ("gzip_ratio", As("nginx.gzip_ratio")),
     ("host", Of(P::Host)),
     ("hostname", As("system.hostname")),
     ("http2", As("nginx.http2")),

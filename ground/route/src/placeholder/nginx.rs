@@ -92,6 +92,8 @@ pub enum NginxKey {
     TlsReused,
     /// `request_id`: 32 random hexadecimal digits.
     RequestId,
+    /// `gzip_ratio`: by how much an answer was made smaller.
+    GzipRatio,
     /// `upstream_cache_status`: what the store of answers had for the request.
     CacheStatus,
 }
@@ -172,6 +174,7 @@ impl NginxKey {
             "proxy_protocol_port" => NginxKey::ProxyPort,
             "proxy_protocol_server_addr" => NginxKey::ProxyServerAddr,
             "proxy_protocol_server_port" => NginxKey::ProxyServerPort,
+            "gzip_ratio" => NginxKey::GzipRatio,
             "pid" => NginxKey::Pid,
             "ssl_protocol" => NginxKey::TlsProtocol,
             "ssl_session_reused" => NginxKey::TlsReused,

@@ -6,8 +6,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_message::{FieldId, Fields, Method, Status, etag};
 use sluice_model::matcher::ResponseMatcher as MatcherConfig;
@@ -21,7 +21,6 @@ use crate::handler::Filter;
 use crate::handlers::encode::forbids_transform;
 use crate::handlers::headers::response_matcher;
 
-use coder::Coder;
 pub use coder::Coding;
 use stream::EncodeStream;
 pub(crate) use stream::{Silence, Source};
@@ -145,8 +144,7 @@ impl EncodeFilter {
         Some([opened, &self.tag_end].concat())
     }
 
-    fn set_fields(&self, x: &mut Exchange) {
-        let fields = &mut x.res.fields;
+    fn set_fields(&self, fields: &mut Fields) {
         let varies = fields.all(FieldId::Vary).any(|value| {
             value.split(|&b| b == b',').any(|name| {
                 let name = name.trim_ascii();
@@ -162,18 +160,6 @@ impl EncodeFilter {
         fields.remove(FieldId::ContentLength);
         self.mark_tag(fields);
     }
-
-    /// Compresses what is at hand as a whole, so that its length is known.
-    fn encode_at_once(&self, x: &mut Exchange, source: Source) -> Body {
-        match self.coding.encode(source.at_hand()) {
-            Ok(encoded) => {
-                self.set_fields(x);
-                x.inline = encoded;
-                Body::Inline
-            }
-            Err(_) => source.into_body(x),
-        }
-    }
 }
 
 impl Filter for EncodeFilter {
@@ -184,39 +170,71 @@ impl Filter for EncodeFilter {
             }
             return body;
         }
-        if x.req.method == Method::Head {
-            // The fields are those of GET, where the length is known only after compressing.
-            self.set_fields(x);
-            return Body::Stream(Box::new(Silence));
-        }
-        let at_once = body
-            .len(x.inline.len())
-            .is_some_and(|len| len <= ENCODE_AT_ONCE_BYTES_MAX);
-        let source = match body {
-            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
-            Body::Shared(slice) => Source::shared(slice),
-            Body::File(slice) => Source::file(slice, x.worker.clone()),
-            Body::Stream(stream) => Source::stream(stream),
-            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
-        };
-        if at_once && source.is_at_hand() {
-            return self.encode_at_once(x, source);
-        }
-        match self.coder() {
-            Some(coder) => {
-                self.set_fields(x);
-                Body::Stream(Box::new(EncodeStream::new(source, coder)))
-            }
-            None => source.into_body(x),
-        }
+        compress(&self.coding, None, x, body, |fields| {
+            self.set_fields(fields)
+        })
     }
 }
 
-impl EncodeFilter {
-    /// A coder, if this worker may have another one.
-    fn coder(&self) -> Option<Coder> {
-        let coder: io::Result<Option<Coder>> = self.coding.coder();
-        coder.ok().flatten()
+/// Bytes of an answer before and after it was compressed.
+#[derive(Debug, Default)]
+pub struct Counts {
+    plain: AtomicU64,
+    coded: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, plain: usize, coded: usize) {
+        self.plain.fetch_add(plain as u64, Ordering::Relaxed);
+        self.coded.fetch_add(coded as u64, Ordering::Relaxed);
+    }
+
+    /// How many were given to the coder, and how many came of them and were sent.
+    pub(crate) fn both(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.plain), read(&self.coded))
+    }
+}
+
+/// Compresses a body. `say` changes the fields of the answer, once it is clear that it will be; one that is not for want of
+/// room is given back as it was.
+pub(crate) fn compress(
+    coding: &Coding,
+    counts: Option<&Arc<Counts>>,
+    x: &mut Exchange,
+    body: Body,
+    say: impl FnOnce(&mut Fields),
+) -> Body {
+    if x.req.method == Method::Head {
+        // The fields are those of GET, where the length is known only after compressing.
+        say(&mut x.res.fields);
+        return Body::Stream(Box::new(Silence));
+    }
+    let at_once = body
+        .len(x.inline.len())
+        .is_some_and(|len| len <= ENCODE_AT_ONCE_BYTES_MAX);
+    let source = match Source::of(x, body) {
+        Ok(source) => source,
+        Err(other) => return other,
+    };
+    if at_once && source.is_at_hand() {
+        // As a whole, so that its length is known.
+        let Ok(encoded) = coding.encode(source.at_hand()) else {
+            return source.into_body(x);
+        };
+        if let Some(counts) = counts {
+            counts.add(source.at_hand().len(), encoded.len());
+        }
+        say(&mut x.res.fields);
+        x.inline = encoded;
+        return Body::Inline;
+    }
+    match coding.coder().ok().flatten() {
+        Some(coder) => {
+            say(&mut x.res.fields);
+            Body::Stream(Box::new(EncodeStream::new(source, coder, counts.cloned())))
+        }
+        None => source.into_body(x),
     }
 }
 

@@ -3,12 +3,14 @@
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sluice_message::Fields;
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Worker};
 
+use super::Counts;
 use super::coder::Coder;
 use crate::context::Exchange;
 
@@ -50,6 +52,25 @@ impl Drop for Piece {
 }
 
 impl Source {
+    /// The bytes of a body; what holds none is given back.
+    pub(crate) fn of(x: &mut Exchange, body: Body) -> Result<Source, Body> {
+        Ok(match body {
+            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Source::shared(slice),
+            Body::File(slice) => Source::file(slice, x.worker.clone()),
+            Body::Stream(stream) => Source::stream(stream),
+            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return Err(other),
+        })
+    }
+
+    /// Trailer fields behind the bytes, once their end was reached.
+    pub(crate) fn trailers(&mut self) -> Option<Fields> {
+        match &mut self.kind {
+            Kind::Stream(stream) => stream.trailers(),
+            Kind::Owned(_) | Kind::Shared(_) | Kind::File { .. } => None,
+        }
+    }
+
     pub(crate) fn owned(bytes: Vec<u8>) -> Source {
         Source {
             kind: Kind::Owned(bytes),
@@ -152,6 +173,7 @@ pub(super) struct EncodeStream {
     /// Bytes of the output that were sent.
     sent: usize,
     trailers: Option<Fields>,
+    counts: Option<Arc<Counts>>,
 }
 
 enum State {
@@ -166,7 +188,7 @@ enum State {
 }
 
 impl EncodeStream {
-    pub(super) fn new(source: Source, coder: Coder) -> EncodeStream {
+    pub(super) fn new(source: Source, coder: Coder, counts: Option<Arc<Counts>>) -> EncodeStream {
         let state = State::Coding {
             coder: Box::new(coder),
             unflushed: false,
@@ -176,6 +198,7 @@ impl EncodeStream {
             state,
             sent: 0,
             trailers: None,
+            counts,
         }
     }
 
@@ -209,6 +232,9 @@ impl EncodeStream {
                     coder.write(piece).map_err(internal)?;
                     *unflushed = true;
                     turn += count;
+                    if let Some(counts) = &self.counts {
+                        counts.add(count, 0);
+                    }
                     self.source.take(count);
                 }
                 Poll::Ready(Err(failure)) => {
@@ -231,9 +257,7 @@ impl EncodeStream {
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        if let Kind::Stream(stream) = &mut self.source.kind {
-            self.trailers = stream.trailers();
-        }
+        self.trailers = self.source.trailers();
         if let State::Coding { coder, .. } = std::mem::replace(&mut self.state, State::Failed) {
             self.state = State::Draining(coder.finish().map_err(internal)?);
         }
@@ -261,6 +285,9 @@ impl BodyStream for EncodeStream {
 
     fn consume(&mut self, count: usize) {
         self.sent += count;
+        if let Some(counts) = &self.counts {
+            counts.add(0, count);
+        }
     }
 
     fn trailers(&mut self) -> Option<Fields> {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use sluice_cache::{Found, Missing, OpenFile, Reach};
 use sluice_message::condition::Validators;
 use sluice_message::range::Selection;
-use sluice_message::{FieldId, Method, Moment, Status, date, etag, negotiate};
+use sluice_message::{FieldId, Method, Moment, Status, date, etag};
 use sluice_model::nginx::NginxFiles as Config;
 use sluice_net::Body;
 use sluice_route::{Template, Unknown};
 
 use super::autoindex::Listing;
+use super::gzip::Clients;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{base_name, go_on_at, pages};
@@ -34,6 +35,7 @@ struct Files {
     listing: Option<Listing>,
     tags: Tags,
     compressed: Compressed,
+    clients: Clients,
     naming: Naming,
     dates: Dates,
     /// The most parts that are sent of one file.
@@ -100,6 +102,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
                     .with_help("write `on`, `off` or `always`"));
             }
         },
+        clients: Clients::build(&config.gzip_clients)?,
         naming: Naming::build(&config.redirects),
         dates: match config.if_modified_since.as_str() {
             "" | "exact" => Dates::Exact,
@@ -200,7 +203,12 @@ impl Files {
 
     /// Gives the file that was compressed ahead, if there is one and the client may have it.
     fn compressed(&self, x: &mut Exchange, path: &[u8], now: Moment) -> Option<Step> {
-        if !matches!(x.req.method, Method::Get | Method::Head) {
+        let is_read = matches!(x.req.method, Method::Get | Method::Head);
+        // Nobody looks for a file that could only add a word to the answer.
+        let is_meant = self.compressed == Compressed::Always
+            || self.clients.tell_variants()
+            || self.clients.include(x);
+        if !is_read || !is_meant {
             return None;
         }
         let beside = [path, b".gz"].concat();
@@ -208,9 +216,12 @@ impl Files {
             return None;
         };
         if self.compressed == Compressed::On {
+            let is_meant = self.clients.include(x);
             // Both variants say that there are two.
-            x.res.fields.push(FieldId::Vary, b"Accept-Encoding");
-            negotiate::choose_coding(&x.req.fields, [&b"gzip"[..]])?;
+            self.clients.note_variants(&mut x.res.fields);
+            if !is_meant {
+                return None;
+            }
         }
         x.res.fields.push(FieldId::ContentEncoding, b"gzip");
         Some(self.send(x, &file, now))

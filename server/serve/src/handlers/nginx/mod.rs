@@ -4,13 +4,17 @@
 
 pub mod access;
 mod autoindex;
+mod changed;
 pub mod content;
 pub mod expires;
 pub mod files;
 pub(crate) mod groups;
+pub mod gunzip;
+pub mod gzip;
 pub mod limit_conn;
 mod locations;
 pub mod log;
+pub mod mirror;
 mod pages;
 pub mod pass;
 pub mod rate;

@@ -1,8 +1,10 @@
 //! What is remembered of one request among virtual servers and locations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::context::Empty;
+use crate::filters::encode::Counts;
 
 /// Redirects within the server, and changes of the target that choose a location anew: nginx's number.
 pub const REDIRECTS_MAX: u8 = 10;
@@ -97,6 +99,8 @@ pub struct Occasional {
     pub(super) pass: Pass,
     /// How long a limit holds the request back.
     pub(crate) held_for: Duration,
+    /// By how much its answer was compressed.
+    pub(super) gzip: Option<Arc<Counts>>,
 }
 
 /// Where a request is passed on to.
@@ -118,6 +122,7 @@ impl Empty for Occasional {
                 uri: Vec::new(),
             },
             held_for: Duration::ZERO,
+            gzip: None,
         };
         &EMPTY
     }
@@ -131,6 +136,7 @@ impl Empty for Occasional {
         } = &mut self.pass;
         *port = 0;
         self.held_for = Duration::ZERO;
+        self.gzip = None;
         for text in [dial, host, uri] {
             text.clear();
         }

@@ -9,6 +9,8 @@ use sluice_model::nginx::Substitutions as Config;
 use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
+use super::changed;
+use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
@@ -20,8 +22,7 @@ struct Substitute(Arc<Settings>);
 struct Settings {
     texts: Vec<(Template, Template)>,
     how_often: HowOften,
-    /// Media types in lower case.
-    types: Box<[Box<[u8]>]>,
+    types: Kinds,
     keeps_last_modified: bool,
 }
 
@@ -36,16 +37,13 @@ enum HowOften {
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let texts = config.texts.iter();
     let texts = texts.map(|one| Ok((cx.template(&one.text)?, cx.template(&one.with)?)));
-    let types = config.types.iter();
     Ok(Box::new(Substitute(Arc::new(Settings {
         texts: texts.collect::<Result<_, Refusal>>()?,
         how_often: match config.every {
             true => HowOften::Always,
             false => HowOften::Once,
         },
-        types: types
-            .map(|name| name.to_ascii_lowercase().into_bytes().into())
-            .collect(),
+        types: Kinds::build(&config.types),
         keeps_last_modified: config.keeps_last_modified,
     }))))
 }
@@ -67,27 +65,16 @@ impl Settings {
         {
             return false;
         }
-        let media_type = fields.first(FieldId::ContentType).unwrap_or_default();
-        let media_type = media_type.split(|byte| *byte == b';').next();
-        let media_type = media_type.unwrap_or_default().trim_ascii();
-        self.types
-            .iter()
-            .any(|name| &**name == b"*" || name.eq_ignore_ascii_case(media_type))
+        self.types.include(fields)
     }
 
     /// What the fields of the answer say of the bytes as they were holds no more.
     fn change_fields(&self, x: &mut Exchange) {
         let fields = &mut x.res.fields;
-        fields.remove(FieldId::ContentLength);
-        fields.remove(FieldId::AcceptRanges);
+        changed::note(fields);
         if !self.keeps_last_modified {
             fields.remove(FieldId::LastModified);
             fields.remove(FieldId::Etag);
-        } else if let Some(tag) = fields.first(FieldId::Etag)
-            && !tag.starts_with(b"W/")
-        {
-            let weak = [b"W/", tag].concat();
-            fields.set(FieldId::Etag, &weak);
         }
     }
 }
@@ -101,12 +88,9 @@ impl Filter for Settings {
         for (text, with) in &self.texts {
             search.add(&expanded(text, x), expanded(with, x));
         }
-        let source = match body {
-            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
-            Body::Shared(slice) => Source::shared(slice),
-            Body::File(slice) => Source::file(slice, x.worker.clone()),
-            Body::Stream(stream) => Source::stream(stream),
-            other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return other,
+        let source = match Source::of(x, body) {
+            Ok(source) => source,
+            Err(other) => return other,
         };
         self.change_fields(x);
         if x.req.method == Method::Head {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sluice_message::{FieldId, FixedField, path};
+use sluice_message::{FieldId, Fields, FixedField, path};
 use sluice_model::nginx::MediaTypes;
 
 /// The types of a place, ready to be sent.
@@ -36,6 +36,37 @@ impl Types {
         lower.copy_from_slice(extension);
         lower.make_ascii_lowercase();
         self.by_extension.get(&*lower).or(self.default.as_ref())
+    }
+}
+
+/// The media types of answers that something is done to.
+#[derive(Debug)]
+pub struct Kinds {
+    /// In lower case.
+    names: Box<[Box<[u8]>]>,
+    all: bool,
+}
+
+impl Kinds {
+    /// Reads the names; `*` stands for all.
+    pub fn build(names: &[String]) -> Kinds {
+        let lower = |name: &String| name.to_ascii_lowercase().into_bytes().into();
+        Kinds {
+            names: names.iter().map(lower).collect(),
+            all: names.iter().any(|name| name == "*"),
+        }
+    }
+
+    /// Whether an answer with these fields is of one of them.
+    pub fn include(&self, fields: &Fields) -> bool {
+        if self.all {
+            return true;
+        }
+        let media_type = fields.first(FieldId::ContentType).unwrap_or_default();
+        let media_type = media_type.split(|byte| *byte == b';').next();
+        let media_type = media_type.unwrap_or_default().trim_ascii();
+        let mut names = self.names.iter();
+        names.any(|name| name.eq_ignore_ascii_case(media_type))
     }
 }
 

@@ -202,6 +202,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 format_args!("{}", head + x.context.log.body_bytes_sent),
             );
         }
+        NginxKey::GzipRatio => super::gzip::push_ratio(x, out),
         NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
         _ => return Found::Unknown,
     }

@@ -143,6 +143,11 @@ impl Collected {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.collected[self.taken..]
     }
+
+    /// Whether the end of the body was seen.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end == End::Here
+    }
 }
 
 impl BodyStream for Collected {

@@ -1,0 +1,191 @@
+//! `nginx_gunzip`: compressed answers of upstreams, of the cache and of files are sent plain to clients that do not take
+//! gzip. They are unpacked while they are sent, so that no more than one piece of them is ever in memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use flate2::{Decompress, FlushDecompress, Status as Progress};
+use sluice_message::{FieldId, Fields, Method, Status};
+use sluice_model::nginx::Gunzip as Config;
+use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
+
+use super::changed;
+use super::gzip::Clients;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::filters::encode::{Silence, Source};
+use crate::handler::{Filter, Handler, Step};
+use crate::handlers::encode::forbids_transform;
+use crate::limits::GUNZIP_PIECE_BYTES;
+
+/// The largest window, as each encoder of gzip may use it (RFC 1951, section 2).
+const WINDOW_BITS: u8 = 15;
+
+struct Gunzip(Arc<Settings>);
+
+struct Settings {
+    clients: Clients,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(Gunzip(Arc::new(Settings {
+        clients: Clients::build(&config.clients)?,
+    }))))
+}
+
+impl Handler for Gunzip {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        // A part of something packed cannot be unpacked by itself, and what must not be changed (RFC 9110, section 7.7) is
+        // not; nginx looks at neither.
+        let is_part = x.res.status == Status::PARTIAL_CONTENT;
+        if !is_packed(&x.res.fields) || is_part || forbids_transform(&x.res.fields) {
+            return body;
+        }
+        let is_meant = self.clients.include(x);
+        self.clients.note_variants(&mut x.res.fields);
+        if is_meant {
+            return body;
+        }
+        let fields = &mut x.res.fields;
+        fields.remove(FieldId::ContentEncoding);
+        changed::note(fields);
+        if x.req.method == Method::Head {
+            // How long it would be is known only after it was unpacked.
+            return Body::Stream(Box::new(Silence));
+        }
+        match Source::of(x, body) {
+            Ok(source) => Body::Stream(Box::new(Unpacked::new(source))),
+            Err(other) => other,
+        }
+    }
+}
+
+/// Whether gzip is the one coding of an answer.
+fn is_packed(fields: &Fields) -> bool {
+    let mut codings = fields.all(FieldId::ContentEncoding);
+    let first = codings.next().unwrap_or_default();
+    first.eq_ignore_ascii_case(b"gzip") && codings.next().is_none()
+}
+
+/// A body that is unpacked while it is sent.
+struct Unpacked {
+    source: Source,
+    inflate: Decompress,
+    /// What was unpacked last.
+    piece: Box<[u8]>,
+    /// How much of it there is, and was sent.
+    filled: usize,
+    sent: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing of what comes next has come; only here it may end.
+    Between,
+    /// Within what was packed in one go. Several of them may follow each other (RFC 1952, section 2.2).
+    Within,
+    Ended,
+    Failed,
+}
+
+impl Unpacked {
+    fn new(source: Source) -> Unpacked {
+        Unpacked {
+            source,
+            inflate: Decompress::new_gzip(WINDOW_BITS),
+            piece: vec![0; GUNZIP_PIECE_BYTES].into(),
+            filled: 0,
+            sent: 0,
+            state: State::Between,
+        }
+    }
+
+    /// Unpacks the next piece.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let (mut began, mut ended) = (false, false);
+        loop {
+            let packed = ready!(self.source.poll_piece(cx))?;
+            if packed.is_empty() && self.state == State::Between {
+                // Nothing at all is as good as something empty.
+                self.state = State::Ended;
+                return Poll::Ready(Ok(()));
+            }
+            let before = (self.inflate.total_in(), self.inflate.total_out());
+            let is_end = packed.is_empty();
+            let found = self
+                .inflate
+                .decompress(packed, &mut self.piece, FlushDecompress::None);
+            let taken = (self.inflate.total_in() - before.0) as usize;
+            self.filled = (self.inflate.total_out() - before.1) as usize;
+            self.sent = 0;
+            match found {
+                Ok(Progress::StreamEnd) => {
+                    self.inflate = Decompress::new_gzip(WINDOW_BITS);
+                    self.state = State::Between;
+                    ended = true;
+                }
+                Ok(Progress::Ok | Progress::BufError) if self.filled > 0 || taken > 0 => {
+                    self.state = State::Within;
+                    began = true;
+                }
+                Ok(Progress::Ok | Progress::BufError) if is_end => {
+                    return Poll::Ready(Err(self.broken("it ends too early")));
+                }
+                Ok(Progress::Ok | Progress::BufError) => {
+                    return Poll::Ready(Err(self.broken("it does not go on")));
+                }
+                Err(error) => return Poll::Ready(Err(self.broken(error))),
+            }
+            self.source.take(taken);
+            if self.filled > 0 {
+                return Poll::Ready(Ok(()));
+            }
+            // Others get their turn between many that hold nothing.
+            if ended && !began {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn broken(&mut self, why: impl std::fmt::Display) -> Failure {
+        self.state = State::Failed;
+        let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+        failure.because(format!("what is to be unpacked is broken: {why}"))
+    }
+}
+
+impl BodyStream for Unpacked {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        if self.sent == self.filled && self.state == State::Failed {
+            let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+            return Poll::Ready(Err(failure));
+        }
+        if self.sent == self.filled && self.state != State::Ended {
+            (self.sent, self.filled) = (0, 0);
+            ready!(self.poll_piece(cx))?;
+        }
+        Poll::Ready(Ok(&self.piece[self.sent..self.filled]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.sent += count;
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.source.trailers()
+    }
+}

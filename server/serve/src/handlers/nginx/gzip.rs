@@ -1,0 +1,306 @@
+//! `nginx_gzip`: answers are compressed as nginx does it: their tags get weak, and which clients get them depends on more
+//! than what they take. Compressing itself is left to `filters::encode`.
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Fields, Version, date, negotiate};
+use sluice_model::nginx::{Gzip as Config, GzipClients};
+use sluice_net::Body;
+use sluice_route::regexp::Regexp;
+
+use super::changed;
+use super::types::Kinds;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::filters::encode::{Coding, Counts, compress};
+use crate::handler::{Filter, Handler, Step};
+use crate::handlers::encode::forbids_transform;
+
+/// Who gets compressed answers.
+pub struct Clients {
+    version_min: Version,
+    proxied: Proxied,
+    not_for: Box<[Browser]>,
+    varies: bool,
+}
+
+/// Browsers that get no compressed answers.
+enum Browser {
+    /// Internet Explorer up to its sixth version, but for those with the second service pack of Windows XP.
+    OldExplorer,
+    Like(Regexp),
+}
+
+/// Which answers to requests that came through proxies are compressed.
+#[derive(Default)]
+struct Proxied {
+    /// None at all.
+    off: bool,
+    any: bool,
+    expired: bool,
+    no_cache: bool,
+    no_store: bool,
+    private: bool,
+    no_last_modified: bool,
+    no_etag: bool,
+    auth: bool,
+}
+
+impl Clients {
+    /// Reads the settings.
+    pub fn build(config: &GzipClients) -> Result<Clients, Refusal> {
+        let browser = |text: &String| match text.as_str() {
+            "msie6" => Ok(Browser::OldExplorer),
+            pattern => Regexp::new(&format!("(?i){pattern}"))
+                .map(Browser::Like)
+                .map_err(|error| Refusal::new(format!("gzip_disable `{pattern}`: {error}"))),
+        };
+        Ok(Clients {
+            version_min: match config.http10 {
+                true => Version::Http10,
+                false => Version::Http11,
+            },
+            proxied: Proxied::build(&config.proxied)?,
+            not_for: config
+                .not_for
+                .iter()
+                .map(browser)
+                .collect::<Result<_, _>>()?,
+            varies: config.vary,
+        })
+    }
+
+    /// Says of an answer that others get another one.
+    pub fn note_variants(&self, fields: &mut Fields) {
+        let is_told = |value: &[u8]| {
+            let mut names = value.split(|byte| *byte == b',');
+            names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"Accept-Encoding"))
+        };
+        if self.varies && !fields.all(FieldId::Vary).any(is_told) {
+            fields.push(FieldId::Vary, b"Accept-Encoding");
+        }
+    }
+
+    /// Whether answers say that there are others.
+    pub fn tell_variants(&self) -> bool {
+        self.varies
+    }
+
+    /// Whether the client gets a compressed answer; what the answer says of itself so far counts, too.
+    pub fn include(&self, x: &Exchange) -> bool {
+        let asked = &x.req.fields;
+        // What the server asks of itself becomes a part of something that is compressed as a whole.
+        !x.context.nginx.is_subrequest()
+            && takes_gzip(asked)
+            && x.req.version >= self.version_min
+            && (!asked.has(FieldId::Via) || self.proxied.include(x))
+            && !self.is_left_out(asked.first(FieldId::UserAgent).unwrap_or_default())
+    }
+
+    fn is_left_out(&self, agent: &[u8]) -> bool {
+        self.not_for.iter().any(|browser| match browser {
+            Browser::OldExplorer => is_old_explorer(agent),
+            Browser::Like(pattern) => pattern.is_match(agent),
+        })
+    }
+}
+
+/// Whether gzip is named among what a client takes; any coding at all (`*`) is not enough for nginx.
+fn takes_gzip(fields: &Fields) -> bool {
+    let names = |value: &[u8]| {
+        let mut windows = value.windows(4);
+        windows.any(|word| word.eq_ignore_ascii_case(b"gzip"))
+    };
+    fields.all(FieldId::AcceptEncoding).any(names) && negotiate::coding_weight(fields, b"gzip") > 0
+}
+
+fn is_old_explorer(agent: &[u8]) -> bool {
+    let Some(at) = memchr::memmem::find(agent, b"MSIE ") else {
+        return false;
+    };
+    match agent.get(at + 5..at + 7) {
+        Some([b'4' | b'5', b'.']) => true,
+        Some([b'6', b'.']) => memchr::memmem::find(&agent[at + 7..], b"SV1").is_none(),
+        _ => false,
+    }
+}
+
+impl Proxied {
+    fn build(words: &[String]) -> Result<Proxied, Refusal> {
+        let mut proxied = Proxied {
+            off: words.is_empty(),
+            ..Proxied::default()
+        };
+        for word in words {
+            let flag = match word.as_str() {
+                "any" => &mut proxied.any,
+                "expired" => &mut proxied.expired,
+                "no-cache" => &mut proxied.no_cache,
+                "no-store" => &mut proxied.no_store,
+                "private" => &mut proxied.private,
+                "no_last_modified" => &mut proxied.no_last_modified,
+                "no_etag" => &mut proxied.no_etag,
+                "auth" => &mut proxied.auth,
+                other => return Err(Refusal::new(format!("gzip_proxied `{other}`"))),
+            };
+            *flag = true;
+        }
+        Ok(proxied)
+    }
+
+    /// In nginx's order: what tells until when an answer is fresh decides before what tells how it may be stored, and that
+    /// before what it lacks.
+    fn include(&self, x: &Exchange) -> bool {
+        let said = &x.res.fields;
+        if self.off {
+            return false;
+        }
+        if self.any || self.auth && x.req.fields.has(FieldId::Authorization) {
+            return true;
+        }
+        if let Some(expires) = said.first(FieldId::Expires) {
+            let now = x.worker.clock.unix_seconds();
+            let time = |value| date::parse_http(value, now);
+            let sent = said.first(FieldId::Date).and_then(time);
+            let sent = sent.unwrap_or_else(|| i64::try_from(now).unwrap_or(i64::MAX));
+            return self.expired && time(expires).is_some_and(|expires| expires < sent);
+        }
+        if said.has(FieldId::CacheControl) {
+            let says = |word: &[u8]| {
+                said.all(FieldId::CacheControl).any(|value| {
+                    let mut words = value.split(|byte| *byte == b',');
+                    words.any(|one| {
+                        let name = one.split(|byte| *byte == b'=').next().unwrap_or_default();
+                        name.trim_ascii().eq_ignore_ascii_case(word)
+                    })
+                })
+            };
+            return self.no_cache && says(b"no-cache")
+                || self.no_store && says(b"no-store")
+                || self.private && says(b"private");
+        }
+        // What says nothing of all this is compressed, unless one of these words forbids it.
+        !(self.no_last_modified && said.has(FieldId::LastModified)
+            || self.no_etag && said.has(FieldId::Etag))
+    }
+}
+
+struct Gzip(Arc<Settings>);
+
+struct Settings {
+    coding: Coding,
+    bytes_min: u64,
+    types: Kinds,
+    clients: Clients,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(Gzip(Arc::new(Settings {
+        coding: Coding::gzip(config.level)?,
+        bytes_min: config.minimum_length.max(1),
+        types: Kinds::build(&config.types),
+        clients: Clients::build(&config.clients)?,
+    }))))
+}
+
+impl Handler for Gzip {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+impl Settings {
+    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
+        let fields = &x.res.fields;
+        matches!(x.res.status.code(), 200 | 403 | 404)
+            && !x.context.nginx.is_subrequest()
+            && !fields.has(FieldId::ContentEncoding)
+            && body
+                .len(x.inline.len())
+                .is_none_or(|length| length >= self.bytes_min)
+            && self.types.include(fields)
+            // RFC 9110, section 7.7; nginx does not look at it.
+            && !forbids_transform(fields)
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(x, &body) {
+            return body;
+        }
+        let is_meant = self.clients.include(x);
+        self.clients.note_variants(&mut x.res.fields);
+        if !is_meant {
+            return body;
+        }
+        let counts = Arc::new(Counts::default());
+        let body = compress(&self.coding, Some(&counts), x, body, |fields| {
+            fields.set(FieldId::ContentEncoding, b"gzip");
+            changed::note(fields);
+        });
+        x.context.occasional.gzip = Some(counts);
+        body
+    }
+}
+
+/// Appends by how much an answer was made smaller, with two decimals: nothing where it was not.
+pub(super) fn push_ratio(x: &Exchange, out: &mut Vec<u8>) {
+    let Some((plain, coded)) = x
+        .context
+        .occasional
+        .gzip
+        .as_ref()
+        .map(|counts| counts.both())
+    else {
+        return;
+    };
+    if plain == 0 || coded == 0 {
+        return;
+    }
+    let hundredths = (plain * 1000 / coded + 5) / 10;
+    let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_browsers_are_known() {
+        for (agent, expected) in [
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)", true),
+            (
+                "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; SV1)",
+                false,
+            ),
+            ("Mozilla/4.0 (compatible; MSIE 5.5)", true),
+            ("Mozilla/4.0 (compatible; MSIE 7.0)", false),
+            ("MSIE 6", false),
+            ("MSIE ", false),
+            ("", false),
+        ] {
+            assert_eq!(is_old_explorer(agent.as_bytes()), expected, "{agent}");
+        }
+    }
+
+    #[test]
+    fn gzip_has_to_be_named() {
+        for (value, expected) in [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.1", true),
+            ("gzip;q=0", false),
+            ("*", false),
+            ("gzip;q=0, *", false),
+            ("gzipped", false),
+            ("identity", false),
+        ] {
+            let mut fields = Fields::new();
+            fields.push(FieldId::AcceptEncoding, value.as_bytes());
+            assert_eq!(takes_gzip(&fields), expected, "{value}");
+        }
+    }
+}

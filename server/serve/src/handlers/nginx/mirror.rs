@@ -1,0 +1,263 @@
+//! `nginx_mirror`: copies of requests are sent to other locations, and what those answer is thrown away. Nobody waits for
+//! them: the request goes on as soon as its body is here, and so does the next one of its connection.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use sluice_message::Moment;
+use sluice_model::nginx::Mirror as Config;
+use sluice_net::upstream::in_background;
+use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
+
+use super::subrequest;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Account, Assumed, Handler, Step, Waiting};
+use crate::handlers::reverse_proxy::buffering::collect;
+use crate::limits::{
+    MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
+    MIRRORS_MAX,
+};
+use crate::log::Log;
+use crate::site::SiteRef;
+
+struct Mirror {
+    uris: Box<[Box<[u8]>]>,
+    bodies: Bodies,
+    site: SiteRef,
+    log: Option<Log>,
+}
+
+/// Whether copies have the bodies of their requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bodies {
+    Sent,
+    LeftOut,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    if let Some(uri) = config.uris.iter().find(|uri| !uri.starts_with('/')) {
+        return Err(Refusal::new(format!("mirror `{uri}` is no path")));
+    }
+    let uris = config.uris.iter().map(|uri| uri.as_bytes().into());
+    Ok(Box::new(Mirror {
+        uris: uris.collect(),
+        bodies: match config.without_body {
+            true => Bodies::LeftOut,
+            false => Bodies::Sent,
+        },
+        site: cx.itself.clone(),
+        log: cx.log.cloned(),
+    }))
+}
+
+impl Handler for Mirror {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        // A copy has no copies.
+        if x.context.nginx.is_subrequest() {
+            return Step::Next;
+        }
+        if self.bodies == Bodies::LeftOut || x.body.is_none() {
+            self.send(x, None);
+            return Step::Next;
+        }
+        // Nobody waits for a body that says beforehand that it is too long.
+        if x.body
+            .len()
+            .is_some_and(|length| length > MIRROR_BODY_BYTES_MAX as u64)
+        {
+            self.left_out(&x.worker);
+            return Step::Next;
+        }
+        Step::Later
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(async move {
+            let RequestBody::Stream(body) = x.body.take() else {
+                return Step::Next;
+            };
+            let collected = match collect(body, MIRROR_BODY_BYTES_MAX + 1).await {
+                Ok(collected) => collected,
+                Err(failure) => return Step::Fail(Fault::from(failure)),
+            };
+            match collected.is_whole() {
+                true => self.send(x, Some(collected.bytes())),
+                false => self.left_out(&x.worker),
+            }
+            x.body = RequestBody::Stream(Box::new(collected));
+            Step::Next
+        })
+    }
+
+    fn account(&self, _x: &mut Exchange) -> Account {
+        let uris = self.uris.iter();
+        let would = |uri: &[u8]| format!("would send a copy to `{}`", String::from_utf8_lossy(uri));
+        Account {
+            says: uris.map(|uri| would(uri)).collect(),
+            assumed: Some(Assumed::Step(Step::Next)),
+        }
+    }
+}
+
+impl Mirror {
+    /// Sends the copies.
+    fn send(&self, x: &mut Exchange, body: Option<&[u8]>) {
+        // A process that ends takes no more work on.
+        let site = self.site.get().filter(|_| !x.worker.draining.get());
+        let Some(site) = site else { return };
+        let body: Option<Rc<Sent>> = match body {
+            None => None,
+            Some(bytes) => match Sent::keep(&x.worker, bytes) {
+                None => return self.left_out(&x.worker),
+                kept => kept.map(Rc::new),
+            },
+        };
+        for uri in &self.uris {
+            let Some(turn) = Turn::enter(&x.worker) else {
+                self.left_out(&x.worker);
+                continue;
+            };
+            let body = body.clone();
+            let bytes = body.as_ref().map(|body| body.bytes.len());
+            let mut copy = subrequest::apart(x, uri, bytes);
+            if let Some(sent) = body {
+                copy.body = RequestBody::Stream(Box::new(CopyBody { sent, taken: 0 }));
+            }
+            let site = site.clone();
+            in_background(async move {
+                let answer = subrequest::fetch(&site, &mut copy).await;
+                if let Body::Stream(mut answer) = answer {
+                    read_on(&mut *answer).await;
+                }
+                drop(turn);
+            });
+        }
+    }
+
+    /// Tells that there was no room for copies, though not each time.
+    fn left_out(&self, worker: &Worker) {
+        let counts = worker.local::<Counts>();
+        counts.left_out.set(counts.left_out.get() + 1);
+        let now = worker.clock.coarse();
+        let is_known = |told: Moment| now.since(told) < MIRROR_TOLD_EVERY;
+        if counts.told.get().is_some_and(is_known) {
+            return;
+        }
+        counts.told.set(Some(now));
+        if let Some(log) = &self.log {
+            let entry = log.warn("http.handlers.nginx_mirror", "requests are not mirrored");
+            let entry = entry.integer("requests", counts.left_out.take());
+            entry
+                .text(
+                    "reason",
+                    "their bodies are too long, or too many are under way",
+                )
+                .send();
+        }
+    }
+}
+
+/// Reads the answer to a copy, if it is short.
+async fn read_on(answer: &mut dyn BodyStream) {
+    let mut left = MIRROR_ANSWER_BYTES_MAX;
+    loop {
+        let count = poll_fn(|cx| answer.poll_data(cx).map_ok(<[u8]>::len)).await;
+        match count {
+            Ok(count) if count > 0 && count <= left => {
+                answer.consume(count);
+                left -= count;
+            }
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// What a worker has under way.
+#[derive(Default)]
+struct Counts {
+    copies: Cell<usize>,
+    bytes: Cell<usize>,
+    /// Copies that there was no room for, since that was told.
+    left_out: Cell<u64>,
+    told: Cell<Option<Moment>>,
+}
+
+/// One copy under way.
+struct Turn(Rc<Counts>);
+
+impl Turn {
+    fn enter(worker: &Worker) -> Option<Turn> {
+        let counts = worker.local::<Counts>();
+        if counts.copies.get() >= MIRRORS_MAX {
+            return None;
+        }
+        counts.copies.set(counts.copies.get() + 1);
+        Some(Turn(counts))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.copies.set(self.0.copies.get() - 1);
+    }
+}
+
+/// The body of a request, for all of its copies.
+struct Sent {
+    bytes: Box<[u8]>,
+    counts: Rc<Counts>,
+}
+
+impl Sent {
+    fn keep(worker: &Worker, bytes: &[u8]) -> Option<Sent> {
+        let counts = worker.local::<Counts>();
+        let sum = counts.bytes.get() + bytes.len();
+        if sum > MIRROR_BYTES_MAX {
+            return None;
+        }
+        counts.bytes.set(sum);
+        let bytes = bytes.into();
+        Some(Sent { bytes, counts })
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.counts
+            .bytes
+            .set(self.counts.bytes.get() - self.bytes.len());
+    }
+}
+
+/// The body of a copy.
+struct CopyBody {
+    sent: Rc<Sent>,
+    taken: usize,
+}
+
+impl BodyStream for CopyBody {
+    fn len(&self) -> Option<u64> {
+        Some((self.sent.bytes.len() - self.taken) as u64)
+    }
+
+    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        Poll::Ready(Ok(&self.sent.bytes[self.taken..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taken += count;
+    }
+
+    fn is_rewindable(&self) -> bool {
+        true
+    }
+
+    fn rewind(&mut self) {
+        self.taken = 0;
+    }
+}
