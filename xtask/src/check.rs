@@ -128,14 +128,44 @@ pub fn acme(root: &Path) -> bool {
             return false;
         }
     }
-    let Some(caddy) = caddy(root) else {
+    let (Some(caddy), Some(certbot)) = (caddy(root), certbot(root)) else {
         return false;
     };
     tests(
         root,
         &["e2e", "acme", "--", "--include-ignored", "--test-threads=2"],
-        &[("SLUICE_PEBBLE", &folder), ("CADDY_BIN", &caddy)],
+        &[
+            ("SLUICE_PEBBLE", &folder),
+            ("CADDY_BIN", &caddy),
+            ("SLUICE_CERTBOT", &certbot),
+        ],
     )
+}
+
+/// The release of Certbot that takes this server for nginx.
+const CERTBOT: &str = "5.8.0";
+
+/// Certbot with its plugin for nginx, in a Python environment of its own.
+fn certbot(root: &Path) -> Option<PathBuf> {
+    let folder = root.join("target/certbot").join(CERTBOT);
+    let program = folder.join("bin/certbot");
+    if program.is_file() {
+        return Some(program);
+    }
+    let release = |package: &str| format!("{package}=={CERTBOT}");
+    let mut python = Command::new("python3");
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+    pip.args([release("certbot"), release("certbot-nginx")]);
+    for command in [python.args(["-m", "venv"]).arg(&folder), &mut pip] {
+        if !command.status().is_ok_and(|status| status.success()) {
+            eprintln!(
+                "Certbot cannot be installed; it needs Python with `venv`, and the package index"
+            );
+            return None;
+        }
+    }
+    Some(program)
 }
 
 /// The public suite of HTTP/2: its last release, and the same everywhere.

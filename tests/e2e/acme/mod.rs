@@ -1,5 +1,6 @@
 //! Certificates from a real ACME authority. Slower than the others, and it needs pebble: `cargo xtask acme`.
 
+mod certbot;
 mod pebble;
 
 use std::os::unix::fs::PermissionsExt;

@@ -71,7 +71,11 @@ impl Settings {
         let root_cert = root.self_signed(&root_key).expect("a certificate");
         self.folder.write("root.pem", root_cert.pem());
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let leaf = CertificateParams::new(names).expect("two names");
+        let mut leaf = CertificateParams::new(names).expect("two names");
+        leaf.use_authority_key_identifier_extension = true;
+        // Of another name than who signs it: it would pass for self-signed.
+        let name = rcgen::DnType::CommonName;
+        leaf.distinguished_name.push(name, "pebble");
         let key = KeyPair::generate().expect("a key");
         let issuer = Issuer::new(root, root_key);
         let cert = leaf.signed_by(&key, &issuer).expect("a certificate");

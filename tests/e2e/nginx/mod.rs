@@ -16,7 +16,7 @@ mod logs;
 mod mirror;
 mod origin;
 mod pass;
-mod prefix;
+pub mod prefix;
 mod proxying;
 mod rights;
 mod studies;
