@@ -171,16 +171,7 @@ impl Group {
         seed: u64,
         now: Moment,
     ) -> Option<usize> {
-        let look = |tier: &Tier| {
-            let look = Look {
-                peers: &self.peers,
-                tier,
-                servers,
-                now,
-            };
-            look.choose(self.method, key, seed)
-        };
-        let chosen = look(&self.usual).or_else(|| look(&self.backup))?;
+        let chosen = self.look(servers, now, |look| look.choose(self.method, key, seed))?;
         self.peers[chosen].begin(now);
         Some(chosen)
     }
@@ -188,22 +179,30 @@ impl Group {
     /// The server that a request would get now, without a turn being taken; where chance or turns decide the first that
     /// can take it.
     pub fn foresee(&self, servers: &impl Servers, key: &[u8], now: Moment) -> Option<usize> {
-        let look = |tier: &Tier| {
-            let look = Look {
+        self.look(servers, now, |look| match self.is_settled() {
+            true => look.choose(self.method, key, 0),
+            false => {
+                let mut members = look.tier.members.iter().copied();
+                members.find(|index| look.is_able(*index))
+            }
+        })
+    }
+
+    /// What is found among the usual servers, or else among the backup ones.
+    fn look<S: Servers>(
+        &self,
+        servers: &S,
+        now: Moment,
+        find: impl Fn(&Look<'_, S>) -> Option<usize>,
+    ) -> Option<usize> {
+        [&self.usual, &self.backup].into_iter().find_map(|tier| {
+            find(&Look {
                 peers: &self.peers,
                 tier,
                 servers,
                 now,
-            };
-            match self.is_settled() {
-                true => look.choose(self.method, key, 0),
-                false => {
-                    let mut members = tier.members.iter().copied();
-                    members.find(|index| look.is_able(*index))
-                }
-            }
-        };
-        look(&self.usual).or_else(|| look(&self.backup))
+            })
+        })
     }
 
     /// Whether the same request always gets the same server, as long as that can take it.

@@ -2,6 +2,8 @@
 //! left to `pipeline`, limits of connections to `sluice-net`.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
@@ -71,8 +73,14 @@ impl Site {
     }
 
     /// Answers a request that the server makes of itself. It is neither logged nor counted: the one that it is
-    /// made for is.
+    /// made for is. What upstreams hint at meanwhile is for us and not for the client.
     pub(crate) async fn fetch(&self, x: &mut Exchange) -> Body {
+        let worker = x.worker.clone();
+        let mut answered = pin!(self.answered(x));
+        poll_fn(|cx| worker.interims.apart(|| answered.as_mut().poll(cx))).await
+    }
+
+    async fn answered(&self, x: &mut Exchange) -> Body {
         x.context.scratch.set_env(x.worker.clone());
         let mut step = match self.rules.program.start(x) {
             Answer::Ready(body) => return body,

@@ -60,6 +60,11 @@ pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
     out
 }
 
+/// Whether a value counts as true in nginx's conditions: neither empty nor `0`.
+pub fn is_set(value: &[u8]) -> bool {
+    !matches!(value, b"" | b"0")
+}
+
 /// The address of the client, as trusted proxies name it.
 pub fn client_ip(x: &Exchange) -> Option<IpAddr> {
     x.context.client_ip.or_else(|| remote_ip(&x.conn))

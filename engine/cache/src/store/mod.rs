@@ -519,8 +519,7 @@ impl Store {
 
     /// The file of an answer: its name is the digest, and folders are called by its last digits.
     pub fn file(&self, digest: Digest) -> PathBuf {
-        let hex = digest.hex();
-        let name = std::str::from_utf8(&hex).unwrap_or_default();
+        let name = digest.hex();
         let mut path = self.path.clone();
         let mut end = name.len();
         for level in &self.levels {

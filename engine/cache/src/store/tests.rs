@@ -137,7 +137,7 @@ fn what_is_stored_is_found_again_also_by_the_next_process() {
     check(&store);
     assert_eq!(store.fullness().bytes, before.bytes);
     // nginx calls the file so: the digest of the key, below folders called by its last digits.
-    let name = String::from_utf8(Digest::of(&[b"small"]).hex().to_vec()).unwrap();
+    let name = Digest::of(&[b"small"]).hex();
     let path = folder.0.join(&name[31..]).join(&name[29..31]).join(&name);
     assert!(path.is_file(), "{path:?}");
 }

@@ -12,6 +12,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::handlers::reverse_proxy::buffering::Text;
 use crate::settings::given;
 use crate::values;
 
@@ -53,7 +54,7 @@ impl Handler for Limit {
         }
         if let Some(set) = &self.set {
             let bytes = values::expanded(set, x);
-            x.body = RequestBody::Stream(Box::new(Fixed { bytes, done: 0 }));
+            x.body = RequestBody::Stream(Box::new(Text::of(bytes)));
         }
         Step::Next
     }
@@ -118,26 +119,6 @@ impl BodyStream for Timely {
 
     fn trailers(&mut self) -> Option<Fields> {
         self.inner.trailers()
-    }
-}
-
-/// A body made here.
-struct Fixed {
-    bytes: Vec<u8>,
-    done: usize,
-}
-
-impl BodyStream for Fixed {
-    fn len(&self) -> Option<u64> {
-        Some((self.bytes.len() - self.done) as u64)
-    }
-
-    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        Poll::Ready(Ok(&self.bytes[self.done..]))
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.done += count;
     }
 }
 

@@ -1,9 +1,7 @@
 //! `httpInclude`: a request that the server makes of itself, and bodies taken into memory.
 
-use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
-use std::pin::pin;
 use std::rc::Rc;
 
 use sluice_message::{ConnInfo, FieldId, FieldName, Method, Remote, RequestHead, Status};
@@ -13,7 +11,7 @@ use sluice_template::Text;
 use crate::context::{Context, Exchange};
 use crate::failure::Fault;
 use crate::files::limits::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, TEMPLATE_BYTES_MAX};
-use crate::site::{Site, SiteRef};
+use crate::site::SiteRef;
 
 /// Tells how deeply a request is nested in templates; Caddy's name for it.
 const DEPTH_FIELD: &str = "Caddy-Templates-Include";
@@ -42,19 +40,12 @@ pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fa
     let head = head(x, uri).ok_or_else(|| refuse("it is no path of a request"))?;
     let mut sub = exchange(x, head);
     sub.context.includes.set(used);
-    let body = fetch(&site, &mut sub).await;
+    let body = site.fetch(&mut sub).await;
     x.context.includes.set(sub.context.includes.get());
     if sub.res.status.is_error() {
         return Err(refuse(&format!("status {}", sub.res.status.code())));
     }
     collect(&mut sub, body).await
-}
-
-/// Has the server answer. What upstreams hint at meanwhile is for us and not for the client.
-async fn fetch(site: &Site, sub: &mut Exchange) -> Body {
-    let worker = sub.worker.clone();
-    let mut fetching = pin!(site.fetch(sub));
-    poll_fn(|cx| worker.interims.apart(|| fetching.as_mut().poll(cx))).await
 }
 
 fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {

@@ -147,7 +147,7 @@ impl Events {
             Fed::Complete(_) => {
                 let text = format!("the stream ended after {} events", self.answered);
                 self.lose(
-                    &Lost::new(self.closed_class(Ending::Closed), text),
+                    &Lost::new(Ending::Closed.class(self.answered), text),
                     desk.done,
                 );
                 Ok(Keep::Closes)
@@ -193,27 +193,16 @@ impl Events {
         done.push(Done::beside(now, bytes));
     }
 
-    fn closed_class(&self, ending: Ending) -> FailureClass {
-        match ending {
-            _ if self.answered > 0 => FailureClass::Stale,
-            Ending::Closed => FailureClass::Closed,
-            Ending::Reset => FailureClass::Reset,
-        }
-    }
-
     /// The connection has ended.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
-        let how = match ending {
-            Ending::Closed => "the connection ended",
-            Ending::Reset => "the connection was reset",
-        };
+        let how = ending.words();
         let inside = self.stream.lines.bytes > 0;
         let class = match (self.stream.head.is_empty(), inside) {
             (true, _) if self.reader.progress() == crate::load::answer::Progress::Head => {
                 FailureClass::HeadCut
             }
             (false, true) => FailureClass::BodyCut,
-            _ => self.closed_class(ending),
+            _ => ending.class(self.answered),
         };
         let text = format!("{how} after {} events", self.answered);
         self.lose(&Lost::new(class, text), desk.done);

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use super::{Desk, Done, Ending, Flight, Keep, Lost};
+use super::unsent::Unsent;
+use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
 use crate::load::answer::{Fed, Progress, Reader};
 use crate::load::clock::Ns;
 use crate::load::expect::{Judge, Judging};
@@ -19,7 +20,7 @@ pub struct H1 {
     /// Requests without a complete answer, oldest first.
     flights: VecDeque<Flight>,
     /// Requests that have not left: which, and how many bytes of it have.
-    unsent: VecDeque<(usize, usize)>,
+    unsent: Unsent,
     answered: u64,
 }
 
@@ -27,7 +28,7 @@ impl H1 {
     /// Begins a request.
     pub fn begin(&mut self, flight: Flight) {
         self.flights.push_back(flight);
-        self.unsent.push_back((flight.request, 0));
+        self.unsent.push(flight.request);
     }
 
     /// Takes bytes from the server.
@@ -92,10 +93,7 @@ impl H1 {
         if progress == Progress::UntilClose && ending == Ending::Closed {
             self.complete(desk);
         }
-        let how = match ending {
-            Ending::Closed => "the connection ended",
-            Ending::Reset => "the connection was reset",
-        };
+        let how = ending.words();
         if let Some(flight) = self.flights.front().filter(|flight| flight.first != 0) {
             let (class, place) = match progress {
                 Progress::Nothing | Progress::Head => (FailureClass::HeadCut, "head"),
@@ -105,11 +103,7 @@ impl H1 {
             desk.done.push(flight.end(Err(lost)));
             self.flights.pop_front();
         }
-        let class = match ending {
-            _ if self.answered > 0 => FailureClass::Stale,
-            Ending::Closed => FailureClass::Closed,
-            Ending::Reset => FailureClass::Reset,
-        };
+        let class = ending.class(self.answered);
         let text = format!("{how} before the answer, after {} others", self.answered);
         self.lose(&Lost::new(class, text), desk.done);
     }
@@ -155,36 +149,16 @@ impl H1 {
 
     /// What is to be sent next.
     pub fn pieces<'a>(&self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
-        let mut count = 0;
-        for (slot, (request, offset)) in pieces.iter_mut().zip(&self.unsent) {
-            *slot = IoSlice::new(&requests[*request].wire[*offset..]);
-            count += 1;
-        }
-        count
+        self.unsent.pieces(requests, pieces)
     }
 
     /// So many bytes were taken.
-    pub fn sent(&mut self, mut bytes: usize, requests: &[Prepared]) {
-        while let Some((request, offset)) = self.unsent.front_mut() {
-            let left = requests[*request].wire.len() - *offset;
-            if bytes < left {
-                *offset += bytes;
-                return;
-            }
-            bytes -= left;
-            self.unsent.pop_front();
-        }
+    pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
+        self.unsent.sent(bytes, requests);
     }
 
     /// Requests answered on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
-    }
-}
-
-fn malformed(text: &str) -> Fault {
-    Fault {
-        class: FailureClass::Malformed,
-        text: text.to_string(),
     }
 }

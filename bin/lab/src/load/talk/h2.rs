@@ -230,10 +230,7 @@ impl H2 {
 
     /// The connection has ended.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
-        let how = match ending {
-            Ending::Closed => "the connection ended",
-            Ending::Reset => "the connection was reset",
-        };
+        let how = ending.words();
         for stream in self.streams.iter_mut().filter_map(Option::take) {
             let class = match ending {
                 _ if stream.flight.first != 0 => FailureClass::BodyCut,

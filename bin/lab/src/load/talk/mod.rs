@@ -5,6 +5,7 @@ mod events;
 pub mod frame;
 mod h1;
 mod h2;
+mod unsent;
 mod websocket;
 
 use std::io::IoSlice;
@@ -148,6 +149,33 @@ pub enum Ending {
     Closed,
     /// By a reset.
     Reset,
+}
+
+impl Ending {
+    /// In words.
+    fn words(self) -> &'static str {
+        match self {
+            Ending::Closed => "the connection ended",
+            Ending::Reset => "the connection was reset",
+        }
+    }
+
+    /// What became of requests that nothing had come for, on a connection with so many answers before.
+    fn class(self, answered: u64) -> FailureClass {
+        match self {
+            _ if answered > 0 => FailureClass::Stale,
+            Ending::Closed => FailureClass::Closed,
+            Ending::Reset => FailureClass::Reset,
+        }
+    }
+}
+
+/// The server broke the rules of its protocol.
+fn malformed(text: &str) -> Fault {
+    Fault {
+        class: FailureClass::Malformed,
+        text: text.to_string(),
+    }
 }
 
 /// Whether a connection can take more requests.

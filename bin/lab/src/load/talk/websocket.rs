@@ -6,7 +6,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::frame::{CLOSE, Frames, PING, Piece, client_frame};
-use super::{Desk, Done, Ending, Flight, Keep, Lost};
+use super::unsent::Unsent;
+use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
 use crate::load::clock::Ns;
 use crate::load::expect::field;
 use crate::load::limits::HEAD_BYTES_MAX;
@@ -42,7 +43,7 @@ pub struct WebSocket {
     frames: Frames,
     flights: VecDeque<Flight>,
     /// Messages that have not left: which, and how many bytes of it have.
-    unsent: VecDeque<(usize, usize)>,
+    unsent: Unsent,
     /// Answers to pings that have not left. They go between messages.
     pongs: Vec<u8>,
     /// Bytes of the echo so far, and whether they differ from what was sent.
@@ -62,7 +63,7 @@ impl WebSocket {
             upgraded: false,
             frames: Frames::default(),
             flights: VecDeque::new(),
-            unsent: VecDeque::new(),
+            unsent: Unsent::default(),
             pongs: Vec::new(),
             got: 0,
             differs: false,
@@ -78,7 +79,7 @@ impl WebSocket {
     /// Begins a message.
     pub fn begin(&mut self, flight: Flight) {
         self.flights.push_back(flight);
-        self.unsent.push_back((flight.request, 0));
+        self.unsent.push(flight.request);
     }
 
     /// Takes bytes from the server.
@@ -113,7 +114,7 @@ impl WebSocket {
                     let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
                     let text = format!("the server said goodbye, {code}");
                     self.lose(
-                        &Lost::new(self.closed_class(Ending::Closed), text),
+                        &Lost::new(Ending::Closed.class(self.answered), text),
                         desk.done,
                     );
                     return Ok(Keep::Closes);
@@ -211,20 +212,9 @@ impl WebSocket {
         Ok(())
     }
 
-    fn closed_class(&self, ending: Ending) -> FailureClass {
-        match ending {
-            _ if self.answered > 0 => FailureClass::Stale,
-            Ending::Closed => FailureClass::Closed,
-            Ending::Reset => FailureClass::Reset,
-        }
-    }
-
     /// The connection has ended.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
-        let how = match ending {
-            Ending::Closed => "the connection ended",
-            Ending::Reset => "the connection was reset",
-        };
+        let how = ending.words();
         if !self.upgraded && !self.head.is_empty() {
             let text = format!("{how} inside the answer to the upgrade");
             self.lose(&Lost::new(FailureClass::HeadCut, text), desk.done);
@@ -236,7 +226,7 @@ impl WebSocket {
             desk.done.push(flight.end(Err(lost)));
         }
         let text = format!("{how} without a goodbye, after {} messages", self.answered);
-        self.lose(&Lost::new(self.closed_class(ending), text), desk.done);
+        self.lose(&Lost::new(ending.class(self.answered), text), desk.done);
     }
 
     /// Everything under way is lost.
@@ -284,8 +274,7 @@ impl WebSocket {
         if !self.upgraded {
             return 0;
         }
-        let begun = self.unsent.front().is_some_and(|(_, offset)| *offset > 0);
-        if !self.pongs.is_empty() && !begun {
+        if !self.pongs.is_empty() && !self.unsent.is_begun() {
             pieces[0] = IoSlice::new(&self.pongs);
             return 1;
         }
@@ -295,45 +284,24 @@ impl WebSocket {
         } else {
             1
         };
-        let mut count = 0;
-        for (slot, (request, offset)) in pieces[..most].iter_mut().zip(&self.unsent) {
-            *slot = IoSlice::new(&requests[*request].wire[*offset..]);
-            count += 1;
-        }
-        count
+        self.unsent.pieces(requests, &mut pieces[..most])
     }
 
     /// So many bytes were taken.
-    pub fn sent(&mut self, mut bytes: usize, requests: &[Prepared]) {
+    pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
         if self.greeted < self.greeting.wire.len() {
             self.greeted += bytes;
             return;
         }
-        let begun = self.unsent.front().is_some_and(|(_, offset)| *offset > 0);
-        if !self.pongs.is_empty() && !begun {
+        if !self.pongs.is_empty() && !self.unsent.is_begun() {
             self.pongs.drain(..bytes);
             return;
         }
-        while let Some((request, offset)) = self.unsent.front_mut() {
-            let left = requests[*request].wire.len() - *offset;
-            if bytes < left {
-                *offset += bytes;
-                return;
-            }
-            bytes -= left;
-            self.unsent.pop_front();
-        }
+        self.unsent.sent(bytes, requests);
     }
 
     /// Messages that came back on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
-    }
-}
-
-fn malformed(text: &str) -> Fault {
-    Fault {
-        class: FailureClass::Malformed,
-        text: text.to_string(),
     }
 }

@@ -54,13 +54,20 @@ impl Drop for Piece {
 impl Source {
     /// The bytes of a body; what holds none is given back.
     pub(crate) fn of(x: &mut Exchange, body: Body) -> Result<Source, Body> {
-        Ok(match body {
-            Body::Inline => Source::owned(std::mem::take(&mut x.inline)),
-            Body::Shared(slice) => Source::shared(slice),
-            Body::File(slice) => Source::file(slice, x.worker.clone()),
-            Body::Stream(stream) => Source::stream(stream),
+        let kind = match body {
+            Body::Inline => Kind::Owned(std::mem::take(&mut x.inline)),
+            Body::Shared(slice) => Kind::Shared(slice),
+            Body::Stream(stream) => Kind::Stream(stream),
+            Body::File(slice) => {
+                let piece = Piece {
+                    bytes: Vec::new(),
+                    worker: x.worker.clone(),
+                };
+                Kind::File { slice, piece }
+            }
             other @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => return Err(other),
-        })
+        };
+        Ok(Source { kind, taken: 0 })
     }
 
     /// Trailer fields behind the bytes, once their end was reached.
@@ -68,38 +75,6 @@ impl Source {
         match &mut self.kind {
             Kind::Stream(stream) => stream.trailers(),
             Kind::Owned(_) | Kind::Shared(_) | Kind::File { .. } => None,
-        }
-    }
-
-    pub(crate) fn owned(bytes: Vec<u8>) -> Source {
-        Source {
-            kind: Kind::Owned(bytes),
-            taken: 0,
-        }
-    }
-
-    pub(crate) fn shared(slice: SharedSlice) -> Source {
-        Source {
-            kind: Kind::Shared(slice),
-            taken: 0,
-        }
-    }
-
-    pub(crate) fn file(slice: FileSlice, worker: Rc<Worker>) -> Source {
-        let piece = Piece {
-            bytes: Vec::new(),
-            worker,
-        };
-        Source {
-            kind: Kind::File { slice, piece },
-            taken: 0,
-        }
-    }
-
-    pub(crate) fn stream(stream: Box<dyn BodyStream>) -> Source {
-        Source {
-            kind: Kind::Stream(stream),
-            taken: 0,
         }
     }
 

@@ -56,7 +56,10 @@ impl Crypt {
         }
         if let Some(encoded) = text.strip_prefix("{SSHA}") {
             let mut digest = STANDARD.decode(encoded).ok()?;
-            let salt = digest.split_off_checked(SHA1_BYTES)?;
+            if digest.len() < SHA1_BYTES {
+                return None;
+            }
+            let salt = digest.split_off(SHA1_BYTES);
             return Some(Crypt::Sha1 { digest, salt });
         }
         for magic in ["$apr1$", "$1$"] {
@@ -114,17 +117,6 @@ pub(super) fn is_affordable(hash: &str) -> bool {
         .nth(2)
         .and_then(|cost| cost.parse::<u32>().ok());
     cost.is_some_and(|cost| cost <= BCRYPT_COST_MAX)
-}
-
-/// Vectors can be cut only where they are long enough.
-trait SplitOff: Sized {
-    fn split_off_checked(&mut self, at: usize) -> Option<Self>;
-}
-
-impl SplitOff for Vec<u8> {
-    fn split_off_checked(&mut self, at: usize) -> Option<Self> {
-        (self.len() >= at).then(|| self.split_off(at))
-    }
 }
 
 fn is_same(known: &[u8], made: &[u8]) -> bool {

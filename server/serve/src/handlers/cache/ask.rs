@@ -223,11 +223,14 @@ impl Rule {
             fields: &head.fields,
             at,
         };
-        let rules = caching::Rules {
-            usual: self.usual(head.status),
+        caching::may_be_stored(Asked { fields: asked }, given, &self.rules_for(head.status))
+    }
+
+    fn rules_for(&self, status: Status) -> caching::Rules {
+        caching::Rules {
+            usual: self.usual(status),
             ..self.rules
-        };
-        caching::may_be_stored(Asked { fields: asked }, given, &rules)
+        }
     }
 
     /// How long answers with this status are fresh that do not say so themselves.
@@ -287,15 +290,11 @@ impl Rule {
             fields: &head.fields,
             at,
         };
-        let rules = caching::Rules {
-            usual: self.usual(head.status),
-            ..self.rules
-        };
         let mut times = Times {
             since: at,
             ..Times::default()
         };
-        match caching::lifetime(given, &rules) {
+        match caching::lifetime(given, &self.rules_for(head.status)) {
             Ok(lifetime) => {
                 times.lifetime = lifetime;
                 ask.store.renew(stored, head.clone(), times);

@@ -25,7 +25,7 @@ use crate::failure::Fault;
 use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::reverse_proxy::ReverseProxy;
 use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
-use crate::values::expanded;
+use crate::values::{expanded, is_set};
 use ask::Ask;
 
 /// The directive at work. What goes on when its client is gone holds it, too.
@@ -329,9 +329,7 @@ fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
 
 /// Whether one of some texts is neither empty nor `0`.
 fn is_any_set(texts: &[Template], x: &Exchange) -> bool {
-    texts
-        .iter()
-        .any(|text| !matches!(&expanded(text, x)[..], b"" | b"0"))
+    texts.iter().any(|text| is_set(&expanded(text, x)))
 }
 
 /// Seconds since 1970.

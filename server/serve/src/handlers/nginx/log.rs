@@ -10,7 +10,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Late};
 use crate::handler::{Handler, Step};
 use crate::log::{Head, Level, Log, Route};
-use crate::values::{At, expanded};
+use crate::values::{At, expanded, is_set};
 
 struct Lines {
     lines: Vec<Arc<Line>>,
@@ -80,7 +80,7 @@ impl Late for Line {
         let Some(log) = &self.log else { return };
         let route = self.route.get_or_init(|| log.plan().route(&self.logger));
         if let Some(condition) = &self.condition
-            && matches!(&expanded(condition, x)[..], b"" | b"0")
+            && !is_set(&expanded(condition, x))
         {
             return;
         }

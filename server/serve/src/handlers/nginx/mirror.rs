@@ -130,7 +130,7 @@ impl Mirror {
             }
             let site = site.clone();
             in_background(async move {
-                let answer = subrequest::fetch(&site, &mut copy).await;
+                let answer = site.fetch(&mut copy).await;
                 if let Body::Stream(mut answer) = answer {
                     read_on(&mut *answer).await;
                 }

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use sluice_message::Status;
+use sluice_message::hex::push_escape;
 use sluice_model::nginx::PassByVariable as Config;
 use sluice_route::Template;
 
@@ -215,7 +216,7 @@ fn request_target(uri: &[u8]) -> Vec<u8> {
     }
     for byte in uri {
         match byte {
-            0..=0x20 | 0x7f => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            0..=0x20 | 0x7f => push_escape(&mut out, *byte),
             _ => out.push(*byte),
         }
     }

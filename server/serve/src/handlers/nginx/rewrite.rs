@@ -19,7 +19,7 @@ use crate::failure::Fault;
 use crate::files;
 use crate::handler::Step;
 use crate::text::clean_value;
-use crate::values::{expand, expanded};
+use crate::values::{expand, expanded, is_set};
 
 /// A step of the phase.
 pub enum Action {
@@ -189,7 +189,7 @@ impl Condition {
         let facts = || files::facts(&subject, Reach::Anywhere, now);
         let is = |kind| facts().is_ok_and(|facts| facts.kind == kind);
         let holds = match &self.test {
-            Test::IsSet => !matches!(&subject[..], b"" | b"0"),
+            Test::IsSet => is_set(&subject),
             Test::Equals(text) => expanded(text, x) == subject,
             Test::Matches(pattern) => pattern.matches(x, &subject),
             Test::File => is(sluice_cache::Kind::File),

@@ -1,15 +1,11 @@
 //! Requests that the server makes of itself on behalf of another: with its fields, variables and address. One that the
 //! other waits for is a GET without a body. What is done with the answer is left to whoever asks.
 
-use std::future::poll_fn;
-use std::pin::pin;
-
 use sluice_message::{FieldId, Method};
-use sluice_net::{Body, Exchange as Of, RequestBody};
+use sluice_net::{Exchange as Of, RequestBody};
 
 use super::state::State;
 use crate::context::{Context, Exchange};
-use crate::site::Site;
 
 /// Fields that describe the body and the connection of a request: those of what is asked on its behalf are others.
 const OF_BODY: [FieldId; 4] = [
@@ -88,13 +84,6 @@ fn state_for(state: &State) -> State {
         limited_connections: state.limited_connections,
         ..State::default()
     }
-}
-
-/// Has the server answer. What upstreams hint at meanwhile is not for the client.
-pub async fn fetch(site: &Site, sub: &mut Exchange) -> Body {
-    let worker = sub.worker.clone();
-    let mut fetching = pin!(site.fetch(sub));
-    poll_fn(|cx| worker.interims.apart(|| fetching.as_mut().poll(cx))).await
 }
 
 /// Gives the variables back.

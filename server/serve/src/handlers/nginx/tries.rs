@@ -1,10 +1,8 @@
 //! `$upstream_addr` and its kin: a value of each upstream that was asked, one behind the other.
 
-use std::io::Write;
-use std::time::Duration;
-
 use sluice_route::placeholder::nginx::UpstreamKey;
 
+use super::variables::{seconds, show};
 use crate::context::{Exchange, ProxyTry};
 
 /// Appends the values: `, ` stands between upstreams, ` : ` where the server redirected the request to other ones.
@@ -53,16 +51,4 @@ fn value(one: &ProxyTry, key: UpstreamKey, out: &mut Vec<u8>) {
         Some(time) => seconds(time, out),
         None => out.push(b'-'),
     }
-}
-
-fn seconds(time: Duration, out: &mut Vec<u8>) {
-    show(
-        out,
-        format_args!("{}.{:03}", time.as_secs(), time.subsec_millis()),
-    );
-}
-
-fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
-    out.write_fmt(value)
-        .expect("writing to memory does not fail");
 }

@@ -225,14 +225,15 @@ fn host_port(x: &Exchange) -> Option<u16> {
     sluice_message::head::split_port(&x.req.authority).1
 }
 
-fn seconds(time: std::time::Duration, out: &mut Vec<u8>) {
+/// Seconds with three digits after the point, as nginx writes times.
+pub(super) fn seconds(time: std::time::Duration, out: &mut Vec<u8>) {
     show(
         out,
         format_args!("{}.{:03}", time.as_secs(), time.subsec_millis()),
     );
 }
 
-fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
+pub(super) fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
     out.write_fmt(value)
         .expect("writing to memory does not fail");
 }

@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 
 use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead};
 use sluice_model::proxy::ActiveChecks as Config;
@@ -19,6 +18,7 @@ use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
 use sluice_route::regexp::Regexp;
 use sluice_wire::h1::{self, BodyFraming};
 
+use super::buffering::Text;
 use super::build::{self, duration};
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
@@ -274,16 +274,10 @@ impl Checks {
         let sends_body = place.method == self.method && !self.body.is_empty();
         let (framing, body) = match sends_body {
             false => (BodyFraming::None, RequestBody::None),
-            true => {
-                let text = Text {
-                    bytes: self.body.clone(),
-                    taken: 0,
-                };
-                (
-                    BodyFraming::Length(self.body.len() as u64),
-                    RequestBody::Stream(Box::new(text)),
-                )
-            }
+            true => (
+                BodyFraming::Length(self.body.len() as u64),
+                Text::body(self.body.clone()),
+            ),
         };
         let mut encoded = worker.buffers.small();
         match self.transport.fastcgi() {
@@ -348,25 +342,5 @@ async fn read_some(
             return Ok(());
         }
         body.consume(count);
-    }
-}
-
-/// A body that is at hand.
-struct Text {
-    bytes: Vec<u8>,
-    taken: usize,
-}
-
-impl BodyStream for Text {
-    fn len(&self) -> Option<u64> {
-        Some((self.bytes.len() - self.taken) as u64)
-    }
-
-    fn poll_data(&mut self, _cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        Poll::Ready(Ok(&self.bytes[self.taken..]))
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.taken += count;
     }
 }

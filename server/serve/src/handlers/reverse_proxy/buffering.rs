@@ -40,11 +40,16 @@ pub struct Text {
 }
 
 impl Text {
+    /// A body that may be empty.
+    pub fn of(bytes: Vec<u8>) -> Text {
+        Text { bytes, taken: 0 }
+    }
+
     /// The body of a request; none where the text is empty.
     pub fn body(bytes: Vec<u8>) -> RequestBody {
         match bytes.is_empty() {
             true => RequestBody::None,
-            false => RequestBody::Stream(Box::new(Text { bytes, taken: 0 })),
+            false => RequestBody::Stream(Box::new(Text::of(bytes))),
         }
     }
 }

@@ -56,7 +56,7 @@ impl AskLocation {
         };
         let mut sub = subrequest::begin(x, &self.uri);
         // What it answers beside its head is of no interest.
-        drop(Box::pin(subrequest::fetch(&site, &mut sub)).await);
+        drop(Box::pin(site.fetch(&mut sub)).await);
         for (name, value) in &self.set {
             let value = expanded(value, &sub);
             *sub.context.vars.slot(name) = value;
