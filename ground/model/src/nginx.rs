@@ -343,6 +343,8 @@ objects! {
         pub to: BTreeMap<String, Vec<Route>>,
         /// Whether names that are no group are looked up.
         pub looks_up: bool,
+        /// The port of an address without scheme that names none; 9000 when zero.
+        pub port: u16,
     }
 
     /// What the access logs are told of a request.

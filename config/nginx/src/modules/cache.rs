@@ -31,7 +31,7 @@ pub const IGNORE: Verdict = Partly(
 pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
 
 /// The modules that store answers, by the beginnings of their directives.
-const MODULES: [&str; 2] = ["proxy", "fastcgi"];
+const MODULES: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];
 
 /// Lowers `*_cache_path`.
 pub fn stores(cx: &mut Lowering<'_>, level: &Level<'_>) -> Stores {
@@ -278,10 +278,10 @@ fn key(
 /// Whether the upstream does not see the credentials of the client.
 fn hides_authorization(level: &Level<'_>, module: &str) -> bool {
     let (name, field) = match module {
-        "proxy" => ("proxy_set_header", "authorization"),
-        _ => ("fastcgi_param", "http_authorization"),
+        "proxy" => ("proxy_set_header".to_owned(), "authorization"),
+        _ => (format!("{module}_param"), "http_authorization"),
     };
-    let lines = level.nearest(&[name]);
+    let lines = level.nearest(&[&name]);
     lines.iter().any(|line| {
         let is_it = line
             .arg(0)

@@ -3,7 +3,7 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 
-use super::proxy::{REPEATED, SIXTY, fastcgi_by_variable};
+use super::proxy::{REPEATED, SIXTY, application_by_variable};
 use super::upstream::Group;
 use super::{cache, cgi};
 use crate::lower::level::Level;
@@ -84,6 +84,9 @@ pub fn script(cx: &mut Lowering<'_>, level: &Level<'_>) -> usize {
     })
 }
 
+/// The port of applications.
+const PORT: u16 = 9000;
+
 /// Lowers `fastcgi_pass`.
 pub fn lower(
     cx: &mut Lowering<'_>,
@@ -94,9 +97,9 @@ pub fn lower(
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts);
-        return fastcgi_by_variable(cx, level, word, facts, &one);
+        return application_by_variable(cx, level, word, facts, PORT, &one);
     }
-    let group = cx.group(&word.text, 9000);
+    let group = cx.group(&word.text, PORT);
     pass_to(cx, level, group, facts)
 }
 

@@ -1,10 +1,10 @@
 //! `ngx_http_grpc_module`: calls of gRPC passed on over HTTP/2.
 
-use sluice_diag::Diagnostic;
 use sluice_model::Handler;
-use sluice_model::proxy::{AsNginx, HttpTransport, ReverseProxy, Transport};
+use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transport};
 
-use super::proxy::{self, BUFFERS, IGNORED, REPEATED, SIXTY, Url};
+use super::proxy::{self, BUFFERS, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
+use super::upstream::Group;
 use super::{cgi, http_core, upstream};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
@@ -26,7 +26,7 @@ pub const WORDS: &[Word] = &[
     Word::once("grpc_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("grpc_next_upstream_timeout", Time),
     Word::once("grpc_next_upstream_tries", Number),
-    Word::once("grpc_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::once("grpc_pass", Words(1, 1)),
     Word::many("grpc_pass_header", Words(1, 1)),
     Word::once("grpc_read_timeout", Time),
     Word::once("grpc_send_timeout", Time),
@@ -74,16 +74,10 @@ pub fn lower(
 ) -> Option<Handler> {
     let word = directive.args.first()?;
     if has_variables(&word.text) {
-        cx.report.push(
-            Diagnostic::error(
-                "unsupported-directive",
-                "`grpc_pass` with variables is not built yet",
-            )
-            .at(word.span, "known, but not built")
-            .imported(word.import)
-            .help("name the upstream, or use `proxy_pass` with `proxy_http_version 2`"),
-        );
-        return None;
+        let one = |cx: &mut Lowering<'_>, url: Url<'_>, group, resolver| {
+            pass_to(cx, level, &url, group, resolver, facts)
+        };
+        return grpc_by_variable(cx, level, word, facts, &one);
     }
     let text = with_scheme(&word.text);
     let is_grpc = text.starts_with("grpc://") || text.starts_with("grpcs://");
@@ -92,9 +86,21 @@ pub fn lower(
         return cx.invalid(word, "grpc_pass", "`grpc://` or `grpcs://` and an address");
     };
     let group = cx.group(url.host, url.port());
+    Some(pass_to(cx, level, &url, group, None, facts))
+}
+
+fn pass_to(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    url: &Url<'_>,
+    group: Group,
+    resolver: Option<Resolver>,
+    facts: &Facts,
+) -> Handler {
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
     let transport = HttpTransport {
-        tls: url.is_tls.then(|| proxy::tls(cx, level, &url, "grpc")),
+        resolver,
+        tls: url.is_tls.then(|| proxy::tls(cx, level, url, "grpc")),
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],
         local_address: proxy::bound(cx, level, "grpc_bind"),
@@ -104,7 +110,7 @@ pub fn lower(
         write_timeout: level.time("grpc_send_timeout").unwrap_or(SIXTY),
         ..HttpTransport::default()
     };
-    Some(Handler::ReverseProxy(Box::new(ReverseProxy {
+    Handler::ReverseProxy(Box::new(ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
@@ -119,5 +125,5 @@ pub fn lower(
             ..upstream::next(cx, level, "grpc")
         }),
         ..ReverseProxy::default()
-    })))
+    }))
 }

@@ -13,7 +13,8 @@ use sluice_model::proxy::{
 mod by_variable;
 mod cookies;
 
-pub use by_variable::fastcgi as fastcgi_by_variable;
+pub use by_variable::application as application_by_variable;
+pub use by_variable::grpc as grpc_by_variable;
 
 use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core};

@@ -1,13 +1,12 @@
 //! `ngx_http_scgi_module` and `ngx_http_uwsgi_module`: requests passed on over SCGI and uwsgi. What they share with
 //! FastCGI is left to `cgi`.
 
-use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::cgi;
-use super::proxy::{BUFFERS, FILES, IGNORED, REPEATED, SIXTY};
+use super::proxy::{BUFFERS, FILES, REPEATED, SIXTY, application_by_variable};
 use super::upstream::Group;
+use super::{cache, cgi};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
@@ -22,18 +21,34 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_buffering", Flag).but(BUFFERS),
     Word::once("scgi_buffers", Words(2, 2)).but(BUFFERS),
     Word::once("scgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("scgi_cache", Words(1, 1)).but(cache::ZONE),
+    Word::once("scgi_cache_background_update", Flag),
+    Word::many("scgi_cache_bypass", Words(1, MANY)),
+    Word::once("scgi_cache_key", Words(1, 1)),
+    Word::once("scgi_cache_lock", Flag),
+    Word::once("scgi_cache_lock_age", Time),
+    Word::once("scgi_cache_lock_timeout", Time),
+    Word::once("scgi_cache_max_range_offset", Words(1, 1)),
+    Word::once("scgi_cache_methods", Words(1, MANY)),
+    Word::once("scgi_cache_min_uses", Number),
+    Word::many("scgi_cache_path", Words(2, MANY)).but(cache::PATH),
+    Word::many("scgi_cache_purge", Words(1, MANY)),
+    Word::once("scgi_cache_revalidate", Flag),
+    Word::once("scgi_cache_use_stale", Words(1, MANY)),
+    Word::many("scgi_cache_valid", Words(1, MANY)),
     Word::once("scgi_connect_timeout", Time),
     Word::many("scgi_hide_header", Words(1, 1)),
     Word::once("scgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
-    Word::many("scgi_ignore_headers", Words(1, MANY)).but(IGNORED),
+    Word::many("scgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("scgi_intercept_errors", Flag),
     Word::once("scgi_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("scgi_max_temp_file_size", Size).but(FILES),
     Word::once("scgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("scgi_next_upstream_timeout", Time),
     Word::once("scgi_next_upstream_tries", Number),
+    Word::many("scgi_no_cache", Words(1, MANY)),
     Word::many("scgi_param", Words(2, 3)),
-    Word::once("scgi_pass", Words(1, 1)).but(Partly("addresses without variables")),
+    Word::once("scgi_pass", Words(1, 1)),
     Word::many("scgi_pass_header", Words(1, 1)),
     Word::once("scgi_pass_request_body", Flag),
     Word::once("scgi_pass_request_headers", Flag),
@@ -52,10 +67,25 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_buffering", Flag).but(BUFFERS),
     Word::once("uwsgi_buffers", Words(2, 2)).but(BUFFERS),
     Word::once("uwsgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("uwsgi_cache", Words(1, 1)).but(cache::ZONE),
+    Word::once("uwsgi_cache_background_update", Flag),
+    Word::many("uwsgi_cache_bypass", Words(1, MANY)),
+    Word::once("uwsgi_cache_key", Words(1, 1)),
+    Word::once("uwsgi_cache_lock", Flag),
+    Word::once("uwsgi_cache_lock_age", Time),
+    Word::once("uwsgi_cache_lock_timeout", Time),
+    Word::once("uwsgi_cache_max_range_offset", Words(1, 1)),
+    Word::once("uwsgi_cache_methods", Words(1, MANY)),
+    Word::once("uwsgi_cache_min_uses", Number),
+    Word::many("uwsgi_cache_path", Words(2, MANY)).but(cache::PATH),
+    Word::many("uwsgi_cache_purge", Words(1, MANY)),
+    Word::once("uwsgi_cache_revalidate", Flag),
+    Word::once("uwsgi_cache_use_stale", Words(1, MANY)),
+    Word::many("uwsgi_cache_valid", Words(1, MANY)),
     Word::once("uwsgi_connect_timeout", Time),
     Word::many("uwsgi_hide_header", Words(1, 1)),
     Word::once("uwsgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
-    Word::many("uwsgi_ignore_headers", Words(1, MANY)).but(IGNORED),
+    Word::many("uwsgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("uwsgi_intercept_errors", Flag),
     Word::once("uwsgi_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
     Word::once("uwsgi_max_temp_file_size", Size).but(FILES),
@@ -64,9 +94,10 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("uwsgi_next_upstream_timeout", Time),
     Word::once("uwsgi_next_upstream_tries", Number),
+    Word::many("uwsgi_no_cache", Words(1, MANY)),
     Word::many("uwsgi_param", Words(2, 3)),
     Word::once("uwsgi_pass", Words(1, 1)).but(Partly(
-        "`uwsgi://` and addresses without variables; `suwsgi://` is not built",
+        "addresses with and without `uwsgi://`; `suwsgi://` is not built",
     )),
     Word::many("uwsgi_pass_header", Words(1, 1)),
     Word::once("uwsgi_pass_request_body", Flag),
@@ -80,6 +111,26 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_temp_path", Words(1, 4)).but(FILES),
 ];
 
+/// Which of the two is spoken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Scgi,
+    Uwsgi,
+}
+
+impl Speech {
+    /// The beginning of its directives.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Speech::Scgi => "scgi",
+            Speech::Uwsgi => "uwsgi",
+        }
+    }
+}
+
+/// Neither has a port of its own.
+const PORT: u16 = 80;
+
 /// Lowers `scgi_pass`.
 pub fn lower(
     cx: &mut Lowering<'_>,
@@ -87,9 +138,7 @@ pub fn lower(
     directive: &Directive,
     facts: &Facts,
 ) -> Option<Handler> {
-    let (upstream, transport) = transport(cx, level, directive, facts, "scgi")?;
-    let transport = Transport::Scgi(Box::new(transport));
-    Some(handler(cx, level, upstream, transport, "scgi"))
+    pass(cx, level, directive, facts, Speech::Scgi)
 }
 
 /// Lowers `uwsgi_pass`.
@@ -99,82 +148,91 @@ pub fn lower_uwsgi(
     directive: &Directive,
     facts: &Facts,
 ) -> Option<Handler> {
-    let (upstream, mut transport) = transport(cx, level, directive, facts, "uwsgi")?;
-    for (name, modifier) in [
-        ("uwsgi_modifier1", &mut transport.modifier1),
-        ("uwsgi_modifier2", &mut transport.modifier2),
-    ] {
-        let line = level.find(name).and_then(|line| line.args.first());
-        match line.map(|word| (word, word.text.parse())) {
-            None => {}
-            Some((_, Ok(number))) => *modifier = number,
-            Some((word, Err(_))) => return cx.invalid(word, name, "a number from 0 to 255"),
-        }
-    }
-    let transport = Transport::Uwsgi(Box::new(transport));
-    Some(handler(cx, level, upstream, transport, "uwsgi"))
+    pass(cx, level, directive, facts, Speech::Uwsgi)
 }
 
-/// The upstreams, and how they are spoken to.
-fn transport(
+fn pass(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     directive: &Directive,
     facts: &Facts,
-    prefix: &str,
-) -> Option<(Group, CgiTransport)> {
+    speech: Speech,
+) -> Option<Handler> {
     let word = directive.args.first()?;
-    let name = format!("{prefix}_pass");
-    if has_variables(&word.text) {
-        cx.report.push(
-            Diagnostic::error(
-                "unsupported-directive",
-                format!("`{name}` with variables is not built yet"),
-            )
-            .at(word.span, "known, but not built")
-            .imported(word.import)
-            .help("name the application"),
-        );
-        return None;
+    let scheme = word.text.split_once("://").map(|(scheme, _)| scheme);
+    if scheme.is_some_and(|scheme| speech == Speech::Scgi || scheme != "uwsgi") {
+        let name = format!("{}_pass", speech.prefix());
+        return cx.invalid(word, &name, "an address without a scheme");
     }
-    let address = match word.text.split_once("://") {
-        None => word.text.as_str(),
-        Some((scheme, address)) if scheme == prefix => address,
-        Some(_) => return cx.invalid(word, &name, "an address without a scheme"),
+    if has_variables(&word.text) {
+        let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts, speech);
+        return application_by_variable(cx, level, word, facts, PORT, &one);
+    }
+    let address = word.text.strip_prefix("uwsgi://").unwrap_or(&word.text);
+    let group = cx.group(address, PORT);
+    pass_to(cx, level, group, facts, speech)
+}
+
+fn pass_to(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    group: Group,
+    facts: &Facts,
+    speech: Speech,
+) -> Option<Handler> {
+    let prefix = speech.prefix();
+    let transport = transport(cx, level, facts, prefix)?;
+    let transport = match speech {
+        Speech::Scgi => Transport::Scgi(Box::new(transport)),
+        Speech::Uwsgi => Transport::Uwsgi(Box::new(transport)),
     };
+    let proxy = ReverseProxy {
+        transport: Some(transport),
+        load_balancing: group.balancing,
+        upstreams: group.upstreams,
+        as_nginx: Some(cgi::as_nginx(cx, level, prefix)),
+        ..ReverseProxy::default()
+    };
+    cache::around(cx, level, prefix, facts, proxy)
+}
+
+/// How applications are spoken to.
+fn transport(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+    prefix: &str,
+) -> Option<CgiTransport> {
     let (mut env, env_if_not_empty) = cgi::params(cx, level, facts, &format!("{prefix}_param"))?;
+    let mut modifiers = [0; 2];
     if prefix == "scgi" {
         // Requests of SCGI begin with them.
         for told in ["CONTENT_LENGTH", "SCGI"] {
             env.remove(told);
         }
+    } else {
+        for (name, modifier) in ["uwsgi_modifier1", "uwsgi_modifier2"]
+            .iter()
+            .zip(&mut modifiers)
+        {
+            let line = level.find(name).and_then(|line| line.args.first());
+            match line.map(|word| (word, word.text.parse())) {
+                None => {}
+                Some((_, Ok(number))) => *modifier = number,
+                Some((word, Err(_))) => return cx.invalid(word, name, "a number from 0 to 255"),
+            }
+        }
     }
     let time = |name: &str| level.time(&format!("{prefix}_{name}")).unwrap_or(SIXTY);
-    let transport = CgiTransport {
+    Some(CgiTransport {
         env,
         env_if_not_empty,
         only_env: true,
         dial_timeout: time("connect_timeout"),
         read_timeout: time("read_timeout"),
         write_timeout: time("send_timeout"),
+        modifier1: modifiers[0],
+        modifier2: modifiers[1],
         ..CgiTransport::default()
-    };
-    // Neither has a port of its own.
-    Some((cx.group(address, 80), transport))
-}
-
-fn handler(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    group: Group,
-    transport: Transport,
-    prefix: &str,
-) -> Handler {
-    Handler::ReverseProxy(Box::new(ReverseProxy {
-        transport: Some(transport),
-        load_balancing: group.balancing,
-        upstreams: group.upstreams,
-        as_nginx: Some(cgi::as_nginx(cx, level, prefix)),
-        ..ReverseProxy::default()
-    }))
+    })
 }

@@ -1,4 +1,4 @@
-//! `proxy_pass` and `fastcgi_pass` with variables: each group of the configuration may be meant, and any other address. All
+//! `proxy_pass`, `fastcgi_pass` and their kin with variables: each group of the configuration may be meant, and any other address. All
 //! ways are lowered, and the request chooses.
 
 use std::collections::BTreeMap;
@@ -70,24 +70,57 @@ pub(super) fn proxy(
             );
         }
     }
-    finish(cx, level, word, facts, to)
+    finish(cx, level, word, facts, to, 0)
 }
 
-/// Lowers `fastcgi_pass` with variables; `one` lowers it for one group.
-pub fn fastcgi(
+/// Lowers `grpc_pass` with variables; `one` lowers it for one group, and over TLS where that is told.
+pub fn grpc(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     word: &Word,
     facts: &Facts,
+    one: &dyn Fn(&mut Lowering<'_>, Url<'_>, Group, Option<Resolver>) -> Handler,
+) -> Option<Handler> {
+    let resolver = resolver(level);
+    let names = group_names(cx, word)?;
+    let mut to = BTreeMap::new();
+    for (scheme, is_tls, port) in [("grpc://", false, 80), ("grpcs://", true, 443)] {
+        for name in names.iter().map(String::as_str).chain([""]) {
+            let group = match name {
+                "" => by_dial(),
+                name => cx.group(name, port),
+            };
+            let url = Url {
+                is_tls,
+                host: name,
+                path: None,
+            };
+            let resolver = resolver.clone().filter(|_| name.is_empty());
+            let handler = one(cx, url, group, resolver);
+            let key = format!("{scheme}{}", name.to_ascii_lowercase());
+            to.insert(key, route(handler));
+        }
+    }
+    finish(cx, level, word, facts, to, 0)
+}
+
+/// Lowers `fastcgi_pass`, `scgi_pass` or `uwsgi_pass` with variables; `port` is that of addresses without one, and `one`
+/// lowers it for one group.
+pub fn application(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    word: &Word,
+    facts: &Facts,
+    port: u16,
     one: &dyn Fn(&mut Lowering<'_>, Group) -> Option<Handler>,
 ) -> Option<Handler> {
     let mut to = BTreeMap::new();
     for name in group_names(cx, word)? {
-        let group = cx.group(&name, 9000);
+        let group = cx.group(&name, port);
         to.insert(name.to_ascii_lowercase(), route(one(cx, group)?));
     }
     to.insert(String::new(), route(one(cx, by_dial())?));
-    finish(cx, level, word, facts, to)
+    finish(cx, level, word, facts, to, port)
 }
 
 fn finish(
@@ -96,11 +129,13 @@ fn finish(
     word: &Word,
     facts: &Facts,
     to: BTreeMap<String, Vec<Route>>,
+    port: u16,
 ) -> Option<Handler> {
     Some(Handler::NginxPass(Box::new(PassByVariable {
         address: cx.text(word, facts),
         to,
         looks_up: level.find("resolver").is_some(),
+        port,
     })))
 }
 

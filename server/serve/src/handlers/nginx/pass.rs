@@ -28,8 +28,10 @@ struct Pass {
 enum Form {
     /// `http://host:port/path` or `https://…`.
     Url,
-    /// `host:port`.
-    Plain,
+    /// `grpc://host:port`, `grpcs://…` or without either, which is the first.
+    Grpc,
+    /// `host:port`, with `uwsgi://` in front or not; with the port of addresses that name none.
+    Plain(u16),
 }
 
 /// What becomes of names that are no group.
@@ -46,11 +48,16 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         let list = cx.within(&format!(".to[{key}]"), |cx| cx.add_list(routes));
         lists.push((key.as_str().into(), list));
     }
-    let is_url = config.to.keys().any(|key| key.contains("://"));
+    let has = |scheme: &str| config.to.keys().any(|key| key.starts_with(scheme));
+    let port = if config.port == 0 { 9000 } else { config.port };
     Ok(Box::new(Pass {
         address: cx.template(&config.address)?,
         lists,
-        form: if is_url { Form::Url } else { Form::Plain },
+        form: match () {
+            () if has("grpc://") => Form::Grpc,
+            () if has("http://") || has("https://") => Form::Url,
+            () => Form::Plain(port),
+        },
         names: match config.looks_up {
             true => Names::LookedUp,
             false => Names::Refused,
@@ -64,7 +71,11 @@ impl Handler for Pass {
         let shown = || sluice_diag::shown(&String::from_utf8_lossy(&text)).to_string();
         let parsed = match self.form {
             Form::Url => Address::of_url(&text),
-            Form::Plain => Address::of_host(&text, "", 9000),
+            Form::Grpc => Address::of_grpc(&text),
+            Form::Plain(port) => {
+                let bare = text.strip_prefix(b"uwsgi://").unwrap_or(&text);
+                Address::of_host(bare, "", port)
+            }
         };
         let Some(address) = parsed else {
             let why = format!("`{}` is no address to pass a request on to", shown());
@@ -118,18 +129,18 @@ struct Address<'t> {
 
 impl<'t> Address<'t> {
     fn of_url(text: &'t [u8]) -> Option<Address<'t>> {
-        let begins = |with: &str| {
-            let start = text.get(..with.len())?;
-            start
-                .eq_ignore_ascii_case(with.as_bytes())
-                .then(|| &text[with.len()..])
+        let of = |scheme, port| Address::of_host(after(text, scheme)?, scheme, port);
+        of("http://", 80).or_else(|| of("https://", 443))
+    }
+
+    fn of_grpc(text: &'t [u8]) -> Option<Address<'t>> {
+        let (scheme, port, rest) = match (after(text, "grpc://"), after(text, "grpcs://")) {
+            (Some(rest), _) => ("grpc://", 80, rest),
+            (None, Some(rest)) => ("grpcs://", 443, rest),
+            (None, None) => ("grpc://", 80, text),
         };
-        let (scheme, port, rest) = match (begins("http://"), begins("https://")) {
-            (Some(rest), _) => ("http://", 80, rest),
-            (None, Some(rest)) => ("https://", 443, rest),
-            (None, None) => return None,
-        };
-        Address::of_host(rest, scheme, port)
+        // The path is that of the call.
+        Address::of_host(rest, scheme, port).filter(|address| address.uri.is_empty())
     }
 
     fn of_host(text: &'t [u8], scheme: &'static str, usual_port: u16) -> Option<Address<'t>> {
@@ -205,6 +216,13 @@ impl<'t> Address<'t> {
             uri: request_target(self.uri),
         }
     }
+}
+
+/// What follows a scheme, however it is written.
+fn after<'t>(text: &'t [u8], scheme: &str) -> Option<&'t [u8]> {
+    let start = text.get(..scheme.len())?;
+    let is_it = start.eq_ignore_ascii_case(scheme.as_bytes());
+    is_it.then(|| &text[scheme.len()..])
 }
 
 /// Path and query as they are asked for: as they stand, but for bytes that would end the request line. nginx lets those
@@ -290,6 +308,22 @@ mod tests {
         ] {
             assert_eq!(Address::of_url(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn calls_have_a_scheme_or_none() {
+        for (text, scheme, dial) in [
+            ("a", "grpc://", "a:80"),
+            ("grpc://a:50051", "grpc://", "a:50051"),
+            ("grpcs://a", "grpcs://", "a:443"),
+            ("unix:/run/x", "grpc://", "unix//run/x"),
+        ] {
+            let address = Address::of_grpc(text.as_bytes()).expect(text);
+            assert_eq!(address.scheme, scheme, "{text}");
+            assert_eq!(address.dial(), dial.as_bytes(), "{text}");
+        }
+        assert_eq!(Address::of_grpc(b"grpc://a/path"), None);
+        assert_eq!(Address::of_grpc(b"http://a"), None);
     }
 
     #[test]
