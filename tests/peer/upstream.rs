@@ -1,7 +1,7 @@
 //! What stands behind both servers: it says in its answer what it was asked.
 
 use crate::doubles::listen;
-use crate::doubles::wire::Wire;
+use crate::doubles::wire::{Wire, field};
 
 /// Starts it on a free port; it ends with the test.
 pub fn start() -> u16 {
@@ -37,6 +37,7 @@ fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
                 .to_vec()
         }
         "/garbage" => b"SPAM\r\n\r\n".to_vec(),
+        "/accel" => sent_on(head),
         _ => {
             let mut fields: Vec<_> = head[1..]
                 .iter()
@@ -64,4 +65,15 @@ fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
             raw.into_bytes()
         }
     }
+}
+
+/// An answer that has the server go on with what the request names.
+fn sent_on(head: &[String]) -> Vec<u8> {
+    let to = field(head, "X-To").unwrap_or("/");
+    format!(
+        "HTTP/1.1 200 OK\r\nX-Accel-Redirect: {to}\r\nContent-Type: text/x\r\nSet-Cookie: a=b; Path=/\r\nSet-Cookie: c=d\r\n\
+         Content-Disposition: attachment\r\nExpires: never\r\nCache-Control: no-cache\r\nETag: \"e\"\r\nX-Other: x\r\n\
+         Vary: v\r\nContent-Language: de\r\nContent-Length: 4\r\n\r\nlost"
+    )
+    .into_bytes()
 }

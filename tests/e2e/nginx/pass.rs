@@ -2,9 +2,10 @@
 
 use super::{setup, start};
 use crate::client::{Answer, exchange};
+use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::dns::{Dns, Record};
 use crate::fastcgi::telling;
-use crate::harness::Server;
+use crate::harness::{Server, free_port};
 use crate::upstream::{Upstream, unix_echo};
 
 fn get(server: &Server, path: &str) -> Answer {
@@ -141,4 +142,61 @@ fn applications_can_be_named_by_variables() {
     assert_eq!(script().as_deref(), Some("/y"));
     assert_eq!(get(&server, "/?to=nobody").status, 502);
     assert_eq!(get(&server, "/").status, 500);
+}
+
+#[test]
+fn applications_of_scgi_and_uwsgi_and_calls_of_grpc_can_be_named_by_variables() {
+    let tell = |kind: &str| format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{kind}");
+    let scgi = Upstream::start(move |mut wire| {
+        if read_scgi(&mut wire).is_some() {
+            wire.send(tell("scgi"));
+        }
+    });
+    let uwsgi = Upstream::start(move |mut wire| {
+        if read_uwsgi(&mut wire).is_some() {
+            wire.send(tell("uwsgi"));
+        }
+    });
+    let inner = free_port();
+    let conf = format!(
+        "events {{}} http {{ http2 on; upstream app {{ server 127.0.0.1:{scgi}; }} upstream wsgi {{ server 127.0.0.1:{uwsgi}; }} \
+         upstream calls {{ server 127.0.0.1:{inner}; }}\n\
+         server {{ listen 127.0.0.1:{{port}}; location /s {{ scgi_pass $arg_to; scgi_param CONTENT_LENGTH 0; }} \
+         location /u {{ uwsgi_pass $arg_to; uwsgi_param CONTENT_LENGTH 0; }} \
+         location /g {{ grpc_pass $arg_to; }} location /full {{ grpc_pass grpc://$arg_to; }} }}\n\
+         server {{ listen 127.0.0.1:{inner}; return 200 \"$server_protocol $http_host $request_uri\"; }} }}",
+        scgi = scgi.port,
+        uwsgi = uwsgi.port
+    );
+    let mut server = setup(&conf).start();
+    server.wait_for_port(inner);
+    for (path, expected) in [
+        ("/s?to=app", "scgi".to_owned()),
+        (&format!("/s?to=127.0.0.1:{}", scgi.port), "scgi".to_owned()),
+        ("/u?to=WSGI", "uwsgi".to_owned()),
+        ("/u?to=uwsgi://wsgi", "uwsgi".to_owned()),
+        (
+            &format!("/u?to=127.0.0.1:{}", uwsgi.port),
+            "uwsgi".to_owned(),
+        ),
+        ("/g?to=calls", "HTTP/2.0 calls /g?to=calls".to_owned()),
+        (
+            "/g?to=grpc://calls",
+            "HTTP/2.0 calls /g?to=grpc://calls".to_owned(),
+        ),
+        (
+            &format!("/full?to=127.0.0.1:{inner}"),
+            format!("HTTP/2.0 127.0.0.1:{inner} /full?to=127.0.0.1:{inner}"),
+        ),
+    ] {
+        assert_eq!(get(&server, path).text(), expected, "{path}");
+    }
+    for (path, status) in [
+        ("/s?to=nobody", 502),
+        ("/u?to=", 500),
+        ("/g?to=http://calls", 500),
+        ("/g?to=grpc://calls/path", 500),
+    ] {
+        assert_eq!(get(&server, path).status, status, "{path}");
+    }
 }

@@ -148,8 +148,11 @@ fn an_upstream_has_files_of_this_server_sent() {
             let target = head[0].split(' ').nth(1).unwrap_or("").replace("/app?", "");
             let bytes = format!(
                 "HTTP/1.1 201 Created\r\nX-Accel-Redirect: {target}\r\nContent-Type: text/special\r\nX-Other: gone\r\n\
-                 Set-Cookie: a=b\r\nContent-Length: 4\r\n\r\nlost"
+                 Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 4\r\n\r\nlost"
             );
+            if wire.body(&head).is_none() {
+                return;
+            }
             if wire.try_send(bytes).is_err() {
                 return;
             }
@@ -159,8 +162,12 @@ fn an_upstream_has_files_of_this_server_sent() {
 location /app { proxy_pass http://UPSTREAM; }
 location /ignored { proxy_pass http://UPSTREAM; proxy_ignore_headers X-Accel-Redirect; }
 location /kept/ { internal; alias {folder}/kept/; }
-location @named { return 203 "named $uri"; }
+location /int { internal; return 200 "$request_method $uri $args"; }
+location @named { return 203 "$request_method named $uri $args"; }
+location @passed { proxy_pass http://ECHO; }
 "#;
+    let echo = Upstream::echo();
+    let lines = lines.replace("ECHO", &format!("127.0.0.1:{}", echo.port));
     let lines = lines.replace("UPSTREAM", &format!("127.0.0.1:{}", upstream.port));
     let setup = super::site(&lines);
     setup.folder().write("kept/file", "content of the file");
@@ -173,9 +180,32 @@ location @named { return 203 "named $uri"; }
         (200, "content of the file")
     );
     assert_eq!(sent.field("Content-Type"), Some("text/special"));
-    assert_eq!(sent.field("Set-Cookie"), Some("a=b"));
+    for cookie in ["Set-Cookie: a=b\r\n", "Set-Cookie: c=d\r\n"] {
+        assert!(sent.head.contains(cookie), "{}", sent.head);
+    }
     assert_eq!(sent.field("X-Other"), None);
-    assert_eq!(client.get("/app?@named").text(), "named /app");
+    assert_eq!(client.get("/app?@named").text(), "GET named /app @named");
+    // Escapes are undone, the query is that of the target, and a path is asked for with GET.
+    assert_eq!(client.get("/app?/int/a%20b?x=y").text(), "GET /int/a b x=y");
+    assert_eq!(client.get("/app?/int/a%3Fb").text(), "GET /int/a?b ");
+    assert_eq!(post(&server, "/app?/int/x").text(), "GET /int/x ");
+    assert_eq!(client.get("/app?/int/%2e%2e/kept/file").status, 404);
+    assert_eq!(client.get("/app?int").status, 404);
+    // A location with a name gets the request as it came.
+    assert_eq!(
+        post(&server, "/app?@named").text(),
+        "POST named /app @named"
+    );
+    let passed = post(&server, "/app?@passed").text();
+    assert!(passed.starts_with("POST /app?@passed "), "{passed}");
+    assert!(passed.ends_with("body"), "{passed}");
+    let long = "x".repeat(100_000);
+    let request = format!(
+        "POST /app?@passed HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{long}",
+        long.len()
+    );
+    let gone = crate::client::exchange(server.port, request);
+    assert_eq!(gone.status, 502, "it was too long to be kept");
     assert_eq!(client.get("/app?/kept/none").status, 404);
     assert_eq!(client.get("/app?@nobody").status, 500);
     let ignored = client.get("/ignored?/kept/file");

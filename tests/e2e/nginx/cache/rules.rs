@@ -1,6 +1,10 @@
 //! What is stored, and what requests for it get.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::{Origin, ask, caching, eventually_stored, get, pair, request_field, seen, start};
+use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::fastcgi::{read_request, said};
 use crate::nginx::setup;
 use crate::upstream::Upstream;
@@ -340,4 +344,50 @@ fn answers_of_fastcgi_applications_are_stored_as_well() {
     assert_eq!(stored.field("X-Cache"), Some("HIT"));
     assert!(stored.text().starts_with("GET "));
     assert_eq!(seen(&get(&server, "/a?fresh=1")).0, "BYPASS");
+}
+
+#[test]
+fn answers_of_scgi_and_uwsgi_applications_are_stored_as_well() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let tell = move |method: &str| {
+        let count = count.fetch_add(1, Ordering::SeqCst);
+        format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{method} {count}")
+    };
+    let tell = Arc::new(tell);
+    let other = tell.clone();
+    let scgi = Upstream::start(move |mut wire| {
+        if let Some(asked) = read_scgi(&mut wire) {
+            wire.send(tell(asked.param("REQUEST_METHOD").unwrap_or("-")));
+        }
+    });
+    let uwsgi = Upstream::start(move |mut wire| {
+        if let Some((asked, _)) = read_uwsgi(&mut wire) {
+            wire.send(other(asked.param("REQUEST_METHOD").unwrap_or("-")));
+        }
+    });
+    let place = |kind: &str, port: u16| {
+        format!(
+            "location /{kind} {{ {kind}_pass 127.0.0.1:{port}; {kind}_param REQUEST_METHOD $request_method; \
+             {kind}_param CONTENT_LENGTH $content_length; {kind}_cache {kind}; {kind}_cache_key $request_uri; {kind}_cache_valid 200 1m; \
+             {kind}_cache_bypass $arg_fresh; {kind}_no_cache $arg_never; {kind}_cache_lock on; }}\n"
+        )
+    };
+    let conf = format!(
+        "events {{}}\nhttp {{\nscgi_cache_path {{folder}}/s keys_zone=scgi:1m;\nuwsgi_cache_path {{folder}}/u keys_zone=uwsgi:1m;\n\
+         add_header X-Cache $upstream_cache_status;\nserver {{\nlisten 127.0.0.1:{{port}};\n{}{}}}\n}}\n",
+        place("scgi", scgi.port),
+        place("uwsgi", uwsgi.port)
+    );
+    let server = start(setup(&conf));
+    assert_eq!(seen(&get(&server, "/scgi")), pair("MISS", "GET 0"));
+    assert_eq!(seen(&get(&server, "/scgi")), pair("HIT", "GET 0"));
+    assert_eq!(seen(&get(&server, "/uwsgi")), pair("MISS", "GET 1"));
+    assert_eq!(seen(&get(&server, "/uwsgi")), pair("HIT", "GET 1"));
+    assert_eq!(seen(&get(&server, "/uwsgi?never=1")), pair("MISS", "GET 2"));
+    assert_eq!(seen(&get(&server, "/uwsgi?never=1")), pair("MISS", "GET 3"));
+    assert_eq!(
+        seen(&get(&server, "/scgi?fresh=1")),
+        pair("BYPASS", "GET 4")
+    );
+    assert_eq!(seen(&get(&server, "/scgi?fresh=1")).0, "BYPASS");
 }

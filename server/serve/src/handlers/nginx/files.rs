@@ -18,7 +18,7 @@ use super::autoindex::Listing;
 use super::gzip::Clients;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{base_name, go_on_at, pages};
+use super::{Query, base_name, go_on_at, pages};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -148,7 +148,7 @@ impl Files {
         for name in &self.index {
             let name = expanded(name, x);
             if name.starts_with(b"/") {
-                return go_on_at(x, &name);
+                return go_on_at(x, &name, Query::Stays);
             }
             path.truncate(length);
             path.extend_from_slice(&name);

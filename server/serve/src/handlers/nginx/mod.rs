@@ -40,11 +40,12 @@ pub use state::{Captures, Limited, Occasional, State};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
+use sluice_message::uri::decode_percent;
 use sluice_message::{FieldId, Method, Status, path};
 use sluice_model::nginx::{
     Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
 };
-use sluice_net::Body;
+use sluice_net::{Body, RequestBody};
 use sluice_route::regexp::Regexp;
 
 use crate::build::{Builder, Refusal};
@@ -84,28 +85,57 @@ impl TreeRef {
         self.0.get()?.upgrade()
     }
 
-    /// Goes on with a path or a location with a name, as the answer of an upstream wants it.
-    pub(crate) fn send_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
-        let nowhere = || {
-            let why = "the upstream sends the request on to a place that is not there";
-            Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why))
+    /// Whether the server of a request has locations with names.
+    pub(crate) fn has_names(&self, x: &Exchange) -> bool {
+        let server = x.context.nginx.server.map(|server| server as usize);
+        let tree = self.get();
+        let found = tree.as_ref().zip(server);
+        found.is_some_and(|(tree, server)| !tree.servers[server].named.is_empty())
+    }
+
+    /// Goes on with a path or a location with a name, as the answer of an upstream wants it. A path is asked for with
+    /// GET; a location with a name gets the request as it came, with what is left of its `content`: nothing where that
+    /// is gone.
+    pub(crate) fn send_on(
+        &self,
+        x: &mut Exchange,
+        target: &[u8],
+        content: Option<RequestBody>,
+    ) -> Step {
+        if target.first() == Some(&b'@') {
+            return match content {
+                Some(content) => {
+                    x.body = content;
+                    try_files::go_to_named(self, x, target)
+                }
+                None => {
+                    let why = "the upstream sends a request on whose content is gone";
+                    Step::Fail(Fault::new(Status::BAD_GATEWAY, why))
+                }
+            };
+        }
+        let (path, query) = match memchr::memchr(b'?', target) {
+            Some(at) => (&target[..at], Some(&target[at + 1..])),
+            None => (target, None),
         };
+        let mut decoded = Vec::with_capacity(path.len());
+        decode_percent(path, &mut decoded);
+        let is_safe = |path: &[u8]| !path.split(|byte| *byte == b'/').any(|part| part == b"..");
+        if !decoded.starts_with(b"/")
+            || decoded.contains(&0)
+            || !is_safe(path)
+            || !is_safe(&decoded)
+        {
+            let why = "the upstream sends the request on to what is no path of this server";
+            return Step::Fail(Fault::new(Status::NOT_FOUND, why));
+        }
         if x.req.method != Method::Head {
             x.req.method = Method::Get;
         }
-        if target.first() == Some(&b'/') {
-            return go_on_at(x, target);
-        }
-        let name = std::str::from_utf8(target).ok();
-        let named = name.filter(|name| name.starts_with('@'));
-        let tree = self.get();
-        match named.and_then(|name| tree.as_ref()?.named(x, name)) {
-            Some(location) => {
-                x.context.nginx.named = Some(location);
-                start_again(x)
-            }
-            None => nowhere(),
-        }
+        x.req.uri.set_path(&decoded);
+        x.req.uri.set_query(query);
+        x.context.nginx.rewritten = true;
+        start_again(x)
     }
 }
 
@@ -356,8 +386,17 @@ fn start_again(x: &mut Exchange) -> Step {
     Step::Enter(0)
 }
 
+/// What becomes of the query of a request that goes on with a path without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Query {
+    /// It stays: the request asks for the same thing.
+    Stays,
+    /// It goes: as in nginx a path that a configuration names is all that is asked for.
+    Goes,
+}
+
 /// Goes on with another path: as if it had been asked for, but for locations that are `internal`.
-fn go_on_at(x: &mut Exchange, target: &[u8]) -> Step {
+fn go_on_at(x: &mut Exchange, target: &[u8], own: Query) -> Step {
     let (path, query) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
@@ -371,7 +410,7 @@ fn go_on_at(x: &mut Exchange, target: &[u8]) -> Step {
         return Step::Fail(fault);
     }
     x.req.uri.set_path(&clean);
-    if query.is_some() {
+    if query.is_some() || own == Query::Goes {
         x.req.uri.set_query(query);
     }
     x.context.nginx.rewritten = true;

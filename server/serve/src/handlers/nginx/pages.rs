@@ -8,7 +8,7 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
-use super::{Tree, go_on_at, redirect, rewrite, start_again};
+use super::{Query, Tree, go_on_at, redirect, rewrite, start_again};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -133,7 +133,7 @@ impl Errors {
                 if x.req.method != Method::Head {
                     x.req.method = Method::Get;
                 }
-                Some(go_on_at(x, &target))
+                Some(go_on_at(x, &target, Query::Goes))
             }
             Some(b'@') => {
                 let name = std::str::from_utf8(&target).ok();

@@ -5,7 +5,7 @@ use sluice_message::Status;
 use sluice_model::nginx::TryFiles as Config;
 use sluice_route::{Template, Unknown};
 
-use super::{TreeRef, go_on_at};
+use super::{Query, TreeRef, go_on_at};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -86,7 +86,7 @@ impl Handler for TryFiles {
                 let target = expanded(target, x);
                 match target.starts_with(b"@") {
                     true => go_to_named(&self.tree, x, &target),
-                    false => go_on_at(x, &target),
+                    false => go_on_at(x, &target, Query::Goes),
                 }
             }
         }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
+use sluice_net::RequestBody;
+use sluice_net::upstream::Call;
 use sluice_route::{Template, Unknown};
 
 use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
+use super::replay::Replay;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::Step;
@@ -17,6 +20,7 @@ use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
 use crate::handlers::nginx::{TreeRef, rate};
+use crate::limits::REPLAY_BYTES_MAX;
 use crate::text::{clean_value, push_value};
 use crate::values::expanded;
 
@@ -168,29 +172,48 @@ impl AsNginx {
         Some(before)
     }
 
+    /// Makes the body of a request fit for being sent twice, if it may have to be: to another server, or to a location
+    /// with a name that the answer sends it on to.
+    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
+        let may_be_sent_on = || !body.is_none() && !self.ignores_redirect && self.tree.has_names(x);
+        match may_be_sent_on() {
+            true => Replay::body(body, REPLAY_BYTES_MAX),
+            false => self.next.begin(x, body),
+        }
+    }
+
     /// Where the upstream sends the request on to within this server (`X-Accel-Redirect`); the fields of its answer
-    /// that stay are added to ours.
-    pub fn sent_on(&self, x: &mut Exchange, fields: &Fields) -> Option<Step> {
+    /// that stay are added to ours, hidden ones as well.
+    pub fn sent_on(&self, x: &mut Exchange, fields: &Fields, call: &mut Call) -> Option<Step> {
         if self.ignores_redirect {
             return None;
         }
         let target = fields.find_first(b"X-Accel-Redirect")?.to_vec();
-        const KEPT: [&[u8]; 6] = [
-            b"Content-Type",
-            b"Set-Cookie",
-            b"Content-Disposition",
-            b"Cache-Control",
-            b"Expires",
-            b"Accept-Ranges",
+        const KEPT: [FieldId; 6] = [
+            FieldId::ContentType,
+            FieldId::SetCookie,
+            FieldId::ContentDisposition,
+            FieldId::CacheControl,
+            FieldId::Expires,
+            FieldId::AcceptRanges,
         ];
-        for field in fields.iter() {
-            let is_kept = |name: &&[u8]| field.name.eq_ignore_ascii_case(name);
-            if KEPT.iter().any(is_kept) {
-                x.res.fields.set_raw(field.id, field.name, field.value);
+        let mut kept = Fields::new();
+        for field in fields.iter().filter(|field| KEPT.contains(&field.id)) {
+            match field.id {
+                FieldId::SetCookie => kept.push_raw(field.id, field.name, field.value),
+                _ => kept.set_raw(field.id, field.name, field.value),
             }
         }
+        self.change_cookies(x, &mut kept);
+        for id in KEPT
+            .into_iter()
+            .filter(|id| *id != FieldId::SetCookie && kept.has(*id))
+        {
+            x.res.fields.remove(id);
+        }
+        x.res.fields.append(&kept);
         self.heed_rate(x, fields);
-        Some(self.tree.send_on(x, &target))
+        Some(self.tree.send_on(x, &target, call.take_body()))
     }
 
     /// Notes how fast an answer is to be sent (`X-Accel-Limit-Rate`); tells whether it says so.

@@ -152,7 +152,7 @@ impl ReverseProxy {
         }
         body = match &self.as_nginx {
             None => self.retries.begin(x, body),
-            Some(as_nginx) => as_nginx.next.begin(x, body),
+            Some(as_nginx) => as_nginx.begin(x, body),
         };
         if self.facts == Facts::Shown {
             facts::begin(x);
@@ -386,7 +386,7 @@ impl ReverseProxy {
         &self,
         x: &mut Exchange,
         upstream: &Upstream,
-        asked: Asked,
+        mut asked: Asked,
         answer: Answer,
     ) -> Step {
         self.selection
@@ -398,7 +398,7 @@ impl ReverseProxy {
             verbose.answered(x, answer.head.status);
         }
         if let Some(as_nginx) = &self.as_nginx
-            && let Some(step) = as_nginx.sent_on(x, &answer.head.fields)
+            && let Some(step) = as_nginx.sent_on(x, &answer.head.fields, &mut asked.call)
         {
             x.context.upstream.status = Some(answer.head.status);
             return step;
