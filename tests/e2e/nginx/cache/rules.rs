@@ -368,7 +368,7 @@ fn answers_of_scgi_and_uwsgi_applications_are_stored_as_well() {
     let place = |kind: &str, port: u16| {
         format!(
             "location /{kind} {{ {kind}_pass 127.0.0.1:{port}; {kind}_param REQUEST_METHOD $request_method; \
-             {kind}_param CONTENT_LENGTH $content_length; {kind}_cache {kind}; {kind}_cache_key $request_uri; {kind}_cache_valid 200 1m; \
+             {kind}_param CONTENT_LENGTH 0; {kind}_cache {kind}; {kind}_cache_key $request_uri; {kind}_cache_valid 200 1m; \
              {kind}_cache_bypass $arg_fresh; {kind}_no_cache $arg_never; {kind}_cache_lock on; }}\n"
         )
     };
