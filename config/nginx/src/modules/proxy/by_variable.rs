@@ -73,13 +73,16 @@ pub(super) fn proxy(
     finish(cx, level, word, facts, to, 0)
 }
 
+/// Lowers `grpc_pass` for one group, or for what is dialled as the request says, by names of a resolver.
+pub type OneCall<'c> = dyn Fn(&mut Lowering<'_>, Url<'_>, Group, Option<Resolver>) -> Handler + 'c;
+
 /// Lowers `grpc_pass` with variables; `one` lowers it for one group, and over TLS where that is told.
 pub fn grpc(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     word: &Word,
     facts: &Facts,
-    one: &dyn Fn(&mut Lowering<'_>, Url<'_>, Group, Option<Resolver>) -> Handler,
+    one: &OneCall<'_>,
 ) -> Option<Handler> {
     let resolver = resolver(level);
     let names = group_names(cx, word)?;
