@@ -10,6 +10,7 @@ pub mod glob;
 pub mod limits;
 pub mod matcher;
 pub mod path;
+pub mod pcre;
 pub mod placeholder;
 pub mod query;
 pub mod regexp;

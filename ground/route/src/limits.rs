@@ -11,6 +11,27 @@ pub const REGEX_CACHE_BYTES_MAX: usize = 1 << 20;
 /// level.
 pub const REGEX_DEPTH_MAX: u32 = 250;
 
+/// Bytes of one pattern of nginx. PCRE takes 64 KiB once compiled; lists of robots come near 10 KiB.
+pub const PATTERN_BYTES_MAX: usize = 32 << 10;
+
+/// Nesting of groups in one pattern of nginx: reading and matching recurse per level. PCRE takes 250.
+pub const PATTERN_DEPTH_MAX: usize = 100;
+
+/// Groups of one pattern of nginx. nginx itself can name nine; what has names goes beyond.
+pub const PATTERN_GROUPS_MAX: u32 = 250;
+
+/// Steps that one pattern becomes: repetitions of groups are written out. 1 MiB at most, as for
+/// [`REGEX_BYTES_MAX`].
+pub const PATTERN_STEPS_MAX: usize = 16_000;
+
+/// Ways that are tried for one match of a pattern that looks around or refers back. PCRE's own limit is ten million;
+/// a worker serves others as well, and a tenth of that takes it some 5 ms. Honest patterns need a few dozen.
+pub const PATTERN_TRIES_MAX: u32 = 1_000_000;
+
+/// Ways of one match that are yet to be tried: 3 MiB, where PCRE stops at 20 MB. A target of 8 KiB that repeats a group
+/// for each byte needs a tenth of it.
+pub const PATTERN_BACKTRACKS_MAX: usize = 200_000;
+
 /// Placeholders in one template. The longest bodies in configurations hold a few dozen; the limit
 /// keeps the expansion of one template bounded.
 pub const PLACEHOLDERS_MAX: usize = 10_000;

@@ -16,6 +16,7 @@ mod logs;
 mod mirror;
 mod origin;
 mod pass;
+mod patterns;
 pub mod prefix;
 mod proxying;
 mod rights;

@@ -10,13 +10,13 @@ pub mod values;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sluice_diag::{Diagnostic, Origins, Report};
+use sluice_diag::{Diagnostic, Origins, Report, Span};
 use sluice_model::cache::CacheStore;
 use sluice_model::http::AutoHttps;
 use sluice_model::nginx::{MediaTypes, Nginx, TableRow, VariableTable, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
-use sluice_route::regexp::Regexp;
+use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use crate::modules::upstream::{self, Group};
 use crate::modules::{cache, core, http_core, map, proxy, rewrite, ssl};
@@ -198,17 +198,51 @@ impl<'r> Lowering<'r> {
 
     /// Checks a pattern.
     pub fn pattern(&mut self, pattern: &str, word: &Word) -> String {
-        if let Err(error) = Regexp::new(pattern) {
-            let reason = error.to_string();
-            let last = reason.lines().last().unwrap_or_default().to_owned();
+        if let Err(error) = Pattern::new(pattern, Case::Kept) {
+            let span = self.inside(word, pattern, error.at);
+            let bare = pattern.strip_prefix("(?i)").unwrap_or(pattern);
+            let (title, help) = match &error.what {
+                Wrong::Malformed(_) => (
+                    format!("`{bare}` is no pattern"),
+                    "patterns are those of PCRE; quote one that has `{`, `}`, `;` or spaces in it",
+                ),
+                Wrong::Unsupported(what) => (
+                    format!("`{bare}`: {what} is not supported in patterns"),
+                    "look arounds, references to groups, atomic groups and possessive repetitions are taken",
+                ),
+            };
             self.report.push(
-                Diagnostic::error("invalid-pattern", format!("`{pattern}` is no pattern here"))
-                    .at(word.span, last)
+                Diagnostic::error("invalid-pattern", title)
+                    .at(span, error.to_string())
                     .imported(word.import)
-                    .help("patterns run in linear time: they cannot look around or refer back to a group"),
+                    .help(help),
             );
         }
         pattern.to_owned()
+    }
+
+    /// Where the byte `at` of `text` stands, which is the end of a word or all of it; the word where its escapes hide that.
+    fn inside(&self, word: &Word, text: &str, at: usize) -> Span {
+        let bare = text.strip_prefix("(?i)").unwrap_or(text);
+        let added = text.len() - bare.len();
+        let written = self.report.sources.text(word.span);
+        let found = written.rfind(bare).and_then(|start| {
+            let before = start + at.checked_sub(added)?;
+            let rest = written.get(before..)?;
+            Some((
+                before,
+                rest.chars()
+                    .next()
+                    .map_or(0, |letter| letter.len_utf8() as u32),
+            ))
+        });
+        match found {
+            Some((before, width)) => {
+                let start = word.span.start + u32::try_from(before).unwrap_or_default();
+                Span::new(word.span.source, start, start + width)
+            }
+            None => word.span,
+        }
     }
 
     /// A path of the configuration: relative ones begin in the folder of the main file.

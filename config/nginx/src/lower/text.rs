@@ -34,11 +34,11 @@ impl Defined {
 
     /// Adds the groups of a pattern that have names.
     pub fn add_groups(&mut self, pattern: &str) {
-        for opening in ["(?<", "(?P<"] {
+        for (opening, closing) in [("(?<", '>'), ("(?P<", '>'), ("(?'", '\'')] {
             for (at, _) in pattern.match_indices(opening) {
                 let rest = &pattern[at + opening.len()..];
                 // `(?<=` and `(?<!` look behind.
-                if let Some((name, _)) = rest.split_once('>')
+                if let Some((name, _)) = rest.split_once(closing)
                     && is_name(name)
                 {
                     self.add(name, Origin::Set);

@@ -33,7 +33,7 @@ pub const WORDS: &[Word] = &[
     Word::once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
     Word::once("master_process", Flag).but(Always("workers are threads of one process, which is its own master")),
     Word::once("multi_accept", Flag).but(Always("whatever waits is accepted")),
-    Word::once("pcre_jit", Flag).but(Always("regular expressions run in linear time")),
+    Word::once("pcre_jit", Flag).but(Always("patterns are compiled; most run in linear time")),
     Word::once("pid", Words(1, 1)),
     Word::once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
     Word::once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),

@@ -2,6 +2,7 @@
 
 use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
+use sluice_route::pcre::{Case, Pattern};
 
 use super::proxy::{REPEATED, SIXTY, application_by_variable};
 use super::upstream::Group;
@@ -74,7 +75,14 @@ pub fn script(cx: &mut Lowering<'_>, level: &Level<'_>) -> usize {
     let split = level.find("fastcgi_split_path_info");
     let split = split.and_then(|line| line.args.first());
     let split = match split {
-        Some(pattern) => cx.pattern(&pattern.text, pattern),
+        Some(word) => {
+            let pattern = Pattern::new(&word.text, Case::Kept);
+            if pattern.is_ok_and(|pattern| pattern.groups_count() < 2) {
+                let wanted = "a pattern with two groups: the script, and what is left of the path";
+                let _: Option<()> = cx.invalid(word, "fastcgi_split_path_info", wanted);
+            }
+            cx.pattern(&word.text, word)
+        }
         None => String::new(),
     };
     cx.script_number(Script {

@@ -267,7 +267,17 @@ pub fn defined(directives: &[Directive], into: &mut crate::lower::text::Defined)
             ("map" | "geo" | "split_clients", [.., variable]) if variable.text.starts_with('$') => {
                 into.add(&variable.text[1..], Origin::Table);
             }
-            ("server_name" | "location" | "rewrite" | "if", words) => {
+            (
+                "server_name"
+                | "location"
+                | "rewrite"
+                | "if"
+                | "proxy_redirect"
+                | "proxy_cookie_domain"
+                | "proxy_cookie_path"
+                | "proxy_cookie_flags",
+                words,
+            ) => {
                 words.iter().for_each(|word| into.add_groups(&word.text));
             }
             _ => {}

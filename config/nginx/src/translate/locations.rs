@@ -3,6 +3,9 @@
 
 use std::cmp::Reverse;
 
+use sluice_route::pcre::{Case, Pattern};
+use sluice_route::regexp::Regexp;
+
 use super::text::{Facts, expanded, word};
 use super::{HELD, Writer};
 use crate::lower::level::Level;
@@ -28,6 +31,12 @@ struct Choice<'t> {
     path: &'t str,
 }
 
+/// Whether a pattern is one of a Caddyfile as well, whose syntax is Go's: it cannot look around or refer to a group.
+fn is_in_both(pattern: &str) -> bool {
+    let here = Pattern::new(pattern, Case::Kept);
+    here.is_ok_and(|pattern| pattern.is_linear()) && Regexp::new(pattern).is_ok()
+}
+
 impl Writer<'_> {
     /// Writes what stands in a server.
     pub(super) fn site(&mut self, level: &Level<'_>, site: &Site<'_>) {
@@ -41,6 +50,10 @@ impl Writer<'_> {
         let mut is_whole = false;
         if level.own("return").next().is_none() {
             for choice in in_order(level) {
+                if choice.modifier.starts_with('~') && !is_in_both(choice.path) {
+                    self.untold(choice.block);
+                    continue;
+                }
                 let matcher = self.matcher(&choice, level);
                 is_whole |= matcher.is_empty();
                 self.open(format!("route {matcher}").trim_end());
@@ -213,6 +226,9 @@ impl Writer<'_> {
         let (Some(pattern), Some(to)) = (line.arg(0), line.arg(1)) else {
             return false;
         };
+        if !is_in_both(pattern) {
+            return false;
+        }
         let name = self.name();
         let Some(target) = expanded(to.strip_suffix('?').unwrap_or(to), facts, Some(&name)) else {
             return false;
@@ -261,6 +277,9 @@ impl Writer<'_> {
             _ => return false,
         };
         let is_pattern = test.contains('~');
+        if is_pattern && !is_in_both(with) {
+            return false;
+        }
         let flags = if test.ends_with('*') { "(?i)" } else { "" };
         let pattern = word(&format!("{flags}{with}"));
         let matcher = match (subject, is_pattern) {

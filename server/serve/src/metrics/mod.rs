@@ -44,6 +44,8 @@ pub struct Hub {
     scrapes: AtomicU64,
     /// What traces count.
     pub spans: SpanCounts,
+    /// Matches of patterns of an nginx.conf that were given up because there were too many ways to look for them.
+    pub patterns_given_up: AtomicU64,
 }
 
 /// What became of spans of traces.
@@ -74,6 +76,7 @@ impl Default for Hub {
             loaded_at: AtomicU64::new(0),
             scrapes: AtomicU64::new(0),
             spans: SpanCounts::default(),
+            patterns_given_up: AtomicU64::new(0),
         }
     }
 }

@@ -334,6 +334,11 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         recorder.log().outputs().lost_count(),
     );
     counter(
+        "sluice_patterns_given_up_total",
+        "Matches of patterns of an nginx.conf that had too many ways to be looked for.",
+        hub.patterns_given_up.load(Ordering::Relaxed),
+    );
+    counter(
         "sluice_spans_dropped_total",
         "Spans of traces that no collector took in time.",
         hub.spans.dropped.load(Ordering::Relaxed),

@@ -102,7 +102,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
                     .with_help("write `on`, `off` or `always`"));
             }
         },
-        clients: Clients::build(&config.gzip_clients)?,
+        clients: Clients::build(&config.gzip_clients, cx.recorder)?,
         naming: Naming::build(&config.redirects),
         dates: match config.if_modified_since.as_str() {
             "" | "exact" => Dates::Exact,

@@ -1,54 +1,132 @@
-//! Patterns whose groups requests remember: by number until the next match, those with names as variables.
+//! Patterns of an nginx.conf, whose groups requests remember: by number until the next match, those with names as variables.
+//! What becomes of a request whose match is given up is left to who asks, as it is in nginx.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use sluice_message::Status;
+use sluice_route::pcre;
 use sluice_route::placeholder::nginx::variable_name;
-use sluice_route::regexp::Regexp;
 
+use crate::build::Refusal;
 use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::record::Recorder;
+
+pub use sluice_route::pcre::Case;
 
 /// A pattern, and what its groups are called.
 #[derive(Debug)]
 pub struct Pattern {
-    regexp: Regexp,
+    pattern: pcre::Pattern,
     /// The groups with names, by number.
     named: Vec<(u8, Arc<str>)>,
-    /// Whether it has groups at all.
-    has_groups: bool,
+    /// Only for those whose matches may be given up.
+    limited: Option<Box<Limited>>,
+}
+
+/// What is known of a pattern whose matches end at a limit.
+#[derive(Debug)]
+struct Limited {
+    text: Box<str>,
+    recorder: Option<Arc<Recorder>>,
+    /// Whether that was logged. Once is enough: each request that it fails has its line anyway.
+    told: AtomicBool,
 }
 
 impl Pattern {
-    /// Looks at the groups of `regexp`.
-    pub fn new(regexp: Regexp) -> Pattern {
-        let groups: Vec<Option<&str>> = regexp.group_names().collect();
-        let named = groups.iter().enumerate().filter_map(|(index, name)| {
-            let name = variable_name(&name.as_ref()?.to_ascii_lowercase());
-            Some((u8::try_from(index).ok()?, name.into()))
+    /// Compiles a pattern; `recorder` counts the matches that are given up.
+    pub fn new(
+        text: &str,
+        case: Case,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<Pattern, Refusal> {
+        let pattern = pcre::Pattern::new(text, case).map_err(|error| {
+            let at = error.at + 1;
+            Refusal::new(format!("pattern `{text}`, at character {at}: {error}"))
+        })?;
+        let named = pattern.names().filter_map(|(name, number)| {
+            let name = variable_name(&name.to_ascii_lowercase());
+            Some((u8::try_from(number).ok()?, name.into()))
         });
-        Pattern {
+        let limited = (!pattern.is_linear()).then(|| {
+            Box::new(Limited {
+                text: text.into(),
+                recorder: recorder.cloned(),
+                told: AtomicBool::new(false),
+            })
+        });
+        Ok(Pattern {
             named: named.collect(),
-            has_groups: groups.len() > 1,
-            regexp,
-        }
+            limited,
+            pattern,
+        })
+    }
+
+    /// How many groups it has.
+    pub fn groups_count(&self) -> usize {
+        self.pattern.groups_count()
+    }
+
+    /// The number of the group that sets the variable called so.
+    pub fn group_of(&self, variable: &str) -> Option<usize> {
+        let mut named = self.named.iter();
+        let found = named.find(|(_, name)| **name == *variable);
+        found.map(|(number, _)| usize::from(*number))
     }
 
     /// Whether `text` has a match, whose groups are then remembered.
-    pub fn matches(&self, x: &mut Exchange, text: &[u8]) -> bool {
-        if !self.has_groups {
-            let matches = self.regexp.is_match(text);
+    pub fn matches(&self, x: &mut Exchange, text: &[u8]) -> Result<bool, Fault> {
+        if self.groups_count() == 0 {
+            let matches = self.is_match(text)?;
             if matches {
                 x.context.captures.clear();
             }
-            return matches;
+            return Ok(matches);
         }
-        let find = |text: &[u8], groups: &mut Vec<_>| self.regexp.groups(text, groups);
-        if !x.context.captures.keep(text, find) {
-            return false;
+        let find = |text: &[u8], groups: &mut Vec<_>| self.find(text, groups);
+        if !x.context.captures.keep(text, find)? {
+            return Ok(false);
         }
         for (group, name) in &self.named {
             let value = x.context.captures.group(*group);
             x.context.vars.slot(name).extend_from_slice(value);
         }
-        true
+        Ok(true)
+    }
+
+    /// Whether `text` has a match.
+    pub fn is_match(&self, text: &[u8]) -> Result<bool, Fault> {
+        self.pattern
+            .is_match(text)
+            .map_err(|pcre::Exhausted| self.given_up())
+    }
+
+    /// Whether `text` has a match, and where its groups are, the whole match first.
+    pub fn find(&self, text: &[u8], groups: &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault> {
+        self.pattern
+            .groups(text, groups)
+            .map_err(|pcre::Exhausted| self.given_up())
+    }
+
+    /// Counts a match that was given up.
+    fn given_up(&self) -> Fault {
+        let text = self.limited.as_ref().map_or("", |limited| &limited.text);
+        if let Some(limited) = &self.limited
+            && let Some(recorder) = &limited.recorder
+        {
+            let count = &recorder.hub().patterns_given_up;
+            count.fetch_add(1, Ordering::Relaxed);
+            if !limited.told.swap(true, Ordering::Relaxed) {
+                let log = recorder.log();
+                let entry = log.error(
+                    "http.handlers.nginx",
+                    "a pattern has too many ways to match",
+                );
+                entry.text("pattern", text).send();
+            }
+        }
+        let why = format!("the pattern `{text}` has too many ways to match");
+        Fault::new(Status::INTERNAL_SERVER_ERROR, why)
     }
 }

@@ -11,7 +11,7 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::changed;
 use super::gzip::Clients;
-use crate::build::Refusal;
+use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Handler, Step};
@@ -28,9 +28,9 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(Gunzip(Arc::new(Settings {
-        clients: Clients::build(&config.clients)?,
+        clients: Clients::build(&config.clients, cx.recorder)?,
     }))))
 }
 

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use sluice_message::{FieldId, Fields, Version, date, negotiate};
 use sluice_model::nginx::{Gzip as Config, GzipClients};
 use sluice_net::Body;
-use sluice_route::regexp::Regexp;
 
 use super::changed;
+use super::groups::{Case, Pattern};
 use super::types::Kinds;
-use crate::build::Refusal;
+use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Coding, Counts, compress};
 use crate::handler::{Filter, Handler, Step};
 use crate::handlers::encode::forbids_transform;
+use crate::record::Recorder;
 
 /// Who gets compressed answers.
 pub struct Clients {
@@ -28,7 +29,7 @@ pub struct Clients {
 enum Browser {
     /// Internet Explorer up to its sixth version, but for those with the second service pack of Windows XP.
     OldExplorer,
-    Like(Regexp),
+    Like(Pattern),
 }
 
 /// Which answers to requests that came through proxies are compressed.
@@ -48,12 +49,13 @@ struct Proxied {
 
 impl Clients {
     /// Reads the settings.
-    pub fn build(config: &GzipClients) -> Result<Clients, Refusal> {
+    pub fn build(
+        config: &GzipClients,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<Clients, Refusal> {
         let browser = |text: &String| match text.as_str() {
             "msie6" => Ok(Browser::OldExplorer),
-            pattern => Regexp::new(&format!("(?i){pattern}"))
-                .map(Browser::Like)
-                .map_err(|error| Refusal::new(format!("gzip_disable `{pattern}`: {error}"))),
+            pattern => Pattern::new(pattern, Case::Folded, recorder).map(Browser::Like),
         };
         Ok(Clients {
             version_min: match config.http10 {
@@ -100,7 +102,7 @@ impl Clients {
     fn is_left_out(&self, agent: &[u8]) -> bool {
         self.not_for.iter().any(|browser| match browser {
             Browser::OldExplorer => is_old_explorer(agent),
-            Browser::Like(pattern) => pattern.is_match(agent),
+            Browser::Like(pattern) => pattern.is_match(agent).unwrap_or_default(),
         })
     }
 }
@@ -195,12 +197,12 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(Gzip(Arc::new(Settings {
         coding: Coding::gzip(config.level)?,
         bytes_min: config.minimum_length.max(1),
         types: Kinds::build(&config.types),
-        clients: Clients::build(&config.clients)?,
+        clients: Clients::build(&config.clients, cx.recorder)?,
     }))))
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::groups::Pattern;
 use crate::context::Exchange;
+use crate::failure::Fault;
 
 /// The locations of a server or of a location, by number.
 #[derive(Debug, Default)]
@@ -131,11 +132,11 @@ impl Locations {
         x: &mut Exchange,
         path: &[u8],
         inside: &dyn Fn(u32) -> &'l Locations,
-    ) -> Found {
+    ) -> Result<Found, Fault> {
         let (mut found, mut is_final) = (Found::Nothing, false);
         match self.by_path(path) {
-            ByPath::Whole(location) => return Found::Location(location),
-            ByPath::NeedsSlash => return Found::NeedsSlash,
+            ByPath::Whole(location) => return Ok(Found::Location(location)),
+            ByPath::NeedsSlash => return Ok(Found::NeedsSlash),
             ByPath::Nothing => {}
             ByPath::Beginning {
                 location,
@@ -145,13 +146,13 @@ impl Locations {
                 is_final = ends;
                 let nested = inside(location);
                 if !nested.is_empty() {
-                    match nested.find(x, path, inside) {
+                    match nested.find(x, path, inside)? {
                         Found::Nothing => {}
                         // What was found inside by a pattern or as a whole counts; a longer beginning
                         // still leaves the patterns around to be asked.
                         inner => {
                             if !nested.is_beginning(path, inner) {
-                                return inner;
+                                return Ok(inner);
                             }
                             found = inner;
                         }
@@ -160,21 +161,21 @@ impl Locations {
             }
         }
         if is_final {
-            return found;
+            return Ok(found);
         }
         for (pattern, location) in &self.patterns {
-            if pattern.matches(x, path) {
+            if pattern.matches(x, path)? {
                 let nested = inside(*location);
                 return match nested.is_empty() {
-                    true => Found::Location(*location),
-                    false => match nested.find(x, path, inside) {
-                        Found::Nothing => Found::Location(*location),
-                        inner => inner,
+                    true => Ok(Found::Location(*location)),
+                    false => match nested.find(x, path, inside)? {
+                        Found::Nothing => Ok(Found::Location(*location)),
+                        inner => Ok(inner),
                     },
                 };
             }
         }
-        found
+        Ok(found)
     }
 
     /// Whether `found` is a location of ours that was found by the beginning of the path.

@@ -46,14 +46,13 @@ use sluice_model::nginx::{
     Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
 };
 use sluice_net::{Body, RequestBody};
-use sluice_route::regexp::Regexp;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 
-use groups::Pattern;
+use groups::{Case, Pattern};
 use locations::{Found, Locations};
 use pages::Pages;
 use realip::RealIp;
@@ -237,7 +236,7 @@ impl Tree {
     /// The first look at a request: its server, its path.
     fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
         x.context.tables.clone_from(&self.tables);
-        let number = self.names.choose(x);
+        let number = self.names.choose(x).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
         let state = &mut x.context.nginx;
         state.server = Some(number);
@@ -264,7 +263,10 @@ impl Tree {
             x.context.nginx.changed = false;
             let found = match server.locations.is_empty() {
                 true => Found::Nothing,
-                false => self.find(x, server),
+                false => match self.find(x, server) {
+                    Ok(found) => found,
+                    Err(fault) => return Step::Fail(fault),
+                },
             };
             match found {
                 Found::Nothing => x.context.nginx.place = server.place,
@@ -295,7 +297,7 @@ impl Tree {
         }
     }
 
-    fn find(&self, x: &mut Exchange, server: &Server) -> Found {
+    fn find(&self, x: &mut Exchange, server: &Server) -> Result<Found, Fault> {
         let inside = |location: u32| &self.locations[location as usize].inside;
         // Patterns remember their groups in the exchange, so the path is looked at outside of it meanwhile.
         let uri = std::mem::take(&mut x.req.uri);
@@ -461,7 +463,7 @@ pub fn build<'m>(
         return Err(Refusal::new("`nginx` without a server"));
     }
     let tree = Arc::new(Tree {
-        names: Names::build(&config.servers)?,
+        names: Names::build(&config.servers, cx)?,
         servers,
         locations: build.locations,
         places: build.places,
@@ -530,8 +532,13 @@ impl Build {
                 "=" => found.add_exact(path, number),
                 "" => found.add_prefix(path, number, false, config.adds_slash),
                 "^~" => found.add_prefix(path, number, true, config.adds_slash),
-                "~" => found.add_pattern(pattern(&config.path, "")?, number),
-                "~*" => found.add_pattern(pattern(&config.path, "(?i)")?, number),
+                "~" => {
+                    found.add_pattern(Pattern::new(&config.path, Case::Kept, cx.recorder)?, number)
+                }
+                "~*" => found.add_pattern(
+                    Pattern::new(&config.path, Case::Folded, cx.recorder)?,
+                    number,
+                ),
                 "@" => {
                     named.insert(config.path.as_str().into(), number);
                 }
@@ -613,13 +620,6 @@ fn method(name: &str) -> Method {
 
 fn number(index: usize) -> u32 {
     u32::try_from(index).expect("no configuration has four thousand million places")
-}
-
-/// Compiles a pattern, with flags in front of it.
-pub(crate) fn pattern(text: &str, flags: &str) -> Result<Pattern, Refusal> {
-    let regexp = Regexp::new(&format!("{flags}{text}"))
-        .map_err(|error| Refusal::new(format!("pattern `{text}`: {error}")))?;
-    Ok(Pattern::new(regexp))
 }
 
 /// An empty answer with a status.

@@ -1,9 +1,12 @@
 //! `valid_referers`: whether the page that a request comes from is one of ours.
 
-use sluice_model::nginx::VariableTable as Config;
-use sluice_route::regexp::Regexp;
+use std::sync::Arc;
 
+use sluice_model::nginx::VariableTable as Config;
+
+use super::groups::{Case, Pattern};
 use crate::build::Refusal;
+use crate::record::Recorder;
 
 /// Pages that requests may come from.
 #[derive(Debug, Default)]
@@ -13,7 +16,7 @@ pub struct Referers {
     /// Whether what is named may be no address: a proxy or the client has taken it away.
     blocked: bool,
     hosts: Vec<Host>,
-    patterns: Vec<Regexp>,
+    patterns: Vec<Pattern>,
 }
 
 /// A host, and how its path begins.
@@ -37,7 +40,7 @@ enum Name {
 
 impl Referers {
     /// Reads the words of the directive, which are the keys of the rows.
-    pub fn build(config: &Config) -> Result<Referers, Refusal> {
+    pub fn build(config: &Config, recorder: Option<&Arc<Recorder>>) -> Result<Referers, Refusal> {
         let mut referers = Referers::default();
         for row in &config.rows {
             match row.key.as_str() {
@@ -45,9 +48,7 @@ impl Referers {
                 "blocked" => referers.blocked = true,
                 key => match key.strip_prefix('~') {
                     Some(pattern) => {
-                        let pattern = Regexp::new(&format!("(?i){pattern}")).map_err(|error| {
-                            Refusal::new(format!("valid_referers `{key}`: {error}"))
-                        })?;
+                        let pattern = Pattern::new(pattern, Case::Folded, recorder)?;
                         referers.patterns.push(pattern);
                     }
                     None => referers.hosts.push(Host::parse(key)),
@@ -80,7 +81,9 @@ impl Referers {
             let path = memchr::memchr(b'/', rest).map_or(&[][..], |at| &rest[at..]);
             return path.starts_with(&host.path);
         }
-        self.patterns.iter().any(|pattern| pattern.is_match(rest))
+        let mut patterns = self.patterns.iter();
+        // Who makes the match too hard to find is not welcome.
+        patterns.any(|pattern| pattern.is_match(rest).unwrap_or_default())
     }
 }
 
@@ -140,7 +143,7 @@ mod tests {
             rows: words.iter().map(row).collect(),
             ..Config::default()
         };
-        Referers::build(&config).expect("the words are right")
+        Referers::build(&config, None).expect("the words are right")
     }
 
     #[test]

@@ -11,8 +11,8 @@ use sluice_net::Body;
 use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
-use super::groups::Pattern;
-use super::{Tree, empty, pages, pattern, redirect, uri};
+use super::groups::{Case, Pattern};
+use super::{Tree, empty, pages, redirect, uri};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -112,13 +112,14 @@ impl Tree {
                     actions,
                     branch,
                 } => match condition.holds(x) {
-                    true => {
+                    Err(fault) => Flow::Fail(fault),
+                    Ok(true) => {
                         if let Some(place) = branch {
                             x.context.nginx.place = *place;
                         }
                         self.run(actions, x)
                     }
-                    false => Flow::On,
+                    Ok(false) => Flow::On,
                 },
             };
             if !matches!(flow, Flow::On) {
@@ -132,8 +133,10 @@ impl Tree {
 impl Change {
     fn apply(&self, tree: &Tree, x: &mut Exchange) -> Flow {
         let path = x.req.uri.path().to_vec();
-        if !self.pattern.matches(x, &path) {
-            return Flow::On;
+        match self.pattern.matches(x, &path) {
+            Ok(true) => {}
+            Ok(false) => return Flow::On,
+            Err(fault) => return Flow::Fail(fault),
         }
         let is_redirect = matches!(self.then, Then::Redirect(_));
         let was_escaped = was_escaped(x);
@@ -183,7 +186,7 @@ fn was_escaped(x: &Exchange) -> bool {
 }
 
 impl Condition {
-    fn holds(&self, x: &mut Exchange) -> bool {
+    fn holds(&self, x: &mut Exchange) -> Result<bool, Fault> {
         let subject = expanded(&self.subject, x);
         let now = x.worker.clock.coarse();
         let facts = || files::facts(&subject, Reach::Anywhere, now);
@@ -191,13 +194,13 @@ impl Condition {
         let holds = match &self.test {
             Test::IsSet => is_set(&subject),
             Test::Equals(text) => expanded(text, x) == subject,
-            Test::Matches(pattern) => pattern.matches(x, &subject),
+            Test::Matches(pattern) => pattern.matches(x, &subject)?,
             Test::File => is(sluice_cache::Kind::File),
             Test::Directory => is(sluice_cache::Kind::Directory),
             Test::Exists => facts().is_ok(),
             Test::Executable => facts().is_ok_and(|facts| facts.mode & 0o111 != 0),
         };
-        holds != self.negated
+        Ok(holds != self.negated)
     }
 }
 
@@ -319,7 +322,7 @@ fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
         }
     };
     Ok(Change {
-        pattern: pattern(&config.pattern, "")?,
+        pattern: Pattern::new(&config.pattern, Case::Kept, cx.recorder)?,
         path: cx.template(&config.path)?,
         query: cx.template(&config.query)?,
         drops_query: config.drops_query,
@@ -331,8 +334,8 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
     let test = match config.test.as_str() {
         "is set" => Test::IsSet,
         "=" => Test::Equals(cx.template(&config.with)?),
-        "~" => Test::Matches(pattern(&config.with, "")?),
-        "~*" => Test::Matches(pattern(&config.with, "(?i)")?),
+        "~" => Test::Matches(Pattern::new(&config.with, Case::Kept, cx.recorder)?),
+        "~*" => Test::Matches(Pattern::new(&config.with, Case::Folded, cx.recorder)?),
         "file" => Test::File,
         "directory" => Test::Directory,
         "exists" => Test::Exists,

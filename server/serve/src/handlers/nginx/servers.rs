@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use sluice_model::nginx::VirtualServer;
-use sluice_route::regexp::Regexp;
 
-use super::groups::Pattern;
-use crate::build::Refusal;
+use super::groups::{Case, Pattern};
+use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::failure::Fault;
 
 /// The names of the servers of an address.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Names {
 
 impl Names {
     /// Reads the names. Of two servers with one name the first has it.
-    pub fn build(servers: &[VirtualServer]) -> Result<Names, Refusal> {
+    pub fn build(servers: &[VirtualServer], cx: &Builder<'_>) -> Result<Names, Refusal> {
         let mut names = Names::default();
         // The only server gets everything.
         if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
@@ -32,7 +32,7 @@ impl Names {
         for (index, server) in servers.iter().enumerate() {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             for name in &server.names {
-                names.add(name, index)?;
+                names.add(name, index, cx)?;
             }
         }
         names
@@ -44,13 +44,12 @@ impl Names {
         Ok(names)
     }
 
-    fn add(&mut self, name: &str, index: u32) -> Result<(), Refusal> {
+    fn add(&mut self, name: &str, index: u32, cx: &Builder<'_>) -> Result<(), Refusal> {
         let bytes = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         if let Some(pattern) = name.strip_prefix('~') {
             // Names are compared in lower case.
-            let regexp = Regexp::new(&format!("(?i){pattern}"))
-                .map_err(|error| Refusal::new(format!("server name `{name}`: {error}")))?;
-            self.patterns.push((Pattern::new(regexp), index));
+            let pattern = Pattern::new(pattern, Case::Folded, cx.recorder)?;
+            self.patterns.push((pattern, index));
         } else if let Some(ending) = name.strip_prefix('*') {
             self.endings.push((bytes(ending), index));
         } else if let Some(beginning) = name.strip_suffix('*') {
@@ -65,10 +64,10 @@ impl Names {
     }
 
     /// The number of the server for the host of a request.
-    pub fn choose(&self, x: &mut Exchange) -> u32 {
+    pub fn choose(&self, x: &mut Exchange) -> Result<u32, Fault> {
         let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
         if let Some(index) = self.exact.get(host) {
-            return *index;
+            return Ok(*index);
         }
         let longer = |text: &[u8]| host.len() > text.len();
         let ending = self
@@ -76,21 +75,23 @@ impl Names {
             .iter()
             .find(|(text, _)| longer(text) && host.ends_with(text));
         if let Some((_, index)) = ending {
-            return *index;
+            return Ok(*index);
         }
         let mut beginnings = self.beginnings.iter();
         if let Some((_, index)) =
             beginnings.find(|(text, _)| longer(text) && host.starts_with(text))
         {
-            return *index;
+            return Ok(*index);
         }
         if self.patterns.is_empty() || host.is_empty() {
-            return 0;
+            return Ok(0);
         }
         let host = host.to_vec();
-        let mut patterns = self.patterns.iter();
-        patterns
-            .find(|(pattern, _)| pattern.matches(x, &host))
-            .map_or(0, |(_, index)| *index)
+        for (pattern, index) in &self.patterns {
+            if pattern.matches(x, &host)? {
+                return Ok(*index);
+            }
+        }
+        Ok(0)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::context::Empty;
+use crate::failure::Fault;
 use crate::filters::encode::Counts;
 
 /// Redirects within the server, and changes of the target that choose a location anew: nginx's number.
@@ -177,14 +178,14 @@ impl Captures {
     pub(super) fn keep(
         &mut self,
         text: &[u8],
-        find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> bool,
-    ) -> bool {
-        if !find(text, &mut self.groups) {
-            return false;
+        find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault>,
+    ) -> Result<bool, Fault> {
+        if !find(text, &mut self.groups)? {
+            return Ok(false);
         }
         self.text.clear();
         self.text.extend_from_slice(text);
-        true
+        Ok(true)
     }
 }
 

@@ -8,12 +8,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use sluice_model::nginx::VariableTable as Config;
-use sluice_route::regexp::Regexp;
 use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
 
 use sluice_route::placeholder::NginxKey;
-use sluice_route::placeholder::nginx::variable_name;
 
+use super::groups::{Case, Pattern};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
 use crate::build::{Builder, Refusal};
@@ -67,7 +66,7 @@ enum Connections {
 struct Script {
     part: Part,
     /// Its first group is the script, its second what is left for it; without it all is the script.
-    split: Option<Regexp>,
+    split: Option<Pattern>,
     index: Template,
 }
 
@@ -83,7 +82,7 @@ struct Map {
     /// Ends and beginnings of names, the longest first.
     endings: Vec<(Box<[u8]>, Template)>,
     beginnings: Vec<(Box<[u8]>, Template)>,
-    patterns: Vec<(Regexp, Template)>,
+    patterns: Vec<(Pattern, Template)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +101,7 @@ impl Tables {
                 "geo" => Rows::Geo(networks(config, cx)?),
                 "split_clients" => Rows::Split(shares(config, cx)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
-                "referer" => Rows::Referer(Referers::build(config)?),
+                "referer" => Rows::Referer(Referers::build(config, cx.recorder)?),
                 "secure_link" => Rows::Link(link(config, cx)?, Asked::Verdict),
                 "secure_link_expires" => Rows::Link(link(config, cx)?, Asked::Expires),
                 "real_path" => Rows::RealPath,
@@ -148,7 +147,8 @@ impl Table {
                 Match::Value(value) => Some(value),
                 Match::Pattern(pattern, value) => {
                     let mut groups = Vec::new();
-                    pattern.groups(source, &mut groups);
+                    // It was found already.
+                    let _ = pattern.find(source, &mut groups);
                     let values = Groups {
                         at: At(x),
                         text: source,
@@ -236,13 +236,11 @@ impl Script {
         let row = config.rows.first();
         let split = match row.map_or("", |row| &row.key) {
             "" => None,
-            pattern => Some(Regexp::new(pattern).map_err(|error| {
-                Refusal::new(format!("fastcgi_split_path_info `{pattern}`: {error}"))
-            })?),
+            pattern => Some(Pattern::new(pattern, Case::Kept, cx.recorder)?),
         };
         if split
             .as_ref()
-            .is_some_and(|regexp| regexp.group_names().count() < 3)
+            .is_some_and(|pattern| pattern.groups_count() < 2)
         {
             return Err(Refusal::new(
                 "`fastcgi_split_path_info` needs a pattern with two groups",
@@ -258,7 +256,7 @@ impl Script {
     fn push(&self, x: &Exchange, path: &[u8], out: &mut Vec<u8>) {
         let mut groups = Vec::new();
         let split = self.split.as_ref();
-        let is_split = split.is_some_and(|split| split.groups(path, &mut groups));
+        let is_split = split.is_some_and(|split| split.find(path, &mut groups).unwrap_or_default());
         let group = |index: usize| {
             let found = groups.get(index).copied().flatten();
             found.map_or(&[][..], |(start, end)| &path[start as usize..end as usize])
@@ -278,7 +276,7 @@ impl Script {
 
 enum Match<'m> {
     Value(&'m Template),
-    Pattern(&'m Regexp, &'m Template),
+    Pattern(&'m Pattern, &'m Template),
     Nothing,
 }
 
@@ -290,12 +288,10 @@ impl Map {
             let value = cx.template(&row.value)?;
             let key = row.key.as_str();
             if let Some(pattern) = key.strip_prefix('~') {
-                let text = match pattern.strip_prefix('*') {
-                    Some(pattern) => format!("(?i){pattern}"),
-                    None => pattern.to_owned(),
+                let pattern = match pattern.strip_prefix('*') {
+                    Some(pattern) => Pattern::new(pattern, Case::Folded, cx.recorder)?,
+                    None => Pattern::new(pattern, Case::Kept, cx.recorder)?,
                 };
-                let pattern = Regexp::new(&text)
-                    .map_err(|error| Refusal::new(format!("map `{key}`: {error}")))?;
                 map.patterns.push((pattern, value));
                 continue;
             }
@@ -338,11 +334,15 @@ impl Map {
         {
             return Match::Value(value);
         }
-        let mut patterns = self.patterns.iter();
-        match patterns.find(|(pattern, _)| pattern.is_match(source)) {
-            Some((pattern, value)) => Match::Pattern(pattern, value),
-            None => Match::Nothing,
+        for (pattern, value) in &self.patterns {
+            match pattern.is_match(source) {
+                Ok(true) => return Match::Pattern(pattern, value),
+                Ok(false) => {}
+                // As in nginx: the value is the default one then.
+                Err(_) => return Match::Nothing,
+            }
         }
+        Match::Nothing
     }
 }
 
@@ -351,7 +351,7 @@ struct Groups<'a> {
     at: At<'a>,
     text: &'a [u8],
     groups: &'a [Option<(u32, u32)>],
-    pattern: &'a Regexp,
+    pattern: &'a Pattern,
 }
 
 impl Groups<'_> {
@@ -367,15 +367,10 @@ impl Values for Groups<'_> {
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
         match key {
             Key::Nginx(NginxKey::Capture(index)) => self.group(usize::from(*index), out),
-            Key::Var(name) => {
-                let is_it = |group: &Option<&str>| {
-                    group.is_some_and(|group| variable_name(&group.to_ascii_lowercase()) == **name)
-                };
-                match self.pattern.group_names().position(|group| is_it(&group)) {
-                    Some(index) => self.group(index, out),
-                    None => self.at.value(key, out),
-                }
-            }
+            Key::Var(name) => match self.pattern.group_of(name) {
+                Some(index) => self.group(index, out),
+                None => self.at.value(key, out),
+            },
             key => self.at.value(key, out),
         }
     }

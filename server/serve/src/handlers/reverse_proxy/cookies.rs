@@ -6,8 +6,7 @@ use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handlers::nginx;
-use crate::handlers::nginx::groups::Pattern;
+use crate::handlers::nginx::groups::{Case, Pattern};
 use crate::values::expanded;
 
 /// A text of the upstream's that is changed.
@@ -39,7 +38,7 @@ impl Change {
                 new.extend_from_slice(rest);
                 Some(new)
             }
-            From::Pattern(pattern) => pattern.matches(x, text).then(|| expanded(&self.to, x)),
+            From::Pattern(pattern) => fits(pattern, x, text).then(|| expanded(&self.to, x)),
         }
     }
 
@@ -53,7 +52,7 @@ impl Change {
                     .unwrap_or(&from)
                     .eq_ignore_ascii_case(text)
             }
-            From::Pattern(pattern) => pattern.matches(x, text),
+            From::Pattern(pattern) => fits(pattern, x, text),
         };
         fits.then(|| expanded(&self.to, x))
     }
@@ -63,9 +62,19 @@ impl From {
     fn build(text: &str, pattern: &str, cx: &Builder<'_>) -> Result<From, Refusal> {
         match pattern {
             "" => Ok(From::Text(cx.template(text)?)),
-            pattern => Ok(From::Pattern(nginx::pattern(pattern, "")?)),
+            pattern => Ok(From::Pattern(Pattern::new(
+                pattern,
+                Case::Kept,
+                cx.recorder,
+            )?)),
         }
     }
+}
+
+/// Whether `text` matches. Where that is not found out the text stays as the upstream gave it; the match was counted and
+/// logged as given up.
+fn fits(pattern: &Pattern, x: &mut Exchange, text: &[u8]) -> bool {
+    pattern.matches(x, text).unwrap_or_default()
 }
 
 /// What becomes of cookies.
@@ -175,7 +184,7 @@ impl Flags {
     fn fits(&self, x: &mut Exchange, name: &[u8]) -> bool {
         match &self.name {
             From::Text(text) => expanded(text, x).eq_ignore_ascii_case(name),
-            From::Pattern(pattern) => pattern.matches(x, name),
+            From::Pattern(pattern) => fits(pattern, x, name),
         }
     }
 
