@@ -24,9 +24,10 @@ pub struct Options {
     /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// The Python that the environment is made of. Caddy Snake wants 3.12 or later
-    #[arg(long, default_value = "python3")]
-    python: String,
+    /// The Python that the environment is made of; by default the newest of python3.14, 3.13, 3.12 and python3 that runs.
+    /// Caddy Snake wants 3.12 or later
+    #[arg(long)]
+    python: Option<String>,
     /// Prints what would be done and does nothing
     #[arg(long)]
     plan: bool,
@@ -63,6 +64,9 @@ const REQUIREMENTS: [&str; 6] = [
     "caddysnake",
 ];
 
+/// Where a Python is looked for, newest first: those that Caddy Snake has wheels for, and what there is else.
+const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
+
 /// The version that Caddy's configurations of the studies were tried with.
 const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
 
@@ -85,15 +89,43 @@ pub fn run(options: &Options) -> Outcome {
     if !options.plan {
         fs::create_dir_all(dir.join("bin")).map_err(|error| told(&dir, &error))?;
     }
+    let mut failed = Vec::new();
     for part in all.iter().filter(|part| parts.contains(part)) {
-        match part {
-            Part::Python => setup.python(&options.python)?,
-            Part::Caddy => setup.caddy()?,
-            Part::Go => setup.go()?,
+        let done = match part {
+            Part::Python => setup.python(&python(options.python.as_deref())),
+            Part::Caddy => setup.caddy(),
+            Part::Go => setup.go(),
+        };
+        // The rest does not stand on it: without one of them its rows are absent.
+        if let Err(Refused(reason)) = done {
+            eprintln!("{reason}");
+            failed.push(format!("{part:?}").to_lowercase());
         }
     }
-    println!("{}: experiments find it there", dir.display());
-    Ok(Answer::Yes)
+    if failed.is_empty() {
+        println!("{}: experiments find it there", dir.display());
+        return Ok(Answer::Yes);
+    }
+    let (failed, dir) = (failed.join(", "), dir.display());
+    Err(Refused::new(format!(
+        "{failed}: not had, see above; what is there is in {dir}"
+    )))
+}
+
+/// The Python that is asked for, or the newest that runs. A name in PATH need not run: managers of versions have a program for
+/// each that they know, and most of them only say that the version is not chosen.
+fn python(asked: Option<&str>) -> String {
+    let runs = |name: &&&str| {
+        let mut probe = Command::new(name);
+        probe.args(["-c", "import ensurepip, venv"]);
+        probe.stdin(Stdio::null()).stdout(Stdio::null());
+        probe
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let newest = || PYTHONS.iter().find(runs).map_or("python3", |name| name);
+    asked.unwrap_or_else(|| newest()).to_string()
 }
 
 fn told(path: &Path, error: &std::io::Error) -> Refused {
@@ -211,6 +243,10 @@ impl Setup<'_> {
 
     /// The program of study 001 with addresses from the environment, which is the only change to its text.
     fn go(&self) -> Result<(), Refused> {
+        if subject::find("go").is_none() {
+            println!("no `go` here: in study 001 a responder of the lab's own stands in");
+            return Ok(());
+        }
         let source = self.dir.join("go-001");
         if !self.plan {
             fs::create_dir_all(&source).map_err(|error| told(&source, &error))?;

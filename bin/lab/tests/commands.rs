@@ -182,6 +182,34 @@ fn gates(out: &str) {
     asked(&[&words[..], &limit].concat(), 1, &parts);
 }
 
+/// The keys of a report, pressed in a real browser where there is one.
+fn keys_work(folder: &Folder, page: &str) {
+    if !installed("chromium") {
+        return;
+    }
+    let (before, after) = page.split_at(page.rfind("</body>").unwrap());
+    let pressed = format!(
+        "{before}<script>{}</script>{after}",
+        include_str!("keys.js")
+    );
+    fs::write(folder.file("keys.html"), pressed).unwrap();
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.file("browser")))
+        .arg(format!("file://{}", folder.file("keys.html")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, list) = text
+        .split_once("<pre id=\"keys-told\">")
+        .unwrap_or_else(|| panic!("the page told nothing: {}", told(&output)));
+    assert!(!list.contains("WRONG"), "{list}");
+    // Theme, charts, and the buttons of subjects were all there.
+    for part in ["ok t goes to dark", "ok chart 2 escape", "ok button on"] {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+}
+
 #[test]
 fn results_are_compared_judged_explained_and_reported() {
     let folder = Folder::new("two");
@@ -220,6 +248,7 @@ fn results_are_compared_judged_explained_and_reported() {
     );
     let page = fs::read(folder.file("out/report.html")).unwrap();
     assert!(page.len() < 200_000, "{} bytes", page.len());
+    keys_work(&folder, &String::from_utf8(page).unwrap());
     // Another experiment is not the same.
     let other = folder.file("other");
     fs::write(&file, TWO.replace("40ms", "41ms")).unwrap();

@@ -595,6 +595,25 @@ fn a_set_up_says_what_it_would_fetch_and_does_nothing() {
 }
 
 #[test]
+fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
+    let folder = Folder::new("setup-part");
+    let dir = folder.file("there");
+    let words = ["setup", "python", "go", "--python", "no-such-python"];
+    let output = Command::new(LAB)
+        .args(words)
+        .args(["--dir", &dir])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("no-such-python: No such file"), "{text}");
+    assert!(text.contains("python: not had, see above"), "{text}");
+    // The Go program stands on Go's own library alone, so it needs no network.
+    let program = PathBuf::from(format!("{dir}/bin/go-001"));
+    assert_eq!(program.is_file(), installed("go"), "{text}");
+}
+
+#[test]
 fn strangers_are_not_loaded_and_mistakes_are_told() {
     for (words, told) in [
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),

@@ -212,7 +212,7 @@ impl Row {
     }
 
     /// A figure by the name that claims and tables use: `rate`, `goodput`, `requests`, `errors` (share), `min`, `median`,
-    /// `mean`, `p90` …, `max` (ms), `cpu_max` (percent of a core), `cpu_us`, `rss_max` (MiB), `bytes`.
+    /// `mean`, `stdev`, `p90` …, `max` (ms), `cpu_max` (percent of a core), `cpu_us`, `rss_max` (MiB), `bytes`.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match name {
             "rate" | "rps" => self.rate.or_else(|| self.rate_counted()),
@@ -222,6 +222,7 @@ impl Row {
             "min" => self.latency.min,
             "median" => self.latency.quantile(0.5),
             "mean" | "average" => self.latency.mean,
+            "stdev" => self.latency.deviation,
             "max" => self.latency.max,
             "cpu_max" => self.cpu_percent_max,
             "cpu_us" => self.cpu_us,
@@ -237,7 +238,7 @@ impl Row {
 }
 
 /// The names that `Row::figure` knows, for messages.
-pub const FIGURES: &str = "rate, goodput, requests, errors, min, median, mean, p90 (any percentile), max, cpu_max, cpu_us, rss_max, bytes";
+pub const FIGURES: &str = "rate, goodput, requests, errors, min, median, mean, stdev, p90 (any percentile), max, cpu_max, cpu_us, rss_max, bytes";
 
 /// Whether `name` is a figure that rows can have.
 pub fn is_figure(name: &str) -> bool {

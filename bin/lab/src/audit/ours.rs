@@ -137,7 +137,7 @@ pub fn row(cell: &Cell) -> Row {
             rounding: 0.0,
             min: over(|row| row.latency.min),
             mean: over(|row| row.latency.mean),
-            deviation: None,
+            deviation: over(|row| row.latency.deviation),
             max: over(|row| row.latency.max),
             quantiles: quantiles.into_iter().filter_map(quantile).collect(),
         },
@@ -224,7 +224,7 @@ fn latency(block: &Block) -> Latency {
         mean: milliseconds(total.mean_ns),
         deviation: milliseconds(total.stdev_ns),
         max: milliseconds(total.max_ns),
-        quantiles: [50.0, 90.0, 95.0, 99.0, 99.9]
+        quantiles: [50.0, 75.0, 90.0, 95.0, 99.0, 99.9]
             .into_iter()
             .filter_map(quantile)
             .collect(),

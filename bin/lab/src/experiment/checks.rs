@@ -121,7 +121,7 @@ fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
 fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     let load = seen.load;
     let opened = load.connections.opened;
-    let each = load.connections.answered as f64 / opened.max(1) as f64;
+    let each = answers_per_connection(load, part.answers_per_connection.as_deref());
     let share = seen.counts.map(|counts| {
         let share = counts.requests as f64 / load.connections.answered.max(1) as f64;
         (
@@ -143,7 +143,13 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         (
             "answers_per_connection",
             &part.answers_per_connection,
-            Some((each, format!("{opened} connections of clients"))),
+            Some((
+                each,
+                format!(
+                    "{opened} connections of clients, {} answers",
+                    load.connections.answered
+                ),
+            )),
         ),
         (
             "processes",
@@ -178,6 +184,17 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     }
 }
 
+/// Answers for each connection of a client. Where many are asked for, and no client opened another than its first one, they were
+/// kept, and as many answers came as the server had time for.
+fn answers_per_connection(load: &Load, claim: Option<&str>) -> f64 {
+    let opened = load.connections.opened;
+    let many = claim.is_some_and(|claim| claim.trim().starts_with('>'));
+    match many && opened <= load.asked.connections as u64 && load.connections.answered > 0 {
+        true => f64::INFINITY,
+        false => load.connections.answered as f64 / opened.max(1) as f64,
+    }
+}
+
 fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
     let comparison = Comparison::parse(claim).ok();
     Check {
@@ -185,9 +202,11 @@ fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
         holds: comparison
             .zip(value.as_ref())
             .map(|(comparison, (value, _))| comparison.holds(*value)),
-        seen: value.map_or("nothing counts it here".into(), |(value, told)| {
-            format!("{} ({told})", crate::audit::finding::number(value))
-        }),
+        seen: match value {
+            None => "nothing counts it here".into(),
+            Some((value, told)) if value.is_infinite() => format!("all of them kept ({told})"),
+            Some((value, told)) => format!("{} ({told})", crate::audit::finding::number(value)),
+        },
     }
 }
 
@@ -258,6 +277,14 @@ mod tests {
         assert_eq!(found(None, Some(70)), with(Some(true)));
         assert_eq!(found(None, Some(900)), with(Some(false)));
         assert_eq!(found(None, None), with(None));
+        // A slow server is not one that closes.
+        let mut slow = load.clone();
+        (slow.connections.answered, slow.connections.opened) = (1_770, 1_000);
+        slow.asked.connections = 1_000;
+        assert!(answers_per_connection(&slow, Some(">= 2")).is_infinite());
+        assert!(answers_per_connection(&slow, Some("<= 1")) > 1.7);
+        slow.connections.opened = 1_770;
+        assert!(answers_per_connection(&slow, Some(">= 2")) < 1.1);
         // Where none is to be kept, those of the first requests count as well.
         load.asked.connections = 200;
         let reuse = |accepted, claim| {

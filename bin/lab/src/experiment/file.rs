@@ -196,6 +196,9 @@ pub struct LoadPart {
     /// Time limit of a request.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
+    /// How long answers that are under way at the end of the window are waited for; as long as `timeout` without.
+    #[serde(deserialize_with = "some_duration")]
+    pub drain: Option<Duration>,
     /// Pause of a client whose connection failed.
     #[serde(deserialize_with = "duration")]
     pub failure_pause: Duration,
@@ -224,6 +227,7 @@ impl Default for LoadPart {
             duration: Duration::from_secs(10),
             warmup: Duration::from_secs(2),
             timeout: Duration::from_secs(10),
+            drain: None,
             failure_pause: Duration::from_millis(10),
             headers: BTreeMap::new(),
             depth: 1,
@@ -506,6 +510,16 @@ pub enum Run {
     One(String),
     /// By kind of test.
     ByKind(BTreeMap<String, String>),
+}
+
+impl Run {
+    /// One of the commands: all have the same program.
+    pub fn any(&self) -> &str {
+        match self {
+            Run::One(command) => command,
+            Run::ByKind(by_kind) => by_kind.values().next().map_or("", String::as_str),
+        }
+    }
 }
 
 /// How the report's table looks.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use super::builtin;
-use super::file::{self, Claim, File, Order, Pin, Run};
+use super::file::{self, Claim, File, Order, Pin};
 use super::marks;
 use super::plan::{self, CellPlan, Only, Step};
 use super::stage::Stage;
@@ -23,8 +23,10 @@ use crate::result::{
 };
 use crate::{setup, subject};
 
-/// Time that a block takes beside warm-up and window: starting and ending servers, opening connections.
-const AROUND_S: f64 = 1.2;
+/// Time that a block takes beside warm-up and window: starting and ending servers, and opening a connection and waiting for
+/// its last answer where servers are at their limit.
+const AROUND_S: f64 = 0.4;
+const CLIENT_S: f64 = 0.000_3;
 
 /// Descriptors of one process beside those of connections.
 const SPARE_FILES: u64 = 200;
@@ -33,6 +35,9 @@ const SPARE_FILES: u64 = 200;
 const QUICK_DURATION: Duration = Duration::from_millis(1_500);
 const QUICK_WARMUP: Duration = Duration::from_millis(500);
 const QUICK_LEVELS: usize = 3;
+
+/// How long a quick run waits for answers that are under way at the end: what takes longer is told as unanswered.
+const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 
 /// One block in so many may be measured again because others took part: a machine that is never quiet would otherwise make
 /// a run of an hour into one of three.
@@ -163,6 +168,8 @@ fn quick(file: &mut File) -> String {
     file.load.duration = file.load.duration.min(duration);
     file.load.warmup = file.load.warmup.min(warmup);
     file.load.rest = Duration::ZERO;
+    let drain = file.load.drain.unwrap_or(file.load.timeout);
+    file.load.drain = Some(drain.min(QUICK_DRAIN));
     let levels = &file.matrix.clients;
     if let Some(clients) = file.quick.clients.take() {
         file.matrix.clients = clients;
@@ -251,8 +258,8 @@ impl Walk {
         mut changes: Vec<String>,
         cells: Vec<CellPlan>,
     ) -> Result<Self, Refused> {
-        let measured = cells.iter().filter(|cell| cell.skipped.is_none()).count();
-        let block_s = measured as f64 * step_s(&file);
+        let measured = cells.iter().filter(|cell| cell.skipped.is_none());
+        let block_s: f64 = measured.map(|cell| step_s(&file, cell)).sum();
         if let Some(budget) = options.budget {
             let fit = ((budget.as_secs_f64() / block_s) as usize).max(1);
             if fit < file.repeat.blocks {
@@ -312,13 +319,13 @@ impl Walk {
             .iter()
             .filter(|cell| cell.skipped.is_none())
             .count();
-        let left = self.steps.iter().filter(|step| !self.is_done(step)).count();
+        let left: Vec<Step> = self.left();
         println!(
             "{}: {measured} cells x {} blocks, {} left, about {}",
             self.file.title,
             self.file.repeat.blocks,
-            left,
-            minutes(left as f64 * step_s(&self.file))
+            left.len(),
+            minutes(self.seconds(&left))
         );
         let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
         let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
@@ -333,6 +340,22 @@ impl Walk {
         blocks.any(|block| block.number == step.block)
     }
 
+    /// Steps that are still to be done.
+    fn left(&self) -> Vec<Step> {
+        let steps = self.steps.iter().filter(|step| !self.is_done(step));
+        steps.copied().collect()
+    }
+
+    /// How long steps will take, without blocks that are measured again. What is not installed takes no time.
+    fn seconds(&self, steps: &[Step]) -> f64 {
+        let cells = steps.iter().map(|step| &self.cells[step.cell]);
+        let here = cells.filter(|cell| {
+            let run = &self.file.subject[&cell.subject].run;
+            file::program(run.any()).is_some()
+        });
+        here.map(|cell| step_s(&self.file, cell)).sum()
+    }
+
     fn walk(&mut self, name: &str) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
@@ -341,20 +364,14 @@ impl Walk {
         self.result.subjects = self.facts(&stage);
         self.result.notes.extend(stand_ins(&self.file));
         let began = Instant::now();
-        let steps: Vec<Step> = self
-            .steps
-            .iter()
-            .filter(|s| !self.is_done(s))
-            .copied()
-            .collect();
+        let steps = self.left();
         let mut live = Live::new();
         for (at, step) in steps.iter().enumerate() {
             let cell = self.cells[step.cell].clone();
-            let behind =
-                Duration::from_secs_f64((steps.len() - at - 1) as f64 * step_s(&self.file));
+            let behind = Duration::from_secs_f64(self.seconds(&steps[at + 1..]));
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
             let place = format!("[{}/{}] {}", at + 1, steps.len(), place.join(" "));
-            let length = Duration::from_secs_f64(step_s(&self.file));
+            let length = Duration::from_secs_f64(step_s(&self.file, &cell));
             let announce = |live: &mut Live, words: &str| {
                 live.begin(&format!("{place}{words}"), length, behind);
             };
@@ -479,10 +496,7 @@ impl Walk {
         let wanted =
             subjects.filter(|(name, _)| self.cells.iter().any(|cell| &cell.subject == *name));
         let facts = wanted.map(|(name, subject)| {
-            let command = match &subject.run {
-                Run::One(command) => command.clone(),
-                Run::ByKind(by_kind) => by_kind.values().next().cloned().unwrap_or_default(),
-            };
+            let command = subject.run.any().to_string();
             let program = file::program(&command);
             let version = subject.version.as_deref().filter(|_| program.is_some());
             SubjectFacts {
@@ -620,9 +634,10 @@ fn told_version(command: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Seconds that one block of one cell takes.
-fn step_s(file: &File) -> f64 {
-    (file.load.duration + file.load.warmup).as_secs_f64() + AROUND_S
+/// Seconds that one block of a cell takes.
+fn step_s(file: &File, cell: &CellPlan) -> f64 {
+    let load = (file.load.duration + file.load.warmup).as_secs_f64();
+    load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
 }
 
 fn minutes(seconds: f64) -> String {
@@ -699,7 +714,7 @@ mod tests {
         let changes = change(&mut file, &options);
         assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);
         // The file says that its windows are shorter still.
-        let duration = Duration::from_millis(800);
+        let duration = Duration::from_millis(600);
         let blocks = (file.repeat.blocks, file.load.duration);
         assert_eq!(blocks, (BLOCKS_MIN, duration));
         let chosen = plan::cells(&file, &Only::default(), 9_900);

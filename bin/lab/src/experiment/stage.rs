@@ -485,7 +485,7 @@ impl Stage {
             requests_max: None,
             warmup: file.load.warmup,
             duration: file.load.duration,
-            drain: file.load.timeout,
+            drain: file.load.drain.unwrap_or(file.load.timeout),
             timeout: file.load.timeout,
             failure_pause: file.load.failure_pause,
             seed,

@@ -38,8 +38,15 @@ pub const SLICE: Duration = Duration::from_millis(100);
 /// Slices of one series: ten hours of slices of 100 ms. Longer windows end in the last one.
 pub const SLICES_MAX: usize = 360_000;
 
-/// Opening all connections takes at most this long; what is not open then is opened under load.
+/// Opening all connections takes at most this long, and at most [`RAMP_SHARE_MAX`] times as long as warm-up and window: where
+/// a server drops what comes, each tries for seconds. What is not open then is opened under load.
 pub const RAMP_MAX: Duration = Duration::from_secs(30);
+
+/// How many times the warm-up and the window opening all connections may take, and how long in any case.
+pub const RAMP_SHARE_MAX: u32 = 3;
+
+/// Opening all connections may take this long however short the load is.
+pub const RAMP_MIN: Duration = Duration::from_secs(2);
 
 /// Pieces of requests handed to the kernel by one call. Linux takes 1,024; pipelines are shorter.
 pub const PIECES_MAX: usize = 32;

@@ -33,7 +33,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use self::clock::{Clock, Ns, span};
 use self::held::{Beside, Hold};
 use self::kind::Kind;
-use self::limits::{RAMP_MAX, TICK};
+use self::limits::{RAMP_MAX, RAMP_MIN, RAMP_SHARE_MAX, TICK};
 use self::link::{Fault, Tls};
 use self::record::{Keepup, Recorder};
 use self::request::Prepared;
@@ -273,8 +273,9 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
             watch(Stage::Window(begin, begin + UNLIMITED));
             return join(handles, &signals, watch);
         }
+        let ramp_max = ramp_max(plan);
         let ramped = || signals.ramped.load(Ordering::Acquire) == threads;
-        while !ramped() && began.elapsed() < RAMP_MAX && !handles.iter().all(|h| h.is_finished()) {
+        while !ramped() && began.elapsed() < ramp_max && !handles.iter().all(|h| h.is_finished()) {
             thread::sleep(Duration::from_millis(1));
         }
         let begin = Instant::now() + plan.warmup.max(NOTICE);
@@ -285,6 +286,12 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         join(handles, &signals, watch)
     })?;
     Ok(put_together(plan, records))
+}
+
+/// How long opening all connections may take.
+fn ramp_max(plan: &Plan) -> Duration {
+    let load = (plan.warmup + plan.duration) * RAMP_SHARE_MAX;
+    load.clamp(RAMP_MIN, RAMP_MAX)
 }
 
 /// Waits for the threads and gathers what they saw.

@@ -166,6 +166,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
             percent(busiest)
         ));
     }
+    lines.extend(sleeps(cell));
     lines.extend(queue(cell));
     lines.extend(upstream(cell));
     let overflow: u64 = cell
@@ -188,6 +189,23 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Sleeps in a second from which a generator waits for the server rather than the other way round.
+const SLEEPS_TOLD: f64 = 1_000.0;
+
+/// Which side waits for the other: a generator that sleeps often had everything read before the next answer came.
+fn sleeps(cell: &Cell) -> Option<String> {
+    let sleeps = over(cell, |block| {
+        let slept = block.resources.as_ref()?.generator.switches_voluntary as f64;
+        (block.load.window_s > 0.0).then(|| slept / block.load.window_s)
+    })?;
+    (sleeps >= SLEEPS_TOLD).then(|| {
+        format!(
+            "the generator slept {} times a second, waiting for answers",
+            count(sleeps)
+        )
+    })
 }
 
 /// In a closed loop at its limit latency is clients divided by rate and says nothing more.

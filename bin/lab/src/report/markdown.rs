@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::shapes::{Table, tables};
+use super::shapes::{Table, beside, tables};
 use super::view::{Seen, View};
 use crate::audit::evidence::Row;
-use crate::audit::finding::{Weight, number, percent};
+use crate::audit::finding::Weight;
 use crate::audit::{audit, ours, studies};
 use crate::result::{CellState, RunResult};
 
@@ -36,8 +36,9 @@ pub fn write(result: &RunResult, shape: Option<&str>) -> String {
             state_words(&cell.state)
         );
     }
-    if let Some(published) = chosen.and_then(studies::study) {
-        out.push_str(&beside_published(&view, published));
+    if let Some((shape, published)) = chosen.and_then(|shape| Some((shape, studies::study(shape)?)))
+    {
+        out.push_str(&beside_published(&view, shape, published));
     }
     out.push_str(&super::claims::markdown(result, chosen));
     out.push_str(&findings(result));
@@ -129,45 +130,19 @@ fn pairs<'a>(view: &'a View<'_>, study: &'a studies::Study) -> Vec<(&'a Seen<'a>
     view.cells.iter().filter_map(pair).collect()
 }
 
-/// Rates of this run beside those that a study printed, where the same row exists.
-fn beside_published(view: &View<'_>, study: Result<studies::Study, String>) -> String {
+/// Figures of this run below those that a study printed, in its columns, where the same row exists.
+fn beside_published(view: &View<'_>, shape: &str, study: Result<studies::Study, String>) -> String {
     let Ok(study) = study else {
         return String::new();
     };
     let pairs = pairs(view, &study);
-    let row = |(seen, printed): &(&Seen<'_>, &Row)| {
-        let stat = seen.stat("goodput")?;
-        Some(vec![
-            printed.label(),
-            number(printed.goodput()?),
-            percent(printed.failed_share.unwrap_or(0.0)),
-            axes(seen.cell),
-            number(stat.point),
-            percent(seen.row.failed_share.unwrap_or(0.0)),
-            stat.uncertainty(),
-        ])
-    };
-    let rows: Vec<Vec<String>> = pairs.iter().filter_map(row).collect();
-    if rows.is_empty() {
+    if pairs.is_empty() {
         return String::new();
     }
-    let headings = [
-        "row",
-        "good/s printed",
-        "errors printed",
-        "cell here",
-        "good/s here",
-        "errors here",
-        "±",
-    ];
-    let table = Table {
-        title: String::new(),
-        headings: headings.map(str::to_string).into(),
-        rows,
-    };
     format!(
-        "\n## Beside the printed figures\n\nAnother machine, other versions: compare orders and ratios, not figures.\n\n{}",
-        table_text(&table)
+        "\n## Beside the printed figures\n\nAnother machine, other versions: compare orders and ratios, not figures. Counts are of \
+         windows of other lengths.\n\n{}",
+        table_text(&beside(shape, &pairs))
     )
 }
 

@@ -1,6 +1,7 @@
 //! Tables in the shape that each study prints, with the interval and the flags that it does not have.
 
 use super::view::{Seen, Stat, View};
+use crate::audit::evidence::Row;
 use crate::audit::finding::{count, number};
 
 /// A table: headings and rows of cells.
@@ -19,8 +20,49 @@ pub fn tables(view: &View<'_>, shape: Option<&str>) -> Vec<Table> {
         Some("000") => by_level(view, &HOTDOGS),
         Some("002") => vec![all(view, &PYTHON)],
         Some("003") => vec![all(view, &CALLS)],
-        Some("001" | "004") => vec![all(view, &TOOL)],
+        Some("001") => vec![all(view, &WRK)],
+        Some("004") => vec![all(view, &AB)],
         _ => by_level(view, &GENERAL),
+    }
+}
+
+/// Printed rows and the cells that repeat them, one under the other in the columns of the study.
+pub fn beside(shape: &str, pairs: &[(&Seen<'_>, &Row)]) -> Table {
+    let columns: &[Column] = match shape {
+        "000" => &HOTDOGS,
+        "001" => &WRK,
+        "002" => &PYTHON,
+        "003" => &CALLS,
+        "004" => &AB,
+        _ => &GENERAL,
+    };
+    let with_rate = columns.iter().any(|(_, figure, _)| *figure == "goodput");
+    let rate: Column = ("good/s", "goodput", count);
+    let columns = || columns.iter().chain((!with_rate).then_some(&rate));
+    let absent = || "–".to_string();
+    let lines = pairs.iter().flat_map(|(seen, printed)| {
+        let was = |(_, figure, show): &Column| printed.figure(figure).map_or_else(absent, show);
+        let is = |(_, figure, show): &Column| {
+            let stat = seen.stat(figure);
+            stat.map_or_else(absent, |stat| show(stat.point))
+        };
+        let spread = seen.stat("goodput").map(|stat| stat.uncertainty());
+        let here = super::markdown::axes(seen.cell);
+        let mut above = vec![printed.label(), "printed".to_string()];
+        above.extend(columns().map(was));
+        above.push(String::new());
+        let mut below = vec![here, "here".to_string()];
+        below.extend(columns().map(is));
+        below.push(spread.unwrap_or_default());
+        [above, below]
+    });
+    let mut headings = vec!["row".to_string(), String::new()];
+    headings.extend(columns().map(|(heading, _, _)| heading.to_string()));
+    headings.push("±".to_string());
+    Table {
+        title: String::new(),
+        headings,
+        rows: lines.collect(),
     }
 }
 
@@ -44,25 +86,44 @@ const PYTHON: [Column; 3] = [
     ("P99 Latency (ms)", "p99", two),
 ];
 
-const CALLS: [Column; 7] = [
+const CALLS: [Column; 9] = [
     ("calls", "requests", whole),
     ("calls/sec", "goodput", count),
     ("errors", "errors", share),
-    ("median ms", "median", two),
-    ("p90 ms", "p90", two),
+    ("min ms", "min", two),
     ("max ms", "max", two),
+    ("50p ms", "median", two),
+    ("75p ms", "p75", two),
+    ("90p ms", "p90", two),
     ("bytes", "bytes", whole),
 ];
 
-const TOOL: [Column; 8] = [
-    ("Requests/sec", "goodput", number),
+/// wrk's.
+const WRK: [Column; 8] = [
     ("Latency avg ms", "mean", two),
-    ("median ms", "median", two),
-    ("p99 ms", "p99", two),
-    ("max ms", "max", two),
+    ("Stdev ms", "stdev", two),
+    ("Max ms", "max", two),
+    ("99 % ms", "p99", two),
     ("requests", "requests", whole),
     ("errors", "errors", share),
+    ("Requests/sec", "goodput", number),
     ("bytes", "bytes", whole),
+];
+
+/// ab's.
+const AB: [Column; 12] = [
+    ("Complete", "requests", whole),
+    ("Failed", "errors", share),
+    ("Requests/sec", "goodput", number),
+    ("min ms", "min", two),
+    ("mean ms", "mean", two),
+    ("sd ms", "stdev", two),
+    ("50 % ms", "median", two),
+    ("75 % ms", "p75", two),
+    ("90 % ms", "p90", two),
+    ("95 % ms", "p95", two),
+    ("99 % ms", "p99", two),
+    ("100 % ms", "max", two),
 ];
 
 const GENERAL: [Column; 9] = [

@@ -1,5 +1,6 @@
 //! Every cell with its blocks, failures, connections, checks and what the server said: where a figure comes from.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::super::text::{duration, escape, size};
@@ -11,15 +12,23 @@ use crate::result::{Answered, Block};
 
 /// All cells, closed.
 pub fn write(view: &View<'_>) -> String {
-    let mut answers = Vec::new();
+    let mut shown = Shown::default();
     let cells = view.cells.iter();
-    cells.map(|seen| cell(view, seen, &mut answers)).collect()
+    cells.map(|seen| cell(view, seen, &mut shown)).collect()
+}
+
+/// What the page has shown already and need not show again.
+#[derive(Default)]
+struct Shown<'a> {
+    answers: Vec<Answer<'a>>,
+    /// Lines that servers said, without what is of one run only.
+    said: BTreeSet<String>,
 }
 
 /// An answer that was shown: its head without what changes with time, its digest, and in which cell.
-type Shown<'a> = (String, &'a str, String);
+type Answer<'a> = (String, &'a str, String);
 
-fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, answers: &mut Vec<Shown<'a>>) -> String {
+fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     let place = [
         view.subjects[seen.subject].clone(),
         view.tests[seen.test].clone(),
@@ -56,17 +65,17 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, answers: &mut Vec<Shown<'a>>) -> S
     ];
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
-    lists(seen, &mut out);
+    lists(seen, &mut shown.said, &mut out);
     let mut blocks = seen.cell.blocks.iter();
     if let Some(found) = blocks.find_map(|block| block.load.answer.as_ref()) {
-        answer(found, &place.join(", "), answers, &mut out);
+        answer(found, &place.join(", "), &mut shown.answers, &mut out);
     }
     out.push_str("</details>\n");
     out
 }
 
 /// The answer that all others were compared with; where an earlier cell had the same, only which.
-fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Shown<'a>>, out: &mut String) {
+fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Answer<'a>>, out: &mut String) {
     let head = answer.head.replace('\r', "");
     let lines = head.lines().map(|line| {
         let name = line.split(':').next().unwrap_or_default();
@@ -98,7 +107,7 @@ fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Shown<'a>>, out
     shown.push((key, digest, place.to_string()));
 }
 
-fn lists(seen: &Seen<'_>, out: &mut String) {
+fn lists(seen: &Seen<'_>, shown: &mut BTreeSet<String>, out: &mut String) {
     let blocks = || seen.cell.blocks.iter();
     let marks = blocks().flat_map(|block| {
         let number = block.number.to_string();
@@ -127,7 +136,19 @@ fn lists(seen: &Seen<'_>, out: &mut String) {
     list(out, "Failures", failures(seen));
     list(out, "Warnings", gathered(marks));
     list(out, "Checks", gathered(checks));
-    list(out, "The server said", gathered(said));
+    // Numbers and addresses are of one run; a server that is started for each block says the rest each time.
+    let kind = |line: &str| -> String { line.chars().filter(|c| !c.is_ascii_hexdigit()).collect() };
+    let all: Vec<(String, String)> = said.collect();
+    let new = all.iter().filter(|(line, _)| !shown.contains(&kind(line)));
+    let mut lines = gathered(new.cloned());
+    let known = all.iter().filter(|(line, _)| shown.contains(&kind(line)));
+    match known.count() {
+        0 => {}
+        1 => lines.push("1 line like one of a cell above".to_string()),
+        count => lines.push(format!("{count} lines like those of cells above")),
+    }
+    shown.extend(all.iter().map(|(line, _)| kind(line)));
+    list(out, "The server said", lines);
 }
 
 /// Texts with the blocks they are of, each kind of text once: those that differ in numbers alone are of one kind.
