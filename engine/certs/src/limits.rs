@@ -287,3 +287,13 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
 /// Sessions that a policy keeps where clients may speak before the end of the handshake; a client has two of about half a
 /// kilobyte. Whoever is forgotten shakes hands in full.
 pub const EARLY_SESSIONS_MAX: usize = 10_000;
+
+/// Certificates of what a client shows that are looked at. OpenSSL takes chains of a hundred; real ones have three.
+pub const CLIENT_CHAIN_MAX: usize = 16;
+
+/// Authorities of one name that are tried for the signature of a certificate: one name has a few keys, each try costs a
+/// verification, and clients choose the name.
+pub const ISSUERS_TRIED_MAX: usize = 8;
+
+/// The deepest that chains of clients are followed, whatever the configuration says.
+pub const CLIENT_DEPTH_MAX: usize = CLIENT_CHAIN_MAX;

@@ -13,7 +13,7 @@ use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
-    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    ClientHello, NoServerSessionStorage, ParsedCertificate, ProducesTickets, ResolvesServerCert,
     ServerSessionMemoryCache, StoresServerSessions, WebPkiClientVerifier,
 };
 use rustls::{
@@ -68,6 +68,8 @@ pub struct Policy {
     /// Whether clients that come again may speak before the end of the handshake (0-RTT). Their sessions are then kept
     /// in memory, each for one use, and not in tickets.
     pub early_data: bool,
+    /// Whether what clients offer is kept, for whoever asks for it later.
+    pub keeps_offers: bool,
 }
 
 impl Policy {
@@ -205,6 +207,7 @@ pub struct TlsPolicies {
     /// What authorities ask for in handshakes.
     challenges: Option<Arc<Challenges>>,
     on_demand: Option<Arc<OnDemand>>,
+    keeps_offers: bool,
 }
 
 /// A policy that is for some connections only.
@@ -266,7 +269,9 @@ impl TlsPolicies {
             built.push(Built::new(policy, store, sessions)?);
         }
         let refusing = refusing()?;
+        let keeps_offers = built.iter().any(|one| one.policy.keeps_offers);
         Ok(TlsPolicies {
+            keeps_offers,
             built,
             by_name,
             for_all,
@@ -340,6 +345,10 @@ impl ConfigChoice for TlsPolicies {
             // The sender says nothing: its end does.
             Demand::Wait(made) => Some(Box::pin(async move { _ = made.await })),
         }
+    }
+
+    fn keeps_offers(&self) -> bool {
+        self.keeps_offers
     }
 
     fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig> {
@@ -599,13 +608,16 @@ fn client_verifier(
         ClientAuthMode::VerifyIfGiven => (false, true),
         ClientAuthMode::RequireAndVerify => (true, true),
     };
-    let mut chains = None;
-    if verified {
-        let mut roots = RootCertStore::empty();
-        for cert in &auth.authorities {
-            let added = roots.add(CertificateDer::from(cert.clone()));
+    let mut roots = RootCertStore::empty();
+    for cert in &auth.authorities {
+        let added = roots.add(CertificateDer::from(cert.clone()));
+        if verified {
             added.map_err(|error| PolicyError::ClientAuth(error.to_string()))?;
         }
+    }
+    let hints = roots.subjects();
+    let mut chains = None;
+    if verified {
         let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         chains = Some(
             built
@@ -616,6 +628,7 @@ fn client_verifier(
     let leafs = auth.leafs.clone();
     Ok(Arc::new(ClientVerifier {
         mandatory,
+        hints,
         chains,
         leafs,
         signatures: Signatures::new(provider),
@@ -626,9 +639,33 @@ fn client_verifier(
 #[derive(Debug)]
 struct ClientVerifier {
     mandatory: bool,
+    /// The authorities that clients are told of, who choose a certificate by them.
+    hints: Vec<DistinguishedName>,
     chains: Option<Arc<dyn ClientCertVerifier>>,
     leafs: Vec<Vec<u8>>,
     signatures: Signatures,
+}
+
+impl ClientVerifier {
+    /// The bits of the key of a certificate that the library does not read, such as one of the first version, which
+    /// `openssl x509` makes of a bare request. Only where any certificate will do.
+    fn old_key<'c>(&self, cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+        if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
+            return None;
+        }
+        crate::signed::key_of(cert)
+    }
+}
+
+fn is_old_scheme(scheme: SignatureScheme) -> bool {
+    matches!(
+        scheme,
+        SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::ECDSA_SHA1_Legacy
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
 }
 
 impl ClientCertVerifier for ClientVerifier {
@@ -637,9 +674,7 @@ impl ClientCertVerifier for ClientVerifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chains
-            .as_ref()
-            .map_or(&[], |chains| chains.root_hint_subjects())
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -669,7 +704,10 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls12(message, cert, dss)
+        match self.old_key(cert) {
+            Some(key) => self.signatures.verify_by_key(message, key, dss),
+            None => self.signatures.verify_tls12(message, cert, dss),
+        }
     }
 
     fn verify_tls13_signature(
@@ -678,7 +716,14 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls13(message, cert, dss)
+        match self.old_key(cert) {
+            // RFC 8446, section 4.2.3: those of RSA's old form sign certificates only.
+            Some(key) if !is_old_scheme(dss.scheme) => {
+                self.signatures.verify_by_key(message, key, dss)
+            }
+            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+            None => self.signatures.verify_tls13(message, cert, dss),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -35,6 +35,8 @@ pub enum PlainHttp {
     Refuse,
     /// To come again with HTTPS.
     Redirect,
+    /// What the service says to a request that came without TLS.
+    Serve,
 }
 
 /// Whose headers count.

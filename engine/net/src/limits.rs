@@ -127,3 +127,7 @@ pub const HANDSHAKES_PER_ORIGIN_MAX: usize = 32;
 
 /// Handshakes that wait for their turn on one worker: two or three seconds of work, which clients wait for.
 pub const HANDSHAKES_WAITING_MAX: usize = 8192;
+
+/// Cipher suites, and groups, that are kept of what a client offers, where the configuration asks for them:
+/// more than any real client has, and little beside a session.
+pub const TLS_OFFERS_MAX: usize = 100;

@@ -44,6 +44,17 @@ pub struct ConnFacts {
     pub requests: Cell<u64>,
     /// What the PROXY protocol says of its ends, where it is only to be noted.
     pub told: Option<Box<Told>>,
+    /// What was made of the certificate that the client has shown.
+    pub judged: Cell<Option<Judged>>,
+}
+
+/// What was made of the certificate of a client, so that it is made once for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// By whose rules, as a number of theirs.
+    pub by: u64,
+    /// The number of the doubt; 0 where there is none.
+    pub doubt: u8,
 }
 
 /// What the PROXY protocol says of the ends of a connection.
@@ -129,6 +140,21 @@ pub struct TlsInfo {
     /// Whether the client has yet to end its handshake, where it was allowed to speak before that; `None` nearly
     /// always.
     pub early: Option<Early>,
+    /// The number of the group of the key exchange (IANA registry); 0 where it is not known.
+    pub group: u16,
+    /// What the client offered; only where the configuration asks for it.
+    pub offered: Option<Box<Offered>>,
+}
+
+/// What a client offered in its handshake, as the numbers of the IANA registries, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offered {
+    /// Cipher suites.
+    pub ciphers: Vec<u16>,
+    /// Groups for the key exchange.
+    pub groups: Vec<u16>,
+    /// Bytes that follow from the secrets of the session, which nothing else has: they tell it from all others.
+    pub id: [u8; 32],
 }
 
 impl TlsInfo {

@@ -29,7 +29,7 @@ pub mod span;
 pub mod status;
 pub mod uri;
 
-pub use conn::{ConnFacts, ConnInfo, Early, IpText, Remote, TlsInfo, Told};
+pub use conn::{ConnFacts, ConnInfo, Early, IpText, Judged, Offered, Remote, TlsInfo, Told};
 pub use fields::{Field, Fields, FixedField};
 pub use head::{RequestHead, ResponseHead, Scheme, Version};
 pub use method::Method;

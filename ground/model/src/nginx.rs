@@ -19,6 +19,20 @@ objects! {
         pub tables: Vec<VariableTable>,
         /// The servers; the first gets the requests that name none of the others.
         pub servers: Vec<VirtualServer>,
+        /// Whether TLS is spoken at their addresses: who does not gets an error.
+        pub secure: bool,
+    }
+
+    /// What clients have to show of themselves.
+    pub struct ClientCertificates {
+        /// How much: `on`, `optional`, or `optional_no_ca`, where nobody has to vouch for them.
+        pub verify: String,
+        /// Files of authorities that vouch for clients.
+        pub authorities: Vec<String>,
+        /// Files of lists of revoked certificates.
+        pub revoked: Vec<String>,
+        /// How many authorities may stand between a client and a root.
+        pub depth: u32,
     }
 
     /// Media types by extension.
@@ -67,6 +81,8 @@ objects! {
         pub underscores_in_headers: bool,
         /// Whose word counts for the address of a client.
         pub real_ip: Option<RealIp>,
+        /// What clients have to show of themselves; nothing when absent.
+        pub clients: Option<ClientCertificates>,
         /// What happens before a location is chosen.
         pub rewrite: Vec<Action>,
         /// What holds outside of locations.

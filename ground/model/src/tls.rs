@@ -237,6 +237,8 @@ objects! {
         pub insecure_secrets_log: String,
         /// A module that adds to the context of the handshake.
         pub handshake_context: Option<RawModule>,
+        /// Remembers what clients offer. Ours; Caddy has no such word.
+        pub keep_offers: bool,
     }
 
     /// When a handshake policy applies: all that are given must hold.

@@ -256,12 +256,7 @@ fn protocols_match_as_their_names_say() {
                 request.conn.tls = is_tls.then(|| {
                     Box::new(TlsInfo {
                         version: "tls1.3",
-                        cipher: "",
-                        server_name: String::new(),
-                        alpn: Vec::new(),
-                        resumed: false,
-                        client_certs: Vec::new(),
-                        early: None,
+                        ..TlsInfo::default()
                     })
                 });
                 let met = |name: &str| is_met(&Matcher::protocol(name).unwrap(), &request);

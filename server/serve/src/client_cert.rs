@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::hex::{hex_text, push_hex};
 use sluice_route::placeholder::{ClientCertKey, SanKind};
+use x509_parser::asn1_rs::Any;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
@@ -153,6 +154,11 @@ fn escaped(text: &str) -> String {
     out
 }
 
+/// A value with its tag and its length.
+pub fn der_of(value: &Any<'_>) -> Vec<u8> {
+    tagged(u8::try_from(value.tag().0).unwrap_or_default(), value.data)
+}
+
 /// The DER of a text: a PrintableString if it can be one, else a UTF8String.
 fn hex_value(text: &str) -> String {
     let printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c);
@@ -161,8 +167,12 @@ fn hex_value(text: &str) -> String {
     } else {
         0x0c
     };
+    hex_text(&tagged(tag, text.as_bytes()))
+}
+
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut der = vec![tag];
-    let length = text.len();
+    let length = content.len();
     match u8::try_from(length) {
         Ok(short) if short < 0x80 => der.push(short),
         Ok(byte) => der.extend([0x81, byte]),
@@ -171,11 +181,12 @@ fn hex_value(text: &str) -> String {
             der.extend([0x82, high, low]);
         }
     }
-    der.extend_from_slice(text.as_bytes());
-    hex_text(&der)
+    der.extend_from_slice(content);
+    der
 }
 
-fn push_pem(der: &[u8], out: &mut Vec<u8>) {
+/// Appends a certificate as PEM.
+pub fn push_pem(der: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
     for line in STANDARD.encode(der).as_bytes().chunks(PEM_LINE_CHARS) {
         out.extend_from_slice(line);

@@ -56,6 +56,8 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
         match name {
             "tls" => {}
             "http_redirect" => entrance.plain_http = PlainHttp::Redirect,
+            // Our own word: the handlers answer, as nginx does.
+            "plain_http" => entrance.plain_http = PlainHttp::Serve,
             "proxy_protocol" if entrance.proxies.is_none() => {
                 entrance.proxies = Some(Arc::new(proxies(wrapper)?));
             }
@@ -64,7 +66,7 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
             }
             other => {
                 return Err(Refusal::new(format!("unknown listener wrapper `{other}`"))
-                    .with_help("the wrappers are `proxy_protocol`, `http_redirect` and `tls`"));
+                    .with_help("the wrappers are `proxy_protocol`, `http_redirect`, `plain_http` and `tls`"));
             }
         }
     }

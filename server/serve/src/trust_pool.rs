@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 use sluice_certs::{Publisher, Storage, Verification};
 use sluice_model::{Duration, RawModule, Storage as Module};
-use sluice_net::tls::{certificates_from_pem, system_certificates};
+use sluice_net::tls::{certificates_from_pem, revoked_from_pem, system_certificates};
 
 use crate::build::Refusal;
 use crate::https::{Keys, Signer};
@@ -210,6 +210,18 @@ pub(crate) fn from_file(file: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Refusal>
     let refuse = |why: String| Refusal::new(format!("certificates in `{}`: {why}", file.display()));
     let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
     certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))
+}
+
+/// The lists of revoked certificates (DER) in a file of PEM.
+pub(crate) fn revoked_from_file(file: &Path) -> Result<Vec<Vec<u8>>, Refusal> {
+    let refuse = |why: String| {
+        Refusal::new(format!(
+            "revoked certificates in `{}`: {why}",
+            file.display()
+        ))
+    };
+    let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
+    revoked_from_pem(&text).map_err(|error| refuse(error.to_string()))
 }
 
 /// The certificates in all `.pem` files of a folder and of those in it.

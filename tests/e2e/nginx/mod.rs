@@ -3,6 +3,7 @@
 mod auth;
 mod cache;
 mod certbot;
+mod clients;
 mod command_line;
 mod content;
 mod corners;

@@ -5,6 +5,7 @@ use sluice_model::RawModule;
 
 use super::Lowering;
 use super::level::Level;
+use crate::modules::http2;
 use crate::tree::{Directive, Word};
 
 /// An address, or several with the same servers.
@@ -32,12 +33,20 @@ impl Address {
     /// What its connections begin with: who sends the header stays who it is, and what it tells is noted.
     pub fn wrappers(&self) -> Vec<RawModule> {
         let named = |name: &str| RawModule::from_iter([("wrapper".to_owned(), name.into())]);
-        if !self.has_proxy_header {
-            return Vec::new();
+        let mut wrappers = Vec::new();
+        if self.has_proxy_header {
+            let mut header = named("proxy_protocol");
+            header.insert("note".to_owned(), true.into());
+            wrappers.push(header);
         }
-        let mut header = named("proxy_protocol");
-        header.insert("note".to_owned(), true.into());
-        vec![header, named("tls")]
+        if self.is_ssl {
+            // Plain HTTP gets an error that may have a page.
+            wrappers.push(named("plain_http"));
+        }
+        if !wrappers.is_empty() {
+            wrappers.push(named("tls"));
+        }
+        wrappers
     }
 }
 
@@ -59,12 +68,16 @@ impl Addresses {
             self.entry("tcp4/:80".to_owned(), site, server.name.span);
             return;
         }
+        let is_ssl = is_all_ssl(cx, level);
         for line in lines {
-            self.listen(cx, site, line);
+            match line.args.iter().find(|word| word.text == "quic") {
+                Some(word) => pass_over(cx, line, word),
+                None => self.listen(cx, site, line, is_ssl),
+            }
         }
     }
 
-    fn listen(&mut self, cx: &mut Lowering<'_>, site: usize, line: &Directive) {
+    fn listen(&mut self, cx: &mut Lowering<'_>, site: usize, line: &Directive, is_ssl: bool) {
         let Some((address, params)) = line.args.split_first() else {
             return;
         };
@@ -88,6 +101,7 @@ impl Addresses {
                 .imported(line.name.import),
             );
         }
+        entry.is_ssl |= is_ssl;
         for param in params {
             parameter(cx, entry, site, param);
         }
@@ -143,6 +157,31 @@ impl Addresses {
     }
 }
 
+/// `ssl on;`, as it was until nginx 1.25.
+fn is_all_ssl(cx: &mut Lowering<'_>, level: &Level<'_>) -> bool {
+    let Some(line) = level.find("ssl").filter(|line| line.arg(0) == Some("on")) else {
+        return false;
+    };
+    cx.report.push(
+        Diagnostic::warning("old-ssl", "`ssl on` is gone from nginx 1.25")
+            .at(line.span(), "TLS is spoken at all addresses of the server")
+            .imported(line.name.import)
+            .help("write `listen 443 ssl;`, and remove it"),
+    );
+    true
+}
+
+/// An address for HTTP/3: the server has others nearly always, and clients that hear nothing there use those.
+fn pass_over(cx: &mut Lowering<'_>, line: &Directive, word: &Word) {
+    cx.report.push(
+        Diagnostic::warning("no-http3", "`quic` of `listen` is known, but not built yet")
+            .at(word.span, "this address is passed over")
+            .imported(line.name.import)
+            .note(http2::NO_HTTP3)
+            .help("leave `Alt-Svc` out as well until then"),
+    );
+}
+
 fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Word) {
     let (name, _) = param.text.split_once('=').unwrap_or((&param.text, ""));
     match name {
@@ -176,15 +215,15 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
             );
         }
         "proxy_protocol" => entry.has_proxy_header = true,
-        "quic" | "spdy" => {
+        "spdy" => {
             cx.report.push(
                 Diagnostic::error(
                     "unsupported-directive",
-                    format!("`{name}` of `listen` is known, but not built yet"),
+                    "`spdy` of `listen` is not supported",
                 )
-                .at(param.span, "known, but not built")
+                .at(param.span, "nginx 1.9.5 had it last")
                 .imported(param.import)
-                .help("remove it"),
+                .help("write `http2 on;` in the server"),
             );
         }
         _ => {

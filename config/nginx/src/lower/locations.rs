@@ -148,6 +148,8 @@ impl Lowering<'_> {
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
             real_ip: realip::of_server(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
+            // For whoever knows what else the server has.
+            clients: None,
             rewrite,
             place,
             branches: Vec::new(),

@@ -19,7 +19,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{cache, core, http_core, map, proxy, rewrite, ssl};
+use crate::modules::{cache, core, http_core, http2, map, proxy, rewrite, ssl};
 use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
@@ -86,6 +86,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         stores: cache::Stores::new(),
         derived: Vec::new(),
         derived_known: HashMap::new(),
+        keeps_offers: false,
     };
     let config = cx.main(&directives);
     Adapted {
@@ -117,6 +118,8 @@ pub struct Lowering<'r> {
     derived: Vec<(VariableTable, bool)>,
     /// Where each of them is.
     derived_known: HashMap<String, usize>,
+    /// Whether a variable asks for what clients offer in their handshakes.
+    keeps_offers: bool,
 }
 
 /// A way in which paths of scripts are split: `fastcgi_index` and `fastcgi_split_path_info`.
@@ -155,6 +158,12 @@ impl<'r> Lowering<'r> {
 
     /// Notes which tables a text asks for: the others are left out.
     fn note_tables(&mut self, text: &str) {
+        let of_offer = [
+            "{nginx.tls.ciphers}",
+            "{nginx.tls.curves}",
+            "{nginx.tls.id}",
+        ];
+        self.keeps_offers |= of_offer.iter().any(|name| text.contains(name));
         for (at, start) in text.match_indices("{nginx.table.derived:") {
             let digits = text[at + start.len()..].split('}').next();
             if let Some(number) = digits.and_then(|digits| digits.parse::<usize>().ok())
@@ -387,6 +396,10 @@ impl<'r> Lowering<'r> {
             sites.push(site);
         }
         self.warn_of_shadowed_names(level, &addresses, &sites);
+        if self.keeps_offers {
+            let policies = sites.iter_mut().filter_map(|site| site.policy.as_mut());
+            policies.for_each(|policy| policy.keep_offers = true);
+        }
         let mut http = HttpApp::default();
         for (number, together) in addresses.together().iter().enumerate() {
             let server = self.server(together, &sites);
@@ -431,12 +444,13 @@ impl<'r> Lowering<'r> {
         http_core::connections(level, &mut connections);
         let mut lowered = self.virtual_server(level, &first);
         lowered.names = names;
+        lowered.clients = ssl::clients(self, level);
         Site {
             lowered,
             certificates,
             policy,
             connections,
-            is_http2: ssl::is_http2(level),
+            is_http2: http2::is_on(level),
         }
     }
 
@@ -454,6 +468,7 @@ impl<'r> Lowering<'r> {
             types: self.types.clone(),
             tables: self.all_tables(),
             servers: order.iter().map(|site| site.lowered.clone()).collect(),
+            secure: address.is_ssl,
         };
         let mut protocols = vec!["h1".to_owned()];
         if address.is_http2 || default.is_http2 {
@@ -472,6 +487,8 @@ impl<'r> Lowering<'r> {
                 true => self.policies(address, &order),
                 false => Vec::new(),
             },
+            // Who asks another server than it shook hands with is turned away where that one wants certificates.
+            strict_sni_host: address.is_ssl.then_some(false),
             automatic_https: Some(AutoHttps {
                 disable: true,
                 ..AutoHttps::default()

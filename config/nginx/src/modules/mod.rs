@@ -12,6 +12,7 @@ pub mod files;
 pub mod grpc;
 pub mod gzip;
 pub mod headers;
+pub mod http2;
 pub mod http_core;
 pub mod limits;
 pub mod log;
@@ -64,7 +65,8 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_upstream_module", upstream::WORDS),
     ("ngx_http_sub_module", sub::WORDS),
     ("ngx_http_uwsgi_module", scgi::UWSGI),
-    ("ngx_http_v2_module", ssl::HTTP2),
+    ("ngx_http_v2_module", http2::V2),
+    ("ngx_http_v3_module", http2::V3),
 ];
 
 /// What the module called `name` has built.

@@ -1,6 +1,7 @@
-//! `ngx_http_ssl_module` and `ngx_http_v2_module`: TLS and HTTP/2 for clients.
+//! `ngx_http_ssl_module`: TLS for clients.
 
 use sluice_diag::Diagnostic;
+use sluice_model::nginx::ClientCertificates;
 use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
 };
@@ -14,6 +15,9 @@ use crate::registry::{MANY, Word};
 
 /// Those of TLS.
 pub const WORDS: &[Word] = &[
+    Word::once("ssl", Flag).but(Partly(
+        "as it was until nginx 1.25: TLS at all addresses of the server",
+    )),
     Word::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
     Word::many("ssl_certificate", Words(1, 1)).but(Partly("a file, without variables")),
     Word::many("ssl_certificate_key", Words(1, 1))
@@ -23,6 +27,7 @@ pub const WORDS: &[Word] = &[
     )),
     Word::once("ssl_client_certificate", Words(1, 1)),
     Word::many("ssl_conf_command", Words(2, 2)).but(NotYet),
+    Word::once("ssl_crl", Words(1, 1)),
     Word::once("ssl_dhparam", Words(1, 1))
         .but(Idle("only cipher suites that are not offered need it")),
     Word::once("ssl_early_data", Flag).but(OnlyAs(&["off"])),
@@ -50,23 +55,8 @@ pub const WORDS: &[Word] = &[
         "ssl_verify_client",
         Choice(&["on", "off", "optional", "optional_no_ca"]),
     ),
-    Word::once("ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+    Word::once("ssl_verify_depth", Number),
 ];
-
-/// Those of HTTP/2.
-pub const HTTP2: &[Word] = &[
-    Word::once("http2", Flag).but(Partly(
-        "over TLS that of the default server counts for all servers of an address",
-    )),
-    Word::once("http2_body_preread_size", Size).but(Always("windows are those of the program")),
-    Word::once("http2_chunk_size", Size).but(Always("frames are those of the program")),
-    Word::once("http2_recv_buffer_size", Size).but(Always("buffers are those of the program")),
-];
-
-/// Whether a server speaks HTTP/2 by itself.
-pub fn is_http2(level: &Level<'_>) -> bool {
-    level.is_on("http2", false)
-}
 
 /// How handshakes for a server are answered; `tag` joins its certificates and its policy. `None` where it has no
 /// certificate, or where it was refused.
@@ -118,7 +108,7 @@ pub fn lower(
         protocol_min,
         protocol_max,
         drop: drops && files.is_empty(),
-        client_authentication: clients(cx, level),
+        client_authentication: asked(cx, level),
         ..ConnectionPolicy::default()
     };
     Some((files, policy))
@@ -151,18 +141,49 @@ fn protocols(cx: &mut Lowering<'_>, level: &Level<'_>) -> (String, String) {
     }
 }
 
-fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthentication> {
-    let mode = match level.word("ssl_verify_client")? {
-        "on" => "require_and_verify",
-        "optional" => "verify_if_given",
-        "optional_no_ca" => "request",
-        _ => return None,
-    };
+/// What clients have to show of themselves; `None` where they are asked for nothing.
+pub fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientCertificates> {
+    let line = level.find("ssl_verify_client")?;
+    let verify = line.arg(0).filter(|word| *word != "off")?;
     let names = ["ssl_client_certificate", "ssl_trusted_certificate"];
     let files = names.iter().filter_map(|name| level.word(name));
+    let authorities: Vec<String> = files.map(|file| cx.path(file)).collect();
+    if authorities.is_empty() && verify != "optional_no_ca" {
+        cx.report.push(
+            Diagnostic::error(
+                "missing-authority",
+                format!("`ssl_verify_client {verify}` without authorities"),
+            )
+            .at(line.span(), "nobody would be believed")
+            .imported(line.name.import)
+            .help("add `ssl_client_certificate <file>;`"),
+        );
+    }
+    Some(ClientCertificates {
+        verify: verify.to_owned(),
+        authorities,
+        revoked: level
+            .word("ssl_crl")
+            .map(|file| cx.path(file))
+            .into_iter()
+            .collect(),
+        depth: level
+            .word("ssl_verify_depth")
+            .and_then(|number| number.parse().ok())
+            .unwrap_or(1),
+    })
+}
+
+/// What clients are asked for in the handshake. Every certificate is taken there; only the authorities of
+/// `ssl_client_certificate` are told to clients.
+fn asked(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthentication> {
+    level
+        .word("ssl_verify_client")
+        .filter(|word| *word != "off")?;
+    let file = level.word("ssl_client_certificate");
     Some(ClientAuthentication {
-        trusted_ca_certs_pem_files: files.map(|file| cx.path(file)).collect(),
-        mode: mode.to_owned(),
+        trusted_ca_certs_pem_files: file.map(|file| cx.path(file)).into_iter().collect(),
+        mode: "request".to_owned(),
         ..ClientAuthentication::default()
     })
 }

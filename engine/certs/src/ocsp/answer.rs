@@ -5,15 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 use pki_types::CertificateDer;
-use rustls::crypto::aws_lc_rs as provider;
 use time::{Date, Month, OffsetDateTime, Time};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::der::{
-    BIT_STRING, ENUMERATED, Element, GENERALIZED_TIME, INTEGER, NULL, OCTET_STRING, OID, Reader,
-    SEQUENCE, element,
+use crate::der::{
+    ENUMERATED, Element, GENERALIZED_TIME, INTEGER, NULL, OCTET_STRING, OID, Reader, SEQUENCE,
+    element,
 };
 use crate::limits::OCSP_CLOCK_SKEW;
+use crate::signed::{Signed, key_parts};
 
 /// `id-sha1` and `id-pkix-ocsp-basic`, as their contents.
 const SHA1: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x1a];
@@ -156,60 +156,6 @@ impl Said {
     pub(super) fn holds(&self, now: SystemTime) -> bool {
         now + OCSP_CLOCK_SKEW >= self.from && now <= self.until
     }
-}
-
-/// Something that is signed: certificates and answers have the same form.
-struct Signed<'a> {
-    said: Element<'a>,
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-    rest: Reader<'a>,
-}
-
-impl<'a> Signed<'a> {
-    fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
-        let mut parts = Reader(Reader(bytes).take(SEQUENCE)?.content);
-        Some(Signed {
-            said: parts.take(SEQUENCE)?,
-            algorithm: parts.take(SEQUENCE)?.content,
-            // The first byte says that all bits count.
-            signature: parts.take(BIT_STRING)?.content.strip_prefix(&[0])?,
-            rest: parts,
-        })
-    }
-
-    /// The certificates that come with it.
-    fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
-        let list = Reader(self.rest.0).take(0xa0);
-        let list = list.and_then(|list| Reader(list.content).take(SEQUENCE));
-        let mut list = Reader(list.map_or(&[][..], |list| list.content));
-        std::iter::from_fn(move || list.take(SEQUENCE).map(|one| one.whole)).take(8)
-    }
-
-    /// Whether the holder of a key (a SubjectPublicKeyInfo) signed.
-    fn is_by(&self, key: &[u8]) -> bool {
-        let Some((algorithm, bits)) = key_parts(key) else {
-            return false;
-        };
-        let known = provider::default_provider()
-            .signature_verification_algorithms
-            .all;
-        known.iter().any(|one| {
-            one.signature_alg_id().as_ref() == self.algorithm
-                && one.public_key_alg_id().as_ref() == algorithm
-                && one
-                    .verify_signature(bits, self.said.whole, self.signature)
-                    .is_ok()
-        })
-    }
-}
-
-/// The algorithm and the bits of a SubjectPublicKeyInfo.
-fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut parts = Reader(Reader(key).take(SEQUENCE)?.content);
-    let algorithm = parts.take(SEQUENCE)?.content;
-    let bits = parts.take(BIT_STRING)?.content.strip_prefix(&[0])?;
-    Some((algorithm, bits))
 }
 
 fn key_bits<'a>(cert: &'a X509Certificate<'_>) -> &'a [u8] {

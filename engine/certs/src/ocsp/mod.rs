@@ -3,7 +3,6 @@
 //! costs nothing but the staple.
 
 mod answer;
-mod der;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

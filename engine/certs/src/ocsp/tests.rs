@@ -11,10 +11,10 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 
-use super::der::{
+use super::*;
+use crate::der::{
     BIT_STRING, ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, Reader, SEQUENCE, element,
 };
-use super::*;
 use crate::renewal::Lifetime;
 use crate::store::Fallback;
 use crate::subject::Subject;

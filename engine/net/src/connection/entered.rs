@@ -24,7 +24,7 @@ pub(crate) async fn enter<S: Service>(
 ) {
     let binding = slot.binding();
     let mut ends = (remote, stream.local_addr());
-    let mut told = None;
+    let (mut told, mut is_plain) = (None, false);
     if let Some(entrance) = &binding.entrance {
         let reading = read(&shared.worker, &mut stream, remote, entrance, &binding);
         // In memory of its own: the connection goes on without it.
@@ -39,11 +39,15 @@ pub(crate) async fn enter<S: Service>(
                     ends = (client, Some(destination));
                 }
                 told = found.heard.told;
+                is_plain = found.is_plain;
             }
         }
     }
     drop(binding);
-    let mut connection = Connection::new(stream, ends, slot, shared, open);
+    let mut connection = match is_plain {
+        true => Connection::plain(stream, ends, slot, shared, open),
+        false => Connection::new(stream, ends, slot, shared, open),
+    };
     if let Some(told) = told {
         connection.note(told);
     }
@@ -56,6 +60,8 @@ struct Found {
     heard: Heard,
     /// The answer for a client that speaks plain HTTP where it should not.
     plain_answer: Option<String>,
+    /// Whether it is to be served without TLS, although TLS is spoken here.
+    is_plain: bool,
 }
 
 async fn read<S: Service>(
@@ -69,17 +75,23 @@ async fn read<S: Service>(
         None => Heard::default(),
         Some(proxies) => entrance::enter(worker, stream, remote, proxies).await?,
     };
-    let plain_answer = match (entrance.plain_http, &binding.tls) {
-        (PlainHttp::Redirect, Some(_)) => {
-            let settings = binding.service.settings();
-            let looking = redirect::answer(stream, &settings.h1);
-            let found = within(worker, settings.handshake_timeout, looking).await;
-            found.ok_or(io::ErrorKind::TimedOut)??
-        }
-        (PlainHttp::Redirect, None) | (PlainHttp::Refuse, _) => None,
-    };
-    Ok(Found {
+    let mut found = Found {
         heard,
-        plain_answer,
-    })
+        plain_answer: None,
+        is_plain: false,
+    };
+    if binding.tls.is_none() || entrance.plain_http == PlainHttp::Refuse {
+        return Ok(found);
+    }
+    let settings = binding.service.settings();
+    if entrance.plain_http == PlainHttp::Serve {
+        let looking = redirect::is_plain(stream);
+        let looked = within(worker, settings.handshake_timeout, looking).await;
+        found.is_plain = looked.ok_or(io::ErrorKind::TimedOut)??;
+    } else {
+        let looking = redirect::answer(stream, &settings.h1);
+        let looked = within(worker, settings.handshake_timeout, looking).await;
+        found.plain_answer = looked.ok_or(io::ErrorKind::TimedOut)??;
+    }
+    Ok(found)
 }

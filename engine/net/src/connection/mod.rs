@@ -150,9 +150,7 @@ impl<S: Service> Connection<S> {
         shared: Rc<Shared<S>>,
         open: Open,
     ) -> Self {
-        let binding = slot.binding();
-        let worker = shared.worker.clone();
-        let stream = match &binding.tls {
+        let stream = match &slot.binding().tls {
             Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
                 stream,
                 acceptor.accept_at(Ends {
@@ -165,6 +163,18 @@ impl<S: Service> Connection<S> {
             ))),
             None => stream,
         };
+        Connection::plain(stream, (remote, local), slot, shared, open)
+    }
+
+    /// As [`Connection::new`] without TLS, whatever is spoken at its address.
+    pub(crate) fn plain(
+        stream: Stream,
+        (remote, local): (Remote, Option<SocketAddr>),
+        slot: Rc<Slot<S>>,
+        shared: Rc<Shared<S>>,
+        open: Open,
+    ) -> Self {
+        let worker = shared.worker.clone();
         let info = ConnInfo {
             remote,
             local,

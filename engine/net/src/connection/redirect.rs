@@ -39,6 +39,14 @@ pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<O
     }
 }
 
+/// Whether a client speaks something else than TLS. Its bytes stay in the socket.
+pub(super) async fn is_plain(stream: &mut Stream) -> io::Result<bool> {
+    let mut first = [0];
+    entrance::look_for_more(stream, &mut first, 0).await?;
+    // nginx looks at the highest bit as well, which the hellos of SSLv2 have; nobody speaks that, and TLS refuses it.
+    Ok(first[0] != HANDSHAKE && first[0] & 0x80 == 0)
+}
+
 fn redirect(location: &str) -> String {
     format!(
         "HTTP/1.1 308 Permanent Redirect\r\nLocation: {location}\r\nConnection: close\r\n\

@@ -90,6 +90,8 @@ pub enum NginxKey {
     TlsProtocol,
     /// `ssl_session_reused`: `r` or a dot.
     TlsReused,
+    /// `tls.NAME`: of the handshake, and of the certificate that the client has shown.
+    Tls(TlsKey),
     /// `request_id`: 32 random hexadecimal digits.
     RequestId,
     /// `gzip_ratio`: by how much an answer was made smaller.
@@ -126,6 +128,96 @@ pub enum UpstreamKey {
     ResponseTime,
     /// `response_length`: bytes of the body.
     ResponseLength,
+}
+
+/// What `nginx.tls.*` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsKey {
+    /// `cipher`, as OpenSSL calls it.
+    Cipher,
+    /// `ciphers`: those that the client offers, joined by colons.
+    Ciphers,
+    /// `curve`: the group of the key exchange, as OpenSSL calls it.
+    Curve,
+    /// `curves`: those that the client offers, joined by colons.
+    Curves,
+    /// `id`: digits that tell the session from all others.
+    Id,
+    /// `early`: `1` before the end of the handshake.
+    Early,
+    /// `client.NAME`: of the certificate that the client has shown.
+    Client(ClientKey),
+}
+
+/// What `nginx.tls.client.*` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientKey {
+    /// `verify`: `SUCCESS`, `NONE` or `FAILED:` and why.
+    Verify,
+    /// `subject`: its name (RFC 2253).
+    Subject,
+    /// `issuer`
+    Issuer,
+    /// `subject_slashes`: its name as OpenSSL wrote it once.
+    SubjectSlashes,
+    /// `issuer_slashes`
+    IssuerSlashes,
+    /// `serial`: hexadecimal digits.
+    Serial,
+    /// `sha1`: of all of it.
+    Sha1,
+    /// `from`: when its time begins.
+    From,
+    /// `until`: when its time ends.
+    Until,
+    /// `days`: how many are left.
+    Days,
+    /// `pem_field`: as PEM, its lines joined as those of a field were.
+    PemField,
+    /// `pem`: as PEM.
+    Pem,
+    /// `pem_escaped`: as PEM, escaped as in addresses.
+    PemEscaped,
+}
+
+impl TlsKey {
+    fn parse(name: &str) -> Option<TlsKey> {
+        Some(match name {
+            "cipher" => TlsKey::Cipher,
+            "ciphers" => TlsKey::Ciphers,
+            "curve" => TlsKey::Curve,
+            "curves" => TlsKey::Curves,
+            "id" => TlsKey::Id,
+            "early" => TlsKey::Early,
+            _ => TlsKey::Client(ClientKey::parse(name.strip_prefix("client.")?)?),
+        })
+    }
+
+    /// Whether it needs what the client offered, which is not kept unless somebody asks for it.
+    pub fn is_of_offer(self) -> bool {
+        matches!(self, TlsKey::Ciphers | TlsKey::Curves | TlsKey::Id)
+    }
+}
+
+impl ClientKey {
+    fn parse(name: &str) -> Option<ClientKey> {
+        Some(match name {
+            "verify" => ClientKey::Verify,
+            "subject" => ClientKey::Subject,
+            "issuer" => ClientKey::Issuer,
+            "subject_slashes" => ClientKey::SubjectSlashes,
+            "issuer_slashes" => ClientKey::IssuerSlashes,
+            "serial" => ClientKey::Serial,
+            "sha1" => ClientKey::Sha1,
+            "from" => ClientKey::From,
+            "until" => ClientKey::Until,
+            "days" => ClientKey::Days,
+            "pem_field" => ClientKey::PemField,
+            "pem" => ClientKey::Pem,
+            "pem_escaped" => ClientKey::PemEscaped,
+            _ => return None,
+        })
+    }
 }
 
 impl UpstreamKey {
@@ -199,6 +291,7 @@ impl NginxKey {
             "sent_http" => NginxKey::SentField(rest.into()),
             "cookie" => NginxKey::Cookie(rest.into()),
             "table" => NginxKey::Table(rest.into()),
+            "tls" => NginxKey::Tls(TlsKey::parse(rest)?),
             "capture" => NginxKey::Capture(rest.parse().ok()?),
             "upstream" => NginxKey::Upstream(UpstreamKey::parse(rest)?),
             "uri_from" => NginxKey::UriFrom(rest.parse().ok()?),

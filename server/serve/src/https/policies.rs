@@ -96,6 +96,7 @@ fn policy(
         tickets: Tickets::default(),
         scope: String::new(),
         early_data: false,
+        keeps_offers: config.keep_offers,
     })
 }
 

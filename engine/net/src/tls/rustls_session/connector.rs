@@ -8,7 +8,9 @@ use rustls::client::{ClientSessionStore, ResolvesClientCert, Resumption, WebPkiS
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
@@ -103,6 +105,22 @@ pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError
         Err(ConnectorError::Pem(pem::Error::NoItemsFound))
     } else {
         Ok(certs)
+    }
+}
+
+/// The lists of revoked certificates (DER) in `text`; at least one.
+///
+/// # Errors
+/// Text that is no PEM, or has none.
+pub fn revoked_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
+    let lists = CertificateRevocationListDer::pem_slice_iter(text)
+        .map(|list| list.map(|list| list.to_vec()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(ConnectorError::Pem)?;
+    if lists.is_empty() {
+        Err(ConnectorError::Pem(pem::Error::NoItemsFound))
+    } else {
+        Ok(lists)
     }
 }
 

@@ -8,11 +8,11 @@ mod signatures;
 use std::io::{self, IoSlice, Write};
 
 use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
-use sluice_message::TlsInfo;
+use sluice_message::{Offered, TlsInfo};
 
 pub use connector::{
     ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, ServerTrust,
-    certificates_from_pem, system_certificates,
+    certificates_from_pem, revoked_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 pub use signatures::Signatures;
@@ -35,6 +35,8 @@ struct Live {
     is_probe: bool,
     /// What a client said before the end of its handshake; `None` nearly always.
     early: Option<Box<EarlyBytes>>,
+    /// What the client offered, where it is asked for.
+    offered: Option<Box<Offered>>,
 }
 
 /// What a client said before the end of its handshake, in as many bytes as the configuration allows.
@@ -61,6 +63,7 @@ impl Live {
             has_grown: false,
             is_probe: false,
             early: None,
+            offered: None,
         }
     }
 
@@ -78,6 +81,16 @@ impl Live {
             self.take_early()?;
         }
         Ok(())
+    }
+
+    /// What the client offered, with what tells this session from all others.
+    fn offered(&self) -> Option<Box<Offered>> {
+        let mut offered = self.offered.clone()?;
+        // RFC 5705, section 4: names of this kind are free for all.
+        let label = b"EXPERIMENTAL sluice session id";
+        let id = self.conn.export_keying_material([0; 32], label, None);
+        offered.id = id.unwrap_or_default();
+        Some(offered)
     }
 
     /// Takes over what came before the end of the handshake: behind that it is not to be had.
@@ -187,6 +200,11 @@ impl Session for Live {
             resumed: self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
             client_certs: certs.iter().map(|cert| cert.to_vec()).collect(),
             early: None,
+            group: self
+                .conn
+                .negotiated_key_exchange_group()
+                .map_or(0, |group| group.name().into()),
+            offered: self.offered(),
         }
     }
 

@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 
 use rustls::ServerConfig;
 use rustls::server::{Accepted, AcceptedAlert, ClientHello};
-use sluice_message::TlsInfo;
+use sluice_message::{Offered, TlsInfo};
 
 use super::{Live, tls_error};
-use crate::limits::TLS_HANDSHAKE_READ_BYTES;
+use crate::limits::{TLS_HANDSHAKE_READ_BYTES, TLS_OFFERS_MAX};
 use crate::tls::session::{Acceptor, Ends, Session, SessionError};
 
 /// Something that a handshake waits for, such as a certificate that is being made.
@@ -22,6 +22,11 @@ pub trait ConfigChoice: Send + Sync {
     /// What has to be waited for before [`ConfigChoice::choose`], which gets the same; asked once for a handshake.
     fn prepare(&self, _hello: &ClientHello<'_>, _ends: Ends) -> Option<Preparation> {
         None
+    }
+
+    /// Whether what clients offer is asked for later.
+    fn keeps_offers(&self) -> bool {
+        false
     }
 
     /// The configuration to go on with on a connection between these.
@@ -101,12 +106,16 @@ impl ServerSession {
     }
 
     fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
-        let config = self.choice.choose(&accepted.client_hello(), self.ends);
+        let hello = accepted.client_hello();
+        let config = self.choice.choose(&hello, self.ends);
+        let keeps = self.choice.keeps_offers();
+        let offered = keeps.then(|| Box::new(offered(&hello)));
         let is_probe = config.alpn_protocols == [CHALLENGE_ALPN];
         match accepted.into_connection(config) {
             Ok(conn) => {
                 let mut live = Live::new(conn.into());
                 live.is_probe = is_probe;
+                live.offered = offered;
                 let processed = live.process();
                 // The stage is kept even if this failed: it holds the alert to send.
                 self.stage = Stage::Live(live);
@@ -298,6 +307,19 @@ impl ServerSession {
                 None
             }
         }
+    }
+}
+
+/// What a client offers, as far as anybody wants to know.
+fn offered(hello: &ClientHello<'_>) -> Offered {
+    fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
+        let kept = list.iter().take(TLS_OFFERS_MAX);
+        kept.map(|one| (*one).into()).collect()
+    }
+    Offered {
+        ciphers: numbers(hello.cipher_suites()),
+        groups: numbers(hello.named_groups().unwrap_or_default()),
+        id: [0; 32],
     }
 }
 

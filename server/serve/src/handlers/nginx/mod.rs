@@ -5,6 +5,7 @@
 pub mod access;
 mod autoindex;
 mod changed;
+mod clients;
 pub mod content;
 pub mod expires;
 pub mod files;
@@ -28,6 +29,7 @@ mod state;
 pub(crate) mod subrequest;
 pub mod substitute;
 mod tables;
+mod tls;
 mod tries;
 pub mod try_files;
 pub mod types;
@@ -52,6 +54,7 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 
+use clients::Clients;
 use groups::{Case, Pattern};
 use locations::{Found, Locations};
 use pages::Pages;
@@ -71,6 +74,8 @@ pub struct Tree {
     places: Vec<Place>,
     /// What `return` gives, by number.
     answers: Vec<Answer>,
+    /// Whether TLS is spoken at their addresses.
+    secure: bool,
     /// Variables that are looked up; nothing where there are none.
     tables: Option<Arc<Tables>>,
 }
@@ -145,6 +150,8 @@ struct Server {
     merges_slashes: bool,
     takes_underscores: bool,
     real_ip: Option<Box<RealIp>>,
+    /// What clients have to show of themselves.
+    clients: Option<Box<Clients>>,
     rewrite: Vec<Action>,
     place: u32,
     locations: Locations,
@@ -241,6 +248,7 @@ impl Tree {
         let state = &mut x.context.nginx;
         state.server = Some(number);
         state.place = server.place;
+        self.admit(x, server)?;
         drop_odd_names(x, server.takes_underscores);
         if let Some(real_ip) = &server.real_ip {
             real_ip.set(x);
@@ -256,6 +264,31 @@ impl Tree {
             }
         }
         Ok(number)
+    }
+
+    /// Refuses requests that came in a way that their server does not want. The connection is of no use then.
+    fn admit(&self, x: &mut Exchange, server: &Server) -> Result<(), Step> {
+        let (code, why) = if self.secure && x.conn.tls.is_none() {
+            (PLAIN_HTTP, "client sent plain HTTP request to HTTPS port")
+        } else if let Some(clients) = &server.clients {
+            let is_elsewhere = clients::names_another_host(x);
+            let is_asked_elsewhere = is_elsewhere && self.names.knows_sni(x).map_err(Step::Fail)?;
+            match is_asked_elsewhere {
+                true => (
+                    MISDIRECTED,
+                    "client attempted to request another server name",
+                ),
+                false => match clients.judge(x) {
+                    Ok(()) => return Ok(()),
+                    Err(refused) => refused,
+                },
+            }
+        } else {
+            return Ok(());
+        };
+        x.close = true;
+        let status = Status::new(code).unwrap_or(Status::BAD_REQUEST);
+        Err(Step::Fail(Fault::new(status, why)))
     }
 
     fn search(&self, x: &mut Exchange, server: &Server) -> Step {
@@ -355,6 +388,10 @@ impl Tree {
         self.servers[server].named.get(name).copied()
     }
 }
+
+/// nginx's own status for plain HTTP where TLS is spoken; clients are told 400.
+const PLAIN_HTTP: u16 = 497;
+const MISDIRECTED: u16 = 421;
 
 /// Counts a redirect within the server.
 fn count(x: &mut Exchange) -> Result<(), Fault> {
@@ -468,6 +505,7 @@ pub fn build<'m>(
         locations: build.locations,
         places: build.places,
         answers: build.answers,
+        secure: config.secure,
         tables: Some(Arc::new(Tables::build(&config.tables, cx)?))
             .filter(|tables| !tables.is_empty()),
     });
@@ -507,6 +545,11 @@ impl Build {
                 .real_ip
                 .as_ref()
                 .map(|real_ip| RealIp::build(real_ip).map(Box::new))
+                .transpose()?,
+            clients: config
+                .clients
+                .as_ref()
+                .map(|clients| Clients::build(clients).map(Box::new))
                 .transpose()?,
             rewrite,
             place,

@@ -66,22 +66,8 @@ impl Names {
     /// The number of the server for the host of a request.
     pub fn choose(&self, x: &mut Exchange) -> Result<u32, Fault> {
         let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
-        if let Some(index) = self.exact.get(host) {
-            return Ok(*index);
-        }
-        let longer = |text: &[u8]| host.len() > text.len();
-        let ending = self
-            .endings
-            .iter()
-            .find(|(text, _)| longer(text) && host.ends_with(text));
-        if let Some((_, index)) = ending {
-            return Ok(*index);
-        }
-        let mut beginnings = self.beginnings.iter();
-        if let Some((_, index)) =
-            beginnings.find(|(text, _)| longer(text) && host.starts_with(text))
-        {
-            return Ok(*index);
+        if let Some(index) = self.by_text(host) {
+            return Ok(index);
         }
         if self.patterns.is_empty() || host.is_empty() {
             return Ok(0);
@@ -93,5 +79,43 @@ impl Names {
             }
         }
         Ok(0)
+    }
+
+    /// Whether a server has the name that the handshake of a request named. The only server has every one.
+    ///
+    /// # Errors
+    /// A pattern that takes too long.
+    pub fn knows_sni(&self, x: &mut Exchange) -> Result<bool, Fault> {
+        let tls = x.conn.tls.as_ref();
+        let name = tls.map(|tls| tls.server_name.clone()).unwrap_or_default();
+        let is_only = self.exact.is_empty()
+            && self.endings.is_empty()
+            && self.beginnings.is_empty()
+            && self.patterns.is_empty();
+        if name.is_empty() || is_only || self.by_text(name.as_bytes()).is_some() {
+            return Ok(!name.is_empty());
+        }
+        for (pattern, _) in &self.patterns {
+            if pattern.matches(x, name.as_bytes())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The server that has a name, as far as that takes no pattern.
+    fn by_text(&self, host: &[u8]) -> Option<u32> {
+        if let Some(index) = self.exact.get(host) {
+            return Some(*index);
+        }
+        let longer = |text: &[u8]| host.len() > text.len();
+        let ending = self
+            .endings
+            .iter()
+            .find(|(text, _)| longer(text) && host.ends_with(text));
+        let mut beginnings = self.beginnings.iter();
+        let found =
+            ending.or_else(|| beginnings.find(|(text, _)| longer(text) && host.starts_with(text)));
+        found.map(|(_, index)| *index)
     }
 }

@@ -58,6 +58,8 @@ pub struct State {
     pub(super) status: u16,
     /// How often it was redirected, or had a location chosen anew.
     pub(super) redirects: u8,
+    /// The number of the doubt in the certificate that its client has shown; 0 for none.
+    pub(super) doubt: u8,
     /// What limits of requests have made of it.
     pub(crate) limited_requests: Limited,
     /// What limits of connections have made of it.

@@ -100,6 +100,7 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
                 out.push(if tls.resumed { b'r' } else { b'.' });
             }
         }
+        NginxKey::Tls(key) => super::tls::push(x, *key, out),
         NginxKey::RequestId => request_id(x, out),
         NginxKey::CacheStatus => {
             let status = x.context.upstream.cache;

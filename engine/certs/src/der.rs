@@ -1,28 +1,28 @@
-//! The little of DER (X.690) that OCSP needs: elements are read one after the other and written into one another.
+//! The little of DER (X.690) that is needed where no library has a word: elements are read one after the other and written into one another.
 
 /// An element: its tag, its content, and both together as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Element<'a> {
-    pub(super) tag: u8,
-    pub(super) content: &'a [u8],
-    pub(super) whole: &'a [u8],
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+    pub(crate) whole: &'a [u8],
 }
 
-pub(super) const SEQUENCE: u8 = 0x30;
-pub(super) const INTEGER: u8 = 0x02;
-pub(super) const BIT_STRING: u8 = 0x03;
-pub(super) const OCTET_STRING: u8 = 0x04;
-pub(super) const NULL: u8 = 0x05;
-pub(super) const OID: u8 = 0x06;
-pub(super) const ENUMERATED: u8 = 0x0a;
-pub(super) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const NULL: u8 = 0x05;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const ENUMERATED: u8 = 0x0a;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 
 /// Reads elements one after the other.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next element; `None` at the end, and where it is damaged.
-    pub(super) fn next(&mut self) -> Option<Element<'a>> {
+    pub(crate) fn next(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element, if it has this tag; it is left where it is else.
-    pub(super) fn take(&mut self, tag: u8) -> Option<Element<'a>> {
+    pub(crate) fn take(&mut self, tag: u8) -> Option<Element<'a>> {
         let mut ahead = Reader(self.0);
         let found = ahead.next().filter(|found| found.tag == tag)?;
         self.0 = ahead.0;
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
 }
 
 /// An element with this content.
-pub(super) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let mut out = vec![tag];
     match content.len() {

@@ -1,0 +1,57 @@
+//! `ngx_http_v2_module` and `ngx_http_v3_module`: which versions of HTTP are spoken.
+
+use crate::lower::level::Level;
+use crate::registry::Takes::{Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{Always, Idle, Partly};
+use crate::registry::Word;
+
+const CONNECTIONS: &str =
+    "nginx no longer has it either: `keepalive_timeout` and `keepalive_requests` hold";
+const HEADS: &str = "nginx no longer has it either: `large_client_header_buffers` holds";
+const PUSHES: &str = "nginx no longer has it either: browsers take no pushes";
+
+/// Those of HTTP/2.
+pub const V2: &[Word] = &[
+    Word::once("http2", Flag).but(Partly(
+        "over TLS that of the default server counts for all servers of an address",
+    )),
+    Word::once("http2_body_preread_size", Size).but(Always("windows are those of the program")),
+    Word::once("http2_chunk_size", Size).but(Always("frames are those of the program")),
+    Word::once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
+    Word::once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
+    Word::once("http2_max_concurrent_streams", Number).but(Idle(
+        "a connection may have 128 streams, nginx's number, and is told so",
+    )),
+    Word::once("http2_max_field_size", Size).but(Idle(HEADS)),
+    Word::once("http2_max_header_size", Size).but(Idle(HEADS)),
+    Word::once("http2_max_requests", Number).but(Idle(CONNECTIONS)),
+    Word::many("http2_push", Words(1, 1)).but(Idle(PUSHES)),
+    Word::once("http2_push_preload", Flag).but(Idle(PUSHES)),
+    Word::once("http2_recv_buffer_size", Size).but(Always("buffers are those of the program")),
+    Word::once("http2_recv_timeout", Time).but(Idle(
+        "nginx no longer has it either: `client_header_timeout` holds",
+    )),
+];
+
+/// What becomes of files that ask for HTTP/3. A server with it speaks HTTP/2 as well, and browsers that hear nothing over
+/// UDP use that, so such files start.
+pub const NO_HTTP3: &str =
+    "HTTP/3 is not spoken yet: clients get HTTP/2 and HTTP/1.1, and should not be told of more";
+
+/// Those of HTTP/3.
+pub const V3: &[Word] = &[
+    Word::once("http3", Flag).but(Idle(NO_HTTP3)),
+    Word::once("http3_hq", Flag).but(Idle(NO_HTTP3)),
+    Word::once("http3_max_concurrent_streams", Number).but(Idle(NO_HTTP3)),
+    Word::once("http3_stream_buffer_size", Size).but(Idle(NO_HTTP3)),
+    Word::once("quic_active_connection_id_limit", Number).but(Idle(NO_HTTP3)),
+    Word::once("quic_bpf", Flag).but(Idle(NO_HTTP3)),
+    Word::once("quic_gso", Flag).but(Idle(NO_HTTP3)),
+    Word::once("quic_host_key", Words(1, 1)).but(Idle(NO_HTTP3)),
+    Word::once("quic_retry", Flag).but(Idle(NO_HTTP3)),
+];
+
+/// Whether a server speaks HTTP/2 by itself.
+pub fn is_on(level: &Level<'_>) -> bool {
+    level.is_on("http2", false)
+}

@@ -1,0 +1,354 @@
+//! Whether the certificate that a client has shown is believed, for servers that answer who is not believed, too, and
+//! then say why: the handshake takes every certificate, and its holder is judged afterwards, by the rules and in the
+//! words of OpenSSL. That the client holds the key is for the handshake to see.
+
+mod facts;
+mod revoked;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+use crate::limits::{CLIENT_CHAIN_MAX, CLIENT_DEPTH_MAX, ISSUERS_TRIED_MAX};
+use facts::Facts;
+use revoked::RevokedList;
+
+/// Why the certificate of a client is not believed. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users
+/// look for in logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// There is no list of revoked certificates of an authority.
+    NoList = 3,
+    /// The list of revoked certificates of an authority is not signed by it.
+    ListSignature = 8,
+    /// It is used before its time.
+    Ahead = 9,
+    /// Its time is over.
+    Expired = 10,
+    /// The time of a list of revoked certificates is over.
+    ListExpired = 12,
+    /// It signed itself, and nobody vouches for it.
+    SelfSigned = 18,
+    /// Its chain ends with an authority that nobody vouches for.
+    SelfSignedInChain = 19,
+    /// Its chain leads to an authority that is not there.
+    NoIssuer = 20,
+    /// The authority that signed it is not there.
+    Unverified = 21,
+    /// It was revoked.
+    Revoked = 23,
+    /// There are more authorities between than one of them allows.
+    TooLong = 25,
+    /// It is not for clients, or who signed it is no authority.
+    Purpose = 26,
+    /// It says something that counts and is not understood.
+    Unhandled = 34,
+    /// It cannot be read.
+    Unreadable = 1,
+}
+
+/// All of them.
+const DOUBTS: [Doubt; 14] = [
+    Doubt::Unreadable,
+    Doubt::NoList,
+    Doubt::ListSignature,
+    Doubt::Ahead,
+    Doubt::Expired,
+    Doubt::ListExpired,
+    Doubt::SelfSigned,
+    Doubt::SelfSignedInChain,
+    Doubt::NoIssuer,
+    Doubt::Unverified,
+    Doubt::Revoked,
+    Doubt::TooLong,
+    Doubt::Purpose,
+    Doubt::Unhandled,
+];
+
+impl Doubt {
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number.
+    pub fn from_number(number: u8) -> Option<Doubt> {
+        DOUBTS.into_iter().find(|doubt| doubt.number() == number)
+    }
+
+    /// What OpenSSL says of it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Doubt::NoList => "unable to get certificate CRL",
+            Doubt::ListSignature => "CRL signature failure",
+            Doubt::Ahead => "certificate is not yet valid",
+            Doubt::Expired => "certificate has expired",
+            Doubt::ListExpired => "CRL has expired",
+            Doubt::SelfSigned => "self-signed certificate",
+            Doubt::SelfSignedInChain => "self-signed certificate in certificate chain",
+            Doubt::NoIssuer => "unable to get local issuer certificate",
+            Doubt::Unverified => "unable to verify the first certificate",
+            Doubt::Revoked => "certificate revoked",
+            Doubt::TooLong => "path length constraint exceeded",
+            Doubt::Purpose => "unsuitable certificate purpose",
+            Doubt::Unhandled => "unhandled critical extension",
+            Doubt::Unreadable => "unspecified certificate verification error",
+        }
+    }
+
+    /// Whether all that is missing is somebody who vouches for it.
+    pub fn is_of_issuer(self) -> bool {
+        matches!(
+            self,
+            Doubt::SelfSigned | Doubt::SelfSignedInChain | Doubt::NoIssuer | Doubt::Unverified
+        )
+    }
+}
+
+/// Why clients cannot be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientTrustError {
+    /// The certificate of an authority cannot be read; its place among all.
+    Authority(usize),
+    /// A list of revoked certificates cannot be read; its place among all.
+    List(usize),
+}
+
+impl fmt::Display for ClientTrustError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientTrustError::Authority(at) => {
+                write!(
+                    f,
+                    "certificate {} of the authorities cannot be read",
+                    at + 1
+                )
+            }
+            ClientTrustError::List(at) => {
+                write!(f, "list {} of revoked certificates cannot be read", at + 1)
+            }
+        }
+    }
+}
+
+impl std::error::Error for ClientTrustError {}
+
+/// Who vouches for clients.
+pub struct ClientTrust {
+    authorities: Vec<Facts>,
+    by_subject: HashMap<Vec<u8>, Vec<usize>>,
+    lists: Vec<RevokedList>,
+    /// How many authorities may stand between a client and a root.
+    depth_max: usize,
+    id: u64,
+}
+
+impl ClientTrust {
+    /// `authorities` (DER) vouch for clients; those that others signed count only with these. Where there are `lists`
+    /// (DER) of revoked certificates, there has to be one of every authority of a chain. At most `depth_max` authorities,
+    /// and no more than [`CLIENT_DEPTH_MAX`], may stand between a client and a root.
+    ///
+    /// # Errors
+    /// A certificate or a list that cannot be read.
+    pub fn new(
+        authorities: Vec<Vec<u8>>,
+        lists: Vec<Vec<u8>>,
+        depth_max: usize,
+    ) -> Result<ClientTrust, ClientTrustError> {
+        let id = id_of(&authorities, &lists, depth_max);
+        let mut known = Vec::with_capacity(authorities.len());
+        let mut by_subject: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        for (at, der) in authorities.into_iter().enumerate() {
+            let facts = Facts::parse(&der).ok_or(ClientTrustError::Authority(at))?;
+            by_subject
+                .entry(facts.subject.clone())
+                .or_default()
+                .push(at);
+            known.push(facts);
+        }
+        let read =
+            |(at, der): (usize, Vec<u8>)| RevokedList::parse(der).ok_or(ClientTrustError::List(at));
+        Ok(ClientTrust {
+            authorities: known,
+            by_subject,
+            lists: lists
+                .into_iter()
+                .enumerate()
+                .map(read)
+                .collect::<Result<_, _>>()?,
+            depth_max: depth_max.min(CLIENT_DEPTH_MAX),
+            id,
+        })
+    }
+
+    /// The same for all that judge alike, and for no others.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Judges the client that has shown `chain` (DER), its own certificate first, at the time `now`.
+    ///
+    /// # Errors
+    /// Why it is not believed: of several reasons the one that OpenSSL tells.
+    pub fn judge(&self, chain: &[Vec<u8>], now: SystemTime) -> Result<(), Doubt> {
+        let shown = chain.iter().take(CLIENT_CHAIN_MAX);
+        let shown: Option<Vec<Facts>> = shown.map(|der| Facts::parse(der)).collect();
+        let shown = shown.ok_or(Doubt::Unreadable)?;
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let Some(path) = self.path(&shown, now) else {
+            return Err(Doubt::Unreadable);
+        };
+        // The last reason counts, as in OpenSSL, which goes through all of them.
+        let doubts = [
+            self.of_trust(&path),
+            of_extensions(&path),
+            self.of_lists(&path, now),
+            of_times(&path, now),
+        ];
+        match doubts.into_iter().flatten().last() {
+            Some(doubt) => Err(doubt),
+            None => Ok(()),
+        }
+    }
+
+    /// The chain from the client up to where it ends. Each but the first has signed the one before it.
+    fn path<'a>(&'a self, shown: &'a [Facts], now: i64) -> Option<Vec<&'a Facts>> {
+        let mut path = vec![shown.first()?];
+        while path.len() < self.depth_max + 2 {
+            let last = path[path.len() - 1];
+            if last.is_self_issued() {
+                break;
+            }
+            match self.issuer(last, &path, shown, now) {
+                Some(issuer) => path.push(issuer),
+                None => break,
+            }
+        }
+        Some(path)
+    }
+
+    /// Who signed `cert`: one that we know rather than one that the client shows, one whose time it is rather than
+    /// another.
+    fn issuer<'a>(
+        &'a self,
+        cert: &Facts,
+        path: &[&Facts],
+        shown: &'a [Facts],
+        now: i64,
+    ) -> Option<&'a Facts> {
+        let known = self.by_subject.get(&cert.issuer);
+        let known = known.into_iter().flatten().map(|at| &self.authorities[*at]);
+        let of_client = shown.iter().filter(|one| one.subject == cert.issuer);
+        let fits = |one: &&Facts| {
+            cert.may_be_signed_by(one) && !path.iter().any(|other| other.der == one.der)
+        };
+        let all: Vec<&Facts> = known.chain(of_client).filter(fits).collect();
+        let in_time = all.iter().filter(|one| one.is_in_time(now));
+        let others = all.iter().filter(|one| !one.is_in_time(now));
+        let mut tried = in_time.chain(others).take(ISSUERS_TRIED_MAX);
+        tried.find(|one| cert.is_signed_by(one)).copied()
+    }
+
+    /// Whether a chain ends with a root of ours.
+    fn is_trusted(&self, path: &[&Facts]) -> bool {
+        path.last().is_some_and(|top| {
+            let known = self.by_subject.get(&top.subject);
+            let mut known = known.into_iter().flatten();
+            top.is_self_issued() && known.any(|at| self.authorities[*at].der == top.der)
+        })
+    }
+
+    fn of_trust(&self, path: &[&Facts]) -> Option<Doubt> {
+        if self.is_trusted(path) {
+            return None;
+        }
+        let is_own = path.last().is_some_and(|top| top.is_self_issued());
+        Some(match (is_own, path.len()) {
+            (true, 1) => Doubt::SelfSigned,
+            (true, _) => Doubt::SelfSignedInChain,
+            (false, _) => Doubt::NoIssuer,
+        })
+    }
+
+    /// What the lists of revoked certificates say. Each certificate of a chain is looked for, the root included. Of a
+    /// chain without a root of ours no list is believed, so that nobody makes us verify lists.
+    fn of_lists(&self, path: &[&Facts], now: i64) -> Option<Doubt> {
+        if self.lists.is_empty() {
+            return None;
+        }
+        if !self.is_trusted(path) {
+            return Some(Doubt::NoList);
+        }
+        // From the root down: the last of all counts, as everywhere here.
+        path.iter().enumerate().rev().find_map(|(at, cert)| {
+            let issuer = path.get(at + 1).unwrap_or(cert);
+            revoked::doubt(&self.lists, cert, issuer, now)
+        })
+    }
+}
+
+/// Whether certificates may be what they are in a chain.
+fn of_extensions(path: &[&Facts]) -> Option<Doubt> {
+    let mut doubt = None;
+    for (at, cert) in path.iter().enumerate() {
+        if cert.is_odd {
+            doubt = Some(Doubt::Unhandled);
+        }
+        // Authorities that only changed their key do not count (RFC 5280, section 6.1.4 (l)).
+        let between = path[1..at.max(1)]
+            .iter()
+            .filter(|one| !one.is_self_issued());
+        let between = between.count();
+        if cert
+            .path_length
+            .is_some_and(|most| at > 0 && between > most as usize)
+        {
+            doubt = Some(Doubt::TooLong);
+        }
+        let may_stand_there = match at {
+            0 => cert.signs_messages,
+            _ => cert.is_authority(),
+        };
+        if !cert.is_for_clients || !may_stand_there {
+            doubt = Some(Doubt::Purpose);
+        }
+    }
+    doubt
+}
+
+/// Whether it is the time of all of them, from the root down; and whether anybody signed the first.
+fn of_times(path: &[&Facts], now: i64) -> Option<Doubt> {
+    let unsigned = match path {
+        [alone] if !alone.is_self_issued() => Some(Doubt::Unverified),
+        _ => None,
+    };
+    let times = path.iter().rev().filter_map(|cert| {
+        if now < cert.from {
+            Some(Doubt::Ahead)
+        } else {
+            (now > cert.until).then_some(Doubt::Expired)
+        }
+    });
+    unsigned.into_iter().chain(times).last()
+}
+
+/// A digest of all that a judgement follows from.
+fn id_of(authorities: &[Vec<u8>], lists: &[Vec<u8>], depth_max: usize) -> u64 {
+    let mut context = Context::new(&SHA256);
+    for (kind, list) in [(b'a', authorities), (b'l', lists)] {
+        for der in list {
+            context.update(&[kind]);
+            context.update(&(der.len() as u64).to_be_bytes());
+            context.update(der);
+        }
+    }
+    context.update(&(depth_max as u64).to_be_bytes());
+    let digest = context.finish();
+    let first = digest.as_ref().first_chunk::<8>();
+    first.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}

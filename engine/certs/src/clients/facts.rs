@@ -1,0 +1,153 @@
+//! What a certificate says, as far as chains of clients need it.
+
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{KeyUsage, ParsedExtension};
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Version;
+
+use crate::signed::Signed;
+
+/// What a certificate says.
+pub(super) struct Facts {
+    pub(super) der: Vec<u8>,
+    /// The names, as they stand.
+    pub(super) subject: Vec<u8>,
+    pub(super) issuer: Vec<u8>,
+    /// The key, as it stands.
+    pub(super) key: Vec<u8>,
+    pub(super) serial: Vec<u8>,
+    /// From when and until when, in seconds since 1970.
+    pub(super) from: i64,
+    pub(super) until: i64,
+    /// What it calls its key, and that of its issuer.
+    own_key_id: Option<Vec<u8>>,
+    issuer_key_id: Option<Vec<u8>>,
+    is_of_first_version: bool,
+    /// Whether it says that it is an authority; `None` where it says nothing of that.
+    says_authority: Option<bool>,
+    /// How many authorities may stand below it.
+    pub(super) path_length: Option<u32>,
+    signs_certificates: bool,
+    /// Whether it may sign lists of revoked certificates.
+    pub(super) signs_lists: bool,
+    /// Whether it may sign what it says in a handshake.
+    pub(super) signs_messages: bool,
+    /// Whether it, or what it signs, may be shown by clients.
+    pub(super) is_for_clients: bool,
+    /// Whether it is for clients, and whether for authorities, as Netscape had it.
+    old_kind: Option<[bool; 2]>,
+    /// Whether it demands something that is not looked at here, such as limits for names.
+    pub(super) is_odd: bool,
+}
+
+impl Facts {
+    pub(super) fn parse(der: &[u8]) -> Option<Facts> {
+        let (rest, cert) = X509Certificate::from_der(der).ok()?;
+        if !rest.is_empty() {
+            return None;
+        }
+        let mut facts = Facts {
+            der: der.to_vec(),
+            subject: cert.subject().as_raw().to_vec(),
+            issuer: cert.issuer().as_raw().to_vec(),
+            key: cert.public_key().raw.to_vec(),
+            serial: cert.tbs_certificate.serial.to_bytes_be(),
+            from: cert.validity().not_before.timestamp(),
+            until: cert.validity().not_after.timestamp(),
+            own_key_id: None,
+            issuer_key_id: None,
+            is_of_first_version: cert.version() == X509Version::V1,
+            says_authority: None,
+            path_length: None,
+            signs_certificates: true,
+            signs_lists: true,
+            signs_messages: true,
+            is_for_clients: true,
+            old_kind: None,
+            is_odd: cert.signature_algorithm != cert.tbs_certificate.signature
+                || cert.extensions_map().is_err(),
+        };
+        for extension in cert.extensions() {
+            facts.note(extension.parsed_extension(), extension.critical);
+        }
+        if let Some([client, authority]) = facts.old_kind {
+            let is_authority = facts.says_authority == Some(true);
+            facts.is_for_clients &= if is_authority { authority } else { client };
+        }
+        Some(facts)
+    }
+
+    fn note(&mut self, extension: &ParsedExtension<'_>, is_critical: bool) {
+        match extension {
+            ParsedExtension::BasicConstraints(constraints) => {
+                self.says_authority = Some(constraints.ca);
+                self.path_length = constraints.path_len_constraint;
+            }
+            ParsedExtension::KeyUsage(usage) => self.note_usage(usage),
+            ParsedExtension::ExtendedKeyUsage(usage) => {
+                // As in OpenSSL a certificate for everything is not one for clients.
+                self.is_for_clients &= usage.client_auth;
+            }
+            ParsedExtension::NSCertType(kind) => {
+                self.old_kind = Some([kind.ssl_client(), kind.ssl_ca()]);
+            }
+            ParsedExtension::SubjectKeyIdentifier(id) => self.own_key_id = Some(id.0.to_vec()),
+            ParsedExtension::AuthorityKeyIdentifier(id) => {
+                self.issuer_key_id = id.key_identifier.as_ref().map(|id| id.0.to_vec());
+            }
+            // Who limits names has to be taken at its word, and names are not compared here.
+            ParsedExtension::NameConstraints(_) | ParsedExtension::ParseError { .. } => {
+                self.is_odd = true;
+            }
+            // Policies are not asked for; where a list is to be had is nobody's business here.
+            ParsedExtension::CertificatePolicies(_)
+            | ParsedExtension::PolicyMappings(_)
+            | ParsedExtension::PolicyConstraints(_)
+            | ParsedExtension::InhibitAnyPolicy(_)
+            | ParsedExtension::SubjectAlternativeName(_)
+            | ParsedExtension::CRLDistributionPoints(_) => {}
+            _ => self.is_odd |= is_critical,
+        }
+    }
+
+    fn note_usage(&mut self, usage: &KeyUsage) {
+        self.signs_certificates = usage.key_cert_sign();
+        self.signs_lists = usage.crl_sign();
+        self.signs_messages = usage.digital_signature() || usage.key_agreement();
+    }
+
+    /// Whether it names itself as the one who signed it.
+    pub(super) fn is_self_issued(&self) -> bool {
+        self.subject == self.issuer && self.has_fitting_id(self)
+    }
+
+    fn has_fitting_id(&self, issuer: &Facts) -> bool {
+        match (&self.issuer_key_id, &issuer.own_key_id) {
+            (Some(wanted), Some(own)) => wanted == own,
+            _ => true,
+        }
+    }
+
+    /// Whether names and keys fit.
+    pub(super) fn may_be_signed_by(&self, issuer: &Facts) -> bool {
+        self.issuer == issuer.subject && self.has_fitting_id(issuer)
+    }
+
+    /// Whether `issuer` did sign it.
+    pub(super) fn is_signed_by(&self, issuer: &Facts) -> bool {
+        Signed::parse(&self.der).is_some_and(|signed| signed.is_by(&issuer.key))
+    }
+
+    /// Whether it may sign others. Roots of the first version cannot say so, and may.
+    pub(super) fn is_authority(&self) -> bool {
+        let says = match self.says_authority {
+            Some(says) => says,
+            None => self.is_of_first_version && self.is_self_issued(),
+        };
+        says && self.signs_certificates
+    }
+
+    pub(super) fn is_in_time(&self, now: i64) -> bool {
+        (self.from..=self.until).contains(&now)
+    }
+}

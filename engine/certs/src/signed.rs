@@ -1,0 +1,68 @@
+//! What authorities sign: certificates, lists of revoked ones and answers about them have one form (RFC 5280, section 4.1).
+//! Whether the signer may is left to whoever asks.
+
+use rustls::crypto::aws_lc_rs as provider;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::der::{BIT_STRING, Element, Reader, SEQUENCE};
+
+/// Something that is signed.
+pub(crate) struct Signed<'a> {
+    pub(crate) said: Element<'a>,
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+    rest: Reader<'a>,
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
+        let mut parts = Reader(Reader(bytes).take(SEQUENCE)?.content);
+        Some(Signed {
+            said: parts.take(SEQUENCE)?,
+            algorithm: parts.take(SEQUENCE)?.content,
+            // The first byte says that all bits count.
+            signature: parts.take(BIT_STRING)?.content.strip_prefix(&[0])?,
+            rest: parts,
+        })
+    }
+
+    /// The certificates that come with it.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
+        let list = Reader(self.rest.0).take(0xa0);
+        let list = list.and_then(|list| Reader(list.content).take(SEQUENCE));
+        let mut list = Reader(list.map_or(&[][..], |list| list.content));
+        std::iter::from_fn(move || list.take(SEQUENCE).map(|one| one.whole)).take(8)
+    }
+
+    /// Whether the holder of a key (a SubjectPublicKeyInfo) signed.
+    pub(crate) fn is_by(&self, key: &[u8]) -> bool {
+        let Some((algorithm, bits)) = key_parts(key) else {
+            return false;
+        };
+        let known = provider::default_provider()
+            .signature_verification_algorithms
+            .all;
+        known.iter().any(|one| {
+            one.signature_alg_id().as_ref() == self.algorithm
+                && one.public_key_alg_id().as_ref() == algorithm
+                && one
+                    .verify_signature(bits, self.said.whole, self.signature)
+                    .is_ok()
+        })
+    }
+}
+
+/// The algorithm and the bits of a SubjectPublicKeyInfo.
+pub(crate) fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = Reader(Reader(key).take(SEQUENCE)?.content);
+    let algorithm = parts.take(SEQUENCE)?.content;
+    let bits = parts.take(BIT_STRING)?.content.strip_prefix(&[0])?;
+    Some((algorithm, bits))
+}
+
+/// The bits of the key of a certificate; `None` where it cannot be read.
+pub(crate) fn key_of(cert: &[u8]) -> Option<&[u8]> {
+    let (_, cert) = X509Certificate::from_der(cert).ok()?;
+    let key = cert.tbs_certificate.subject_pki.raw;
+    key_parts(key).map(|(_, bits)| bits)
+}
