@@ -6,6 +6,7 @@ use sluice_diag::{Diagnostic, Report, Span, closest};
 
 use crate::registry::{self, Context, Entry, MANY, Repeats, Takes, Verdict, Word};
 use crate::tree::Directive;
+use crate::words;
 
 /// Looks at all directives of `context` and at those inside of them. What cannot be used is reported and taken out.
 pub fn check(directives: &mut Vec<Directive>, context: Context, report: &mut Report) {
@@ -29,9 +30,20 @@ fn is_fit(
     if !takes(directive, word, entry, report) || !values(directive, word, report) {
         return false;
     }
-    let before = first.get(directive.name()).copied();
-    if let Some(before) = before.filter(|_| word.repeats == Repeats::No) {
-        let title = format!("`{}` stands twice in one block", directive.name());
+    if let Some((at, wanted)) = words::wrong(directive) {
+        refuse(directive, at, wanted, report);
+        return false;
+    }
+    let identity = words::identity(directive);
+    let is_once = word.repeats == Repeats::No || identity.is_some();
+    let key = identity.unwrap_or_else(|| directive.name().to_owned());
+    let before = first.get(&key).copied();
+    if let Some(before) = before.filter(|_| is_once) {
+        let title = match key.split_once(' ') {
+            Some(_) => format!("a second `{key}`"),
+            None if key == "root" => "a second `root` or `alias` in one block".to_owned(),
+            None => format!("`{key}` stands twice in one block"),
+        };
         report.push(
             Diagnostic::error("duplicate-directive", title)
                 .at(directive.span(), "it may stand there once")
@@ -40,7 +52,7 @@ fn is_fit(
         );
         return false;
     }
-    first.insert(directive.name().to_owned(), directive.name.span);
+    first.insert(key, directive.name.span);
     if let Some(inner) = inside(directive, context)
         && let Some(block) = &mut directive.block
     {
@@ -208,15 +220,21 @@ fn values(directive: &Directive, word: &Word, report: &mut Report) -> bool {
         }
         _ => return true,
     };
+    refuse(directive, 0, &wanted, report);
+    false
+}
+
+/// Refuses one of the words.
+fn refuse(directive: &Directive, at: usize, wanted: &str, report: &mut Report) {
     let name = directive.name();
+    let word = &directive.args[at];
     report.push(
         Diagnostic::error(
             "invalid-value",
-            format!("`{text}` is no value for `{name}`"),
+            format!("`{}` is no value for `{name}`", word.text),
         )
-        .at(arg.span, "not understood")
-        .imported(arg.import)
+        .at(word.span, "not understood")
+        .imported(word.import)
         .help(format!("it takes {wanted}")),
     );
-    false
 }

@@ -14,6 +14,7 @@ mod parse;
 pub mod registry;
 mod translate;
 pub mod tree;
+mod words;
 
 pub use lower::{Adapted, Invocation, adapt, adapt_as};
 pub use parse::{COMMAND_LINE, Parsed, parse};

@@ -223,6 +223,15 @@ impl Lowering<'_> {
                 text,
                 kind: RootKind::Whole,
             },
+            (true, Some(Kind::Named(_))) => {
+                self.report.push(
+                    Diagnostic::error("misplaced-directive", "`alias` in a location with a name")
+                        .at(directive.span(), "such a location stands for no path")
+                        .imported(directive.name.import)
+                        .help("write `root`"),
+                );
+                usual.clone()
+            }
             _ => Root {
                 text: text.strip_suffix('/').unwrap_or(&text).to_owned(),
                 kind: RootKind::Root,

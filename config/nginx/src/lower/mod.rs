@@ -292,6 +292,19 @@ impl<'r> Lowering<'r> {
         }
     }
 
+    /// Whether an address of the kinds without a usual port has one, or names a group.
+    pub fn has_port(&mut self, name: &str, word: &Word, of: &str) -> Option<()> {
+        let after_brackets = name.rfind(']').map_or(name, |at| &name[at..]);
+        if after_brackets.contains(':') || self.groups.contains_key(name) {
+            return Some(());
+        }
+        self.invalid(
+            word,
+            of,
+            "`host:port`, `unix:/path` or the name of an `upstream`",
+        )
+    }
+
     /// Whether anything in the configuration sets this variable.
     pub fn is_set(&self, name: &str) -> bool {
         self.defined.has(name)
@@ -385,6 +398,12 @@ impl<'r> Lowering<'r> {
     }
 
     fn http(&mut self, level: &Level<'_>, config: &mut Config) {
+        // nginx reads formats where they stand, also those that no log has.
+        for format in level.own("log_format") {
+            for word in &format.args[1..] {
+                text::check_names(word, &self.defined, self.report);
+            }
+        }
         self.tables = map::lower(self, level);
         self.stores = cache::stores(self, level);
         let mut addresses = Addresses::default();

@@ -244,14 +244,7 @@ fn of_variable(
         None => match of_family(&lower) {
             Some(placeholder) => placeholder,
             None => {
-                let known = VARIABLES.iter().map(|(name, _)| *name);
-                let known = known.chain(defined.0.keys().map(String::as_str));
-                let found =
-                    Diagnostic::error("unknown-variable", format!("unknown variable `${name}`"))
-                        .at(word.span, "nothing sets it")
-                        .imported(word.import);
-                let guess = closest(&lower, known).map(|guess| format!("${guess}"));
-                report.push(found.did_you_mean(guess.as_deref()));
+                report.push(unknown(name, word, defined));
                 return None;
             }
         },
@@ -268,6 +261,31 @@ fn of_variable(
         );
     }
     found
+}
+
+fn unknown(name: &str, word: &Word, defined: &Defined) -> Diagnostic {
+    let known = VARIABLES.iter().map(|(name, _)| *name);
+    let known = known.chain(defined.0.keys().map(String::as_str));
+    let guess = closest(&name.to_ascii_lowercase(), known).map(|guess| format!("${guess}"));
+    Diagnostic::error("unknown-variable", format!("unknown variable `${name}`"))
+        .at(word.span, "nothing sets it")
+        .imported(word.import)
+        .did_you_mean(guess.as_deref())
+}
+
+/// Reports variables that there are none of in a text that may never be used.
+pub fn check_names(word: &Word, defined: &Defined, report: &mut Report) {
+    for piece in pieces(&word.text).unwrap_or_default() {
+        let Piece::Variable(name) = piece else {
+            continue;
+        };
+        let lower = name.to_ascii_lowercase();
+        let is_group = name.len() == 1 && name.starts_with(|c: char| c.is_ascii_digit());
+        let is_known = is_group || defined.has(&lower) || variable(&lower).is_some();
+        if !is_known && of_family(&lower).is_none() {
+            report.push(unknown(name, word, defined));
+        }
+    }
 }
 
 /// What a variable of a family stands for; the inner `None` is for families that are not built.

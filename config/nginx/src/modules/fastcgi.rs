@@ -107,6 +107,7 @@ pub fn lower(
         let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts);
         return application_by_variable(cx, level, word, facts, PORT, &one);
     }
+    cx.has_port(&word.text, word, "fastcgi_pass")?;
     let group = cx.group(&word.text, PORT);
     pass_to(cx, level, group, facts)
 }

@@ -1,5 +1,7 @@
 //! `ngx_http_map_module`, `ngx_http_geo_module`, `ngx_http_split_clients_module`: variables that are looked up.
 
+use std::collections::HashSet;
+
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{TableRow, VariableTable};
 use sluice_route::matcher::IpRanges;
@@ -62,7 +64,14 @@ fn map(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
     let facts = Facts::default();
     let source = cx.text(directive.args.first()?, &facts);
     let mut table = start(cx, directive, "map", source)?;
+    let mut known = HashSet::new();
     for row in directive.body() {
+        let is_key = !matches!(row.name(), "hostnames" | "volatile");
+        // Of patterns the first that matches counts, so a second one is of no use, and no mistake.
+        if is_key && !row.name().starts_with('~') && !known.insert(row.name().to_ascii_lowercase())
+        {
+            return twice(cx, row);
+        }
         match (row.name(), row.args.as_slice()) {
             ("hostnames", []) => table.hostnames = true,
             // What is found is looked up anew each time anyway.
@@ -85,6 +94,20 @@ fn map(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
         }
     }
     Some(table)
+}
+
+/// A second value for one key: nginx refuses that, too.
+fn twice<T>(cx: &mut Lowering<'_>, row: &Directive) -> Option<T> {
+    cx.report.push(
+        Diagnostic::error(
+            "invalid-row",
+            format!("`{}` has a value already", row.name()),
+        )
+        .at(row.span(), "the second row for it")
+        .imported(row.name.import)
+        .help("remove one of them"),
+    );
+    None
 }
 
 fn row_of<T>(cx: &mut Lowering<'_>, row: &Directive, of: &str, wanted: &str) -> Option<T> {

@@ -9,6 +9,7 @@ use crate::lower::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::Takes::{Block, Flag, Nothing as NoWords, Words};
 use crate::registry::Verdict::{Always, Idle};
+use crate::registry::variables;
 use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
@@ -57,6 +58,18 @@ pub fn lower(
 /// The name of a variable, without its dollar sign.
 pub fn variable_name<'w>(cx: &mut Lowering<'_>, word: &'w Text, of: &str) -> Option<&'w str> {
     match word.text.strip_prefix('$') {
+        Some(name) if !variables::may_be_set(name) => {
+            cx.report.push(
+                Diagnostic::error(
+                    "invalid-value",
+                    format!("`${name}` is a variable of the server"),
+                )
+                .at(word.span, "it cannot be given another value")
+                .imported(word.import)
+                .help("take another name"),
+            );
+            None
+        }
         Some(name) if !name.is_empty() => Some(name),
         _ => cx.invalid(word, of, "a variable such as `$name`"),
     }

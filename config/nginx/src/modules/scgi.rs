@@ -169,6 +169,7 @@ fn pass(
         return application_by_variable(cx, level, word, facts, PORT, &one);
     }
     let address = word.text.strip_prefix("uwsgi://").unwrap_or(&word.text);
+    cx.has_port(address, word, &format!("{}_pass", speech.prefix()))?;
     let group = cx.group(address, PORT);
     pass_to(cx, level, group, facts, speech)
 }

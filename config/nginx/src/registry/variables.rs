@@ -204,6 +204,20 @@ pub fn variable(name: &str) -> Option<Variable> {
     found.ok().map(|at| VARIABLES[at].1)
 }
 
+/// Whether a configuration may give a variable of this name a value: of those that are there, as in nginx, only a few.
+pub fn may_be_set(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    const SETTABLE: [&str; 6] = [
+        "args",
+        "invalid_referer",
+        "limit_rate",
+        "memcached_key",
+        "proxy_host",
+        "proxy_port",
+    ];
+    variable(&name).is_none() || SETTABLE.contains(&name.as_str()) || name.starts_with("ssl_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,270 @@
+//! What the words of directives may say wherever these stand, whether or not anything uses them: what `nginx -t` would refuse
+//! is refused. What needs more than the directive itself is left to `lower`.
+
+use crate::lower::values::{size, time};
+use crate::registry::variables::may_be_set;
+use crate::tree::Directive;
+
+/// A word that means nothing: its number, and what may stand there.
+pub type Wrong = (usize, &'static str);
+
+/// Looks at the words of a directive whose number of words fits.
+pub fn wrong(directive: &Directive) -> Option<Wrong> {
+    match directive.name() {
+        "gzip_comp_level" => not_in(directive, 1..=9, "a number from 1 to 9"),
+        "limit_req_status" | "limit_conn_status" => {
+            not_in(directive, 400..=599, "a status from 400 to 599")
+        }
+        "lingering_close" => each(directive, "`off`, `on` or `always`", |word| {
+            matches!(word, "off" | "on" | "always")
+        }),
+        "aio" => each(directive, "`on`, `off` or `threads`", |word| {
+            matches!(word, "on" | "off" | "threads") || word.starts_with("threads=")
+        }),
+        "directio" => each(directive, "`off` or a size such as `4m`", |word| {
+            word == "off" || size(word).is_some()
+        }),
+        "keepalive_timeout" => each(directive, "one or two lengths of time", |word| {
+            time(word).is_some()
+        }),
+        "output_buffers"
+        | "large_client_header_buffers"
+        | "gzip_buffers"
+        | "gunzip_buffers"
+        | "proxy_buffers"
+        | "fastcgi_buffers"
+        | "uwsgi_buffers"
+        | "scgi_buffers" => buffers(directive),
+        "proxy_cache_methods"
+        | "fastcgi_cache_methods"
+        | "uwsgi_cache_methods"
+        | "scgi_cache_methods" => each(directive, "`GET`, `HEAD` and `POST`", |word| {
+            matches!(word, "GET" | "HEAD" | "POST")
+        }),
+        "open_file_cache" => open_file_cache(directive),
+        "resolver" => resolver(directive),
+        "access_log" => access_log(directive),
+        "listen" => listen(directive),
+        "server_name" => each(
+            directive,
+            "names such as `a.example`, `*.example` or `~^a`",
+            |word| {
+                names_are_free(word)
+                    && !(word == "."
+                        || word.starts_with('*') && (word.len() < 3 || !word.starts_with("*.")))
+            },
+        ),
+        "limit_req_zone" | "limit_conn_zone" => zone(directive),
+        "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" | "memcached_pass" => address(directive),
+        "server" if directive.block.is_none() => address(directive),
+        "location" | "rewrite" | "if" => each(
+            directive,
+            "a pattern whose groups have names of their own",
+            names_are_free,
+        ),
+        _ => None,
+    }
+}
+
+/// nginx refuses zones of fewer than eight pages of memory.
+const ZONE_BYTES_MIN: u64 = 8 * 4096;
+
+fn each(directive: &Directive, wanted: &'static str, fits: impl Fn(&str) -> bool) -> Option<Wrong> {
+    let mut words = directive.args.iter();
+    let at = words.position(|word| !fits(&word.text))?;
+    Some((at, wanted))
+}
+
+fn not_in(
+    directive: &Directive,
+    range: std::ops::RangeInclusive<u32>,
+    wanted: &'static str,
+) -> Option<Wrong> {
+    each(directive, wanted, |word| {
+        word.parse().is_ok_and(|number| range.contains(&number))
+    })
+}
+
+fn buffers(directive: &Directive) -> Option<Wrong> {
+    let [count, bytes] = directive.args.as_slice() else {
+        return None;
+    };
+    if !count.text.parse::<u32>().is_ok_and(|count| count > 0) {
+        return Some((0, "a number of buffers and the size of each"));
+    }
+    let fits = size(&bytes.text).is_some_and(|bytes| bytes > 0);
+    (!fits).then_some((1, "a size such as `8k` behind the number"))
+}
+
+fn open_file_cache(directive: &Directive) -> Option<Wrong> {
+    const WANTED: &str = "`off`, or `max=N` and perhaps `inactive=TIME`";
+    let fits = |word: &str| match word.split_once('=') {
+        Some(("max", count)) => count.parse::<u32>().is_ok_and(|count| count > 0),
+        Some(("inactive", length)) => time(length).is_some(),
+        _ => word == "off",
+    };
+    each(directive, WANTED, fits).or_else(|| {
+        let mut words = directive.args.iter();
+        let is_whole = words.any(|word| word.text == "off" || word.text.starts_with("max="));
+        (!is_whole).then_some((0, WANTED))
+    })
+}
+
+fn resolver(directive: &Directive) -> Option<Wrong> {
+    const WANTED: &str =
+        "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`";
+    each(directive, WANTED, |word| match word.split_once('=') {
+        Some(("valid", length)) => time(length).is_some(),
+        Some(("ipv4" | "ipv6", value)) => matches!(value, "on" | "off"),
+        Some((name, _)) => name == "status_zone",
+        None => word.starts_with('[') || word.matches(':').count() < 2,
+    })
+}
+
+fn access_log(directive: &Directive) -> Option<Wrong> {
+    const WANTED: &str =
+        "`buffer=SIZE`, `flush=TIME` beside it, `gzip` with a level from 1 to 9, or `if=CONDITION`";
+    let first = directive.arg(0)?;
+    if first == "off" && directive.args.len() > 1 {
+        return Some((1, "nothing behind `off`"));
+    }
+    let mut words = directive.args.iter().skip(1);
+    let is_buffered = words.any(|word| {
+        let name = word.text.split('=').next();
+        matches!(name, Some("buffer" | "gzip"))
+    });
+    let mut words = directive.args.iter().enumerate().skip(1);
+    let found = words.find(|(_, word)| match word.text.split_once('=') {
+        Some(("buffer", bytes)) => size(bytes).is_none_or(|bytes| bytes == 0),
+        Some(("flush", length)) => time(length).is_none() || !is_buffered,
+        Some(("gzip", level)) => !level
+            .parse()
+            .is_ok_and(|level: u8| (1..=9).contains(&level)),
+        _ => false,
+    });
+    found.map(|(at, _)| (at, WANTED))
+}
+
+fn listen(directive: &Directive) -> Option<Wrong> {
+    let mut words = directive.args.iter().enumerate().skip(1);
+    words.find_map(|(at, word)| {
+        let (name, value) = word.text.split_once('=')?;
+        let (fits, wanted) = match name {
+            "backlog" => (
+                value.parse::<i32>().is_ok_and(|count| count != 0),
+                "`backlog=N`",
+            ),
+            "fastopen" => (value.parse::<u32>().is_ok(), "`fastopen=N`"),
+            "rcvbuf" | "sndbuf" => (size(value).is_some(), "a size such as `64k`"),
+            "ipv6only" => (matches!(value, "on" | "off"), "`ipv6only=on|off`"),
+            "so_keepalive" => (
+                matches!(value, "on" | "off") || is_keep_alive(value),
+                "`so_keepalive=on|off|[idle]:[interval]:[count]`",
+            ),
+            _ => return None,
+        };
+        (!fits).then_some((at, wanted))
+    })
+}
+
+/// Whether a text is `idle:interval:count`, of which some may be left out.
+fn is_keep_alive(text: &str) -> bool {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [idle, interval, count] = parts.as_slice() else {
+        return false;
+    };
+    let is_time = |part: &str| part.is_empty() || time(part).is_some();
+    is_time(idle) && is_time(interval) && (count.is_empty() || count.parse::<u32>().is_ok())
+}
+
+fn zone(directive: &Directive) -> Option<Wrong> {
+    let (at, text) = directive
+        .args
+        .iter()
+        .enumerate()
+        .find_map(|(at, word)| Some((at, word.text.strip_prefix("zone=")?)))?;
+    let bytes = text.rsplit_once(':').map(|(_, bytes)| size(bytes));
+    let is_enough = bytes.is_none_or(|bytes| bytes.is_some_and(|bytes| bytes >= ZONE_BYTES_MIN));
+    (!is_enough).then_some((at, "a size that is large enough, such as `10m`"))
+}
+
+/// Whether the groups of a pattern are called as variables may be that configurations set.
+fn names_are_free(pattern: &str) -> bool {
+    let after = |opening: &'static str| pattern.split(opening).skip(1);
+    let mut rests = after("(?<").chain(after("(?P<"));
+    rests.all(|rest| {
+        let name = rest.split('>').next().unwrap_or_default();
+        may_be_set(name)
+    })
+}
+
+fn address(directive: &Directive) -> Option<Wrong> {
+    let first = directive.arg(0)?;
+    first
+        .starts_with('/')
+        .then_some((0, "`host:port` or `unix:/path`"))
+}
+
+/// What may be there once: directives of one name are told apart by the word that names what they define. A directive that
+/// shuts out another one has its name.
+pub fn identity(directive: &Directive) -> Option<String> {
+    let zone = || {
+        let mut words = directive.args.iter();
+        let text = words.find_map(|word| word.text.strip_prefix("zone="))?;
+        text.split(':').next()
+    };
+    let name = directive.name();
+    let own = match name {
+        "alias" => return Some("root".to_owned()),
+        "upstream" | "log_format" | "limit_conn" => directive.arg(0)?,
+        "limit_req_zone" | "limit_conn_zone" => zone()?,
+        _ => return None,
+    };
+    Some(format!("{name} {own}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryLoader;
+    use crate::parse::parse_with;
+
+    #[test]
+    fn words_are_looked_at() {
+        for (text, at) in [
+            ("gzip_comp_level 10;", Some(0)),
+            ("gzip_comp_level 9;", None),
+            ("open_file_cache max=0;", Some(0)),
+            ("open_file_cache inactive=1s;", Some(0)),
+            ("open_file_cache max=10 inactive=20s;", None),
+            ("open_file_cache off;", None),
+            ("resolver ::1;", Some(0)),
+            ("resolver [::1]:53 10.0.0.1:53 valid=5m ipv6=off;", None),
+            ("resolver 10.0.0.1 valid=x;", Some(1)),
+            ("access_log off combined;", Some(1)),
+            ("access_log a combined flush=1s;", Some(2)),
+            ("access_log a combined flush=1s buffer=32k;", None),
+            ("access_log a combined gzip=10;", Some(2)),
+            ("listen 80 backlog=x;", Some(1)),
+            ("listen 80 so_keepalive=30m::10 ipv6only=on;", None),
+            ("listen 80 so_keepalive=x;", Some(1)),
+            ("server_name a *.b .c ~^d;", None),
+            ("server_name a *;", Some(1)),
+            ("server_name *b.example;", Some(0)),
+            ("limit_req_zone $a zone=b:1 rate=1r/s;", Some(1)),
+            ("limit_req_zone $a zone=b:32k rate=1r/s;", None),
+            ("proxy_buffers 0 4k;", Some(0)),
+            ("proxy_buffers 8 4k;", None),
+            ("fastcgi_pass /run/php.sock;", Some(0)),
+            ("location ~ /(?<scheme>a) {}", Some(1)),
+            ("location ~ /(?<own>a)(?<=b)(?<!c) {}", None),
+            ("server_name ~^(?P<host>a);", Some(0)),
+            ("keepalive_timeout 65s 60;", None),
+            ("keepalive_timeout -1;", Some(0)),
+        ] {
+            let parsed = parse_with("nginx.conf", text, "", &MemoryLoader::default());
+            let found = wrong(&parsed.directives[0]).map(|(at, _)| at);
+            assert_eq!(found, at, "{text}");
+        }
+    }
+}
