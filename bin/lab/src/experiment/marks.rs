@@ -86,7 +86,19 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     if !marks.iter().any(|mark| mark.kind == MarkKind::Disturbed) {
         marks.extend(unsteady(load));
     }
+    marks.extend(unconnected(load));
     marks
+}
+
+/// Whether fewer clients took part than were asked for, because opening their connections took too long.
+fn unconnected(load: &Load) -> Option<Mark> {
+    let (opened, wanted) = (load.connections.opened, load.asked.connections as u64);
+    (load.connections.failed == 0 && 0 < opened && opened < wanted).then(|| Mark {
+        kind: MarkKind::Unsteady,
+        text: format!(
+            "{opened} of {wanted} clients were connected: a longer warm-up lets the others come"
+        ),
+    })
 }
 
 /// Whether throughput still rose or fell when the window began, and had settled later.
@@ -181,6 +193,26 @@ mod tests {
             None
         );
         assert_eq!(unsteady(&load(&[0; 16])), None);
+    }
+
+    #[test]
+    fn clients_that_were_not_there_are_told() {
+        let mut load = Load::default();
+        load.asked.connections = 10_000;
+        load.connections.opened = 8_896;
+        let marked = unconnected(&load).unwrap();
+        assert!(
+            marked.text.starts_with("8896 of 10000 clients"),
+            "{}",
+            marked.text
+        );
+        // Of a program that does not count, nothing is known; a client that failed was there.
+        load.connections.opened = 0;
+        assert_eq!(unconnected(&load), None);
+        (load.connections.opened, load.connections.failed) = (9_000, 5_000);
+        assert_eq!(unconnected(&load), None);
+        (load.connections.opened, load.connections.failed) = (10_000, 0);
+        assert_eq!(unconnected(&load), None);
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn quick(file: &mut File) -> String {
         file.matrix.test = test;
     }
     if !file.quick.cells.is_empty() {
-        told += &format!(", of cells {}", file.quick.cells.join(" / "));
+        told += ", of the cells that the file names for it";
         // They were read once when the file was.
         let conditions = file.quick.cells.iter();
         file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();

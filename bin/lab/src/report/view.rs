@@ -101,7 +101,20 @@ impl<'a> View<'a> {
                 level,
             });
         }
+        view.sort_levels();
         view
+    }
+
+    /// Levels in the order of their numbers: a result has them in the order of its tests, which need not have the same ones.
+    fn sort_levels(&mut self) {
+        let value = |name: &String| name.parse::<f64>().unwrap_or(f64::INFINITY);
+        let mut sorted = self.levels.clone();
+        sorted.sort_by(|one, other| value(one).total_cmp(&value(other)));
+        let place = |level: usize| sorted.iter().position(|name| *name == self.levels[level]);
+        for seen in &mut self.cells {
+            seen.level = place(seen.level).unwrap_or(seen.level);
+        }
+        self.levels = sorted;
     }
 
     /// The cell at a place.

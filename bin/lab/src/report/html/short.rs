@@ -41,7 +41,8 @@ pub fn write(view: &View<'_>) -> String {
         "<div class=\"wide\"><table class=\"short\"><thead><tr><th></th>{heading}</tr></thead><tbody>"
     );
     for test in 0..view.tests.len() {
-        for level in 0..view.levels.len() {
+        let measured = |level: &usize| !view.beside(test, *level).is_empty();
+        for level in (0..view.levels.len()).filter(measured) {
             let cells: String = (0..view.subjects.len())
                 .map(|subject| cell(view, subject, test, level, floor))
                 .collect();
