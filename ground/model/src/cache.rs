@@ -23,6 +23,8 @@ objects! {
         pub bypass: Vec<String>,
         /// Nothing is stored where one of these is neither empty nor `0`; with placeholders.
         pub no_store: Vec<String>,
+        /// Nothing is stored but what says `yes` in X-Accel-Buffering. Otherwise all is but what says `no`.
+        pub unbuffered: bool,
         /// What is stored is removed where one of these is neither empty nor `0`; with placeholders.
         pub purge: Vec<String>,
         /// How long answers are fresh that do not say so themselves; the first that fits counts.
@@ -43,7 +45,8 @@ objects! {
         pub store_head: bool,
         /// Ranges that begin there or behind are asked for as they are, and not stored.
         pub max_range_offset: Option<u64>,
-        /// Fields of answers that are not looked at: `X-Accel-Expires`, `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.
+        /// Fields of answers that are not looked at: `X-Accel-Buffering`, `X-Accel-Expires`,
+        /// `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.
         pub ignore: Vec<String>,
         /// Answers to requests with credentials are stored like others: the key has them, or the upstream does not see them.
         pub ignore_authorization: bool,

@@ -96,6 +96,20 @@ objects! {
         pub cookie_paths: Vec<LocationChange>,
         /// Flags that cookies get or lose; the first that fits counts.
         pub cookie_flags: Vec<CookieFlags>,
+        /// Bytes each second in which an answer is read, as nginx writes them, with placeholders; `0` for any number.
+        pub limit_rate: String,
+        /// Parts of an answer are given whether or not the upstream gives parts.
+        pub force_ranges: bool,
+        /// Answers that are files from then on.
+        pub keep: Option<KeepFile>,
+    }
+
+    /// Makes files of answers.
+    pub struct KeepFile {
+        /// The file of an answer, with placeholders.
+        pub path: String,
+        /// What may be done with the file, in the bits of the system.
+        pub mode: u32,
     }
 
     /// Flags that a cookie gets or loses.
@@ -211,6 +225,36 @@ objects! {
         pub key: String,
         /// What each of the upstreams is in it.
         pub servers: Vec<NginxServer>,
+        /// Clients stay with the server that they had.
+        pub sticky: Option<Sticky>,
+    }
+
+    /// Clients stay with the server that they had, as long as it can take their requests.
+    pub struct Sticky {
+        /// The cookie that names the server; the application names it when absent.
+        pub cookie: Option<StickyCookie>,
+        /// What may name the server, with placeholders; the first one that is not empty counts.
+        pub names: Vec<String>,
+    }
+
+    /// A cookie that names a server.
+    pub struct StickyCookie {
+        /// The name of the cookie.
+        pub name: String,
+        /// How long clients keep it; as long as they run when absent.
+        pub expires: Option<Duration>,
+        /// Clients keep it as long as they can.
+        pub expires_never: bool,
+        /// The domain, with placeholders.
+        pub domain: String,
+        /// The path, with placeholders.
+        pub path: String,
+        /// Scripts do not see it.
+        pub http_only: bool,
+        /// It goes over TLS only.
+        pub secure: bool,
+        /// Requests of other sites have it: `strict`, `lax` or `none`; with placeholders.
+        pub same_site: String,
     }
 
     /// An upstream as a server of a group.
@@ -225,6 +269,8 @@ objects! {
         pub fail_timeout: Duration,
         /// It gets no requests.
         pub down: bool,
+        /// What clients that stay with it call it; the MD5 of its address when empty.
+        pub route: String,
     }
 
     /// Which upstreams count as healthy.
@@ -323,6 +369,8 @@ objects! {
         pub versions: Vec<String>,
         /// The address dialled from.
         pub local_address: String,
+        /// How much the system keeps of what comes and of what goes. Our own word.
+        pub socket_buffers: SocketBuffers,
         /// A proxy to go through.
         pub network_proxy: Option<RawModule>,
     }
@@ -403,6 +451,20 @@ objects! {
         pub env_if_not_empty: Vec<String>,
         /// Connections kept for the next request, briefly when absent. Our own word.
         pub keep_alive: Option<KeepAlive>,
+        /// The address dialled from. Our own word.
+        pub local_address: String,
+        /// How much the system keeps of what comes and of what goes. Our own word.
+        pub socket_buffers: SocketBuffers,
+        /// Texts on standard error, in front of a head, that make an answer an invalid one. Our own word.
+        pub catch_stderr: Vec<String>,
+    }
+
+    /// How much the system keeps of what comes on a connection, and of what goes.
+    pub struct SocketBuffers {
+        /// Bytes of what comes; the system's choice when zero.
+        pub receive: u32,
+        /// Bytes of what goes; the system's choice when zero.
+        pub send: u32,
     }
 
     /// Speaks SCGI or uwsgi to upstreams. Our own.
@@ -429,6 +491,10 @@ objects! {
         pub modifier1: u8,
         /// uwsgi: the second modifier.
         pub modifier2: u8,
+        /// The address dialled from.
+        pub local_address: String,
+        /// How much the system keeps of what comes and of what goes.
+        pub socket_buffers: SocketBuffers,
     }
 
     /// Upstreams from SRV records.

@@ -176,6 +176,21 @@ impl Group {
         Some(chosen)
     }
 
+    /// Whether a server that a request is bound to can take it, which then counts as its turn to have been tried.
+    pub fn take(&self, index: usize, servers: &impl Servers, now: Moment) -> bool {
+        let look = Look {
+            peers: &self.peers,
+            tier: &self.usual,
+            servers,
+            now,
+        };
+        let is_able = index < self.peers.len() && look.is_able(index);
+        if is_able {
+            self.peers[index].begin(now);
+        }
+        is_able
+    }
+
     /// The server that a request would get now, without a turn being taken; where chance or turns decide the first that
     /// can take it.
     pub fn foresee(&self, servers: &impl Servers, key: &[u8], now: Moment) -> Option<usize> {

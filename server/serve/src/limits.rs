@@ -141,6 +141,13 @@ pub const CACHE_LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// connections to upstreams busy.
 pub const CACHE_LEFT_MAX: usize = 256;
 
+/// What waits in memory of an answer that is stored while its client takes it slowly, twice at most: what nginx's usual
+/// buffers of an upstream hold. More waits in the file that it is stored in.
+pub const CACHE_AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// How much of one answer is stored in one go before others of its worker have their turn: a few milliseconds' worth.
+pub const CACHE_PUMP_BYTES: usize = 1024 * 1024;
+
 /// After what time stored answers are removed that nobody asked for: nginx's own.
 pub const CACHE_INACTIVE: Duration = Duration::from_secs(600);
 

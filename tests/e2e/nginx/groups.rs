@@ -278,3 +278,80 @@ fn connections_are_kept_for_so_many_requests() {
         "no connection carries more than three: {made}"
     );
 }
+
+#[test]
+fn clients_stay_with_the_server_that_a_cookie_names() {
+    let [a, b, c] = ["a", "b", "c"].map(named);
+    let group = format!(
+        "upstream some {{ sticky cookie srv expires=1h path=/ httponly; server 127.0.0.1:{}; server 127.0.0.1:{} route=two; \
+         server 127.0.0.1:{}; }}",
+        a.port, b.port, c.port
+    );
+    let server = start(&group, "location / { proxy_pass http://some; }");
+    let ask = |cookie: &str| {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nCookie: x=y; srv={cookie}\r\n\r\n"
+        );
+        let answer = crate::client::exchange(server.port, request);
+        (answer.text(), answer.field("Set-Cookie").map(str::to_owned))
+    };
+    // Whoever comes with no name gets the next one's, and keeps it.
+    let mut names = std::collections::BTreeMap::new();
+    for _ in 0..3 {
+        let (said, cookie) = ask("");
+        let cookie = cookie.expect("it is told who answered");
+        let value = cookie.split(['=', ';']).nth(1).expect("a value").to_owned();
+        assert!(
+            cookie.contains("; Max-Age=3600; Path=/; HttpOnly"),
+            "{cookie}"
+        );
+        names.insert(said, value);
+    }
+    assert_eq!(names.len(), 3, "unbound clients take turns: {names:?}");
+    assert_eq!(names["b"], "two");
+    assert_eq!(names["a"].len(), 32, "{names:?}");
+    for _ in 0..5 {
+        for (said, name) in &names {
+            assert_eq!(ask(name), (said.clone(), None));
+        }
+    }
+    // A name that nobody has binds nobody.
+    assert!(ask("nobody").1.is_some());
+}
+
+#[test]
+fn clients_whose_server_is_gone_get_another_one() {
+    let [a, b] = ["a", "b"].map(named);
+    let group = format!(
+        "upstream some {{ sticky route $cookie_route $arg_route; server 127.0.0.1:{} route=gone; server 127.0.0.1:{} route=a; \
+         server 127.0.0.1:{} route=b; server 127.0.0.1:{} route=down down; }}",
+        dead(),
+        a.port,
+        b.port,
+        a.port
+    );
+    let server = start(&group, "location / { proxy_pass http://some; }");
+    for name in ["a", "b"] {
+        assert_eq!(
+            answers(&server, &format!("/?route={name}"), 5),
+            name.repeat(5)
+        );
+    }
+    for name in ["gone", "down", "nobody", ""] {
+        let said = answers(&server, &format!("/?route={name}"), 4);
+        assert!(
+            said.contains('a') && said.contains('b') && said.len() == 4,
+            "{name}: {said}"
+        );
+    }
+    // The first variable that is not empty counts.
+    let request =
+        "GET /?route=a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: route=b\r\n\r\n";
+    let answer = crate::client::exchange(server.port, request);
+    assert_eq!(answer.text(), "b");
+    assert_eq!(
+        answer.field("Set-Cookie"),
+        None,
+        "the application names its servers"
+    );
+}

@@ -1,5 +1,6 @@
 //! Servers that run an nginx.conf.
 
+mod answers;
 mod auth;
 mod cache;
 mod certbot;

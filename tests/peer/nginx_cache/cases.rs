@@ -769,7 +769,9 @@ pub const CASES: &[Case] = &[
     Case {
         name: "hidden",
         lines: "proxy_hide_header X-Secret; proxy_pass_header Date; proxy_pass_header X-Accel-Expires; location / { proxy_pass http://ORIGIN; } \
-                location /cookie/ { proxy_pass http://ORIGIN/; proxy_cache_key cookie$uri; proxy_ignore_headers Set-Cookie; proxy_hide_header Set-Cookie; }",
+                location /cookie/ { proxy_pass http://ORIGIN/; proxy_cache_key cookie$uri; proxy_ignore_headers Set-Cookie; proxy_hide_header Set-Cookie; } \
+                location /unbuffered/ { proxy_pass http://ORIGIN/; proxy_cache_key un$uri; proxy_buffering off; } \
+                location /heedless/ { proxy_pass http://ORIGIN/; proxy_cache_key less$uri; proxy_ignore_headers X-Accel-Buffering; }",
         answers: &[
             (
                 "/a",
@@ -782,6 +784,18 @@ pub const CASES: &[Case] = &[
                 &["200 | Cache-Control: max-age=100 | Set-Cookie: a=b"],
             ),
             ("/c", &["200 | X-Accel-Expires: 100"]),
+            (
+                "/no",
+                &["200 | Cache-Control: max-age=100 | X-Accel-Buffering: no"],
+            ),
+            (
+                "/yes",
+                &["200 | Cache-Control: max-age=100 | X-Accel-Buffering: yes"],
+            ),
+            (
+                "/odd",
+                &["200 | Cache-Control: max-age=100 | X-Accel-Buffering: odd"],
+            ),
         ],
         steps: &[
             "GET /a",
@@ -790,6 +804,20 @@ pub const CASES: &[Case] = &[
             "GET /cookie/b",
             "GET /c",
             "GET /c",
+            "GET /no",
+            "GET /no",
+            "GET /yes",
+            "GET /yes",
+            "GET /odd",
+            "GET /odd",
+            "GET /unbuffered/no",
+            "GET /unbuffered/no",
+            "GET /unbuffered/yes",
+            "GET /unbuffered/yes",
+            "GET /heedless/no",
+            "GET /heedless/no",
+            "GET /unbuffered/odd",
+            "GET /unbuffered/odd",
         ],
     },
     Case {

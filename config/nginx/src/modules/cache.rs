@@ -8,6 +8,7 @@ use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Duration, Handler};
 
+use super::answers;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
@@ -23,9 +24,7 @@ pub const PATH: Verdict = Partly(
 /// What holds for `*_cache`.
 pub const ZONE: Verdict = Partly("a zone that is named without variables");
 /// What holds for `*_ignore_headers`.
-pub const IGNORE: Verdict = Partly(
-    "`Cache-Control`, `Expires`, `Set-Cookie`, `Vary`, `X-Accel-Expires` and `X-Accel-Redirect`; the others have no effect here anyway",
-);
+pub const IGNORE: Verdict = Partly("all but `X-Accel-Charset`, which has no effect here anyway");
 
 /// The stores of a file, by module and zone.
 pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
@@ -164,10 +163,11 @@ pub fn around(
     level: &Level<'_>,
     module: &'static str,
     facts: &Facts,
-    origin: ReverseProxy,
+    mut origin: ReverseProxy,
 ) -> Option<Handler> {
     let of = |name: &str| format!("{module}_{name}");
     let plain = |origin| Some(Handler::ReverseProxy(Box::new(origin)));
+    answers::shape(cx, level, module, facts, &mut origin)?;
     let line = level.find(&of("cache"));
     let Some(zone) = line.and_then(|line| line.args.first()) else {
         return plain(origin);
@@ -192,11 +192,6 @@ pub fn around(
         return None;
     };
     let key = key(cx, level, module, zone, facts)?;
-    let mut no_store = texts(cx, level, &of("no_cache"), facts);
-    if !level.is_on(&of("buffering"), true) {
-        // nginx stores only what goes through its buffers.
-        no_store.push("1".to_owned());
-    }
     let lock = level.is_on(&of("cache_lock"), false).then(|| CacheLock {
         age: level.time(&of("cache_lock_age")).unwrap_or(FIVE),
         timeout: level.time(&of("cache_lock_timeout")).unwrap_or(FIVE),
@@ -211,7 +206,9 @@ pub fn around(
         key,
         methods: methods(cx, level, &of("cache_methods"))?,
         bypass: texts(cx, level, &of("cache_bypass"), facts),
-        no_store,
+        no_store: texts(cx, level, &of("no_cache"), facts),
+        // nginx stores only what goes through its buffers.
+        unbuffered: !level.is_on(&of("buffering"), true),
         purge: texts(cx, level, &of("cache_purge"), facts),
         valid: valid(cx, level, &of("cache_valid"))?,
         min_uses: min_uses(cx, level, &of("cache_min_uses"))?,
@@ -401,19 +398,15 @@ fn use_stale(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Option<V
 }
 
 fn ignored(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<String>> {
-    const LOOKED_AT: [&str; 5] = [
+    const LOOKED_AT: [&str; 6] = [
         "Cache-Control",
         "Expires",
         "Set-Cookie",
         "Vary",
+        "X-Accel-Buffering",
         "X-Accel-Expires",
     ];
-    const OTHERS: [&str; 4] = [
-        "X-Accel-Buffering",
-        "X-Accel-Charset",
-        "X-Accel-Limit-Rate",
-        "X-Accel-Redirect",
-    ];
+    const OTHERS: [&str; 3] = ["X-Accel-Charset", "X-Accel-Limit-Rate", "X-Accel-Redirect"];
     let mut found = Vec::new();
     for word in level.nearest(&[name]).iter().flat_map(|line| &line.args) {
         let is = |known: &&str| known.eq_ignore_ascii_case(&word.text);

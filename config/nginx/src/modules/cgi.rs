@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_model::proxy::AsNginx;
+use sluice_model::proxy::{AsNginx, SocketBuffers};
 
 use super::{http_core, upstream};
 use crate::lower::Lowering;
@@ -48,6 +48,18 @@ pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNgi
         drop_fields: !level.is_on(&format!("{prefix}_pass_request_headers"), true),
         ignore: ignored(level, prefix),
         ..upstream::next(cx, level, prefix)
+    }
+}
+
+/// How much the system keeps of what comes from upstreams, and of what goes to them.
+pub fn socket_buffers(level: &Level<'_>, prefix: &str) -> SocketBuffers {
+    let size = |name: &str| {
+        let bytes = level.size(&format!("{prefix}_socket_{name}"));
+        bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
+    };
+    SocketBuffers {
+        receive: size("rcvbuf"),
+        send: size("sndbuf"),
     }
 }
 

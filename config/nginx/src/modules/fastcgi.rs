@@ -4,7 +4,7 @@ use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_route::pcre::{Case, Pattern};
 
-use super::proxy::{REPEATED, SIXTY, application_by_variable};
+use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi};
 use crate::lower::level::Level;
@@ -20,6 +20,7 @@ const BUFFERS: Verdict =
 
 /// The directives.
 pub const WORDS: &[Word] = &[
+    Word::once("fastcgi_bind", Words(1, 2)).but(BIND),
     Word::once("fastcgi_buffer_size", Size).but(BUFFERS),
     Word::once("fastcgi_buffering", Flag).but(BUFFERS),
     Word::once("fastcgi_buffers", Words(2, 2)).but(BUFFERS),
@@ -39,7 +40,9 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_cache_revalidate", Flag),
     Word::once("fastcgi_cache_use_stale", Words(1, MANY)),
     Word::many("fastcgi_cache_valid", Words(1, MANY)),
+    Word::many("fastcgi_catch_stderr", Words(1, 1)),
     Word::once("fastcgi_connect_timeout", Time),
+    Word::once("fastcgi_force_ranges", Flag),
     Word::many("fastcgi_hide_header", Words(1, 1)),
     Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
     Word::once("fastcgi_index", Words(1, 1)),
@@ -47,6 +50,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_intercept_errors", Flag),
     Word::once("fastcgi_keep_conn", Flag)
         .but(Partly("`on`; with `off` a connection is kept for a moment")),
+    Word::once("fastcgi_limit_rate", Words(1, 1)),
     Word::once("fastcgi_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
     Word::once("fastcgi_next_upstream", Words(1, MANY)).but(REPEATED),
@@ -63,7 +67,11 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_send_lowat", Size).but(BUFFERS),
     Word::once("fastcgi_send_timeout", Time),
     Word::once("fastcgi_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("fastcgi_socket_rcvbuf", Size),
+    Word::once("fastcgi_socket_sndbuf", Size),
     Word::once("fastcgi_split_path_info", Words(1, 1)),
+    Word::once("fastcgi_store", Words(1, 1)),
+    Word::once("fastcgi_store_access", Words(1, 3)),
     Word::once("fastcgi_temp_file_write_size", Size)
         .but(Always("nothing is written to temporary files")),
     Word::once("fastcgi_temp_path", Words(1, 4))
@@ -134,6 +142,14 @@ fn pass_to(
         read_timeout: level.time("fastcgi_read_timeout").unwrap_or(SIXTY),
         write_timeout: level.time("fastcgi_send_timeout").unwrap_or(SIXTY),
         capture_stderr: true,
+        local_address: bound(cx, level, "fastcgi_bind"),
+        socket_buffers: cgi::socket_buffers(level, "fastcgi"),
+        catch_stderr: level
+            .nearest(&["fastcgi_catch_stderr"])
+            .iter()
+            .filter_map(|line| line.arg(0))
+            .map(str::to_owned)
+            .collect(),
         ..FastCgiTransport::default()
     };
     let proxy = ReverseProxy {

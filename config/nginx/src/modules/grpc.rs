@@ -3,7 +3,7 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transport};
 
-use super::proxy::{self, BUFFERS, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
+use super::proxy::{self, BIND, BUFFERS, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
 use super::upstream::Group;
 use super::{cgi, http_core, upstream};
 use crate::lower::Lowering;
@@ -16,8 +16,7 @@ use crate::tree::Directive;
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::once("grpc_bind", Words(1, 2))
-        .but(Partly("an address without port and variables, or `off`")),
+    Word::once("grpc_bind", Words(1, 2)).but(BIND),
     Word::once("grpc_buffer_size", Size).but(BUFFERS),
     Word::once("grpc_connect_timeout", Time),
     Word::many("grpc_hide_header", Words(1, 1)),
@@ -32,6 +31,8 @@ pub const WORDS: &[Word] = &[
     Word::once("grpc_send_timeout", Time),
     Word::many("grpc_set_header", Words(2, 2)),
     Word::once("grpc_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("grpc_socket_rcvbuf", Size),
+    Word::once("grpc_socket_sndbuf", Size),
     Word::once("grpc_ssl_certificate", Words(1, 1)),
     Word::once("grpc_ssl_certificate_key", Words(1, 1)),
     Word::once("grpc_ssl_ciphers", Words(1, 1)).but(Idle(
@@ -104,6 +105,7 @@ fn pass_to(
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],
         local_address: proxy::bound(cx, level, "grpc_bind"),
+        socket_buffers: cgi::socket_buffers(level, "grpc"),
         dial_timeout: level.time("grpc_connect_timeout").unwrap_or(SIXTY),
         response_header_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),
         read_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),

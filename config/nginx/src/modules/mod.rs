@@ -1,6 +1,7 @@
 //! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
 
 pub mod access;
+pub mod answers;
 pub mod auth;
 pub mod cache;
 pub mod cgi;

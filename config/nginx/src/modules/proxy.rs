@@ -28,6 +28,7 @@ use crate::tree::Directive;
 
 pub(super) const BUFFERS: Verdict =
     Always("answers are passed on as they come, through buffers of the program");
+pub(super) const BIND: Verdict = Partly("an address without port and variables, or `off`");
 pub(super) const FILES: Verdict = Always("nothing is written to temporary files");
 pub(super) const IGNORED: Verdict = Partly(
     "`X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
@@ -37,8 +38,7 @@ pub(super) const REPEATED: Verdict =
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::once("proxy_bind", Words(1, 2))
-        .but(Partly("an address without port and variables, or `off`")),
+    Word::once("proxy_bind", Words(1, 2)).but(BIND),
     Word::once("proxy_buffer_size", Size).but(BUFFERS),
     Word::once("proxy_buffering", Flag).but(BUFFERS),
     Word::once("proxy_buffers", Words(2, 2)).but(BUFFERS),
@@ -67,12 +67,13 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_cookie_path", Words(1, 2)),
     Word::once("proxy_headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
     Word::once("proxy_headers_hash_max_size", Size).but(Always("tables grow by themselves")),
+    Word::once("proxy_force_ranges", Flag),
     Word::many("proxy_hide_header", Words(1, 1)),
     Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
     Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
     Word::many("proxy_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("proxy_intercept_errors", Flag),
-    Word::once("proxy_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("proxy_limit_rate", Words(1, 1)),
     Word::once("proxy_max_temp_file_size", Size)
         .but(Always("nothing is written to temporary files")),
     Word::once("proxy_method", Words(1, 1)),
@@ -95,6 +96,8 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_set_body", Words(1, 1)),
     Word::many("proxy_set_header", Words(2, 2)),
     Word::once("proxy_socket_keepalive", Flag).but(Always("connections are probed")),
+    Word::once("proxy_socket_rcvbuf", Size),
+    Word::once("proxy_socket_sndbuf", Size),
     Word::once("proxy_ssl_certificate", Words(1, 1)),
     Word::once("proxy_ssl_certificate_key", Words(1, 1)),
     Word::once("proxy_ssl_ciphers", Words(1, 1)).but(Idle(
@@ -107,7 +110,8 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_ssl_trusted_certificate", Words(1, 1)),
     Word::once("proxy_ssl_verify", Flag),
     Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
-    Word::once("proxy_store", Words(1, 1)).but(OnlyAs(&["off"])),
+    Word::once("proxy_store", Words(1, 1)),
+    Word::once("proxy_store_access", Words(1, 3)),
     Word::once("proxy_temp_file_write_size", Size)
         .but(Always("nothing is written to temporary files")),
     Word::once("proxy_temp_path", Words(1, 4)).but(Always("nothing is written to temporary files")),
@@ -249,6 +253,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
             _ => Vec::new(),
         },
         local_address: bound(cx, level, "proxy_bind"),
+        socket_buffers: cgi::socket_buffers(level, "proxy"),
         dial_timeout: level.time("proxy_connect_timeout").unwrap_or(SIXTY),
         response_header_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
         read_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),

@@ -4,7 +4,7 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::proxy::{BUFFERS, FILES, REPEATED, SIXTY, application_by_variable};
+use super::proxy::{BIND, BUFFERS, FILES, REPEATED, SIXTY, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi};
 use crate::lower::Lowering;
@@ -17,6 +17,7 @@ use crate::tree::Directive;
 
 /// The directives of SCGI.
 pub const WORDS: &[Word] = &[
+    Word::once("scgi_bind", Words(1, 2)).but(BIND),
     Word::once("scgi_buffer_size", Size).but(BUFFERS),
     Word::once("scgi_buffering", Flag).but(BUFFERS),
     Word::once("scgi_buffers", Words(2, 2)).but(BUFFERS),
@@ -37,11 +38,12 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_cache_use_stale", Words(1, MANY)),
     Word::many("scgi_cache_valid", Words(1, MANY)),
     Word::once("scgi_connect_timeout", Time),
+    Word::once("scgi_force_ranges", Flag),
     Word::many("scgi_hide_header", Words(1, 1)),
     Word::once("scgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
     Word::many("scgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("scgi_intercept_errors", Flag),
-    Word::once("scgi_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("scgi_limit_rate", Words(1, 1)),
     Word::once("scgi_max_temp_file_size", Size).but(FILES),
     Word::once("scgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("scgi_next_upstream_timeout", Time),
@@ -56,13 +58,17 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_request_buffering", Flag).but(BUFFERS),
     Word::once("scgi_send_timeout", Time),
     Word::once("scgi_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("scgi_store", Words(1, 1)).but(OnlyAs(&["off"])),
+    Word::once("scgi_socket_rcvbuf", Size),
+    Word::once("scgi_socket_sndbuf", Size),
+    Word::once("scgi_store", Words(1, 1)),
+    Word::once("scgi_store_access", Words(1, 3)),
     Word::once("scgi_temp_file_write_size", Size).but(FILES),
     Word::once("scgi_temp_path", Words(1, 4)).but(FILES),
 ];
 
 /// The directives of uwsgi.
 pub const UWSGI: &[Word] = &[
+    Word::once("uwsgi_bind", Words(1, 2)).but(BIND),
     Word::once("uwsgi_buffer_size", Size).but(BUFFERS),
     Word::once("uwsgi_buffering", Flag).but(BUFFERS),
     Word::once("uwsgi_buffers", Words(2, 2)).but(BUFFERS),
@@ -83,11 +89,12 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_cache_use_stale", Words(1, MANY)),
     Word::many("uwsgi_cache_valid", Words(1, MANY)),
     Word::once("uwsgi_connect_timeout", Time),
+    Word::once("uwsgi_force_ranges", Flag),
     Word::many("uwsgi_hide_header", Words(1, 1)),
     Word::once("uwsgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
     Word::many("uwsgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("uwsgi_intercept_errors", Flag),
-    Word::once("uwsgi_limit_rate", Words(1, 1)).but(OnlyAs(&["0"])),
+    Word::once("uwsgi_limit_rate", Words(1, 1)),
     Word::once("uwsgi_max_temp_file_size", Size).but(FILES),
     Word::once("uwsgi_modifier1", Number),
     Word::once("uwsgi_modifier2", Number),
@@ -106,7 +113,10 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_request_buffering", Flag).but(BUFFERS),
     Word::once("uwsgi_send_timeout", Time),
     Word::once("uwsgi_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("uwsgi_store", Words(1, 1)).but(OnlyAs(&["off"])),
+    Word::once("uwsgi_socket_rcvbuf", Size),
+    Word::once("uwsgi_socket_sndbuf", Size),
+    Word::once("uwsgi_store", Words(1, 1)),
+    Word::once("uwsgi_store_access", Words(1, 3)),
     Word::once("uwsgi_temp_file_write_size", Size).but(FILES),
     Word::once("uwsgi_temp_path", Words(1, 4)).but(FILES),
 ];
@@ -234,6 +244,8 @@ fn transport(
         write_timeout: time("send_timeout"),
         modifier1: modifiers[0],
         modifier2: modifiers[1],
+        local_address: bound(cx, level, &format!("{prefix}_bind")),
+        socket_buffers: cgi::socket_buffers(level, prefix),
         ..CgiTransport::default()
     })
 }

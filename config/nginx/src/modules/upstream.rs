@@ -3,7 +3,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, SelectionPolicy, Upstream,
+    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, SelectionPolicy, Sticky,
+    StickyCookie, Upstream,
 };
 
 use crate::lower::Lowering;
@@ -28,8 +29,11 @@ pub const WORDS: &[Word] = &[
     Word::once("least_conn", Nothing),
     Word::once("random", Words(0, 2)).but(Partly("`random`, `random two` and `random two least_conn`")),
     Word::many("server", Words(1, 16)).but(Partly(
-        "`weight`, `backup`, `down`, `max_conns`, `max_fails`, `fail_timeout` and `resolve`; a name is one server, \
+        "`weight`, `backup`, `down`, `max_conns`, `max_fails`, `fail_timeout`, `route` and `resolve`; a name is one server, \
          whose addresses are looked up anew every ten seconds",
+    )),
+    Word::once("sticky", Words(2, 16)).but(Partly(
+        "`cookie` and `route`; `learn` is not built yet. A server that is a name is one server, whatever its addresses",
     )),
     Word::many("upstream", Block(1, 1)),
     Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
@@ -100,13 +104,16 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     let is_plain =
         |(upstream, server): (&Upstream, &NginxServer)| !server.down && upstream.max_requests == 0;
     // The only server of a group is asked in any case, so nothing is to be remembered of it.
-    let is_one = upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
+    let sticky = sticky(cx, directive);
+    let is_one =
+        sticky.is_none() && upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
     let (method, key) = method;
     let group = NginxGroup {
         name: directive.arg(0).unwrap_or_default().to_owned(),
         method: method.to_owned(),
         key,
         servers,
+        sticky,
     };
     Group {
         upstreams,
@@ -189,6 +196,88 @@ fn method(cx: &mut Lowering<'_>, directive: &Directive) -> (&'static str, String
     }
 }
 
+/// What keeps clients with their servers.
+fn sticky(cx: &mut Lowering<'_>, directive: &Directive) -> Option<Sticky> {
+    let line = own(directive, "sticky")?;
+    let (kind, rest) = line.args.split_first()?;
+    match kind.text.as_str() {
+        "cookie" => {
+            let (name, params) = rest.split_first()?;
+            let is_name =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.text.is_empty() || !name.text.bytes().all(is_name) || name.text.contains('$') {
+                return cx.invalid(name, "sticky cookie", "the name of a cookie");
+            }
+            let mut cookie = StickyCookie {
+                name: name.text.clone(),
+                ..StickyCookie::default()
+            };
+            for param in params {
+                cookie_parameter(cx, &mut cookie, param)?;
+            }
+            Some(Sticky {
+                names: vec![format!("{{http.request.cookie.{}}}", name.text)],
+                cookie: Some(cookie),
+            })
+        }
+        "route" => {
+            if let Some(word) = rest.iter().find(|word| !word.text.starts_with('$')) {
+                return cx.invalid(
+                    word,
+                    "sticky route",
+                    "variables, such as `$cookie_route $arg_route`",
+                );
+            }
+            let names = rest.iter().map(|word| cx.text(word, &Facts::default()));
+            Some(Sticky {
+                names: names.collect(),
+                cookie: None,
+            })
+        }
+        "learn" => {
+            cx.report.push(
+                Diagnostic::error("unsupported-directive", "`sticky learn` is not built yet")
+                    .at(kind.span, "known, but not built")
+                    .imported(kind.import)
+                    .help("use `sticky cookie`, or `sticky route` with what the application tells"),
+            );
+            None
+        }
+        _ => cx.invalid(
+            kind,
+            "sticky",
+            "`cookie` and a name, or `route` and variables",
+        ),
+    }
+}
+
+fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Text) -> Option<()> {
+    let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
+    let with = |cx: &mut Lowering<'_>, value: &str| {
+        let word = Text {
+            text: value.to_owned(),
+            ..param.clone()
+        };
+        cx.text(&word, &Facts::default())
+    };
+    match (name, value) {
+        ("httponly", "") => cookie.http_only = true,
+        ("secure", "") => cookie.secure = true,
+        ("expires", "max") => cookie.expires_never = true,
+        ("expires", text) if values::time(text).is_some() => cookie.expires = values::time(text),
+        ("domain", text) if !text.is_empty() => cookie.domain = with(cx, text),
+        ("path", text) if !text.is_empty() => cookie.path = with(cx, text),
+        ("samesite", "strict" | "lax" | "none") => cookie.same_site = value.to_owned(),
+        ("samesite", text) if text.starts_with('$') => cookie.same_site = with(cx, text),
+        _ => {
+            let wanted = "`expires=TIME`, `expires=max`, `domain=NAME`, `path=PATH`, `httponly`, `secure` or \
+                          `samesite=` with `strict`, `lax`, `none` or a variable";
+            return cx.invalid(param, "sticky cookie", wanted);
+        }
+    }
+    Some(())
+}
+
 fn key(cx: &mut Lowering<'_>, line: &Directive) -> String {
     cx.text(&line.args[0], &Facts::default())
 }
@@ -209,6 +298,7 @@ fn server(
         max_fails: 1,
         fail_timeout: Duration::seconds(10),
         down: false,
+        route: String::new(),
     };
     for param in params {
         parameter(cx, (&mut upstream, &mut server), param);
@@ -250,9 +340,10 @@ fn parameter(
             server.down = true;
             Some(())
         }
+        "route" => (!value.is_empty()).then(|| server.route = value.to_owned()),
         // The addresses of a name are looked up again and again in any case.
         "resolve" if value.is_empty() => Some(()),
-        "service" | "route" | "slow_start" | "drain" => {
+        "service" | "slow_start" | "drain" => {
             let why = match name {
                 "slow_start" | "drain" => "only nginx Plus has it",
                 _ => "known, but not built",
@@ -274,7 +365,7 @@ fn parameter(
         let _: Option<()> = cx.invalid(
             param,
             "server",
-            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `backup`, `down` or `resolve`",
+            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `route=NAME`, `backup`, `down` or `resolve`",
         );
     }
 }

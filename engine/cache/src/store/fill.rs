@@ -75,6 +75,12 @@ impl Fill {
         self.file.is_some()
     }
 
+    /// Another handle of the file, and where content begins in it; none where it cannot be read.
+    pub fn reader(&self) -> Option<(File, u64)> {
+        let file = self.file.as_ref()?.try_clone().ok()?;
+        Some((file, self.record.block_len as u64))
+    }
+
     /// The content is whole: the answer is stored.
     pub fn finish(mut self) {
         let Some(file) = self.file.take() else { return };

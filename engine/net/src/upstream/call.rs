@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{Method, RequestHead, ResponseHead};
@@ -118,6 +119,14 @@ impl Call {
     pub fn listen(&mut self, complaints: Complaints) {
         match self {
             Call::Link(call) => call.listen(complaints),
+            Call::Stream(_) => {}
+        }
+    }
+
+    /// Takes an answer of a FastCGI application for an invalid one that comes with one of these texts on standard error.
+    pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
+        match self {
+            Call::Link(call) => call.catch(texts),
             Call::Stream(_) => {}
         }
     }

@@ -125,6 +125,17 @@ async fn connect(
     let (mut stream, host) = match (endpoint.address(), dialling) {
         (Address::Unix(path), _) => {
             let socket = UnixStream::connect(path).await.map_err(refused)?;
+            if let Some(dialling) = dialling {
+                let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+                if let Some(bytes) = dialling.buffers.send {
+                    let sized = SockRef::from(&socket).set_send_buffer_size(size(bytes));
+                    sized.map_err(refused)?;
+                }
+                if let Some(bytes) = dialling.buffers.receive {
+                    let sized = SockRef::from(&socket).set_recv_buffer_size(size(bytes));
+                    sized.map_err(refused)?;
+                }
+            }
             (Stream::Unix(socket), String::new())
         }
         (address, Some(dialling)) => {

@@ -18,6 +18,8 @@ pub struct Dialling {
     pub family: Family,
     /// The address dialled from.
     pub local_address: Option<IpAddr>,
+    /// How much the system keeps of what comes on a connection, and of what goes.
+    pub buffers: SocketBuffers,
     /// How long addresses of the other version of IP wait for the first ones.
     pub fallback: Fallback,
     /// The proxy to go through.
@@ -26,6 +28,16 @@ pub struct Dialling {
     pub reach: Reach,
     /// How long the TLS handshake may take, within the time for dialling.
     pub handshake_timeout: Option<Duration>,
+}
+
+/// How much the system keeps of what comes on a connection, and of what goes, in bytes; its own choice where nothing is
+/// said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketBuffers {
+    /// Of what comes.
+    pub receive: Option<u32>,
+    /// Of what goes.
+    pub send: Option<u32>,
 }
 
 /// When the addresses of the other version of IP are tried beside the first (RFC 8305).

@@ -3,6 +3,7 @@
 //! `call` and `answer`.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::Context;
 
 use sluice_message::{Method, ResponseHead, Status};
@@ -30,6 +31,8 @@ pub(super) struct Records {
     progress: Heard,
     status: Option<Status>,
     complaints: Option<Complaints>,
+    /// Texts on standard error that make the answer an invalid one, as long as its head is awaited.
+    caught: Arc<[Box<str>]>,
     patience: Option<Timer>,
 }
 
@@ -58,6 +61,7 @@ impl Records {
             progress: Heard::Nothing,
             status: None,
             complaints: None,
+            caught: Arc::default(),
             patience: None,
         })
     }
@@ -68,6 +72,12 @@ impl Records {
             *decoder = AnswerDecoder::keeping_stderr();
             self.complaints = Some(complaints);
         }
+    }
+
+    /// Takes an answer for an invalid one if one of these texts is written to standard error before its head is whole.
+    /// Whoever wants that has to listen, too.
+    pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
+        self.caught = texts.clone();
     }
 
     /// Whether anything came.
@@ -90,6 +100,7 @@ impl Records {
     ) -> Result<Option<(usize, ResponseFraming)>, Failure> {
         let raw = self.content_end;
         let (content, next) = self.decode_raw(received, raw)?;
+        self.look_at_stderr()?;
         self.content_end = raw + content.len();
         received.copy_within(content, raw);
         received.drain(self.content_end..next);
@@ -112,6 +123,17 @@ impl Records {
             }
             Progress::Incomplete if self.is_done() => Err(garbage(NoHead)),
             Progress::Incomplete => Ok(None),
+        }
+    }
+
+    fn look_at_stderr(&self) -> Result<(), Failure> {
+        let Some(decoder) = self.decoder.as_ref().filter(|_| !self.caught.is_empty()) else {
+            return Ok(());
+        };
+        let said = &decoder.stderr().text;
+        match self.caught.iter().any(|text| holds(said, text.as_bytes())) {
+            true => Err(garbage(Caught)),
+            false => Ok(()),
         }
     }
 
@@ -191,6 +213,11 @@ impl Drop for Records {
     }
 }
 
+/// Whether `text` stands anywhere in `said`. What is kept of standard error is short.
+fn holds(said: &[u8], text: &[u8]) -> bool {
+    !text.is_empty() && said.windows(text.len()).any(|part| part == text)
+}
+
 /// An answer that ended before its head did.
 #[derive(Debug)]
 struct NoHead;
@@ -202,6 +229,18 @@ impl std::fmt::Display for NoHead {
 }
 
 impl std::error::Error for NoHead {}
+
+/// What the application said on standard error makes its answer an invalid one.
+#[derive(Debug)]
+struct Caught;
+
+impl std::fmt::Display for Caught {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text on standard error that is not to be there")
+    }
+}
+
+impl std::error::Error for Caught {}
 
 fn failure(fault: AnswerFault) -> Failure {
     match fault {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -72,6 +73,13 @@ impl LinkCall {
     pub fn listen(&mut self, complaints: Complaints) {
         if let Some(records) = &mut self.records {
             records.listen(complaints);
+        }
+    }
+
+    /// Takes an answer for an invalid one that comes with one of these texts on standard error.
+    pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
+        if let Some(records) = &mut self.records {
+            records.catch(texts);
         }
     }
 

@@ -26,7 +26,7 @@ mod tests;
 pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure, Carrier, Heard};
 pub use dial::{Wanted, obtain, take_kept, within};
-pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, Through};
+pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, SocketBuffers, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts, Wear};
 pub use fastcgi::Complaints;
 pub use h2::{Seat, StreamCall};

@@ -14,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::failure::Failure;
 use crate::stream::Stream;
 use crate::upstream::dial::{refused, timed_out, within};
-use crate::upstream::dialling::{Dialling, Fallback, Reach, split};
+use crate::upstream::dialling::{Dialling, Fallback, Reach, SocketBuffers, split};
 use crate::upstream::limits::FALLBACK_DELAY;
 use crate::worker::Worker;
 
@@ -34,7 +34,7 @@ pub(super) async fn connect(
     if allowed.is_empty() {
         return Err(no_address(addresses));
     }
-    let local = dialling.and_then(|dialling| dialling.local_address);
+    let local = dialling.map(Local::of).unwrap_or_default();
     let (first, second) = split(&allowed);
     let first = in_turn(worker, &first, local, limit);
     if second.is_empty() {
@@ -114,7 +114,7 @@ fn poll_unless_lost(
 async fn in_turn(
     worker: &Rc<Worker>,
     addresses: &[SocketAddr],
-    local: Option<IpAddr>,
+    local: Local,
     limit: Duration,
 ) -> Result<Stream, Failure> {
     let share = limit / addresses.len().max(1) as u32;
@@ -129,21 +129,82 @@ async fn in_turn(
     Err(last)
 }
 
-async fn connect_from(address: SocketAddr, local: Option<IpAddr>) -> Result<Stream, Failure> {
-    let socket = match local {
-        None => TcpStream::connect(address).await,
-        Some(local) => bound(address, local).await,
+/// What holds for our end of a connection.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Local {
+    address: Option<IpAddr>,
+    buffers: SocketBuffers,
+}
+
+impl Local {
+    fn of(dialling: &Dialling) -> Local {
+        Local {
+            address: dialling.local_address,
+            buffers: dialling.buffers,
+        }
+    }
+}
+
+async fn connect_from(address: SocketAddr, local: Local) -> Result<Stream, Failure> {
+    let socket = match local == Local::default() {
+        true => TcpStream::connect(address).await,
+        false => set_up(address, local).await,
     };
     let socket = socket.map_err(refused)?;
     socket.set_nodelay(true).map_err(refused)?;
     Ok(Stream::Tcp(socket))
 }
 
-async fn bound(address: SocketAddr, local: IpAddr) -> io::Result<TcpStream> {
+/// Sizes of buffers are told before the connection stands: TCP tells how far its window can grow when it begins
+/// (RFC 7323, section 2.2).
+async fn set_up(address: SocketAddr, local: Local) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    socket.bind(SocketAddr::new(local, 0))?;
+    if let Some(bytes) = local.buffers.receive {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = local.buffers.send {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(ip) = local.address {
+        socket.bind(SocketAddr::new(ip, 0))?;
+    }
     socket.connect(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn sockets_have_the_sizes_that_are_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .expect("a runtime");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let local = Local {
+            address: Some(IpAddr::from([127, 0, 0, 5])),
+            buffers: SocketBuffers {
+                receive: Some(20_000),
+                send: Some(30_000),
+            },
+        };
+        let socket = runtime
+            .block_on(set_up(address, local))
+            .expect("somebody listens");
+        // Linux takes twice as much, for what it needs itself (socket(7)).
+        let sizes = SockRef::from(&socket);
+        assert_eq!(sizes.recv_buffer_size().expect("it tells"), 40_000);
+        assert_eq!(sizes.send_buffer_size().expect("it tells"), 60_000);
+        let from = socket.local_addr().expect("it is bound").ip();
+        assert_eq!(from, IpAddr::from([127, 0, 0, 5]));
+    }
 }

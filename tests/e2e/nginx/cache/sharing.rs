@@ -4,7 +4,9 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::{Origin, caching, get, pair, say, seen, start};
 use crate::client::Client;
-use crate::harness::eventually;
+use crate::harness::{Server, eventually};
+use crate::nginx::setup;
+use crate::wire::Wire;
 
 /// A gate that a test opens.
 #[derive(Clone, Default)]
@@ -162,4 +164,92 @@ fn one_who_waits_asks_when_the_first_takes_too_long() {
         .collect();
     let missed = answers.iter().filter(|(had, _)| had == "MISS").count();
     assert_eq!(missed, origin.count("/a"), "{answers:?}");
+}
+
+/// More than sockets hold on the way, in a pattern that shows what is missing.
+fn long_content() -> String {
+    (0..2_000_000_u32).map(|at| format!("{at:010}")).collect()
+}
+
+/// Reads the content of an answer whose head was read.
+fn rest(wire: &mut Wire) -> String {
+    let length = 20_000_000;
+    String::from_utf8(wire.take(length)).expect("digits")
+}
+
+#[test]
+fn a_slow_client_lets_nobody_wait() {
+    let content = long_content();
+    let sent = content.clone();
+    let origin = Origin::start(move |wire, _, _| {
+        say(wire, "200 OK", "Cache-Control: max-age=60", &sent);
+    });
+    let lines = "proxy_cache_lock on; proxy_cache_lock_age 1h; proxy_cache_lock_timeout 1h;";
+    let server = start(caching(origin.upstream.port, lines));
+    let mut slow = Wire::connect(server.port);
+    slow.send(REQUEST);
+    let head = slow.head().expect("an answer");
+    assert!(head[0].contains("200"), "{head:?}");
+    // It takes no more now. All is stored nevertheless, and others have it.
+    super::eventually_stored(&server, 1);
+    for _ in 0..2 {
+        let answer = get(&server, "/a");
+        assert_eq!(answer.field("X-Cache"), Some("HIT"));
+        assert!(answer.text() == content, "what is stored is what was sent");
+    }
+    assert!(rest(&mut slow) == content, "the slow one gets all of it");
+    // One that leaves instead of reading lets nobody wait either.
+    let mut leaving = Wire::connect(server.port);
+    leaving.send(REQUEST.replace("/a", "/left"));
+    leaving.head().expect("an answer");
+    drop(leaving);
+    super::eventually_stored(&server, 2);
+    assert!(get(&server, "/left").text() == content);
+    assert_eq!(origin.count("/left"), 1);
+}
+
+#[test]
+fn a_slow_client_gets_all_of_what_finds_no_room() {
+    let content = long_content();
+    let sent = content.clone();
+    let origin = Origin::start(move |wire, _, _| {
+        // Without a length nobody knows that it is too long.
+        let _ = wire.try_send(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n",
+        );
+        for part in sent.as_bytes().chunks(50_000) {
+            let _ = wire.try_send(format!("{:x}\r\n", part.len()));
+            let _ = wire.try_send(part);
+            if wire.try_send("\r\n").is_err() {
+                return;
+            }
+        }
+        let _ = wire.try_send("0\r\n\r\n");
+    });
+    let port = origin.upstream.port;
+    let conf = format!(
+        "events {{}}\nhttp {{\nproxy_cache_path {{folder}}/cache keys_zone=one:1m max_size=3m;\nserver {{\nlisten 127.0.0.1:{{port}};\n\
+         proxy_cache one;\nlocation / {{ proxy_pass http://127.0.0.1:{port}; }}\n}}\n}}\n"
+    );
+    let server = start(setup(&conf));
+    let mut slow = Wire::connect(server.port);
+    slow.send(REQUEST);
+    slow.head().expect("an answer");
+    // As much as fits is in the file, which then is given up.
+    eventually(
+        "the store to be left",
+        || filling(&server) == 0,
+        || filling(&server).to_string(),
+    );
+    let mut had = String::new();
+    while let Some(chunk) = slow.chunk().filter(|chunk| !chunk.is_empty()) {
+        had.push_str(std::str::from_utf8(&chunk).expect("digits"));
+    }
+    assert!(had == content, "{} bytes of it", had.len());
+}
+
+/// How many answers are on their way into the store.
+fn filling(server: &Server) -> usize {
+    let folder = server.folder.path().join("cache/.filling");
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
 }

@@ -98,30 +98,58 @@ impl Rule {
     /// Gives of an answer that is whole and on its way what is wanted.
     pub(super) fn part_of(&self, x: &mut Exchange, head: &ResponseHead, body: Body) -> Step {
         let length = body.len(x.inline.len());
-        Step::Done(match wanted(x, length, &head.fields) {
-            Wanted::Whole => body,
-            Wanted::Refused(fault) => {
-                x.inline.clear();
-                return Step::Fail(fault);
-            }
-            Wanted::Nothing => {
-                x.inline.clear();
-                Body::Empty
-            }
-            Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
-                ([range], Some(size)) => {
-                    set_content_range(x, *range, size);
-                    cut(x, body, *range)
-                }
-                // Several parts of what is still coming would have to be collected; RFC 9110, section 14.2 lets a
-                // server give the whole.
-                _ => {
-                    x.res.status = Status::OK;
-                    body
-                }
-            },
-        })
+        let wanted = wanted(x, length, &head.fields);
+        give_of(x, body, length, wanted)
     }
+}
+
+/// Gives of an answer that is passed on the part that is wanted, whether or not its upstream gives parts, and says that
+/// parts are given (`proxy_force_ranges`).
+pub(crate) fn part_by_force(x: &mut Exchange, body: Body) -> Step {
+    let length = body.len(x.inline.len());
+    let reads = matches!(x.req.method, Method::Get | Method::Head);
+    if x.res.status != Status::OK || !reads || length.is_none() {
+        return Step::Done(body);
+    }
+    x.res.fields.remove(FieldId::AcceptRanges);
+    let wanted = match x.req.fields.has(FieldId::Range) {
+        true => {
+            let upstream = x.res.fields.clone();
+            parts(x, length, &upstream)
+        }
+        false => Wanted::Whole,
+    };
+    let step = give_of(x, body, length, wanted);
+    if x.res.status == Status::OK {
+        x.res.fields.set(FieldId::AcceptRanges, b"bytes");
+    }
+    step
+}
+
+fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) -> Step {
+    Step::Done(match wanted {
+        Wanted::Whole => body,
+        Wanted::Refused(fault) => {
+            x.inline.clear();
+            return Step::Fail(fault);
+        }
+        Wanted::Nothing => {
+            x.inline.clear();
+            Body::Empty
+        }
+        Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
+            ([range], Some(size)) => {
+                set_content_range(x, *range, size);
+                cut(x, body, *range)
+            }
+            // Several parts of what is still coming would have to be collected; RFC 9110, section 14.2 lets a
+            // server give the whole.
+            _ => {
+                x.res.status = Status::OK;
+                body
+            }
+        },
+    })
 }
 
 /// What the request wants of the answer whose head is in `x.res`, which becomes the head of that. Only an answer 200
@@ -133,11 +161,7 @@ fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
         return Wanted::Whole;
     }
     let now = now(x);
-    let modified = x.res.fields.first(FieldId::LastModified);
-    let validators = Validators {
-        etag: x.res.fields.first(FieldId::Etag),
-        modified: modified.and_then(|text| parse_http(text, now)),
-    };
+    let validators = validators(x, now);
     match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
         Verdict::NotModified => {
             // RFC 9110, section 15.4.5: what describes the content only is left out.
@@ -158,6 +182,22 @@ fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
         }
         Verdict::Proceed => {}
     }
+    parts(x, size, upstream)
+}
+
+/// What tells the answer whose head is in `x.res` from others.
+fn validators(x: &Exchange, now: u64) -> Validators<'_> {
+    let modified = x.res.fields.first(FieldId::LastModified);
+    Validators {
+        etag: x.res.fields.first(FieldId::Etag),
+        modified: modified.and_then(|text| parse_http(text, now)),
+    }
+}
+
+/// The parts of the answer whose head is in `x.res` that the request wants.
+fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
+    let now = now(x);
+    let validators = validators(x, now);
     let (Some(field), Some(size)) = (x.req.fields.first(FieldId::Range), size) else {
         return Wanted::Whole;
     };

@@ -306,6 +306,16 @@ impl Rule {
         self.give(x, &ask.store, stored)
     }
 
+    /// Whether an answer goes through buffers: others nginx does not store.
+    fn is_buffered(&self, head: &ResponseHead) -> bool {
+        let told = head.fields.find_first(b"X-Accel-Buffering");
+        match told.filter(|_| !self.ignores_buffering) {
+            Some(word) if word.eq_ignore_ascii_case(b"yes") => true,
+            Some(word) if word.eq_ignore_ascii_case(b"no") => false,
+            _ => self.is_buffered,
+        }
+    }
+
     /// Stores an answer, if it may be, while it is passed on.
     fn take(
         &self,
@@ -318,7 +328,8 @@ impl Rule {
         // The content is missing; only where no GET has the same key is that how it should be.
         let is_head = x.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(x);
-        let judged = match ask.stores && !is_head && !is_any_set(&self.no_store, x) {
+        let may_be = ask.stores && !is_head && self.is_buffered(head);
+        let judged = match may_be && !is_any_set(&self.no_store, x) {
             true => self.judged(asked, head, at).ok(),
             false => None,
         };
@@ -353,7 +364,7 @@ impl Rule {
         };
         match body {
             Body::Stream(stream) => {
-                let tee = Tee::new(&x.worker, stream, fill, (ask.lead, ask.updating));
+                let tee = Tee::new(&x.worker, stream, Box::new(fill), (ask.lead, ask.updating));
                 self.part_of(x, head, Body::Stream(Box::new(tee)))
             }
             Body::Empty => {

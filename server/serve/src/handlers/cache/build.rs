@@ -41,6 +41,8 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
         no_store: templates(&config.no_store, cx)?,
         purge: templates(&config.purge, cx)?,
         rules: rules(config)?,
+        is_buffered: !config.unbuffered,
+        ignores_buffering: config.ignore.iter().any(|name| is_buffering(name)),
         valid: config
             .valid
             .iter()
@@ -141,7 +143,7 @@ fn rules(config: &Config) -> Result<Rules, Refusal> {
         ignores_authorization: config.ignore_authorization,
         ..Rules::default()
     };
-    for name in &config.ignore {
+    for name in config.ignore.iter().filter(|name| !is_buffering(name)) {
         match name.to_ascii_lowercase().as_str() {
             "x-accel-expires" => rules.ignores_accel_expires = true,
             "expires" => rules.ignores_expires = true,
@@ -150,12 +152,16 @@ fn rules(config: &Config) -> Result<Rules, Refusal> {
             "vary" => rules.ignores_vary = true,
             _ => {
                 return Err(Refusal::new(format!("a cache does not look at `{name}`")).with_help(
-                    "it can ignore X-Accel-Expires, Expires, Cache-Control, Set-Cookie and Vary",
+                    "it can ignore X-Accel-Buffering, X-Accel-Expires, Expires, Cache-Control, Set-Cookie and Vary",
                 ));
             }
         }
     }
     Ok(rules)
+}
+
+fn is_buffering(name: &str) -> bool {
+    name.eq_ignore_ascii_case("X-Accel-Buffering")
 }
 
 fn use_stale(words: &[String]) -> Result<UseStale, Refusal> {

@@ -1,10 +1,10 @@
 //! `cache`: answers of an upstream are stored and used again (RFC 9111). Whether one may be stored and how long it is
 //! fresh is left to `sluice-message`, where it is kept to `sluice-cache`, asking to `reverse_proxy`.
 
-mod answer;
+pub(crate) mod answer;
 mod ask;
 mod build;
-mod tee;
+pub(crate) mod tee;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ struct Rule {
     no_store: Box<[Template]>,
     purge: Box<[Template]>,
     rules: Rules,
+    /// Whether answers are stored that do not say themselves whether they are to go through buffers.
+    is_buffered: bool,
+    ignores_buffering: bool,
     valid: Box<[Valid]>,
     min_uses: u32,
     use_stale: UseStale,

@@ -12,6 +12,7 @@ pub mod files;
 pub(crate) mod groups;
 pub mod gunzip;
 pub mod gzip;
+pub(crate) mod keep;
 pub mod limit_conn;
 mod locations;
 pub mod log;

@@ -72,7 +72,7 @@ pub fn pace(x: &mut Exchange) {
 }
 
 /// A size as nginx writes it; nothing for what is none.
-fn bytes(text: &[u8]) -> u64 {
+pub(crate) fn bytes(text: &[u8]) -> u64 {
     let (digits, scale) = match text.split_last() {
         Some((b'k' | b'K', digits)) => (digits, 1 << 10),
         Some((b'm' | b'M', digits)) => (digits, 1 << 20),

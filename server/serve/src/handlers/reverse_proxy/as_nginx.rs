@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
-use sluice_net::RequestBody;
 use sluice_net::upstream::Call;
+use sluice_net::{Body, RequestBody};
 use sluice_route::{Template, Unknown};
 
 use super::cookies::{Change, Cookies};
@@ -15,7 +15,9 @@ use super::replay::Replay;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::Step;
+use crate::handlers::cache::answer::part_by_force;
 use crate::handlers::nginx;
+use crate::handlers::nginx::keep::Keep;
 use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
@@ -49,6 +51,35 @@ pub struct AsNginx {
     naming: Naming,
     /// When the next server of a group is asked.
     pub next: NextUpstream,
+    /// What few places do with answers.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few places do with answers.
+#[derive(Default)]
+struct Rare {
+    /// How fast they are read.
+    rate: Option<Template>,
+    /// They are files from then on.
+    keep: Option<Keep>,
+    forces_ranges: bool,
+}
+
+impl Rare {
+    fn build(config: &Config, cx: &Builder<'_>) -> Result<Option<Box<Rare>>, Refusal> {
+        let rate = match config.limit_rate.as_str() {
+            "" | "0" => None,
+            rate => Some(cx.template(rate)?),
+        };
+        let keep = config.keep.as_ref().map(|keep| Keep::build(keep, cx));
+        let rare = Rare {
+            rate,
+            keep: keep.transpose()?,
+            forces_ranges: config.force_ranges,
+        };
+        let is_any = rare.rate.is_some() || rare.keep.is_some() || rare.forces_ranges;
+        Ok(is_any.then(|| Box::new(rare)))
+    }
 }
 
 /// What stands in the target in place of its beginning.
@@ -109,6 +140,7 @@ impl AsNginx {
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
             next: NextUpstream::build(config, servers)?,
+            rare: Rare::build(config, cx)?,
         })
     }
 
@@ -262,6 +294,26 @@ impl AsNginx {
         let before = (x.req.method.clone(), x.req.uri.clone());
         x.req.uri.set(&target);
         Some(before)
+    }
+
+    /// What becomes of an answer whose head is in `x.res`: it is read no faster than it may be, kept as a file, and given
+    /// in part.
+    pub fn pass_back(&self, x: &mut Exchange, mut body: Body) -> Step {
+        let Some(rare) = &self.rare else {
+            return Step::Done(body);
+        };
+        if let Some(rate) = &rare.rate {
+            let rate = rate::bytes(&expanded(rate, x));
+            // The bytes of the first second may come at once, as in nginx.
+            body = rate::paced(x, body, rate, rate);
+        }
+        if let Some(keep) = &rare.keep {
+            body = keep.keep(x, body);
+        }
+        match rare.forces_ranges {
+            true => part_by_force(x, body),
+            false => Step::Done(body),
+        }
     }
 
     /// Makes the fields of an answer those that are passed back.

@@ -7,9 +7,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_model::RawModule;
-use sluice_model::proxy::{HttpTransport, Resolver as ResolverConfig};
+use sluice_model::proxy::{
+    HttpTransport, Resolver as ResolverConfig, SocketBuffers as SocketBuffersConfig,
+};
 use sluice_net::tls::Connector;
-use sluice_net::upstream::{Dialling, Fallback, ProxyProtocol, ProxyTls, Resolver, Through};
+use sluice_net::upstream::{
+    Dialling, Fallback, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
+};
 
 use super::build::duration;
 use super::dynamic::at_load;
@@ -32,12 +36,34 @@ pub fn build(
             Some(config) => Some(resolver(Some(config), None)?),
         },
         local_address: local_address(&config.local_address)?,
+        buffers: buffers(&config.socket_buffers),
         fallback,
         through: through(config, connector)?,
         handshake_timeout: tls.and_then(|tls| duration(tls.handshake_timeout)),
         ..Dialling::default()
     };
     Ok((dialling != Dialling::default()).then_some(dialling))
+}
+
+/// As [`build`] for applications, which are dialled without more.
+pub fn of_applications(
+    local: &str,
+    sizes: &SocketBuffersConfig,
+) -> Result<Option<Arc<Dialling>>, Refusal> {
+    let dialling = Dialling {
+        local_address: local_address(local)?,
+        buffers: buffers(sizes),
+        ..Dialling::default()
+    };
+    Ok((dialling != Dialling::default()).then(|| Arc::new(dialling)))
+}
+
+fn buffers(config: &SocketBuffersConfig) -> SocketBuffers {
+    let given = |bytes: u32| Some(bytes).filter(|bytes| *bytes > 0);
+    SocketBuffers {
+        receive: given(config.receive),
+        send: given(config.send),
+    }
 }
 
 /// The DNS servers that `config` names; those of the system where it names none.

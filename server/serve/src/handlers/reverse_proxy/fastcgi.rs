@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
 
 use sluice_message::{
     ConnInfo, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head, path,
@@ -42,6 +43,8 @@ pub struct FastCgi {
     remainder: Template,
     /// Where it is told what applications write to standard error, if anywhere.
     complaints: Option<Log>,
+    /// Texts there that make an answer an invalid one.
+    caught: Arc<[Box<str>]>,
 }
 
 /// Which variables there are beside those of the configuration.
@@ -148,6 +151,11 @@ impl FastCgi {
                 Usual::All
             },
             complaints: log.filter(|_| config.capture_stderr).cloned(),
+            caught: config
+                .catch_stderr
+                .iter()
+                .map(|text| text.as_str().into())
+                .collect(),
             user: template("{http.auth.user.id}")?,
             remainder: template("{http.matchers.file.remainder}")?,
         })
@@ -230,6 +238,9 @@ impl FastCgi {
                 None => entry.send(),
             }
         }));
+        if !self.caught.is_empty() {
+            call.catch(&self.caught);
+        }
     }
 
     /// As [`FastCgi::encode`] for a question of our own, which no client asked.

@@ -13,6 +13,7 @@ use sluice_policy::group::{Group as Servers, Method, Server, Servers as Seen, ad
 use sluice_route::Template;
 
 use super::build::duration;
+use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -179,6 +180,7 @@ impl Member {
 pub struct Choosing {
     group: Arc<Group>,
     key: Template,
+    sticky: Option<Box<Sticky>>,
 }
 
 impl Choosing {
@@ -202,7 +204,15 @@ impl Choosing {
         Ok(Choosing {
             group: cx.shared.group(config, limits, backups)?,
             key: cx.template(&config.key)?,
+            sticky: Sticky::build(config, cx)?.map(Box::new),
         })
+    }
+
+    /// Tells the client which server it stays with, if it is told by us and was not told so before.
+    pub fn bind(&self, x: &mut Exchange, member: &Member) {
+        if let Some(sticky) = &self.sticky {
+            sticky.tell(x, member.index);
+        }
     }
 
     /// The group.
@@ -230,6 +240,15 @@ impl Choosing {
             was_tried,
         };
         let (seed, now) = (random::word(), x.worker.clock.coarse());
+        if let Some(sticky) = &self.sticky
+            && let Some(name) = sticky.named(x)
+        {
+            let mut bound = sticky.servers_of(&name);
+            let servers = &self.group.servers;
+            if let Some(index) = bound.find(|index| servers.take(*index, &view, now)) {
+                return Some(index);
+            }
+        }
         self.with_key(x, |key| self.group.servers.choose(&view, key, seed, now))
     }
 

@@ -24,6 +24,7 @@ mod replay;
 mod request;
 mod retry;
 mod select;
+mod sticky;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -391,6 +392,7 @@ impl ReverseProxy {
     ) -> Step {
         self.selection
             .note_answer(upstream, x, answer.head.status, asked.at);
+        self.selection.bind(x, upstream);
         if self.facts == Facts::Shown {
             facts::answered(x, answer.head.status);
         }

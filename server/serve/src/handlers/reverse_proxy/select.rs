@@ -149,6 +149,13 @@ impl Selection {
         }
     }
 
+    /// Tells the client of the server that it stays with, where a group says so.
+    pub fn bind(&self, x: &mut Exchange, upstream: &Upstream) {
+        if let (Some(group), Some(member)) = (&self.group, &upstream.member) {
+            group.bind(x, member);
+        }
+    }
+
     /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
     pub fn choose<'a, U: Borrow<Upstream>>(
         &self,

@@ -198,6 +198,7 @@ impl Transport {
     fn of_fastcgi(config: &FastCgiTransport, log: Option<&Log>) -> Result<Transport, Refusal> {
         let options = Options {
             protocol: Protocol::FastCgi,
+            dialling: dialling::of_applications(&config.local_address, &config.socket_buffers)?,
             keep_alive: match &config.keep_alive {
                 Some(config) => keep_alive(Some(config)),
                 None => KeepAlive::Briefly(limits::KEPT_BRIEFLY),
@@ -220,6 +221,7 @@ impl Transport {
     fn of_cgi(config: &CgiTransport, dialect: Dialect) -> Result<Transport, Refusal> {
         let options = Options {
             protocol: Protocol::Cgi,
+            dialling: dialling::of_applications(&config.local_address, &config.socket_buffers)?,
             keep_alive: KeepAlive::Off,
             timeouts: all_have(
                 config.dial_timeout,

@@ -1,0 +1,124 @@
+//! `*_limit_rate`, `*_force_ranges` and `*_store`: what becomes of answers of upstreams. Each module that asks upstreams has
+//! them under its own name.
+
+use sluice_diag::Diagnostic;
+use sluice_model::proxy::{KeepFile, ReverseProxy};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables};
+use crate::lower::values;
+use crate::tree::Word;
+
+/// Has `origin` shape answers as it is said here.
+pub fn shape(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &str,
+    facts: &Facts,
+    origin: &mut ReverseProxy,
+) -> Option<()> {
+    let Some(as_nginx) = &mut origin.as_nginx else {
+        return Some(());
+    };
+    let cache = format!("{module}_cache");
+    let is_cached = level.word(&cache).is_some_and(|zone| zone != "off");
+    as_nginx.limit_rate = limit_rate(cx, level, module, facts)?;
+    as_nginx.keep = kept(cx, level, module, facts)?;
+    // From what is stored parts are given in any case.
+    as_nginx.force_ranges = !is_cached && level.is_on(&format!("{module}_force_ranges"), false);
+    let store = format!("{module}_store");
+    let line = level
+        .find(&store)
+        .filter(|_| is_cached && as_nginx.keep.is_some());
+    let Some(line) = line else {
+        return Some(());
+    };
+    cx.report.push(
+        Diagnostic::error("invalid-value", format!("`{store}` beside `{cache}`"))
+            .at(line.span(), "an answer is kept in one of two ways")
+            .imported(line.name.import)
+            .help(format!(
+                "remove one of them; `{cache} off;` ends the other here"
+            )),
+    );
+    None
+}
+
+/// How fast answers are read; nothing where at any rate. As in nginx answers have to go through buffers for that.
+fn limit_rate(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &str,
+    facts: &Facts,
+) -> Option<String> {
+    let name = format!("{module}_limit_rate");
+    let line = level.find(&name).and_then(|line| line.args.first());
+    let Some(word) = line.filter(|_| level.is_on(&format!("{module}_buffering"), true)) else {
+        return Some(String::new());
+    };
+    if !has_variables(&word.text) && values::size(&word.text).is_none() {
+        return cx.invalid(word, &name, "bytes each second, as in `100k`, or `0`");
+    }
+    Some(cx.text(word, facts))
+}
+
+/// The files that answers become.
+fn kept(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &str,
+    facts: &Facts,
+) -> Option<Option<KeepFile>> {
+    let name = format!("{module}_store");
+    let Some(word) = level.find(&name).and_then(|line| line.args.first()) else {
+        return Some(None);
+    };
+    let path = match word.text.as_str() {
+        "off" => return Some(None),
+        "on" => facts.file.clone().unwrap_or_default(),
+        text => {
+            let path = cx.prefixed(text);
+            cx.text(
+                &Word {
+                    text: path,
+                    ..word.clone()
+                },
+                facts,
+            )
+        }
+    };
+    let mode = access(cx, level, module)?;
+    Some(Some(KeepFile { path, mode }))
+}
+
+/// What may be done with files that answers become: for their user to read and write where nothing else is said.
+fn access(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Option<u32> {
+    let name = format!("{module}_store_access");
+    let Some(line) = level.find(&name) else {
+        return Some(0o600);
+    };
+    let mut mode = 0;
+    let mut has_user = false;
+    for word in &line.args {
+        let (who, may) = word.text.split_once(':').unwrap_or((&word.text, ""));
+        let bits = match may {
+            "r" => 0o4,
+            "rw" => 0o6,
+            _ => 0,
+        };
+        match who {
+            "user" if bits > 0 => {
+                mode |= bits << 6;
+                has_user = true;
+            }
+            "group" if bits > 0 => mode |= bits << 3,
+            "all" if bits > 0 => mode |= bits,
+            _ => {
+                let wanted = "`user`, `group` or `all`, each with `:r` or `:rw` behind it";
+                return cx.invalid(word, &name, wanted);
+            }
+        }
+    }
+    Some(if has_user { mode } else { mode | 0o600 })
+}

@@ -1,0 +1,178 @@
+//! `sticky`: a client stays with the server of its group that it had. A cookie of ours names that server, or whatever the
+//! application puts into cookies and addresses. Whether the server can take the request is left to the group.
+
+use md5::{Digest, Md5};
+use sluice_message::FieldId;
+use sluice_message::date::format_http;
+use sluice_message::hex::hex_text;
+use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
+use sluice_route::Template;
+
+use super::build::duration;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::text::clean_value;
+use crate::values::expanded;
+
+/// The setting at work.
+pub struct Sticky {
+    /// What clients call the servers, by number.
+    routes: Box<[Box<[u8]>]>,
+    /// What may name a server.
+    names: Box<[Template]>,
+    cookie: Option<Cookie>,
+}
+
+/// A cookie that names a server.
+struct Cookie {
+    name: Box<str>,
+    expires: Expires,
+    domain: Template,
+    path: Template,
+    same_site: Template,
+    flags: &'static str,
+}
+
+/// How long clients keep a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expires {
+    /// As long as they run.
+    WithClient,
+    /// So many seconds.
+    After(u64),
+    /// As long as they can.
+    Never,
+}
+
+/// nginx's end of time, which fits into 32 bits.
+const FAR_AWAY: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
+
+impl Sticky {
+    /// Reads the settings of a group; `None` where clients stay with nobody.
+    pub fn build(config: &NginxGroup, cx: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
+        let Some(sticky) = &config.sticky else {
+            return Ok(None);
+        };
+        let names = sticky.names.iter().map(|name| cx.template(name));
+        let routes = config.servers.iter().map(|server| {
+            let name = match server.route.as_str() {
+                "" => digest(&server.name),
+                route => route.to_owned(),
+            };
+            name.into_bytes().into()
+        });
+        Ok(Some(Sticky {
+            routes: routes.collect(),
+            names: names.collect::<Result<_, _>>()?,
+            cookie: match &sticky.cookie {
+                None => None,
+                Some(cookie) => Some(Cookie::build(cookie, cx)?),
+            },
+        }))
+    }
+
+    /// What a request says of its server.
+    pub fn named(&self, x: &Exchange) -> Option<Vec<u8>> {
+        let mut names = self.names.iter().map(|name| expanded(name, x).to_vec());
+        names.find(|name| !name.is_empty())
+    }
+
+    /// The servers that are called so.
+    pub fn servers_of<'s>(&'s self, name: &'s [u8]) -> impl Iterator<Item = usize> + 's {
+        let all = self.routes.iter().enumerate();
+        all.filter(move |(_, route)| &***route == name)
+            .map(|(index, _)| index)
+    }
+
+    /// Names the server with this number to the client, if that is ours to do and the client does not know it.
+    pub fn tell(&self, x: &mut Exchange, server: usize) {
+        let (Some(cookie), Some(route)) = (&self.cookie, self.routes.get(server)) else {
+            return;
+        };
+        if self.named(x).as_deref() != Some(&**route) {
+            let line = cookie.line(x, route);
+            x.res.fields.push(FieldId::SetCookie, &line);
+        }
+    }
+}
+
+impl Cookie {
+    fn build(config: &Config, cx: &Builder<'_>) -> Result<Cookie, Refusal> {
+        Ok(Cookie {
+            name: config.name.as_str().into(),
+            expires: match (config.expires_never, config.expires) {
+                (true, _) => Expires::Never,
+                (false, None) => Expires::WithClient,
+                (false, Some(time)) => {
+                    Expires::After(duration(time).map_or(0, |time| time.as_secs()))
+                }
+            },
+            domain: cx.template(&config.domain)?,
+            path: cx.template(&config.path)?,
+            same_site: cx.template(&config.same_site)?,
+            flags: match (config.http_only, config.secure) {
+                (true, true) => "; HttpOnly; Secure",
+                (true, false) => "; HttpOnly",
+                (false, true) => "; Secure",
+                (false, false) => "",
+            },
+        })
+    }
+
+    /// The value of Set-Cookie (RFC 6265, section 4.1).
+    fn line(&self, x: &Exchange, route: &[u8]) -> Vec<u8> {
+        let mut line = Vec::with_capacity(96);
+        line.extend_from_slice(self.name.as_bytes());
+        line.push(b'=');
+        line.extend_from_slice(route);
+        match self.expires {
+            Expires::WithClient => {}
+            Expires::Never => {
+                line.extend_from_slice(b"; Expires=");
+                line.extend_from_slice(FAR_AWAY.as_bytes());
+            }
+            Expires::After(seconds) => {
+                let end = x.worker.clock.unix_seconds().saturating_add(seconds);
+                line.extend_from_slice(b"; Expires=");
+                line.extend_from_slice(&format_http(end));
+                line.extend_from_slice(format!("; Max-Age={seconds}").as_bytes());
+            }
+        }
+        for (name, value) in [
+            ("; Domain=", &self.domain),
+            ("; Path=", &self.path),
+            ("; SameSite=", &self.same_site),
+        ] {
+            let value = expanded(value, x);
+            if !value.is_empty() {
+                line.extend_from_slice(name.as_bytes());
+                line.extend_from_slice(&value);
+            }
+        }
+        line.extend_from_slice(self.flags.as_bytes());
+        clean_value(&mut line);
+        line
+    }
+}
+
+/// What nginx calls a server that has no name of its own: the MD5 of its address and port, or of the path of its socket.
+fn digest(address: &str) -> String {
+    let address = match address.starts_with("unix:") || address.contains(':') {
+        true => address.to_owned(),
+        false => format!("{address}:80"),
+    };
+    hex_text(&Md5::digest(address.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digest;
+
+    #[test]
+    fn servers_are_called_by_their_addresses() {
+        // By md5sum.
+        assert_eq!(digest("127.0.0.1:8080"), "5958c386bf5e9109ac10d2a628645aea");
+        assert_eq!(digest("10.0.0.1"), digest("10.0.0.1:80"));
+        assert_ne!(digest("unix:/run/a"), digest("unix:/run/b"));
+    }
+}
