@@ -139,6 +139,12 @@ objects! {
         pub signature: Option<String>,
         /// How redirects name this server.
         pub redirects: Redirects,
+        /// The name of its log of errors below `http.log.error`; that of the process when empty.
+        pub error_log: String,
+        /// Whether the log of errors is told of files that are not there; it is when absent.
+        pub log_not_found: Option<bool>,
+        /// Whether it is told what `rewrite` does.
+        pub rewrite_log: bool,
     }
 
     /// How redirects name this server.

@@ -173,7 +173,7 @@ impl Empty for LogInfo {
             body_bytes_sent: 0,
             body_bytes_read: 0,
             error: None,
-            place: None,
+            is_told: false,
             trace: None,
         };
         &EMPTY
@@ -188,7 +188,7 @@ impl Empty for LogInfo {
         self.body_bytes_sent = 0;
         self.body_bytes_read = 0;
         self.error = None;
-        self.place = None;
+        self.is_told = false;
         self.trace = None;
     }
 }
@@ -403,8 +403,8 @@ pub struct LogInfo {
     pub body_bytes_read: u64,
     /// Error that ended the request, if any.
     pub error: Option<String>,
-    /// The name of the virtual server where it did, and whether the error is one whatever the status is.
-    pub place: Option<(Arc<str>, bool)>,
+    /// Whether the log was told of it already.
+    pub is_told: bool,
     /// The span of a trace, where `tracing` asked for one.
     pub trace: Option<Box<Span>>,
 }

@@ -177,7 +177,7 @@ impl Recorder {
         {
             span.end(x, status, completion.body_bytes_sent);
         }
-        if x.context.log.error.is_some() {
+        if x.context.log.error.is_some() && !x.context.log.is_told {
             self.log_error(x, completion, status, access);
         }
         if let Some(access) = access.filter(|_| !x.context.log.skip) {
@@ -220,8 +220,7 @@ impl Recorder {
         status: u16,
         access: Option<&AccessLog>,
     ) {
-        let is_loud = x.context.log.place.as_ref().is_some_and(|(_, loud)| *loud);
-        let level = if status >= 500 || status == 0 || is_loud {
+        let level = if status >= 500 || status == 0 {
             Level::Error
         } else {
             Level::Debug
@@ -267,13 +266,55 @@ fn write_error(
     let mut line = Vec::new();
     route.write(&mut line, SystemTime::now(), head, |fields| {
         fields.text("error", message.as_bytes());
-        if let Some((server, _)) = &x.context.log.place {
-            fields.text("server", server.as_bytes());
-        }
         add_request(fields, &facts, credentials);
         fields.duration("duration", facts.duration);
         fields.integer("status", u64::from(status));
         fields.text("err_id", id.as_bytes());
+    });
+}
+
+/// Something that is told of a request while it is served, in the words of nginx.
+pub(crate) struct Remark<'a> {
+    /// What a log takes it from.
+    pub(crate) logger: &'a str,
+    pub(crate) level: Level,
+    pub(crate) message: &'a str,
+    /// The name of the virtual server.
+    pub(crate) server: &'a str,
+    /// The number of the connection.
+    pub(crate) connection: u64,
+    /// The upstream that it is about; empty for none.
+    pub(crate) upstream: &'a str,
+}
+
+/// Tells it.
+pub(crate) fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
+    let route = log.plan().route(remark.logger);
+    if !route.takes(remark.level) {
+        return;
+    }
+    let head = Head {
+        level: remark.level,
+        logger: remark.logger,
+        message: "request",
+        caller: std::panic::Location::caller(),
+    };
+    let completion = Completion {
+        ending: Ending::Complete,
+        body_bytes_sent: 0,
+        body_bytes_read: 0,
+        duration: Duration::ZERO,
+    };
+    let facts = facts(x, &completion, x.res.status.code());
+    let mut line = Vec::new();
+    route.write(&mut line, SystemTime::now(), &head, |fields| {
+        fields.text("error", remark.message.as_bytes());
+        fields.integer("connection", remark.connection);
+        fields.text("server", remark.server.as_bytes());
+        add_request(fields, &facts, Credentials::Hidden);
+        if !remark.upstream.is_empty() {
+            fields.text("upstream", remark.upstream.as_bytes());
+        }
     });
 }
 

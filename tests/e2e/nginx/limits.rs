@@ -95,7 +95,7 @@ fn requests_are_refused_or_held_back_as_in_nginx() {
     );
     let said = server.stderr();
     assert!(
-        said.contains("limiting requests") && said.contains("\"zone\":\"slow\""),
+        said.contains("limiting requests, excess: ") && said.contains("by zone \\\"slow\\\""),
         "{said}"
     );
 }

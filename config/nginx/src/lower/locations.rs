@@ -77,19 +77,9 @@ const CONTENT: [&str; 7] = [
     "uwsgi_pass",
 ];
 
-/// What has no effect in a server.
-const NOT_IN_SERVERS: &[(&str, &str)] = &[(
-    "error_log",
-    "the log of errors is that of `http` or of the main context",
-)];
-
 /// What has no effect in a location.
 const NOT_IN_LOCATIONS: &[(&str, &str)] = &[
     ("client_body_timeout", "that of the default server counts"),
-    (
-        "error_log",
-        "the log of errors is that of `http` or of the main context",
-    ),
     ("keepalive_timeout", "that of the default server counts"),
     ("send_timeout", "that of the default server counts"),
 ];
@@ -121,7 +111,6 @@ pub fn modifier_and_word(directive: &Directive) -> Option<(&str, &str)> {
 
 impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
-        self.warn_of_outer(level, NOT_IN_SERVERS);
         let usual = Root {
             text: self.prefixed("html"),
             kind: RootKind::Root,
@@ -497,6 +486,9 @@ impl Lowering<'_> {
             types,
             signature,
             redirects,
+            error_log: self.errors_of(level),
+            log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
+            rewrite_log: level.is_on("rewrite_log", false),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sluice_diag::Diagnostic;
 use sluice_model::http::ServerLogs;
 use sluice_model::logging::{
     FileWriter, Log, LogEncoder, LogWriter, Logging, MessageEncoder, NginxEncoder, PlainWriter,
@@ -16,33 +17,114 @@ pub fn logger_name(index: usize) -> String {
     format!("nginx{index}")
 }
 
+/// What the directives of one block say about logs of errors.
+pub struct ErrorLogs {
+    /// Their words.
+    words: Vec<Vec<String>>,
+    logs: Vec<ErrorLog>,
+}
+
+struct ErrorLog {
+    path: String,
+    /// The place of its level among those of nginx.
+    level: usize,
+}
+
+/// nginx's levels, from the least grave one.
+const LEVELS: [&str; 8] = [
+    "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
+];
+
+/// Where `error` is among them.
+const ERROR: usize = 4;
+
+/// Entries about requests go to loggers below this one, the last part of whose names is the level.
+const REQUESTS: &str = "http.log.error";
+
 impl Lowering<'_> {
-    /// The logs of the process: `error_log` of `http`, else that of the main context; then the files of access logs.
-    pub(super) fn logging(&mut self, main: &Level<'_>) -> Option<Logging> {
-        let in_http = main.own("http").next().and_then(|http| {
-            let mut own = http.body().iter();
-            own.rfind(|directive| directive.name() == "error_log")
-        });
-        let directive = in_http.or_else(|| main.find("error_log"));
-        let told = &self.invocation.error_log;
-        let mut default = match directive {
-            Some(directive) => self.error_log(directive)?,
-            None if !told.is_empty() => errors(&self.prefixed(told), "ERROR"),
-            None if self.access_logs.is_empty() => return None,
-            None => Log::default(),
-        };
+    /// Settles which log of errors is that of the process: that of the main context, else that of `http`.
+    pub(super) fn process_log(&mut self, main: &Level<'_>) {
+        let mut own: Vec<&Directive> = main.own("error_log").collect();
+        if own.is_empty() {
+            let http = main.own("http").flat_map(|http| http.body());
+            own = http.filter(|line| line.name() == "error_log").collect();
+        }
+        self.error_logs_number(&own);
+    }
+
+    /// The name of the log of errors of a place; empty for that of the process.
+    pub(super) fn errors_of(&mut self, level: &Level<'_>) -> String {
+        let directives = level.nearest(&["error_log"]);
+        match directives.is_empty() {
+            true => String::new(),
+            false => match self.error_logs_number(&directives) {
+                0 => String::new(),
+                number => format!("nginx{number}"),
+            },
+        }
+    }
+
+    fn error_logs_number(&mut self, directives: &[&Directive]) -> usize {
+        let words = |line: &&Directive| line.args.iter().map(|word| word.text.clone()).collect();
+        let words: Vec<Vec<String>> = directives.iter().map(words).collect();
+        let known = self
+            .error_logs
+            .iter()
+            .position(|known| known.words == words);
+        known.unwrap_or_else(|| {
+            let logs = directives.iter().filter_map(|line| self.error_log(line));
+            let logs = logs.collect();
+            self.error_logs.push(ErrorLogs { words, logs });
+            self.error_logs.len() - 1
+        })
+    }
+
+    /// All logs: those of errors, and the files of access logs.
+    pub(super) fn logging(&mut self) -> Option<Logging> {
         let mut logs = BTreeMap::new();
+        let mut apart: Vec<String> = Vec::new();
+        for (number, set) in self.error_logs.iter().enumerate().skip(1) {
+            let logger = format!("{REQUESTS}.nginx{number}");
+            for (index, errors) in set.logs.iter().enumerate() {
+                let log = Log {
+                    include: vec![logger.clone()],
+                    ..errors.log(&logger)
+                };
+                logs.insert(format!("errors{number}.{index}"), log);
+            }
+            apart.push(logger);
+        }
         for (index, path) in self.access_logs.iter().enumerate() {
             let name = logger_name(index);
             let logger = format!("http.log.access.{name}");
-            default.exclude.push(logger.clone());
+            apart.push(logger.clone());
             let log = Log {
                 include: vec![logger],
                 ..log(path, LogEncoder::Message(MessageEncoder {}))
             };
             logs.insert(name, log);
         }
-        logs.insert("default".to_owned(), default);
+        let told = &self.invocation.error_log;
+        let own = self.error_logs.first().map_or(&[][..], |set| &set.logs);
+        let mut process: Vec<Log> = own.iter().map(|errors| errors.log(REQUESTS)).collect();
+        if process.is_empty() && !told.is_empty() {
+            let path = self.prefixed(told);
+            process.push(ErrorLog { path, level: ERROR }.log(REQUESTS));
+        }
+        if process.is_empty() && logs.is_empty() {
+            return None;
+        }
+        if process.is_empty() {
+            process.push(Log::default());
+        }
+        for (index, mut log) in process.into_iter().enumerate() {
+            log.exclude.extend(apart.iter().cloned());
+            let name = match index {
+                0 => "default".to_owned(),
+                index => format!("errors0.{index}"),
+            };
+            logs.insert(name, log);
+        }
         Some(Logging { sink: None, logs })
     }
 
@@ -55,49 +137,59 @@ impl Lowering<'_> {
         })
     }
 
-    fn error_log(&mut self, directive: &Directive) -> Option<Log> {
+    fn error_log(&mut self, directive: &Directive) -> Option<ErrorLog> {
         let (path, level) = directive.args.split_first()?;
-        // What ends a request is an error at most; those above it concern the process.
-        let is_grave = level
-            .first()
-            .is_some_and(|word| matches!(word.text.as_str(), "crit" | "alert" | "emerg"));
-        let level = match level.first().map(|word| (word, word.text.as_str())) {
-            None | Some((_, "error" | "crit" | "alert" | "emerg")) => "ERROR",
-            Some((_, "debug")) => "DEBUG",
-            Some((_, "info" | "notice")) => "INFO",
-            Some((_, "warn")) => "WARN",
-            Some((word, _)) => {
-                let wanted =
-                    "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`";
-                return self.invalid(word, "error_log", wanted);
-            }
+        let level = match level.first() {
+            None => ERROR,
+            Some(word) => match LEVELS.iter().position(|name| *name == word.text) {
+                Some(level) => level,
+                None => {
+                    let wanted =
+                        "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`";
+                    return self.invalid(word, "error_log", wanted);
+                }
+            },
         };
         if path.text.starts_with("memory:") {
-            let wanted = "a file, `stderr` or `syslog:`; a log in memory is for debuggers, and there is none";
-            return self.invalid(path, "error_log", wanted);
+            self.report.push(
+                Diagnostic::warning("no-effect", "`error_log memory:` has no effect")
+                    .at(path.span, "nothing is written")
+                    .imported(path.import)
+                    .note("a log in memory is for debuggers, and there is none"),
+            );
         }
         if let Some(params) = path.text.strip_prefix("syslog:")
             && let Err(wanted) = syslog::parse(params)
         {
             return self.invalid(path, "error_log", wanted);
         }
-        let whole = match path.text.as_str() {
+        let path = match path.text.as_str() {
+            text if text.starts_with("memory:") => "/dev/null".to_owned(),
             text if text == "stderr" || text.starts_with("syslog:") => text.to_owned(),
             text => self.prefixed(text),
         };
-        let mut log = errors(&whole, level);
-        if is_grave {
-            log.exclude.push("http.log.error".to_owned());
-        }
-        Some(log)
+        Some(ErrorLog { path, level })
     }
 }
 
-/// A log of errors, in nginx's form.
-fn errors(path: &str, level: &str) -> Log {
-    Log {
-        level: level.to_owned(),
-        ..log(path, LogEncoder::Nginx(NginxEncoder {}))
+impl ErrorLog {
+    /// In nginx's form; entries about requests come from loggers below `logger`. Our levels are fewer: where one of them stands
+    /// for several, the loggers of those that are too soft are left out.
+    fn log(&self, logger: &str) -> Log {
+        let level_of = |level: usize| match level {
+            0 => "DEBUG",
+            1 | 2 => "INFO",
+            3 => "WARN",
+            _ => "ERROR",
+        };
+        let softer = (0..self.level).filter(|level| level_of(*level) == level_of(self.level));
+        Log {
+            level: level_of(self.level).to_owned(),
+            exclude: softer
+                .map(|level| format!("{logger}.{}", LEVELS[level]))
+                .collect(),
+            ..log(&self.path, LogEncoder::Nginx(NginxEncoder {}))
+        }
     }
 }
 

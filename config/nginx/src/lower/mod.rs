@@ -81,6 +81,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         groups,
         types: Vec::new(),
         access_logs: Vec::new(),
+        error_logs: Vec::new(),
         tables: Vec::new(),
         scripts: Vec::new(),
         stores: cache::Stores::new(),
@@ -109,6 +110,8 @@ pub struct Lowering<'r> {
     types: Vec<MediaTypes>,
     /// The files of access logs; the logger of each has its number.
     access_logs: Vec<String>,
+    /// What `error_log` says in different places; first that of the process.
+    error_logs: Vec<logs::ErrorLogs>,
     tables: Vec<VariableTable>,
     /// The ways in which paths of scripts are split.
     scripts: Vec<Script>,
@@ -388,12 +391,13 @@ impl<'r> Lowering<'r> {
                     .help("add `events {}`"),
             );
         }
+        self.process_log(&main);
         for http in main.own("http") {
             let level = main.within(http.body());
             self.http(&level, &mut config);
         }
         core::lower(self, &main, &mut config);
-        config.logging = self.logging(&main);
+        config.logging = self.logging();
         config
     }
 

@@ -24,9 +24,9 @@ pub const WORDS: &[Word] = &[
     Word::many("env", Words(1, 1))
         .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
     Word::once("events", Block(0, 0)),
-    Word::once("error_log", Words(1, 2)).but(Partly(
-        "the level and the file of the main context or of `http`, in nginx's form without the number of a connection; \
-         files, `stderr` and `syslog:`; servers and locations have no file of their own",
+    Word::many("error_log", Words(1, 2)).but(Partly(
+        "files, `stderr` and `syslog:`, several in one block; a log in memory (`memory:`) is read and left alone; what has no \
+         word in our log has none there: there is little at `info` and `debug`",
     )),
     Word::many("include", Words(1, 1)),
     Word::many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),

@@ -60,7 +60,7 @@ pub const WORDS: &[Word] = &[
     Word::once("lingering_timeout", Time).but(Always("what a client still sends is read, up to 256 KiB")),
     Word::many("listen", Words(1, MANY)).but(Partly("address, port, `unix:`, `default_server`, `ssl`, `http2`, `proxy_protocol`; of the rest each word says what it does")),
     Word::many("location", Block(1, 2)),
-    Word::once("log_not_found", Flag).but(Idle("a missing file is told at the level `debug`")),
+    Word::once("log_not_found", Flag),
     Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),
     Word::once("max_headers", Number).but(Idle("a head has at most 100 fields")),
     Word::once("max_ranges", Number).but(Partly("for files; answers of upstreams have the parts that those send")),

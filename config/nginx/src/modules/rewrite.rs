@@ -8,7 +8,7 @@ use sluice_model::nginx::{
 use crate::lower::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::Takes::{Block, Flag, Nothing as NoWords, Words};
-use crate::registry::Verdict::{Always, Idle};
+use crate::registry::Verdict::Always;
 use crate::registry::variables;
 use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
@@ -19,9 +19,7 @@ pub const WORDS: &[Word] = &[
     Word::many("if", Block(1, MANY)),
     Word::many("return", Words(1, 2)),
     Word::many("rewrite", Words(2, 3)),
-    Word::once("rewrite_log", Flag).but(Idle(
-        "nothing is logged of rewrites; `sluice explain` will show them",
-    )),
+    Word::once("rewrite_log", Flag),
     Word::many("set", Words(2, 2)),
     Word::once("uninitialized_variable_warn", Flag)
         .but(Always("a variable that nothing set is empty")),

@@ -133,6 +133,21 @@ impl Rate {
         Duration::from_nanos(self.window / u64::from(self.events).max(1))
     }
 
+    /// How many events come too early, in thousandths, if the latest comes so long before its time at an even pace.
+    pub fn early_thousandths(&self, early: Duration) -> u64 {
+        let thousandths = early.as_nanos() * 1000 / self.spacing().as_nanos().max(1);
+        u64::try_from(thousandths).unwrap_or(u64::MAX)
+    }
+
+    /// The same, if it was refused and has to wait so long: those that may be saved came before it.
+    pub fn excess_thousandths(&self, wait: Duration) -> u64 {
+        let saved = match self.counting {
+            Counting::Window { .. } => 0,
+            Counting::Bucket { burst } => u64::from(burst.saturating_sub(1)) * 1000,
+        };
+        saved.saturating_add(self.early_thousandths(wait))
+    }
+
     /// How long after now the latest event of a bucket would have come at an even pace; zero for windows.
     pub fn ahead(&self, meter: &Meter, now: Moment) -> Duration {
         match &meter.0 {

@@ -3,7 +3,7 @@
 
 mod as_nginx;
 
-pub use as_nginx::Told;
+pub use as_nginx::{Told, trial};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -256,6 +256,7 @@ const NEVER_POISONED: &str = "nothing panics while it holds a zone";
 #[derive(Debug)]
 pub struct SharedZone {
     name: Box<str>,
+    rate: Rate,
     hasher: RandomState,
     parts: Box<[Part]>,
 }
@@ -294,6 +295,7 @@ impl SharedZone {
         };
         SharedZone {
             name: name.into(),
+            rate,
             hasher: RandomState::new(),
             parts: (0..RATE_SHARDS).map(part).collect(),
         }

@@ -29,6 +29,9 @@ pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8])
 
 /// nginx's word for how much an entry matters.
 fn word(head: &Head<'_>) -> &'static str {
+    if let Some(grade) = grade(head) {
+        return grade;
+    }
     match head.level {
         Level::Debug => "debug",
         Level::Info => "notice",
@@ -38,6 +41,21 @@ fn word(head: &Head<'_>) -> &'static str {
         Level::Error if head.logger == CROWD => "alert",
         Level::Error => "error",
     }
+}
+
+/// nginx's levels, which end the names of the loggers of its requests.
+const GRADES: [&str; 8] = [
+    "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
+];
+
+/// The level that a logger of requests is for.
+fn grade(head: &Head<'_>) -> Option<&'static str> {
+    let last = head
+        .logger
+        .strip_prefix("http.log.error.")?
+        .rsplit('.')
+        .next()?;
+    GRADES.into_iter().find(|grade| *grade == last)
 }
 
 fn of_process(out: &mut Vec<u8>, head: &Head<'_>, members: &[(String, Node)]) {
@@ -64,6 +82,9 @@ fn of_request(
         Some(Node::Text(text)) => text.as_str(),
         _ => "",
     };
+    if let Some(Node::Scalar(connection)) = member(members, "connection") {
+        push_text(out, &format!("*{connection} "));
+    }
     match member(members, "error") {
         Some(Node::Text(error)) => push_text(out, error),
         _ => push_text(out, head.message),
@@ -78,6 +99,9 @@ fn of_request(
     }
     let (method, uri, protocol) = (of("method"), of("uri"), of("proto"));
     push_text(out, &format!(", request: \"{method} {uri} {protocol}\""));
+    if let Some(Node::Text(upstream)) = member(members, "upstream") {
+        push_text(out, &format!(", upstream: \"{upstream}\""));
+    }
     if !of("host").is_empty() {
         push_text(out, &format!(", host: \"{}\"", of("host")));
     }
@@ -164,6 +188,22 @@ mod tests {
             "[error] open() \"/a\" failed, client: ::1, server: a.test, request: \"GET /\\x1B HTTP/1.1\", host: \"a.test:80\", \
              referrer: \"http://b/\""
         );
+    }
+
+    #[test]
+    fn what_is_told_of_requests_has_nginxs_level_connection_and_upstream() {
+        let fields = r#"{"error":"none","connection":7,"server":"a","request":{"client_ip":"::1","proto":"HTTP/1.1","method":"GET",
+            "host":"b","uri":"/"},"upstream":"http://c/"}"#;
+        assert_eq!(
+            line(
+                Level::Info,
+                "http.log.error.nginx1.notice",
+                "request",
+                fields
+            ),
+            "[notice] *7 none, client: ::1, server: a, request: \"GET / HTTP/1.1\", upstream: \"http://c/\", host: \"b\""
+        );
+        assert!(line(Level::Error, "http.log.error.alert", "", fields).starts_with("[alert] "));
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub use sluice_route::pcre::Case;
 #[derive(Debug)]
 pub struct Pattern {
     pattern: pcre::Pattern,
+    text: Box<str>,
     /// The groups with names, by number.
     named: Vec<(u8, Arc<str>)>,
     /// Only for those whose matches may be given up.
@@ -28,7 +29,6 @@ pub struct Pattern {
 /// What is known of a pattern whose matches end at a limit.
 #[derive(Debug)]
 struct Limited {
-    text: Box<str>,
     recorder: Option<Arc<Recorder>>,
     /// Whether that was logged. Once is enough: each request that it fails has its line anyway.
     told: AtomicBool,
@@ -51,7 +51,6 @@ impl Pattern {
         });
         let limited = (!pattern.is_linear()).then(|| {
             Box::new(Limited {
-                text: text.into(),
                 recorder: recorder.cloned(),
                 told: AtomicBool::new(false),
             })
@@ -60,6 +59,7 @@ impl Pattern {
             named: named.collect(),
             limited,
             pattern,
+            text: text.into(),
         })
     }
 
@@ -73,6 +73,11 @@ impl Pattern {
         let mut named = self.named.iter();
         let found = named.find(|(_, name)| **name == *variable);
         found.map(|(number, _)| usize::from(*number))
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// Whether `text` has a match, whose groups are then remembered.
@@ -111,7 +116,7 @@ impl Pattern {
 
     /// Counts a match that was given up.
     fn given_up(&self) -> Fault {
-        let text = self.limited.as_ref().map_or("", |limited| &limited.text);
+        let text = &*self.text;
         if let Some(limited) = &self.limited
             && let Some(recorder) = &limited.recorder
         {

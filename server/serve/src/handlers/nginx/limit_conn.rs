@@ -13,7 +13,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
-use crate::handlers::rate_limit::Told;
+use crate::handlers::rate_limit::{Told, trial};
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, RATE_SHARDS};
 use crate::values;
 
@@ -97,8 +97,9 @@ impl Handler for Limits {
                         .push(held);
                 }
                 None => {
-                    self.told
-                        .tell(x, "limiting connections", &limit.name, self.dry_run);
+                    let trial = trial(self.dry_run);
+                    let what = format!("limiting connections{trial} by zone \"{}\"", limit.name);
+                    self.told.tell(x, &what, self.dry_run);
                     if self.dry_run {
                         x.context.nginx.limited_connections = Limited::RejectedDryRun;
                         return Step::Next;

@@ -31,6 +31,7 @@ pub(crate) mod subrequest;
 pub mod substitute;
 mod tables;
 mod tls;
+pub(crate) mod told;
 mod tries;
 pub mod try_files;
 pub mod types;
@@ -54,6 +55,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::log::Log;
 
 use clients::Clients;
 use groups::{Case, Pattern};
@@ -79,6 +81,8 @@ pub struct Tree {
     secure: bool,
     /// Variables that are looked up; nothing where there are none.
     tables: Option<Arc<Tables>>,
+    /// Where errors are told.
+    log: Option<Log>,
 }
 
 /// The way from a handler to the servers that it belongs to, which are built after it.
@@ -184,6 +188,12 @@ struct Place {
     pages: Pages,
     types: Arc<Types>,
     naming: Naming,
+    /// The name of its log of errors, empty for that of the process.
+    error_log: Box<str>,
+    /// Whether that is told of files that are not there.
+    tells_missing: bool,
+    /// Whether it is told what `rewrite` does.
+    tells_rewrites: bool,
 }
 
 /// Chooses server and location.
@@ -400,7 +410,10 @@ fn count(x: &mut Exchange) -> Result<(), Fault> {
     match x.context.nginx.redirects > REDIRECTS_MAX {
         true => Err(Fault::new(
             Status::INTERNAL_SERVER_ERROR,
-            "rewrites or internal redirects go in a circle",
+            format!(
+                "rewrite or internal redirection cycle while processing \"{}\"",
+                String::from_utf8_lossy(x.req.uri.path())
+            ),
         )),
         false => Ok(()),
     }
@@ -509,6 +522,7 @@ pub fn build<'m>(
         secure: config.secure,
         tables: Some(Arc::new(Tables::build(&config.tables, cx)?))
             .filter(|tables| !tables.is_empty()),
+        log: cx.log.cloned(),
     });
     // Nobody else has set it: each server of the model has one such handler.
     let _ = cx.nginx_tree.0.set(Arc::downgrade(&tree));
@@ -651,6 +665,9 @@ impl Build {
             pages: Pages::build(config, cx)?,
             types,
             naming: Naming::build(&config.redirects),
+            error_log: config.error_log.as_str().into(),
+            tells_missing: config.log_not_found.unwrap_or(true),
+            tells_rewrites: config.rewrite_log,
         };
         self.places.push(place);
         Ok(number(self.places.len() - 1))

@@ -8,7 +8,7 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
-use super::{Query, Tree, go_on_at, redirect, rewrite, start_again};
+use super::{Query, Tree, go_on_at, redirect, rewrite, start_again, told};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -99,20 +99,29 @@ impl Handler for Errors {
     }
 }
 
-/// Errors of clients that nginx puts into its log as errors of its own.
-const LOUD: [u16; 4] = [401, 403, 404, 413];
-
 impl Errors {
-    /// Sees to what the log is told. An answer that the configuration asks for is no error.
+    /// Tells the log. An answer that the configuration asks for is no error.
     fn note(&self, x: &mut Exchange, status: Status) {
-        let error = x.context.log.error.as_deref().unwrap_or_default();
-        if matches!(error, rewrite::RETURNED | redirect::REDIRECTED) {
-            x.context.log.error = None;
-        } else if x.context.log.place.is_none() {
-            let server = x.context.nginx.server.unwrap_or_default();
-            let name = self.tree.servers[server as usize].name.clone();
-            x.context.log.place = Some((name, LOUD.contains(&status.code())));
+        let Some(error) = x.context.log.error.take() else {
+            return;
+        };
+        if matches!(&*error, rewrite::RETURNED | redirect::REDIRECTED) {
+            return;
         }
+        if !std::mem::take(&mut x.context.nginx.is_told) {
+            let place = self.tree.place(x);
+            let message = match status {
+                Status::CONTENT_TOO_LARGE => too_large(x),
+                _ => error.clone(),
+            };
+            let is_missing = status == Status::NOT_FOUND && message.starts_with("open() ");
+            if place.tells_missing || !is_missing {
+                let grade = told::grade_of(status, &message);
+                self.tree.tell(x, grade, &message, "");
+            }
+        }
+        x.context.log.error = Some(error);
+        x.context.log.is_told = true;
     }
 
     /// Goes to the page; `None` where it is an address elsewhere, which is told at once.
@@ -166,6 +175,15 @@ impl Errors {
                 None
             }
         }
+    }
+}
+
+/// What nginx says of a body above the limit.
+fn too_large(x: &Exchange) -> String {
+    let length = x.req.fields.find_first(b"content-length");
+    match length.map(String::from_utf8_lossy) {
+        Some(length) => format!("client intended to send too large body: {length} bytes"),
+        None => "client intended to send too large chunked body".to_owned(),
     }
 }
 

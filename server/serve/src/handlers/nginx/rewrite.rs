@@ -12,6 +12,7 @@ use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
 use super::groups::{Case, Pattern};
+use super::told::Grade;
 use super::{Tree, empty, pages, redirect, uri};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -111,7 +112,7 @@ impl Tree {
                     condition,
                     actions,
                     branch,
-                } => match condition.holds(x) {
+                } => match condition.holds(self, x) {
                     Err(fault) => Flow::Fail(fault),
                     Ok(true) => {
                         if let Some(place) = branch {
@@ -130,13 +131,40 @@ impl Tree {
     }
 }
 
+/// What `rewrite_log` tells.
+impl Tree {
+    fn tell_rewritten(&self, x: &Exchange, what: impl FnOnce() -> String) {
+        if self.place(x).tells_rewrites {
+            self.tell(x, Grade::Notice, &what(), "");
+        }
+    }
+
+    fn tell_match(&self, x: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
+        self.tell_rewritten(x, || {
+            let verb = match matches {
+                true => "matches",
+                false => "does not match",
+            };
+            let (pattern, subject) = (pattern.as_str(), shown(subject));
+            format!("\"{pattern}\" {verb} \"{subject}\"")
+        });
+    }
+}
+
+fn shown(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
 impl Change {
     fn apply(&self, tree: &Tree, x: &mut Exchange) -> Flow {
         let path = x.req.uri.path().to_vec();
-        match self.pattern.matches(x, &path) {
-            Ok(true) => {}
-            Ok(false) => return Flow::On,
+        let matches = match self.pattern.matches(x, &path) {
+            Ok(matches) => matches,
             Err(fault) => return Flow::Fail(fault),
+        };
+        tree.tell_match(x, &self.pattern, &path, matches);
+        if !matches {
+            return Flow::On;
         }
         let is_redirect = matches!(self.then, Then::Redirect(_));
         let was_escaped = was_escaped(x);
@@ -158,6 +186,7 @@ impl Change {
                 new.push(b'?');
                 new.extend_from_slice(&query);
             }
+            tree.tell_rewritten(x, || format!("rewritten redirect: \"{}\"", shown(&new)));
             return Flow::Fail(redirect::to(&tree.place(x).naming, x, status, new));
         }
         let mut clean = Vec::with_capacity(new.len());
@@ -167,6 +196,10 @@ impl Change {
         }
         x.req.uri.set_path(&clean);
         x.req.uri.set_query((!query.is_empty()).then_some(&query));
+        tree.tell_rewritten(x, || {
+            let (path, args) = (shown(&clean), shown(&query));
+            format!("rewritten data: \"{path}\", args: \"{args}\"")
+        });
         let state = &mut x.context.nginx;
         state.internal = true;
         state.rewritten = true;
@@ -186,7 +219,7 @@ fn was_escaped(x: &Exchange) -> bool {
 }
 
 impl Condition {
-    fn holds(&self, x: &mut Exchange) -> Result<bool, Fault> {
+    fn holds(&self, tree: &Tree, x: &mut Exchange) -> Result<bool, Fault> {
         let subject = expanded(&self.subject, x);
         let now = x.worker.clock.coarse();
         let facts = || files::facts(&subject, Reach::Anywhere, now);
@@ -194,7 +227,11 @@ impl Condition {
         let holds = match &self.test {
             Test::IsSet => is_set(&subject),
             Test::Equals(text) => expanded(text, x) == subject,
-            Test::Matches(pattern) => pattern.matches(x, &subject)?,
+            Test::Matches(pattern) => {
+                let matches = pattern.matches(x, &subject)?;
+                tree.tell_match(x, pattern, &subject, matches);
+                matches
+            }
             Test::File => is(sluice_cache::Kind::File),
             Test::Directory => is(sluice_cache::Kind::Directory),
             Test::Exists => facts().is_ok(),

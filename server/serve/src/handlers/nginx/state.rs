@@ -70,6 +70,8 @@ pub struct State {
     pub(super) is_error_page: bool,
     /// Whether its target was changed since a location was chosen.
     pub(super) changed: bool,
+    /// Whether the log was told why it ends.
+    pub(crate) is_told: bool,
     /// Whether its target is no longer the one that was sent.
     pub(super) rewritten: bool,
     /// Whether the server asks it of itself.

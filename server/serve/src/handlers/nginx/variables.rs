@@ -111,14 +111,18 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
     Found::Known
 }
 
+/// The number of a connection. Each worker counts for itself: their numbers are laid out side by side.
+pub(super) fn connection_number(x: &Exchange) -> u64 {
+    let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
+    x.conn.facts.serial * count + index
+}
+
 /// The values that follow from the connection, and what is counted.
 fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     let facts = &x.conn.facts;
     match key {
         NginxKey::Connection => {
-            // Each worker counts for itself: their numbers are laid out side by side.
-            let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
-            show(out, format_args!("{}", facts.serial * count + index));
+            show(out, format_args!("{}", connection_number(x)));
         }
         NginxKey::ConnectionRequests => show(out, format_args!("{}", facts.requests.get())),
         NginxKey::ConnectionTime => seconds(clock::now().since(facts.began), out),

@@ -10,9 +10,8 @@ use super::RateLimit;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::Step;
-use crate::handlers::nginx::Limited as Outcome;
-use crate::log::{Level, Log};
-use crate::values;
+use crate::handlers::nginx::told::Grade;
+use crate::handlers::nginx::{Limited as Outcome, TreeRef};
 
 /// What it has beside the zones.
 pub(super) struct AsNginx {
@@ -22,8 +21,8 @@ pub(super) struct AsNginx {
 
 /// Where limits tell what they do, and how loudly.
 pub struct Told {
-    log: Option<Log>,
-    level: Level,
+    tree: TreeRef,
+    grade: Grade,
 }
 
 impl AsNginx {
@@ -75,16 +74,14 @@ impl RateLimit {
                             longest
                         }
                     });
-                return as_nginx.let_through(x, held.0.zone.name(), held.1);
+                return as_nginx.let_through(x, held.0, held.1);
             }
             Err(refused) => refused,
         };
-        as_nginx.told.tell(
-            x,
-            "limiting requests",
-            limited.zone.name(),
-            as_nginx.dry_run,
-        );
+        let excess = requests(limited.zone.rate.excess_thousandths(wait));
+        let (trial, zone) = (trial(as_nginx.dry_run), limited.zone.name());
+        let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
+        as_nginx.told.tell(x, &what, as_nginx.dry_run);
         if as_nginx.dry_run {
             x.context.nginx.limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
@@ -103,7 +100,7 @@ impl super::Limited {
 }
 
 impl AsNginx {
-    fn let_through(&self, x: &mut Exchange, zone: &str, held: Duration) -> Step {
+    fn let_through(&self, x: &mut Exchange, limited: &super::Limited, held: Duration) -> Step {
         let (outcome, step) = match (held.is_zero(), self.dry_run) {
             (true, _) => (Outcome::Passed, Step::Next),
             (false, true) => (Outcome::DelayedDryRun, Step::Next),
@@ -111,9 +108,11 @@ impl AsNginx {
         };
         x.context.nginx.limited_requests = outcome;
         if !held.is_zero() {
-            self.told
-                .softly()
-                .tell(x, "delaying request", zone, self.dry_run);
+            let early = held + limited.at_once.unwrap_or_default();
+            let excess = requests(limited.zone.rate.early_thousandths(early));
+            let (trial, zone) = (trial(self.dry_run), limited.zone.name());
+            let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
+            self.told.tell_held(x, &what);
             x.context.occasional.held_for = held;
         }
         step
@@ -134,46 +133,36 @@ pub(super) async fn hold(x: &mut Exchange) -> Step {
 impl Told {
     /// Reads the level; `error` where none is named.
     pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
+        let wrong = || Refusal::new(format!("`{level}` is no level of a log"));
         Ok(Told {
-            log: cx.log.cloned(),
-            level: match level {
-                "" | "error" => Level::Error,
-                "warn" => Level::Warn,
-                "notice" | "info" => Level::Info,
-                other => return Err(Refusal::new(format!("`{other}` is no level of a log"))),
-            },
+            tree: cx.nginx_tree.clone(),
+            grade: Grade::named(level).ok_or_else(wrong)?,
         })
     }
 
-    /// One level below: what is held back is told more softly than what is refused.
-    fn softly(&self) -> Told {
-        Told {
-            log: self.log.clone(),
-            level: match self.level {
-                Level::Error => Level::Warn,
-                Level::Warn | Level::Info => Level::Info,
-                other => other,
-            },
-        }
+    /// Tells that a request is held back.
+    fn tell_held(&self, x: &Exchange, what: &str) {
+        self.tree.tell(x, self.grade.softer(), what, "");
     }
 
-    /// Tells what a zone does to a request.
-    pub fn tell(&self, x: &Exchange, what: &str, zone: &str, dry_run: bool) {
-        let Some(log) = &self.log else { return };
-        let logger = "http.handlers.nginx_limits";
-        let entry = match self.level {
-            Level::Error => log.error(logger, what),
-            Level::Warn => log.warn(logger, what),
-            _ => log.info(logger, what),
-        };
-        let entry = entry.text("zone", zone);
-        let entry = match dry_run {
-            true => entry.text("dry_run", "on"),
-            false => entry,
-        };
-        match values::client_ip(x) {
-            Some(ip) => entry.shown("remote_ip", ip).send(),
-            None => entry.send(),
+    /// Tells that a request is refused, or would be.
+    pub fn tell(&self, x: &mut Exchange, what: &str, dry_run: bool) {
+        match dry_run {
+            true => self.tree.tell(x, self.grade, what, ""),
+            false => self.tree.tell_end(x, self.grade, what),
         }
     }
+}
+
+/// What nginx's line says of a trial.
+pub fn trial(dry_run: bool) -> &'static str {
+    match dry_run {
+        true => ", dry run",
+        false => "",
+    }
+}
+
+/// Requests that came too early, as nginx shows them.
+fn requests(thousandths: u64) -> String {
+    format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }

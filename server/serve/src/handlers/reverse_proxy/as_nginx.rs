@@ -260,6 +260,32 @@ impl AsNginx {
     }
 
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
+    /// Where it is told what happens.
+    pub fn tree(&self) -> &TreeRef {
+        &self.tree
+    }
+
+    /// Whether trailer fields are taken from the upstream, as gRPC needs it.
+    pub fn trailers(&self) -> bool {
+        self.trailers
+    }
+
+    /// What the upstream is told as the host.
+    pub fn host_text(&self, x: &Exchange) -> String {
+        String::from_utf8_lossy(&expanded(&self.host, x)).into_owned()
+    }
+
+    /// The target that the upstream is asked for.
+    pub fn target_text(&self, x: &mut Exchange) -> String {
+        let before = self.retarget(x);
+        let target = String::from_utf8_lossy(x.req.uri.as_bytes()).into_owned();
+        if let Some((method, uri)) = before {
+            x.req.method = method;
+            x.req.uri = uri;
+        }
+        target
+    }
+
     fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
         let has_final_path = x.context.nginx.has_final_path();
         let mut target = match &self.target {

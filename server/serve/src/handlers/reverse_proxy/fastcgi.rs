@@ -106,6 +106,15 @@ impl FastCgi {
         FastCgi::speaking(dialect, &shared, None)
     }
 
+    /// What the log calls the way to it.
+    pub fn scheme(&self) -> &'static str {
+        match self.dialect {
+            Dialect::FastCgi => "fastcgi",
+            Dialect::Scgi => "scgi",
+            Dialect::Uwsgi(_) => "uwsgi",
+        }
+    }
+
     fn speaking(dialect: Dialect, config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
         let template =
             |text: &str| Template::parse(text).map_err(|error| Refusal::new(error.to_string()));

@@ -27,6 +27,7 @@ mod select;
 mod sticky;
 #[cfg(test)]
 mod tests;
+mod told;
 mod transport;
 mod upstream;
 mod verbose;
@@ -182,6 +183,7 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
+            let is_told = self.tell_failure(x, chosen, &failed.failure);
             if self.facts == Facts::Shown {
                 facts::failed(x, Fault::status_of(&failed.failure));
             }
@@ -194,7 +196,10 @@ impl ReverseProxy {
                     retry::wait_until(x, moment).await;
                     body
                 }
-                (None, _) | (_, None) => return self.give_up(failed.failure),
+                (None, _) | (_, None) => {
+                    x.context.nginx.is_told = is_told;
+                    return self.give_up(failed.failure);
+                }
             };
         }
     }
@@ -418,7 +423,7 @@ impl ReverseProxy {
                 heard.clone_from(&answer.head);
             }
             x.context.upstream.status = Some(status);
-            return Step::Fail(Fault::new(status, "the upstream answered with an error"));
+            return Step::Fail(Fault::new(status, INTERCEPTED));
         }
         match self.intercept(x, asked.call, answer, &asked.switch) {
             Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
@@ -458,6 +463,9 @@ async fn dial(
     let preface = upstream.preface(&x.conn);
     obtain(&x.worker, endpoint, wanted, &preface).await
 }
+
+/// Why a request ends whose answer is replaced by a page of ours.
+pub(crate) const INTERCEPTED: &str = "the upstream answered with an error";
 
 /// All upstreams have failed or are full, or the answer of one is not wanted.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {

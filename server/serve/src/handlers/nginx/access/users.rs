@@ -65,12 +65,13 @@ impl PasswordFile {
         };
         if check.hash.is_quick() {
             let is_right = check.hash.verify(&check.credentials.password);
-            return Some(self.judge(x, is_right && check.is_known, check.credentials.name));
+            let is_right = is_right && check.is_known;
+            return Some(self.judge(x, is_right, check.is_known, check.credentials.name));
         }
         let remembered = x.worker.local::<Remembered>();
         let is_remembered =
             check.is_known && remembered.has(&remembered.key(&check.hash, &check.credentials));
-        is_remembered.then(|| self.judge(x, true, check.credentials.name))
+        is_remembered.then(|| self.judge(x, true, true, check.credentials.name))
     }
 
     /// Checks a password on another thread.
@@ -94,7 +95,7 @@ impl PasswordFile {
         if is_right {
             x.worker.local::<Remembered>().insert(key);
         }
-        self.judge(x, is_right, check.credentials.name)
+        self.judge(x, is_right, check.is_known, check.credentials.name)
     }
 
     /// What an explanation says: nobody's password is asked for.
@@ -117,7 +118,10 @@ impl PasswordFile {
             return Err(Opinion::None);
         }
         let Some(credentials) = Credentials::of(x) else {
-            return Err(self.refuse(x, "no name and password were sent".into()));
+            return Err(self.refuse(
+                x,
+                "no user/password was provided for basic authentication".into(),
+            ));
         };
         let users = self.read(x).map_err(Opinion::Failed)?;
         let known = users.accounts.get(credentials.name.as_str());
@@ -137,7 +141,10 @@ impl PasswordFile {
                 credentials,
                 is_known: false,
             }),
-            (None, None) => Err(self.refuse(x, "the user file has no such name".into())),
+            (None, None) => {
+                let why = self.unknown(x, &sluice_diag::shown(&credentials.name));
+                Err(self.refuse(x, why))
+            }
         }
     }
 
@@ -173,13 +180,24 @@ impl PasswordFile {
         Ok(users)
     }
 
-    fn judge(&self, x: &mut Exchange, is_right: bool, name: String) -> Opinion {
+    fn judge(&self, x: &mut Exchange, is_right: bool, is_known: bool, name: String) -> Opinion {
         if !is_right {
-            let why = format!("wrong name or password for `{}`", sluice_diag::shown(&name));
+            let shown = sluice_diag::shown(&name);
+            let why = match is_known {
+                true => format!("user \"{shown}\": password mismatch"),
+                false => self.unknown(x, &shown),
+            };
             return self.refuse(x, why);
         }
         x.context.log.user = Some(name);
         Opinion::Allowed
+    }
+
+    /// nginx's words for a name that is not in the file.
+    fn unknown(&self, x: &Exchange, name: &str) -> String {
+        let path = expanded(&self.users, x);
+        let path = String::from_utf8_lossy(&path);
+        format!("user \"{name}\" was not found in \"{path}\"")
     }
 
     fn refuse(&self, x: &mut Exchange, why: String) -> Opinion {
