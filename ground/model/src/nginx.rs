@@ -52,7 +52,8 @@ objects! {
         /// How: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of the path of a script; `referer`,
         /// `secure_link`, `secure_link_expires`, `real_path`, and `connections` for what the server counts.
         pub kind: String,
-        /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: an address range;
+        /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: a network, or addresses `first-last`, of which
+        /// the narrowest counts;
         /// of `split_clients`: a share in hundredths of a percent, empty for what is left; of the parts of a path: the pattern that
         /// splits it, and what is added to one that ends with a slash; of `referer`: the words of nginx; of `secure_link`: `md5` or
         /// `secret`, and the text or word that is added; of `connections`: what is counted.
@@ -61,6 +62,10 @@ objects! {
         pub default: String,
         /// Texts with an asterisk at either end are names of hosts.
         pub hostnames: bool,
+        /// Networks of proxies, for `geo`: of their requests the address counts that they tell in X-Forwarded-For.
+        pub proxies: Vec<String>,
+        /// Of several told addresses the last counts that is no proxy, and not just the last.
+        pub proxy_recursive: bool,
     }
 
     /// A row of a table.

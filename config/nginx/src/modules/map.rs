@@ -1,17 +1,18 @@
 //! `ngx_http_map_module`, `ngx_http_geo_module`, `ngx_http_split_clients_module`: variables that are looked up.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{TableRow, VariableTable};
-use sluice_route::matcher::IpRanges;
+use sluice_route::matcher::{AddressSpan, IpRanges};
 
 use super::rewrite::variable_name;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, literal};
 use crate::registry::Takes::{Block, Number};
-use crate::registry::Verdict::{Always, Partly};
+use crate::registry::Verdict::Always;
 use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
@@ -23,9 +24,7 @@ pub const MAP: &[Word] = &[
 ];
 
 /// Those of `geo`.
-pub const GEO: &[Word] = &[Word::many("geo", Block(1, 2)).but(Partly(
-    "addresses and networks; `ranges`, `delete` and `proxy` are not built yet",
-))];
+pub const GEO: &[Word] = &[Word::many("geo", Block(1, 2))];
 
 /// Those of `split_clients`.
 pub const SPLIT_CLIENTS: &[Word] = &[Word::many("split_clients", Block(2, 2))];
@@ -129,27 +128,76 @@ fn geo(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
         _ => "{http.vars.client_ip}".to_owned(),
     };
     let mut table = start(cx, directive, "geo", source)?;
-    for row in directive.body() {
+    let body = directive.body();
+    let in_ranges = body.first().is_some_and(|row| row.name() == "ranges");
+    // Of two rows for the same addresses the later one counts.
+    let mut spans: HashMap<AddressSpan, &Directive> = HashMap::new();
+    for row in &body[usize::from(in_ranges)..] {
+        let of = |key: &str| match in_ranges {
+            true => AddressSpan::of_range(key),
+            false => AddressSpan::of_network(key),
+        };
         match (row.name(), row.args.as_slice()) {
-            ("ranges" | "delete" | "proxy" | "proxy_recursive", _) => {
-                let title = format!("`{}` of `geo` is not built yet", row.name());
-                cx.report.push(
-                    Diagnostic::error("unsupported-directive", title)
-                        .at(row.span(), "known, but not built")
-                        .imported(row.name.import)
-                        .help("write networks such as `10.0.0.0/8`"),
-                );
-                return None;
-            }
             ("default", [value]) => table.default = literal(&value.text),
-            (key, [value]) if IpRanges::new(&[key]).is_ok() => table.rows.push(TableRow {
-                key: key.to_owned(),
-                value: literal(&value.text),
-            }),
-            _ => return row_of(cx, row, "geo", "an address or a network and a value"),
+            ("proxy", [network]) if IpRanges::new(&[&network.text]).is_ok() => {
+                table.proxies.push(network.text.clone());
+            }
+            ("proxy_recursive", []) => table.proxy_recursive = true,
+            ("delete", [key]) if let Some(span) = of(&key.text) => {
+                // Of what stands above; as in nginx it is no mistake if nothing does.
+                spans.remove(&span);
+            }
+            (key, [_]) if let Some(span) = of(key) => {
+                spans.insert(span, row);
+            }
+            _ if in_ranges => {
+                return row_of(
+                    cx,
+                    row,
+                    "geo",
+                    "a range such as `10.0.0.1-10.0.0.9` and a value",
+                );
+            }
+            _ => {
+                let wanted = "an address or a network and a value; `ranges` stands in front of all";
+                return row_of(cx, row, "geo", wanted);
+            }
         }
     }
+    let mut spans: Vec<(AddressSpan, &Directive)> = spans.into_iter().collect();
+    spans.sort_by_key(|(span, _)| (span.is_v6, span.first, Reverse(span.last)));
+    if let Some(row) = overlapping(&spans) {
+        return row_of(
+            cx,
+            row,
+            "geo",
+            "a range that lies within another one or apart",
+        );
+    }
+    table.rows = spans
+        .iter()
+        .filter_map(|(_, row)| {
+            Some(TableRow {
+                key: row.name().to_owned(),
+                value: literal(row.arg(0)?),
+            })
+        })
+        .collect();
     Some(table)
+}
+
+/// The first row of which a part, and not all, lies within the addresses of another. They are sorted, the wider first.
+fn overlapping<'t>(spans: &[(AddressSpan, &'t Directive)]) -> Option<&'t Directive> {
+    let mut open: Vec<AddressSpan> = Vec::new();
+    for (span, row) in spans {
+        let is_past = |outer: &AddressSpan| outer.is_v6 != span.is_v6 || outer.last < span.first;
+        while open.pop_if(|outer| is_past(outer)).is_some() {}
+        if open.last().is_some_and(|outer| outer.last < span.last) {
+            return Some(row);
+        }
+        open.push(*span);
+    }
+    None
 }
 
 fn split_clients(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {

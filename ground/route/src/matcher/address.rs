@@ -1,7 +1,7 @@
 //! Ranges of IP addresses. Which address counts as the client's is left to `sluice-serve`.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use super::MatcherError;
 
@@ -51,6 +51,56 @@ impl IpRange {
     }
 }
 
+/// Addresses that follow each other, as numbers: a network, or from one address to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AddressSpan {
+    /// Whether they are of IPv6.
+    pub is_v6: bool,
+    /// The first one.
+    pub first: u128,
+    /// The last one.
+    pub last: u128,
+}
+
+impl AddressSpan {
+    /// Those of a network, `10.0.0.0/8` or `::1`.
+    pub fn of_network(text: &str) -> Option<AddressSpan> {
+        let range = IpRange::parse(text)?;
+        let (is_v6, number, all) = match range.network {
+            IpAddr::V4(ip) => (false, u128::from(ip.to_bits()), 32),
+            IpAddr::V6(ip) => (true, ip.to_bits(), 128),
+        };
+        // A shift by all bits is none that there is.
+        let free = 1u128.checked_shl(all - u32::from(range.bits));
+        let mask = free.map_or(u128::MAX, |free| free - 1);
+        Some(AddressSpan {
+            is_v6,
+            first: number & !mask,
+            last: number | mask,
+        })
+    }
+
+    /// Those from one address of IPv4 to another, `10.0.0.1-10.0.0.9`.
+    pub fn of_range(text: &str) -> Option<AddressSpan> {
+        let (first, last) = text.split_once('-')?;
+        let number = |text: &str| text.parse::<Ipv4Addr>().ok().map(|ip| ip.to_bits().into());
+        let span = AddressSpan {
+            is_v6: false,
+            first: number(first)?,
+            last: number(last)?,
+        };
+        (span.first <= span.last).then_some(span)
+    }
+
+    /// Where an address stands among all of its kind. One of IPv4 written in IPv6 counts as IPv4.
+    pub fn number(ip: IpAddr) -> (bool, u128) {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => (false, ip.to_bits().into()),
+            IpAddr::V6(ip) => (true, ip.to_bits()),
+        }
+    }
+}
+
 /// A list of networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpRanges {
@@ -77,6 +127,36 @@ impl IpRanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_read() {
+        let v4 = |first, last| {
+            Some(AddressSpan {
+                is_v6: false,
+                first,
+                last,
+            })
+        };
+        for (text, span) in [
+            ("0.0.0.0/0", v4(0, 0xffff_ffff)),
+            ("1.2.3.4/24", v4(0x0102_0300, 0x0102_03ff)),
+            ("1.2.3.4", v4(0x0102_0304, 0x0102_0304)),
+            ("1.2.3.4/33", None),
+        ] {
+            assert_eq!(AddressSpan::of_network(text), span, "{text}");
+        }
+        let all = AddressSpan::of_network("::/0").unwrap();
+        assert_eq!((all.is_v6, all.first, all.last), (true, 0, u128::MAX));
+        for (text, span) in [
+            ("0.0.0.1-0.0.0.9", v4(1, 9)),
+            ("0.0.0.1-0.0.0.1", v4(1, 1)),
+            ("0.0.0.9-0.0.0.1", None),
+            ("0.0.0.1", None),
+            ("::1-::2", None),
+        ] {
+            assert_eq!(AddressSpan::of_range(text), span, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_are_compared_by_their_leading_bits() {

@@ -18,7 +18,7 @@ use core::net::IpAddr;
 use sluice_message::name::is_token_byte;
 use sluice_message::{ConnInfo, FieldId, Method, Remote, RequestHead, Status, Version};
 
-pub use address::{IpRange, IpRanges};
+pub use address::{AddressSpan, IpRange, IpRanges};
 pub use fields::{HeaderMatcher, QueryMatcher, VarMatcher};
 pub use host::HostMatcher;
 pub use path::PathMatcher;

@@ -9,6 +9,7 @@ mod clients;
 pub mod content;
 pub mod expires;
 pub mod files;
+mod geo;
 pub(crate) mod groups;
 pub mod gunzip;
 pub mod gzip;

@@ -104,6 +104,18 @@ impl RealIp {
         }
     }
 
+    /// The address that whoever asks tells, if it is trusted; else its own.
+    pub fn behind(&self, x: &Exchange, ip: IpAddr) -> IpAddr {
+        let Told::Field(name) = &self.told else {
+            return ip;
+        };
+        if !self.trusted.contains(ip) {
+            return ip;
+        }
+        let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
+        self.find(&lines).unwrap_or(ip)
+    }
+
     /// From the right. What is no address ends the search: what stands left of it may be made up.
     fn find(&self, lines: &[&[u8]]) -> Option<IpAddr> {
         let texts = lines.iter().rev().flat_map(|line| {

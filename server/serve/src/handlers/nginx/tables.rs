@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
 
 use sluice_route::placeholder::NginxKey;
 
+use super::geo::Geo;
 use super::groups::{Case, Pattern};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
@@ -41,8 +41,7 @@ struct Table {
 #[derive(Debug)]
 enum Rows {
     Map(Map),
-    /// The longest networks first.
-    Geo(Vec<(Network, Template)>),
+    Geo(Geo),
     /// Where shares of all hashes end; the last may take what is left.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
@@ -85,12 +84,6 @@ struct Map {
     patterns: Vec<(Pattern, Template)>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
 impl Tables {
     /// Reads the tables.
     pub fn build(configs: &[Config], cx: &Builder<'_>) -> Result<Tables, Refusal> {
@@ -98,7 +91,7 @@ impl Tables {
         for config in configs {
             let rows = match config.kind.as_str() {
                 "map" => Rows::Map(Map::build(config, cx)?),
-                "geo" => Rows::Geo(networks(config, cx)?),
+                "geo" => Rows::Geo(Geo::build(config, cx)?),
                 "split_clients" => Rows::Split(shares(config, cx)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
                 "referer" => Rows::Referer(Referers::build(config, cx.recorder)?),
@@ -159,17 +152,7 @@ impl Table {
                 }
                 Match::Nothing => None,
             },
-            Rows::Geo(networks) => {
-                let ip: Option<IpAddr> = std::str::from_utf8(source)
-                    .ok()
-                    .and_then(|text| text.parse().ok());
-                ip.and_then(|ip| {
-                    let mut networks = networks.iter();
-                    networks
-                        .find(|(network, _)| network.contains(ip))
-                        .map(|(_, value)| value)
-                })
-            }
+            Rows::Geo(geo) => geo.find(x, source),
             Rows::Referer(referers) => {
                 if !referers.welcome(source) {
                     out.push(b'1');
@@ -380,50 +363,6 @@ impl Values for Groups<'_> {
     }
 }
 
-impl Network {
-    fn parse(text: &str) -> Option<Network> {
-        let (address, bits) = text.split_once('/').unwrap_or((text, ""));
-        let address: IpAddr = address.parse().ok()?;
-        let all = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            "" => all,
-            bits => bits.parse().ok().filter(|bits| *bits <= all)?,
-        };
-        Some(Network { address, bits })
-    }
-
-    fn contains(self, ip: IpAddr) -> bool {
-        match (self.address, ip) {
-            (IpAddr::V4(own), IpAddr::V4(ip)) => {
-                let shift = 32 - u32::from(self.bits);
-                (own.to_bits() ^ ip.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(ip)) => {
-                let shift = 128 - u32::from(self.bits);
-                (own.to_bits() ^ ip.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
-            }
-            _ => false,
-        }
-    }
-}
-
-fn networks(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Network, Template)>, Refusal> {
-    let mut networks = Vec::with_capacity(config.rows.len());
-    for row in &config.rows {
-        let network = Network::parse(&row.key)
-            .ok_or_else(|| Refusal::new(format!("geo: `{}` is no network", row.key)))?;
-        networks.push((network, cx.template(&row.value)?));
-    }
-    networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.bits));
-    Ok(networks)
-}
-
 fn shares(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
     let mut shares = Vec::with_capacity(config.rows.len());
     let mut end = 0u64;
@@ -480,17 +419,5 @@ mod tests {
                 murmur(text.as_bytes())
             );
         }
-    }
-
-    #[test]
-    fn networks_hold_addresses() {
-        let holds = |network: &str, ip: &str| {
-            Network::parse(network)
-                .unwrap()
-                .contains(ip.parse().unwrap())
-        };
-        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
-        assert!(holds("0.0.0.0/0", "1.2.3.4") && holds("::1", "::1") && !holds("::/0", "1.2.3.4"));
-        assert!(Network::parse("10.0.0.0/33").is_none());
     }
 }
