@@ -120,6 +120,30 @@ fn names_are_looked_up_where_there_is_a_resolver() {
 }
 
 #[test]
+fn servers_of_groups_are_looked_up_by_the_resolver_that_is_named() {
+    let echo = Upstream::echo();
+    let record = |name| (name, Record::Address(std::net::Ipv4Addr::LOCALHOST));
+    let [of_group, of_http] =
+        ["up.test.", "other.test."].map(|name| Dns::knowing(vec![record(name)]));
+    let conf = format!(
+        "events {{}} http {{ resolver {http};\n\
+         upstream own {{ zone a 64k; resolver {group} valid=1s; resolver_timeout 5s; server up.test:{port} resolve; }}\n\
+         upstream usual {{ zone b 64k; server other.test:{port} resolve; }}\n\
+         upstream plain {{ server localhost:{port}; }}\n\
+         server {{ listen 127.0.0.1:{{port}}; location /own {{ proxy_pass http://own; }} location /usual {{ proxy_pass http://usual; }} \
+         location /plain {{ proxy_pass http://plain; }} }} }}",
+        http = of_http.address,
+        group = of_group.address,
+        port = echo.port
+    );
+    let server = setup(&conf).start();
+    for path in ["/own", "/usual", "/plain"] {
+        assert_eq!(line(&get(&server, path)), format!("GET {path} HTTP/1.1"));
+    }
+    assert!(of_group.asked() > 0 && of_http.asked() > 0);
+}
+
+#[test]
 fn applications_can_be_named_by_variables() {
     let (application, asked) = telling();
     let lines = format!(

@@ -100,7 +100,7 @@ fn pass_to(
 ) -> Handler {
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
     let transport = HttpTransport {
-        resolver,
+        resolver: resolver.or_else(|| group.resolver(level)),
         tls: url.is_tls.then(|| proxy::tls(cx, level, url, "grpc")),
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],

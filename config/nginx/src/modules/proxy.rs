@@ -15,6 +15,7 @@ mod cookies;
 
 pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
+pub use by_variable::{resolver, resolver_of};
 
 use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core};
@@ -231,15 +232,17 @@ struct To<'a> {
 
 fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) -> Option<Handler> {
     let url = to.url;
+    let resolver = to.resolver.or_else(|| to.group.resolver(level));
     let Group {
         upstreams,
         balancing,
         keep_alive,
+        ..
     } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts, "proxy_set_header");
     let version = level.word("proxy_http_version");
     let transport = HttpTransport {
-        resolver: to.resolver,
+        resolver,
         tls: url.is_tls.then(|| tls(cx, level, &url, "proxy")),
         keep_alive: match version {
             Some("1.0") => Some(KeepAlive {

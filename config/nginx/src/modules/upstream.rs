@@ -3,17 +3,18 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, SelectionPolicy, Sticky,
+    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
     StickyCookie, Upstream,
 };
 
+use super::proxy;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::lower::values;
 use crate::registry::Takes::{Block, Nothing, Number, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::Word;
+use crate::registry::Verdict::{Always, Idle, Partly};
+use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
@@ -28,9 +29,14 @@ pub const WORDS: &[Word] = &[
     Word::once("keepalive_timeout", Time),
     Word::once("least_conn", Nothing),
     Word::once("random", Words(0, 2)).but(Partly("`random`, `random two` and `random two least_conn`")),
+    Word::once("resolver", Words(1, MANY)).but(Partly(
+        "over HTTP and gRPC its servers are asked for the names of servers with `resolve`; `valid=`, `ipv4=` and `ipv6=` change \
+         nothing: names are looked up anew every ten seconds",
+    )),
+    Word::once("resolver_timeout", Time).but(Idle("names are looked up as the system does it")),
     Word::many("server", Words(1, 16)).but(Partly(
         "`weight`, `backup`, `down`, `max_conns`, `max_fails`, `fail_timeout`, `route` and `resolve`; a name is one server, \
-         whose addresses are looked up anew every ten seconds",
+         whose addresses are looked up anew every ten seconds: with `resolve` over HTTP and gRPC by `resolver`, else by the system",
     )),
     Word::once("sticky", Words(2, 16)).but(Partly(
         "`cookie` and `route`; `learn` is not built yet. A server that is a name is one server, whatever its addresses",
@@ -48,6 +54,20 @@ pub struct Group {
     pub balancing: Option<LoadBalancing>,
     /// Connections that are kept.
     pub keep_alive: Option<KeepAlive>,
+    /// Who is asked for the names of its servers.
+    pub names: Names,
+}
+
+/// Who is asked for the names of servers.
+#[derive(Clone, Debug, Default)]
+pub enum Names {
+    /// The system.
+    #[default]
+    BySystem,
+    /// The DNS servers of the place that passes requests on.
+    ByPlace,
+    /// The DNS servers of the group.
+    By(Resolver),
 }
 
 /// nginx keeps so many connections to a group since 1.29.7.
@@ -57,6 +77,15 @@ const KEPT: i64 = 32;
 const PORT: u16 = 80;
 
 impl Group {
+    /// The DNS servers that are asked for the names of its servers where requests are passed on from there.
+    pub fn resolver(&self, level: &Level<'_>) -> Option<Resolver> {
+        match &self.names {
+            Names::BySystem => None,
+            Names::ByPlace => proxy::resolver(level),
+            Names::By(resolver) => Some(resolver.clone()),
+        }
+    }
+
     /// One upstream at an address.
     pub fn of(dial: String) -> Group {
         Group {
@@ -122,6 +151,23 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
             ..LoadBalancing::default()
         }),
         keep_alive: Some(kept),
+        names: names(directive),
+    }
+}
+
+/// Who is asked for names: a server with `resolve` says that DNS servers of the configuration are.
+fn names(directive: &Directive) -> Names {
+    let servers = directive
+        .body()
+        .iter()
+        .filter(|line| line.name() == "server");
+    let mut params = servers.flat_map(|line| line.args.iter().skip(1));
+    if !params.any(|param| param.text == "resolve") {
+        return Names::BySystem;
+    }
+    match own(directive, "resolver") {
+        None => Names::ByPlace,
+        Some(line) => proxy::resolver_of(line).map_or(Names::BySystem, Names::By),
     }
 }
 

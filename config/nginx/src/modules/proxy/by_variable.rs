@@ -15,7 +15,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::modules::upstream::{self, Group};
-use crate::tree::Word;
+use crate::tree::{Directive, Word};
 
 /// What is dialled where no group is meant.
 const DIAL: &str = "{nginx.pass.dial}";
@@ -203,9 +203,13 @@ fn redirects(
     super::redirects(cx, level, "", None, facts)
 }
 
+/// The DNS servers that hold in a place.
+pub fn resolver(level: &Level<'_>) -> Option<Resolver> {
+    resolver_of(level.find("resolver")?)
+}
+
 /// The DNS servers that `resolver` names by their addresses; those of the system where it names others.
-fn resolver(level: &Level<'_>) -> Option<Resolver> {
-    let line = level.find("resolver")?;
+pub fn resolver_of(line: &Directive) -> Option<Resolver> {
     let servers = line.args.iter().filter(|word| !word.text.contains('='));
     let addresses: Vec<String> = servers.map(|word| word.text.clone()).collect();
     let is_ip = |text: &String| {
