@@ -27,6 +27,10 @@ enum Command {
     Audit(audit::command::Options),
     /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
     Run(Box<experiment::Options>),
+    /// Names the built-in experiments
+    List,
+    /// Repeats what made a result, by its own command line, beside it
+    Rerun(experiment::RerunOptions),
     /// Writes an experiment for a Caddyfile, Caddy's JSON or an nginx.conf
     Init(init::Options),
     /// Finds the highest rate at which a promise is kept
@@ -86,6 +90,8 @@ pub fn main() -> ExitCode {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::command::run(&options),
         Command::Run(options) => experiment::run(&options),
+        Command::List => experiment::list(),
+        Command::Rerun(options) => experiment::rerun(&options),
         Command::Init(options) => init::run(&options),
         Command::FindLimit(options) => limit::find_limit(&options),
         Command::Break(options) => limit::break_down(&options),

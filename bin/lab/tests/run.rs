@@ -48,6 +48,36 @@ run = "{lab} serve null --listen 127.0.0.1:{port} --body wrong"
 run = "no-such-server --port {port}"
 "#;
 
+/// The result says how it was made, and is made once more beside itself, unless its file has changed.
+fn made_once_more(file: &str, out: &str, result: &RunResult) {
+    let again = |more: &[&str]| {
+        let words = [&["rerun", out][..], more].concat();
+        let output = Command::new(LAB).args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.code(), text)
+    };
+    let (code, told) = again(&[]);
+    assert_eq!(code, Some(0), "{told}");
+    let new: RunResult =
+        serde_json::from_slice(&fs::read(format!("{out}-again/result.json")).unwrap()).unwrap();
+    let ids = |result: &RunResult| -> Vec<String> {
+        result.cells.iter().map(|cell| cell.id.clone()).collect()
+    };
+    assert_eq!(ids(&new), ids(result));
+    fs::write(file, EXPERIMENT.replace("400ms", "410ms")).unwrap();
+    let (code, told) = again(&["--plan"]);
+    assert!(
+        code == Some(2) && told.contains("has changed since"),
+        "{told}"
+    );
+    let (code, told) = again(&["--plan", "--force"]);
+    assert!(
+        code == Some(0) && told.contains("--only subject=floor,absent"),
+        "{told}"
+    );
+    fs::write(file, EXPERIMENT).unwrap();
+}
+
 #[test]
 fn an_experiment_runs_from_its_file_to_its_result() {
     let folder = Folder::new("run");
@@ -97,6 +127,7 @@ fn an_experiment_runs_from_its_file_to_its_result() {
             assert!(block.cpu_us_per_ok().is_some());
         }
     }
+    made_once_more(&file, &out, &result);
     // Nothing is left to do, and the blocks are the same.
     let (text, again) = run(&["--only", "subject=floor", "--resume"]);
     assert!(text.contains("0 left"), "{text}");
@@ -619,6 +650,7 @@ fn strangers_are_not_loaded_and_mistakes_are_told() {
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
         (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
         (&["run", "no-such.toml"][..], "built in are"),
+        (&["rerun", "no-such.json"][..], "No such file"),
         (
             &["run", "000", "--only", "subject=nobody"][..],
             "no cell is left",
