@@ -461,7 +461,7 @@ fn a_session_goes_on_at_another_instance_that_shares_its_keys() {
 }
 
 /// A client that speaks before the end of its handshake, and has not ended it.
-struct Hasty {
+pub struct Hasty {
     conn: ClientConnection,
     socket: TcpStream,
     /// All that it has sent.
@@ -470,7 +470,7 @@ struct Hasty {
 
 impl Hasty {
     /// Sends a hello with `bytes` behind it, for whoever shook hands before; `None` if it may not.
-    fn begin(config: &Arc<ClientConfig>, port: u16, bytes: &[u8]) -> Option<Hasty> {
+    pub fn begin(config: &Arc<ClientConfig>, port: u16, bytes: &[u8]) -> Option<Hasty> {
         let name = ServerName::try_from("localhost").expect("a name");
         let mut conn = ClientConnection::new(config.clone(), name).expect("a session");
         let mut early = conn.early_data()?;
@@ -487,7 +487,7 @@ impl Hasty {
     }
 
     /// Reads until `is_whole`; sends nothing, so that the handshake goes on.
-    fn hear(&mut self, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    pub fn hear(&mut self, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut heard = Vec::new();
         while !is_whole(&heard) {
             if self
@@ -508,7 +508,7 @@ impl Hasty {
     }
 
     /// Ends the handshake; what follows is no longer early.
-    fn end(mut self) -> Wire<Secure> {
+    pub fn end(mut self) -> Wire<Secure> {
         while self.conn.is_handshaking() || self.conn.wants_write() {
             self.conn.complete_io(&mut self.socket).expect("it ends");
         }
@@ -545,7 +545,7 @@ fn known_client(server: &Server, alpn: &[u8]) -> Arc<ClientConfig> {
     config
 }
 
-fn is_whole_answer(heard: &[u8]) -> bool {
+pub fn is_whole_answer(heard: &[u8]) -> bool {
     let text = String::from_utf8_lossy(heard);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;

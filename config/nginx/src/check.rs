@@ -68,6 +68,7 @@ pub fn inside(directive: &Directive, context: Context) -> Option<Context> {
         ("http", _) => Context::Http,
         ("server", Context::Http) => Context::Server,
         ("upstream", _) => Context::Upstream,
+        ("acme_issuer", _) => Context::AcmeIssuer,
         ("location", _) => Context::Location,
         ("if", Context::Server) => Context::IfInServer,
         ("if", _) => Context::IfInLocation,

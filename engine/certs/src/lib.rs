@@ -62,7 +62,7 @@ pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::Subject;
-pub use tickets::{Rotation, SharedKeys, Tickets};
+pub use tickets::{GivenKeys, Rotation, SharedKeys, Tickets};
 pub use when::When;
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 

@@ -395,7 +395,7 @@ struct Sessions {
 
 impl Sessions {
     fn new(policy: &Policy) -> Result<Sessions, PolicyError> {
-        if policy.takes_early_data() {
+        if policy.takes_early_data() || policy.tickets == Tickets::Kept {
             // What is said early is taken once: rustls takes it only of sessions that are kept, and forgets each as
             // it is resumed (RFC 8446, section 8.1).
             return Ok(Sessions {

@@ -407,6 +407,18 @@ objects! {
         pub except_ports: Vec<String>,
         /// The groups offered.
         pub curves: Vec<String>,
+        /// The suites of TLS 1.2 offered; all when empty. Ours, as all below; Caddy has no such words.
+        pub cipher_suites: Vec<String>,
+        /// The lowest version, `tls1.2` when empty.
+        pub protocol_min: String,
+        /// The highest version, `tls1.3` when empty.
+        pub protocol_max: String,
+        /// Files of lists of revoked certificates.
+        pub revoked_files: Vec<String>,
+        /// Does not tell the upstream which name is asked for.
+        pub hides_name: bool,
+        /// Shakes hands in full each time.
+        pub no_resumption: bool,
     }
 
     /// Connections kept for the next request.

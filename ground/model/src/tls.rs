@@ -237,8 +237,22 @@ objects! {
         pub insecure_secrets_log: String,
         /// A module that adds to the context of the handshake.
         pub handshake_context: Option<RawModule>,
+        /// How sessions go on, where not as everywhere. Ours; Caddy has one way for all servers.
+        pub sessions: Option<PolicySessions>,
+        /// Takes what clients say before the end of the handshake. Ours; Caddy has it for all of a server.
+        pub early_data: bool,
         /// Remembers what clients offer. Ours; Caddy has no such word.
         pub keep_offers: bool,
+    }
+
+    /// How the sessions of a policy go on.
+    pub struct PolicySessions {
+        /// Where they are kept: by clients, in tickets, when empty; `memory` or `off`.
+        pub kept: String,
+        /// How long they last at least; as everywhere when zero.
+        pub lifetime: Duration,
+        /// Files of the keys of tickets, the one that seals first; keys that nobody else has when empty.
+        pub key_files: Vec<String>,
     }
 
     /// When a handshake policy applies: all that are given must hold.

@@ -486,3 +486,31 @@ fn a_wildcard_is_proven_by_records_that_a_command_sets() {
         || server.folder.read("cleaned"),
     );
 }
+
+/// nginx's own module, in the words of an nginx.conf.
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn an_nginx_conf_has_its_certificates_ordered() {
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    for (challenge, name) in [("http-01", "one.test"), ("tls-alpn-01", "two.test")] {
+        let conf = format!(
+            "events {{ worker_connections 100; }}\nhttp {{\nacme_issuer ours {{ uri {}; challenge {challenge};\n\
+             contact mailto:me@example.com; ssl_trusted_certificate {}; state_path state; accept_terms_of_service; }}\n\
+             server {{ listen 127.0.0.1:{}; listen 127.0.0.1:{} ssl; server_name {name}; acme_certificate ours;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; return 200 $scheme; }}\n}}\n",
+            settings.directory_url(),
+            settings.folder.path().join("root.pem").display(),
+            settings.http,
+            settings.alpn,
+        );
+        let setup = Setup::bare()
+            .args(&["--config", "nginx.conf"])
+            .without_port();
+        setup.folder().write("nginx.conf", conf);
+        let mut server = setup.start();
+        let visitor = Visitor::new(&pebble);
+        assert_eq!(visitor.wait(&mut server, name), "https");
+        assert!(server.folder.path().join("state").is_dir());
+    }
+}

@@ -12,6 +12,7 @@ mod crowd;
 mod error_log;
 mod groups;
 mod gzip;
+mod handshakes;
 mod limits;
 mod locations;
 mod logs;

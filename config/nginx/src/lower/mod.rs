@@ -19,7 +19,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{cache, core, http_core, http2, map, proxy, rewrite, ssl};
+use crate::modules::{acme, cache, core, http_core, http2, map, proxy, rewrite, ssl};
 use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
@@ -434,6 +434,12 @@ impl<'r> Lowering<'r> {
             let tls = config.apps.tls.get_or_insert_default();
             tls.certificates.load_files = load_files;
         }
+        let together = addresses.together();
+        let listened = together.iter().flat_map(|address| {
+            let listen = address.listen.iter();
+            listen.map(|one| (one.as_str(), address.is_ssl))
+        });
+        acme::lower(self, level, acme::ports(listened), config);
         config.apps.http = (!http.servers.is_empty()).then_some(http);
     }
 

@@ -5,12 +5,12 @@ use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transp
 
 use super::proxy::{self, BIND, BUFFERS, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
 use super::upstream::Group;
-use super::{cgi, http_core, upstream};
+use super::{cgi, http_core, upstream, upstream_tls};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
+use crate::registry::Verdict::{Always, Idle};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
@@ -34,14 +34,16 @@ pub const WORDS: &[Word] = &[
     Word::once("grpc_socket_rcvbuf", Size),
     Word::once("grpc_socket_sndbuf", Size),
     Word::once("grpc_ssl_certificate", Words(1, 1)),
+    Word::once("grpc_ssl_certificate_cache", Words(1, 3))
+        .but(Always("certificates are read once, with the configuration")),
     Word::once("grpc_ssl_certificate_key", Words(1, 1)),
-    Word::once("grpc_ssl_ciphers", Words(1, 1)).but(Idle(
-        "the cipher suites are those of rustls, all of them with forward secrecy",
-    )),
-    Word::once("grpc_ssl_name", Words(1, 1)).but(Partly("a name without variables")),
-    Word::once("grpc_ssl_protocols", Words(1, MANY)).but(Idle("TLS 1.2 and 1.3 are spoken")),
-    Word::once("grpc_ssl_server_name", Flag).but(Partly("`on`: the name is always told")),
-    Word::once("grpc_ssl_session_reuse", Flag).but(OnlyAs(&["on"])),
+    Word::once("grpc_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
+    Word::many("grpc_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
+    Word::once("grpc_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
+    Word::once("grpc_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    Word::once("grpc_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
+    Word::once("grpc_ssl_server_name", Flag).but(upstream_tls::TOLD),
+    Word::once("grpc_ssl_session_reuse", Flag),
     Word::once("grpc_ssl_trusted_certificate", Words(1, 1)),
     Word::once("grpc_ssl_verify", Flag),
     Word::once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
@@ -101,7 +103,9 @@ fn pass_to(
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
     let transport = HttpTransport {
         resolver: resolver.or_else(|| group.resolver(level)),
-        tls: url.is_tls.then(|| proxy::tls(cx, level, url, "grpc")),
+        tls: url
+            .is_tls
+            .then(|| upstream_tls::lower(cx, level, url, "grpc")),
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],
         local_address: proxy::bound(cx, level, "grpc_bind"),

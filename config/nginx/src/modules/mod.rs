@@ -1,6 +1,7 @@
 //! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
 
 pub mod access;
+pub mod acme;
 pub mod answers;
 pub mod auth;
 pub mod cache;
@@ -12,6 +13,7 @@ pub mod fastcgi;
 pub mod files;
 pub mod grpc;
 pub mod gzip;
+pub mod handshakes;
 pub mod headers;
 pub mod http2;
 pub mod http_core;
@@ -19,6 +21,7 @@ pub mod limits;
 pub mod log;
 pub mod map;
 pub mod mirror;
+pub mod openssl;
 pub mod proxy;
 pub mod realip;
 pub mod rewrite;
@@ -26,6 +29,7 @@ pub mod scgi;
 pub mod ssl;
 pub mod sub;
 pub mod upstream;
+pub mod upstream_tls;
 
 use crate::registry::Word;
 
@@ -33,6 +37,7 @@ use crate::registry::Word;
 pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_core_module", core::WORDS),
     ("ngx_http_access_module", access::WORDS),
+    ("ngx_http_acme_module", acme::WORDS),
     ("ngx_http_auth_basic_module", auth::BASIC),
     ("ngx_http_auth_request_module", auth::REQUEST),
     ("ngx_http_autoindex_module", files::AUTOINDEX),

@@ -7,7 +7,6 @@ use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers};
 use sluice_model::proxy::{
     AsNginx, HttpTransport, KeepAlive, LocationChange, Resolver, ReverseProxy, Target, Transport,
-    UpstreamTls,
 };
 
 mod by_variable;
@@ -18,7 +17,7 @@ pub use by_variable::grpc as grpc_by_variable;
 pub use by_variable::{resolver, resolver_of};
 
 use super::upstream::{self, Group};
-use super::{cache, cgi, grpc, http_core};
+use super::{cache, cgi, grpc, http_core, upstream_tls};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables, literal};
@@ -100,14 +99,16 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_socket_rcvbuf", Size),
     Word::once("proxy_socket_sndbuf", Size),
     Word::once("proxy_ssl_certificate", Words(1, 1)),
+    Word::once("proxy_ssl_certificate_cache", Words(1, 3))
+        .but(Always("certificates are read once, with the configuration")),
     Word::once("proxy_ssl_certificate_key", Words(1, 1)),
-    Word::once("proxy_ssl_ciphers", Words(1, 1)).but(Idle(
-        "the cipher suites are those of rustls, all of them with forward secrecy",
-    )),
-    Word::once("proxy_ssl_name", Words(1, 1)).but(Partly("a name without variables")),
-    Word::once("proxy_ssl_protocols", Words(1, MANY)).but(Idle("TLS 1.2 and 1.3 are spoken")),
-    Word::once("proxy_ssl_server_name", Flag).but(Partly("`on`: the name is always told")),
-    Word::once("proxy_ssl_session_reuse", Flag).but(OnlyAs(&["on"])),
+    Word::once("proxy_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
+    Word::many("proxy_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
+    Word::once("proxy_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
+    Word::once("proxy_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    Word::once("proxy_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
+    Word::once("proxy_ssl_server_name", Flag).but(upstream_tls::TOLD),
+    Word::once("proxy_ssl_session_reuse", Flag),
     Word::once("proxy_ssl_trusted_certificate", Words(1, 1)),
     Word::once("proxy_ssl_verify", Flag),
     Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
@@ -243,7 +244,9 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
     let version = level.word("proxy_http_version");
     let transport = HttpTransport {
         resolver,
-        tls: url.is_tls.then(|| tls(cx, level, &url, "proxy")),
+        tls: url
+            .is_tls
+            .then(|| upstream_tls::lower(cx, level, &url, "proxy")),
         keep_alive: match version {
             Some("1.0") => Some(KeepAlive {
                 enabled: Some(false),
@@ -461,48 +464,6 @@ fn redirects(
         }
     }
     found
-}
-
-pub(super) fn tls(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    url: &Url<'_>,
-    prefix: &str,
-) -> UpstreamTls {
-    let own = |name: &str| format!("{prefix}_ssl_{name}");
-    let path = |name: &str| {
-        level
-            .word(&own(name))
-            .map(|path| cx.path(path))
-            .unwrap_or_default()
-    };
-    let name = level.find(&own("name")).and_then(|line| line.args.first());
-    let is_verified = level.is_on(&own("verify"), false);
-    let roots = path("trusted_certificate");
-    let tls = UpstreamTls {
-        client_certificate_file: path("certificate"),
-        client_certificate_key_file: path("certificate_key"),
-        // nginx verifies nothing unless it is told to.
-        insecure_skip_verify: !is_verified,
-        root_ca_pem_files: match is_verified && !roots.is_empty() {
-            true => vec![roots],
-            false => Vec::new(),
-        },
-        server_name: match name {
-            Some(name) if !has_variables(&name.text) => name.text.clone(),
-            // That of the address, which is known only with the request.
-            _ if url.host.is_empty() => String::new(),
-            _ => {
-                let host = url.host.rsplit_once(':').map_or(url.host, |(host, _)| host);
-                host.to_owned()
-            }
-        },
-        ..UpstreamTls::default()
-    };
-    if let Some(name) = name.filter(|name| has_variables(&name.text)) {
-        let _: Option<()> = cx.invalid(name, &own("name"), "a name without variables");
-    }
-    tls
 }
 
 /// As [`Group::of`] where no group has this name.

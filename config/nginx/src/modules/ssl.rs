@@ -6,11 +6,12 @@ use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
 };
 
+use super::{acme, handshakes};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::has_variables;
 use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 
 /// Those of TLS.
@@ -19,33 +20,49 @@ pub const WORDS: &[Word] = &[
         "as it was until nginx 1.25: TLS at all addresses of the server",
     )),
     Word::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
-    Word::many("ssl_certificate", Words(1, 1)).but(Partly("a file, without variables")),
+    Word::many("ssl_certificate", Words(1, 1))
+        .but(Partly("a file, or `$acme_certificate`; no other variables")),
     Word::many("ssl_certificate_key", Words(1, 1))
         .but(Partly("a file without a password, without variables")),
-    Word::once("ssl_ciphers", Words(1, 1)).but(Idle(
-        "the cipher suites are those of rustls, all of them with forward secrecy",
+    Word::once("ssl_ciphers", Words(1, 1)).but(Partly(
+        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any leaves TLS 1.3",
     )),
     Word::once("ssl_client_certificate", Words(1, 1)),
-    Word::many("ssl_conf_command", Words(2, 2)).but(NotYet),
+    Word::many("ssl_conf_command", Words(2, 2)).but(Partly(
+        "`CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+    )),
     Word::once("ssl_crl", Words(1, 1)),
     Word::once("ssl_dhparam", Words(1, 1))
         .but(Idle("only cipher suites that are not offered need it")),
-    Word::once("ssl_early_data", Flag).but(OnlyAs(&["off"])),
-    Word::once("ssl_ecdh_curve", Words(1, 1)).but(Idle(
-        "X25519MLKEM768, x25519, secp256r1 and secp384r1 are offered",
+    Word::once("ssl_early_data", Flag).but(Partly(
+        "requests that change something wait for the end of the handshake, or get 425; not with `ssl_verify_client`",
     )),
-    Word::once("ssl_prefer_server_ciphers", Flag).but(Always(
-        "all that is offered is strong; the server's order counts",
+    Word::once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
+        "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
+    )),
+    Word::once("ssl_prefer_server_ciphers", Flag).but(Partly(
+        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
     )),
     Word::once("ssl_protocols", Words(1, MANY)).but(Partly(
         "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
     )),
     Word::once("ssl_reject_handshake", Flag),
     Word::once("ssl_session_cache", Words(1, MANY))
-        .but(Partly("sessions are kept by the clients, in tickets")),
-    Word::once("ssl_session_tickets", Flag).but(Idle("tickets are on, with keys that change")),
+        .but(Partly(
+            "sessions are kept in memory only without tickets, ten thousand for each server",
+        )),
+    Word::many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
+        "instances of this server share sessions by it, others do not",
+    )),
+    Word::once("ssl_session_tickets", Flag),
     Word::once("ssl_session_timeout", Time)
-        .but(Idle("tickets live for hours, with keys that change")),
+        .but(Partly("tickets last for that long, and up to half as long again; a minute at least")),
+    Word::once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
+    Word::once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    Word::once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    Word::once("ssl_certificate_cache", Words(1, 3))
+        .but(Always("certificates are read once, and again when their files change")),
+    Word::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
     Word::once("ssl_stapling", Flag).but(Always(
         "answers of OCSP servers are stapled where certificates name one",
     )),
@@ -71,7 +88,7 @@ pub fn lower(
     if certificates.is_empty() && !drops {
         return None;
     }
-    let mut files = Vec::new();
+    let (mut files, mut is_ordered) = (Vec::new(), false);
     for (index, certificate) in certificates.iter().enumerate() {
         let word = &certificate.args[0];
         let Some(key) = keys.get(index).map(|key| &key.args[0]) else {
@@ -83,6 +100,10 @@ pub fn lower(
             );
             continue;
         };
+        if word.text == acme::CERTIFICATE && key.text == acme::KEY {
+            is_ordered = true;
+            continue;
+        }
         for word in [word, key] {
             if has_variables(&word.text)
                 || word.text.starts_with("data:")
@@ -99,46 +120,17 @@ pub fn lower(
             tags: vec![tag.to_owned()],
         });
     }
-    let (protocol_min, protocol_max) = protocols(cx, level);
-    let policy = ConnectionPolicy {
-        certificate_selection: (!files.is_empty()).then(|| CertificateSelection {
+    let mut policy = ConnectionPolicy {
+        certificate_selection: (!files.is_empty() && !is_ordered).then(|| CertificateSelection {
             any_tag: vec![tag.to_owned()],
             ..CertificateSelection::default()
         }),
-        protocol_min,
-        protocol_max,
-        drop: drops && files.is_empty(),
+        drop: drops && files.is_empty() && !is_ordered,
         client_authentication: asked(cx, level),
         ..ConnectionPolicy::default()
     };
+    handshakes::lower(cx, level, &mut policy);
     Some((files, policy))
-}
-
-fn protocols(cx: &mut Lowering<'_>, level: &Level<'_>) -> (String, String) {
-    let Some(line) = level.find("ssl_protocols") else {
-        return (String::new(), String::new());
-    };
-    let has = |name: &str| line.args.iter().any(|word| word.text == name);
-    for word in &line.args {
-        let known = ["SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
-        if !known.contains(&word.text.as_str()) {
-            let _: Option<()> = cx.invalid(word, "ssl_protocols", "`TLSv1.2` and `TLSv1.3`");
-        }
-    }
-    match (has("TLSv1.2"), has("TLSv1.3")) {
-        (true, true) => (String::new(), String::new()),
-        (true, false) => (String::new(), "tls1.2".to_owned()),
-        (false, true) => ("tls1.3".to_owned(), String::new()),
-        (false, false) => {
-            cx.report.push(
-                Diagnostic::error("old-tls", "`ssl_protocols` without TLS 1.2 or 1.3")
-                    .at(line.span(), "older versions are never spoken")
-                    .imported(line.name.import)
-                    .help("add `TLSv1.2 TLSv1.3`"),
-            );
-            (String::new(), String::new())
-        }
-    }
 }
 
 /// What clients have to show of themselves; `None` where they are asked for nothing.

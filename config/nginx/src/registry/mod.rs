@@ -121,6 +121,8 @@ pub enum Context {
     LimitExcept,
     /// `upstream`
     Upstream,
+    /// `acme_issuer`
+    AcmeIssuer,
 }
 
 impl Context {
@@ -136,6 +138,7 @@ impl Context {
             Context::IfInLocation => "`if` in a `location`",
             Context::LimitExcept => "`limit_except`",
             Context::Upstream => "`upstream`",
+            Context::AcmeIssuer => "`acme_issuer`",
         }
     }
 
@@ -151,6 +154,7 @@ impl Context {
             Context::IfInLocation => matches!(place, "if" | "if in location"),
             Context::LimitExcept => place == "limit_except",
             Context::Upstream => place == "upstream",
+            Context::AcmeIssuer => place == "acme_issuer",
         }
     }
 }

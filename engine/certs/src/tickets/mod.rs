@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
@@ -26,6 +27,10 @@ pub enum Tickets {
     Own(Rotation),
     /// By tickets whose keys all instances with one storage have.
     Shared(Arc<SharedKeys>),
+    /// By tickets whose keys somebody has made, for all instances that have them.
+    Given(GivenKeys),
+    /// By what this process remembers, without tickets.
+    Kept,
     /// Not at all.
     Off,
 }
@@ -62,6 +67,12 @@ impl Rotation {
         }
     }
 
+    /// Keys by which tickets are taken for `lifetime`, and no longer than half as long again; [`TICKET_ROTATION_MIN`]
+    /// at least.
+    pub fn lasting(lifetime: Duration) -> Rotation {
+        Rotation::new(lifetime / 2, 3)
+    }
+
     /// One key for ever.
     pub fn never() -> Rotation {
         Rotation {
@@ -92,13 +103,53 @@ impl Rotation {
     }
 }
 
+/// Keys that somebody has made: the first seals, all of them open. All instances that have them, and the same policy, take
+/// the tickets of one another.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GivenKeys {
+    secrets: Arc<[Secret]>,
+}
+
+/// How long keys are that somebody has made: those of OpenSSL, with AES-128 and with AES-256.
+const GIVEN_BYTES: [usize; 2] = [48, 80];
+
+impl GivenKeys {
+    /// From the contents of files.
+    ///
+    /// # Errors
+    /// The place of one that has neither 48 nor 80 bytes.
+    pub fn new(files: &[Vec<u8>]) -> Result<GivenKeys, usize> {
+        if let Some(at) = files
+            .iter()
+            .position(|file| !GIVEN_BYTES.contains(&file.len()))
+        {
+            return Err(at);
+        }
+        let secret = |file: &Vec<u8>| {
+            let mut bytes = [0; SECRET_BYTES];
+            bytes.copy_from_slice(digest(&SHA256, file).as_ref());
+            Secret { from: 0, bytes }
+        };
+        Ok(GivenKeys {
+            secrets: files.iter().map(secret).collect(),
+        })
+    }
+}
+
+impl fmt::Debug for GivenKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GivenKeys")
+    }
+}
+
 /// What seals tickets under the policy that `scope` tells from all others.
 pub(crate) fn ticketer(
     tickets: &Tickets,
     scope: &str,
 ) -> Result<Arc<dyn ProducesTickets>, PolicyError> {
     let source = match tickets {
-        Tickets::Off => return Ok(Arc::new(NoTickets)),
+        Tickets::Off | Tickets::Kept => return Ok(Arc::new(NoTickets)),
+        Tickets::Given(keys) => Source::Given(keys.clone()),
         Tickets::Own(rotation) => Source::Own(*rotation),
         Tickets::Shared(keys) => Source::Shared(keys.clone()),
     };
@@ -144,6 +195,7 @@ struct Sealer {
 enum Source {
     Own(Rotation),
     Shared(Arc<SharedKeys>),
+    Given(GivenKeys),
 }
 
 #[derive(Default)]
@@ -224,6 +276,7 @@ impl Sealer {
         match &self.source {
             Source::Own(rotation) => *rotation,
             Source::Shared(keys) => keys.rotation(),
+            Source::Given(_) => Rotation::never(),
         }
     }
 
@@ -232,6 +285,7 @@ impl Sealer {
         match &self.source {
             Source::Own(rotation) => self.rotate(*rotation, now),
             Source::Shared(keys) => self.follow(keys),
+            Source::Given(keys) => self.take(keys),
         }
     }
 
@@ -251,6 +305,21 @@ impl Sealer {
         ring.keys.insert(0, key);
         ring.keys.truncate(rotation.keys_max);
         ring.keys.retain(|key| key.until > now);
+        Ok(())
+    }
+
+    fn take(&self, given: &GivenKeys) -> Result<(), NoRandom> {
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        if !ring.keys.is_empty() {
+            return Ok(());
+        }
+        drop(ring);
+        let keys = given.secrets.iter();
+        let keys = keys
+            .map(|secret| Key::new(secret, &self.scope, Rotation::never()))
+            .collect::<Result<_, _>>()?;
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        ring.keys = keys;
         Ok(())
     }
 
@@ -363,6 +432,32 @@ mod tests {
 
     fn hourly(keys_max: usize) -> Sealer {
         own(Rotation::new(Duration::from_secs(HOUR), keys_max))
+    }
+
+    #[test]
+    fn instances_with_the_same_given_keys_open_the_tickets_of_one_another() {
+        let keys = |files: &[u8]| {
+            let files: Vec<Vec<u8>> = files.iter().map(|byte| vec![*byte; 80]).collect();
+            Tickets::Given(GivenKeys::new(&files).unwrap())
+        };
+        let old = ticketer(&keys(&[1]), "a").unwrap();
+        let sealed = old.encrypt(b"session").unwrap();
+        let opened =
+            |tickets: Tickets, scope: &str| ticketer(&tickets, scope).unwrap().decrypt(&sealed);
+        assert_eq!(opened(keys(&[1]), "a").as_deref(), Some(&b"session"[..]));
+        assert_eq!(opened(keys(&[2, 1]), "a").as_deref(), Some(&b"session"[..]));
+        assert_eq!(opened(keys(&[2]), "a"), None);
+        assert_eq!(opened(keys(&[1]), "b"), None, "another policy");
+        assert_eq!(opened(Tickets::Kept, "a"), None);
+        assert_eq!(GivenKeys::new(&[vec![0; 80], vec![0; 79]]).err(), Some(1));
+    }
+
+    #[test]
+    fn tickets_last_as_long_as_is_asked_for() {
+        let rotation = Rotation::lasting(Duration::from_secs(600));
+        assert_eq!(rotation.until(0), 900);
+        assert!(rotation.is_current(0, 299) && !rotation.is_current(0, 300));
+        assert_eq!(Rotation::lasting(Duration::ZERO).until(0), 180);
     }
 
     #[test]

@@ -7,8 +7,8 @@ mod stream;
 
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity,
-    Preparation, RustlsAcceptor, ServerTrust, Signatures, certificates_from_pem, revoked_from_pem,
-    system_certificates,
+    Preparation, Resumes, RustlsAcceptor, ServerTrust, Signatures, TellsName, Versions,
+    certificates_from_pem, revoked_from_pem, system_certificates,
 };
 pub use session::{Acceptor, Ends, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};

@@ -177,7 +177,7 @@ impl Https {
         });
         let shared_keys = match &tickets {
             Tickets::Shared(keys) => Some(keys.clone()),
-            Tickets::Own(_) | Tickets::Off => None,
+            Tickets::Own(_) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
         };
         let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
         let keys = Keys {

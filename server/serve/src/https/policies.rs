@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
 use sluice_certs::{
-    ClientAuth, ClientAuthMode, Fallback, KeyAlgorithm, Policy, Rotation, Selection, Subject,
-    Tickets, TlsPolicies, When,
+    ClientAuth, ClientAuthMode, Fallback, GivenKeys, KeyAlgorithm, Policy, Rotation, Selection,
+    Subject, Tickets, TlsPolicies, When,
 };
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
@@ -47,8 +47,8 @@ pub(super) fn build(
         })?;
         policies.push(Policy {
             scope: format!("{place}[{index}] {protocols:?}"),
-            early_data: server.allow_0rtt == Some(true),
-            tickets: around.tickets.clone(),
+            early_data: server.allow_0rtt == Some(true) || config.early_data,
+            tickets: tickets(config, around)?,
             ..built
         });
     }
@@ -56,6 +56,44 @@ pub(super) fn build(
         place: place.to_owned(),
         ..Refusal::new(error.to_string())
     })
+}
+
+/// How the sessions of a policy go on.
+fn tickets(config: &ConnectionPolicy, around: &Around<'_>) -> Result<Tickets, Refusal> {
+    let Some(sessions) = &config.sessions else {
+        return Ok(around.tickets.clone());
+    };
+    match sessions.kept.as_str() {
+        "memory" => return Ok(Tickets::Kept),
+        "off" => return Ok(Tickets::Off),
+        "" => {}
+        other => {
+            let problem = format!("unknown place for sessions `{other}`");
+            return Err(Refusal::new(problem).with_help("there are `memory` and `off`"));
+        }
+    }
+    let rotation = match given(sessions.lifetime) {
+        Some(lifetime) => Rotation::lasting(lifetime),
+        None => Rotation::default(),
+    };
+    if sessions.key_files.is_empty() {
+        return Ok(match (&around.tickets, given(sessions.lifetime)) {
+            (Tickets::Own(_), Some(_)) => Tickets::Own(rotation),
+            _ => around.tickets.clone(),
+        });
+    }
+    let read = |file: &String| {
+        let bytes = std::fs::read(file);
+        bytes.map_err(|error| Refusal::new(format!("keys of session tickets in `{file}`: {error}")))
+    };
+    let files = sessions.key_files.iter().map(read);
+    let files: Vec<Vec<u8>> = files.collect::<Result<_, _>>()?;
+    let keys = GivenKeys::new(&files);
+    let keys = keys.map_err(|at| {
+        let problem = format!("`{}` is no key of session tickets", sessions.key_files[at]);
+        Refusal::new(problem).with_help("it has 48 or 80 random bytes: `openssl rand 80 > file`")
+    })?;
+    Ok(Tickets::Given(keys))
 }
 
 fn policy(

@@ -11,8 +11,10 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
 };
+use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
 };
 
 use super::{Live, Signatures};
@@ -38,6 +40,48 @@ pub struct ConnectorOptions {
     pub alpn: Vec<Vec<u8>>,
     /// The key exchange groups offered, best first, by their names in Caddy; the usual ones where there are none.
     pub curves: Vec<String>,
+    /// The suites of TLS 1.2 offered, by their names in the IANA registry; all where there are none.
+    pub cipher_suites: Vec<String>,
+    /// Which versions are spoken.
+    pub versions: Versions,
+    /// Lists of revoked certificates (DER); where there are any, there has to be one of each authority.
+    pub revoked: Vec<Vec<u8>>,
+    /// Whether the server is told the name that is asked for.
+    pub name: TellsName,
+    /// Whether sessions are resumed.
+    pub sessions: Resumes,
+}
+
+/// Which versions of TLS are spoken to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// 1.2 and 1.3.
+    #[default]
+    Both,
+    /// 1.2.
+    Tls12,
+    /// 1.3.
+    Tls13,
+}
+
+/// Whether a server is told which name is asked for (RFC 6066, section 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TellsName {
+    /// It is.
+    #[default]
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// Whether sessions with a server are resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resumes {
+    /// They are.
+    #[default]
+    Yes,
+    /// Each handshake is a full one.
+    No,
 }
 
 impl Default for ConnectorOptions {
@@ -50,6 +94,11 @@ impl Default for ConnectorOptions {
             server_name: None,
             alpn,
             curves: Vec::new(),
+            cipher_suites: Vec::new(),
+            versions: Versions::default(),
+            revoked: Vec::new(),
+            name: TellsName::default(),
+            sessions: Resumes::default(),
         }
     }
 }
@@ -137,6 +186,8 @@ pub enum ConnectorError {
     Unusable(rustls::Error),
     /// A key exchange group that is not known.
     Curve(String),
+    /// A cipher suite that is not known.
+    Cipher(String),
 }
 
 impl fmt::Display for ConnectorError {
@@ -150,6 +201,7 @@ impl fmt::Display for ConnectorError {
             ConnectorError::ServerName(name) => write!(f, "`{name}` is no server name"),
             ConnectorError::Unusable(error) => write!(f, "unusable certificate or key: {error}"),
             ConnectorError::Curve(name) => write!(f, "unknown curve `{name}`"),
+            ConnectorError::Cipher(name) => write!(f, "unknown cipher suite `{name}`"),
         }
     }
 }
@@ -164,12 +216,20 @@ impl Connector {
             let groups = options.curves.iter().map(|name| group(name));
             provider.kx_groups = groups.collect::<Result<_, _>>()?;
         }
+        if !options.cipher_suites.is_empty() {
+            provider.cipher_suites = suites(&provider, &options.cipher_suites)?;
+        }
         let provider = Arc::new(provider);
+        let versions: &[&SupportedProtocolVersion] = match options.versions {
+            Versions::Both => &[&TLS13, &TLS12],
+            Versions::Tls12 => &[&TLS12],
+            Versions::Tls13 => &[&TLS13],
+        };
         let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .map_err(ConnectorError::Unusable)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier(options.trust, provider)?);
+            .with_custom_certificate_verifier(verifier(options.trust, options.revoked, provider)?);
         let mut config = match options.identity {
             Identity::Fixed(identity) => builder
                 .with_client_auth_cert(identity.chain, identity.key)
@@ -178,10 +238,16 @@ impl Connector {
             Identity::None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = options.alpn;
-        let sessions: Arc<dyn ClientSessionStore> = Arc::new(
-            rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
-        );
-        config.resumption = Resumption::store(sessions);
+        config.enable_sni = options.name == TellsName::Yes;
+        config.resumption = match options.sessions {
+            Resumes::No => Resumption::disabled(),
+            Resumes::Yes => {
+                let sessions: Arc<dyn ClientSessionStore> = Arc::new(
+                    rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
+                );
+                Resumption::store(sessions)
+            }
+        };
         let server_name = options.server_name.map(parse_server_name).transpose()?;
         Ok(Connector {
             config: Arc::new(config),
@@ -226,6 +292,24 @@ fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, ConnectorError> {
     })
 }
 
+/// The suites of TLS 1.2 with these names, and those of TLS 1.3.
+fn suites(
+    provider: &CryptoProvider,
+    names: &[String],
+) -> Result<Vec<SupportedCipherSuite>, ConnectorError> {
+    let all = provider.cipher_suites.iter().copied();
+    let mut kept: Vec<_> = all
+        .clone()
+        .filter(|suite| suite.tls13().is_some())
+        .collect();
+    for name in names {
+        let mut all = all.clone();
+        let found = all.find(|suite| suite.suite().as_str() == Some(name));
+        kept.push(found.ok_or_else(|| ConnectorError::Cipher(name.clone()))?);
+    }
+    Ok(kept)
+}
+
 /// The certificates (DER) that the system trusts; at least one.
 pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
     let found = rustls_native_certs::load_native_certs();
@@ -238,6 +322,7 @@ pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
 
 fn verifier(
     trust: ServerTrust,
+    revoked: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
@@ -266,7 +351,12 @@ fn verifier(
             }
         }
     }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+    let mut verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+    if !revoked.is_empty() {
+        let revoked = revoked.into_iter().map(CertificateRevocationListDer::from);
+        verifier = verifier.with_crls(revoked).enforce_revocation_expiration();
+    }
+    let verifier = verifier
         .build()
         .map_err(|error| ConnectorError::Unusable(rustls::Error::General(error.to_string())))?;
     Ok(verifier)

@@ -1,6 +1,7 @@
 //! How upstreams are spoken to: from the model's transport to the options of `sluice-net`. Which upstreams there
 //! are is left to `build`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use sluice_model::proxy::{
     Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
-use sluice_net::tls::{ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
+use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
 use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
 
@@ -420,7 +421,31 @@ fn connector(
     if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
         return Err(Refusal::not_yet(what, "remove it"));
     }
+    let versions = match (config.protocol_min.as_str(), config.protocol_max.as_str()) {
+        ("" | "tls1.2", "" | "tls1.3") => tls::Versions::Both,
+        ("" | "tls1.2", "tls1.2") => tls::Versions::Tls12,
+        ("tls1.3", "" | "tls1.3") => tls::Versions::Tls13,
+        (min, max) => {
+            let what = format!("no versions of TLS from `{min}` to `{max}`");
+            return Err(Refusal::new(what).with_help("there are tls1.2 and tls1.3"));
+        }
+    };
+    let mut revoked = Vec::new();
+    for file in &config.revoked_files {
+        revoked.extend(trust_pool::revoked_from_file(Path::new(file))?);
+    }
     let options = ConnectorOptions {
+        cipher_suites: config.cipher_suites.clone(),
+        versions,
+        revoked,
+        name: match config.hides_name {
+            true => tls::TellsName::No,
+            false => tls::TellsName::Yes,
+        },
+        sessions: match config.no_resumption {
+            true => tls::Resumes::No,
+            false => tls::Resumes::Yes,
+        },
         trust: trust(config, keys)?,
         identity: identity(config, keys)?,
         server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),

@@ -1,0 +1,141 @@
+//! `proxy_ssl_*` and `grpc_ssl_*`: TLS towards upstreams.
+
+use sluice_diag::Diagnostic;
+use sluice_model::proxy::UpstreamTls;
+
+use super::openssl::{self, Command};
+use super::proxy::Url;
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::has_variables;
+use crate::registry::Verdict::{self, Partly};
+
+/// Of `…_ssl_ciphers`.
+pub const CIPHERS: Verdict =
+    Partly("of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3");
+/// Of `…_ssl_conf_command`.
+pub const COMMANDS: Verdict = Partly(
+    "`CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+);
+/// Of `…_ssl_crl`.
+pub const REVOKED: Verdict =
+    Partly("lists of the second version, one of each authority but the root");
+/// Of `…_ssl_name`.
+pub const NAME: Verdict = Partly("a name without variables, or `$proxy_host`");
+/// Of `…_ssl_protocols`.
+pub const PROTOCOLS: Verdict = Partly("`TLSv1.2` and `TLSv1.3`; older ones are never spoken");
+/// Of `…_ssl_server_name`.
+pub const TOLD: Verdict = Partly("the name is told unless it says `off`, nginx's default");
+
+/// How hands are shaken with upstreams; `prefix` is what the directives begin with.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &str) -> UpstreamTls {
+    let own = |name: &str| format!("{prefix}_ssl_{name}");
+    let path = |cx: &Lowering<'_>, name: &str| {
+        let found = level.word(&own(name));
+        found.map(|path| cx.path(path)).unwrap_or_default()
+    };
+    let files = |file: String| Some(file).filter(|file| !file.is_empty()).into_iter();
+    let is_verified = level.is_on(&own("verify"), false);
+    let roots = path(cx, "trusted_certificate");
+    let revoked = path(cx, "crl");
+    let mut tls = UpstreamTls {
+        client_certificate_file: path(cx, "certificate"),
+        client_certificate_key_file: path(cx, "certificate_key"),
+        // nginx verifies nothing unless it is told to.
+        insecure_skip_verify: !is_verified,
+        root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
+        revoked_files: files(revoked).filter(|_| is_verified).collect(),
+        server_name: name(cx, level, url, &own("name")),
+        hides_name: !level.is_on(&own("server_name"), true),
+        no_resumption: !level.is_on(&own("session_reuse"), true),
+        ..UpstreamTls::default()
+    };
+    handshakes(cx, level, prefix, &mut tls);
+    tls
+}
+
+/// The name that is asked for and verified: that of the address, unless another is given.
+fn name(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, directive: &str) -> String {
+    let word = level.find(directive).and_then(|line| line.args.first());
+    match word {
+        Some(word) if !has_variables(&word.text) => word.text.clone(),
+        Some(word) if word.text != "$proxy_host" => {
+            let wanted = "a name without variables, or `$proxy_host`";
+            let _: Option<()> = cx.invalid(word, directive, wanted);
+            String::new()
+        }
+        // That of the address, which is known only with the request.
+        _ if url.host.is_empty() => String::new(),
+        _ => {
+            let host = url.host.rsplit_once(':').map_or(url.host, |(host, _)| host);
+            host.to_owned()
+        }
+    }
+}
+
+/// Versions, suites and groups.
+fn handshakes(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str, tls: &mut UpstreamTls) {
+    let own = |name: &str| format!("{prefix}_ssl_{name}");
+    let mut versions = openssl::versions(cx, level, &own("protocols"));
+    let mut suites = level.word(&own("ciphers"));
+    for line in level.nearest(&[own("conf_command").as_str()]) {
+        let (Some(name), Some(value)) = (line.arg(0), line.arg(1)) else {
+            continue;
+        };
+        match openssl::command(name, value) {
+            Some(Command::Already | Command::NoTickets) => {}
+            Some(Command::Suites) => suites = Some(value),
+            Some(Command::Groups) => {
+                let found = openssl::groups(value).unwrap_or_default();
+                tls.curves = found.into_iter().map(str::to_owned).collect();
+            }
+            Some(bound @ (Command::Lowest | Command::Highest)) if versions.limit(&bound, value) => {
+            }
+            Some(Command::Lowest | Command::Highest) | None => {
+                openssl::refuse_command(cx, line, &own("conf_command"));
+            }
+        }
+    }
+    let found = suites.map(openssl::suites).unwrap_or_default();
+    if let Some(list) = suites.filter(|_| found.is_empty() && versions.has_12) {
+        versions.has_12 = !versions.has_13;
+        if let Some(line) = level.find(&own("ciphers")) {
+            let title = format!("`{list}` names no cipher suite of TLS 1.2 that is spoken");
+            cx.report.push(
+                Diagnostic::warning("no-cipher", title)
+                    .at(line.span(), "none of these is spoken")
+                    .imported(line.name.import)
+                    .note(match versions.has_13 {
+                        true => "only TLS 1.3 is spoken, with its own suites",
+                        false => "nothing would be left, so all of them are spoken",
+                    })
+                    .help("add `ECDHE+AESGCM`"),
+            );
+        }
+    }
+    if found.len() < openssl::SUITES_COUNT {
+        tls.cipher_suites = found.into_iter().map(str::to_owned).collect();
+    }
+    (tls.protocol_min, tls.protocol_max) = versions.bounds();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::openssl::Versions;
+    use super::*;
+
+    #[test]
+    fn bounds_leave_what_lies_between() {
+        let bounded = |bound, value: &str| {
+            let mut versions = Versions::ALL;
+            versions
+                .limit(&bound, value)
+                .then_some((versions.has_12, versions.has_13))
+        };
+        assert_eq!(bounded(Command::Lowest, "TLSv1.3"), Some((false, true)));
+        assert_eq!(bounded(Command::Lowest, "TLSv1"), Some((true, true)));
+        assert_eq!(bounded(Command::Highest, "TLSv1.2"), Some((true, false)));
+        assert_eq!(bounded(Command::Highest, "TLSv1"), None);
+        assert_eq!(bounded(Command::Lowest, "new"), None);
+    }
+}
