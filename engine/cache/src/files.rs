@@ -19,7 +19,7 @@ use sluice_message::Moment;
 use sluice_message::date::format_http;
 use sluice_message::etag::FileTag;
 use sluice_message::media_type;
-use sluice_net::sys::files::{Purpose, open_beneath};
+use sluice_net::sys::files::{Links, Purpose, open_along, open_beneath};
 
 use crate::facts::{Facts, Kind, Missing};
 use crate::generations::{Generations, Weighed, Weight};
@@ -33,6 +33,10 @@ pub enum Reach {
     Anywhere,
     /// Not out of the folder named by so many first bytes of the path.
     Beneath(usize),
+    /// Nowhere, but for the first so many bytes of the path.
+    NoLinks(usize),
+    /// To what belongs to the owner of the link, but for the first so many bytes of the path.
+    OwnLinks(usize),
 }
 
 /// What was found at a path.
@@ -84,7 +88,7 @@ struct Entry {
     checked: Moment,
     /// The facts could hide a change made right after they were read.
     doubtful: bool,
-    confined: bool,
+    reach: Reach,
 }
 
 impl Weighed for Entry {
@@ -146,7 +150,7 @@ impl OpenFiles {
                 opened: None,
                 checked: now,
                 doubtful: facts.is_ok_and(|facts| facts.may_change_unseen()),
-                confined: reach != Reach::Anywhere,
+                reach,
             };
             self.entries.borrow_mut().insert(path, entry);
         }
@@ -170,7 +174,7 @@ impl OpenFiles {
                     opened: Some(file.clone()),
                     checked: now,
                     doubtful: changing || file.facts.may_change_unseen(),
-                    confined: reach != Reach::Anywhere,
+                    reach,
                 };
                 self.entries.borrow_mut().insert(path, entry);
                 Found::File(file)
@@ -185,7 +189,7 @@ impl OpenFiles {
 impl Entry {
     /// Whether the entry still holds at `now`; asks the system if it has not been asked for a while.
     fn is_current(&mut self, path: &[u8], reach: Reach, now: Moment) -> bool {
-        if self.confined != (reach != Reach::Anywhere) {
+        if self.reach != reach {
             return false;
         }
         if now.since(self.checked) < RECHECK_AFTER {
@@ -209,19 +213,31 @@ fn without_slash(path: &[u8]) -> &[u8] {
 fn look(path: &[u8], reach: Reach) -> io::Result<Facts> {
     let metadata = match reach {
         Reach::Anywhere => std::fs::metadata(os_path(path)),
-        Reach::Beneath(root) => beneath(path, root, Purpose::Stat)?.metadata(),
+        confined => within(path, confined, Purpose::Stat)?.metadata(),
     };
     metadata.map(|metadata| Facts::new(&metadata))
 }
 
-fn beneath(path: &[u8], root: usize, purpose: Purpose) -> io::Result<File> {
+fn within(path: &[u8], reach: Reach, purpose: Purpose) -> io::Result<File> {
+    let (Reach::Beneath(root) | Reach::NoLinks(root) | Reach::OwnLinks(root)) = reach else {
+        return File::open(os_path(path));
+    };
     let (root, below) = path.split_at(root.min(path.len()));
     let below = below
         .iter()
         .position(|&b| b != b'/')
         .map_or(&b"."[..], |at| &below[at..]);
-    let root = File::open(os_path(root))?;
-    open_beneath(root.as_fd(), &CString::new(below)?, purpose)
+    let below = CString::new(below)?;
+    let root = match (root, path.first()) {
+        (b"", Some(b'/')) => File::open("/")?,
+        (b"", _) => File::open(".")?,
+        (root, _) => File::open(os_path(root))?,
+    };
+    match reach {
+        Reach::NoLinks(_) => open_along(root.as_fd(), &below, purpose, Links::Never),
+        Reach::OwnLinks(_) => open_along(root.as_fd(), &below, purpose, Links::OfOneOwner),
+        Reach::Beneath(_) | Reach::Anywhere => open_beneath(root.as_fd(), &below, purpose),
+    }
 }
 
 fn os_path(path: &[u8]) -> &Path {
@@ -239,7 +255,7 @@ fn load(path: &[u8], reach: Reach) -> io::Result<Option<(OpenFile, bool)>> {
                 .custom_flags(libc::O_NONBLOCK)
                 .open(os_path(path))?
         }
-        Reach::Beneath(root) => beneath(path, root, Purpose::Read)?,
+        confined => within(path, confined, Purpose::Read)?,
     };
     let mut facts = Facts::new(&file.metadata()?);
     if facts.kind != Kind::File {

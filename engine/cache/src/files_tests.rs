@@ -1,5 +1,6 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -210,6 +211,51 @@ fn links_out_of_the_root_are_followed_only_where_that_is_allowed() {
         files.open(&folder.path("root"), confined, at(0)),
         Found::Directory(_)
     ));
+}
+
+#[test]
+fn links_are_followed_nowhere_or_to_their_owner_only() {
+    let (folder, files) = (Folder::new("nolinks"), OpenFiles::default());
+    fs::create_dir(folder.0.join("real")).unwrap();
+    folder.write("real/page", b"page");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, folder.0.join(name)).unwrap();
+    };
+    link("real", "linked");
+    link("page", "real/link");
+    link("/proc/version", "foreign");
+    let is_denied = |path: &[u8], reach| {
+        let facts = files.facts(path, reach, at(0));
+        let opened = files.open(path, reach, at(0));
+        let is_refused = |missing| matches!(missing, Missing::Denied | Missing::Impossible);
+        let is_denied = matches!(opened, Found::Missing(missing) if is_refused(missing));
+        assert_eq!(facts.is_err_and(is_refused), is_denied);
+        is_denied
+    };
+    let (page, link) = (folder.path("real/page"), folder.path("real/link"));
+    let (way, foreign) = (folder.path("linked/page"), folder.path("foreign"));
+    assert!(!is_denied(&page, Reach::NoLinks(0)));
+    assert!(is_denied(&link, Reach::NoLinks(0)) && is_denied(&way, Reach::NoLinks(0)));
+    let behind = folder.path("linked").len();
+    assert!(
+        !is_denied(&way, Reach::NoLinks(behind)),
+        "so far links may lead"
+    );
+    assert!(!is_denied(&link, Reach::OwnLinks(0)) && !is_denied(&way, Reach::OwnLinks(0)));
+    let is_root = fs::metadata(&folder.0).unwrap().uid() == 0;
+    assert_eq!(
+        is_denied(&foreign, Reach::OwnLinks(0)),
+        !is_root,
+        "root owns /proc"
+    );
+    if is_root {
+        std::os::unix::fs::lchown(folder.0.join("real/link"), Some(12_345), None).unwrap();
+        let files = OpenFiles::default();
+        let denied = files.facts(&link, Reach::OwnLinks(0), at(0));
+        assert_eq!(denied, Err(Missing::Denied));
+    }
+    // What was found in one way says nothing of another.
+    assert!(!is_denied(&way, Reach::Anywhere) && is_denied(&way, Reach::NoLinks(0)));
 }
 
 #[test]

@@ -253,6 +253,17 @@ objects! {
         pub gzip_clients: GzipClients,
         /// How redirects name this server.
         pub redirects: Redirects,
+        /// Which links are followed.
+        pub links: FollowedLinks,
+    }
+
+    /// Which symbolic links are followed on the way to a file.
+    pub struct FollowedLinks {
+        /// All when empty, `on` for none, `if_not_owner` for those that belong to the owner of what they lead to: nginx's words
+        /// for when they are not.
+        pub disabled: String,
+        /// The beginning of paths that is not looked at, with placeholders.
+        pub from: String,
     }
 
     /// Lists folders.
@@ -273,6 +284,8 @@ objects! {
         pub fallback: String,
         /// The status of the answer if there is none.
         pub status: u16,
+        /// Which links are followed.
+        pub links: FollowedLinks,
     }
 
     /// Who may come in: by address, by password, by what another location says.

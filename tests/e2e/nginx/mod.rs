@@ -14,6 +14,7 @@ mod groups;
 mod gzip;
 mod handshakes;
 mod limits;
+mod links;
 mod locations;
 mod logs;
 mod mirror;

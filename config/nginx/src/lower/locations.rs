@@ -462,8 +462,9 @@ impl Lowering<'_> {
         handle.extend(access::lower(self, level, facts));
         if let Some(directive) = here.try_files {
             let (root, alias_of) = self.root_for_try_files(here);
+            let links = http_core::followed_links(self, level, facts);
             handle.extend(http_core::try_files(
-                self, directive, facts, &root, &alias_of,
+                self, directive, facts, &root, &alias_of, links,
             ));
         }
         handle.extend(mirror::lower(self, level));

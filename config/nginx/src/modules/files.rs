@@ -7,6 +7,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
+use crate::modules::http_core::followed_links;
 use crate::registry::Takes::{Choice, Flag, Number, Words};
 use crate::registry::Verdict::{Idle, NotYet, OnlyAs};
 use crate::registry::{MANY, Word};
@@ -79,5 +80,6 @@ pub fn lower(
             _ => GzipClients::default(),
         },
         redirects: redirects.clone(),
+        links: followed_links(cx, level, facts),
     }))
 }

@@ -2,7 +2,7 @@
 //! left to `lower::listen`, locations to `lower::locations`.
 
 use sluice_diag::Diagnostic;
-use sluice_model::nginx::{ErrorPage, MediaTypes, Redirects, TryFiles};
+use sluice_model::nginx::{ErrorPage, FollowedLinks, MediaTypes, Redirects, TryFiles};
 use sluice_model::{Handler, Server};
 
 use crate::lower::Lowering;
@@ -11,7 +11,7 @@ use crate::lower::text::Facts;
 use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::registry::Verdict::{Always, Idle, NotYet, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
-use crate::tree::Directive;
+use crate::tree::{Directive, Word as Text};
 
 const BUFFERS: crate::registry::Verdict = Always("buffers are those of the program");
 const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
@@ -38,7 +38,7 @@ pub const WORDS: &[Word] = &[
     Word::once("default_type", Words(1, 1)),
     Word::once("directio", Words(1, 1)).but(Idle("files are read through the cache of the system")),
     Word::once("directio_alignment", Size).but(BUFFERS),
-    Word::once("disable_symlinks", Words(1, 2)).but(OnlyAs(&["off"])),
+    Word::once("disable_symlinks", Words(1, 2)).but(Partly("for files, indexes and `try_files`; not for `if (-f …)`, files of logs and users")),
     Word::many("early_hints", Words(1, MANY)).but(NotYet),
     Word::many("error_page", Words(2, MANY)),
     Word::once("etag", Flag),
@@ -261,6 +261,37 @@ fn error_page(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Op
     Some(page)
 }
 
+/// Which links are followed.
+pub fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> FollowedLinks {
+    let Some(directive) = level.find("disable_symlinks") else {
+        return FollowedLinks::default();
+    };
+    let (mut links, mut is_off) = (FollowedLinks::default(), false);
+    for word in &directive.args {
+        match (word.text.as_str(), word.text.strip_prefix("from=")) {
+            ("off", _) => is_off = true,
+            (word @ ("on" | "if_not_owner"), _) => links.disabled = word.to_owned(),
+            (_, Some(from)) => {
+                let from = Text {
+                    text: from.to_owned(),
+                    ..word.clone()
+                };
+                links.from = cx.text(&from, facts);
+            }
+            _ => {
+                let wanted = "`off`, `on` or `if_not_owner`, and `from=PART`";
+                return cx
+                    .invalid(word, "disable_symlinks", wanted)
+                    .unwrap_or_default();
+            }
+        }
+    }
+    match is_off {
+        true => FollowedLinks::default(),
+        false => links,
+    }
+}
+
 /// `try_files`, which is not inherited by locations.
 pub fn try_files(
     cx: &mut Lowering<'_>,
@@ -268,11 +299,13 @@ pub fn try_files(
     facts: &Facts,
     root: &str,
     alias_of: &str,
+    links: FollowedLinks,
 ) -> Option<Handler> {
     let (last, files) = directive.args.split_last()?;
     let mut tried = TryFiles {
         root: root.to_owned(),
         alias_of: alias_of.to_owned(),
+        links,
         ..TryFiles::default()
     };
     for file in files {

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What to open a file for.
@@ -15,6 +16,15 @@ pub enum Purpose {
     Read,
     /// Asking about it only; no permission on the file itself is needed.
     Stat,
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// None: `ELOOP` tells of one at the end, `ENOTDIR` of one on the way, which is no folder itself.
+    Never,
+    /// Those that belong to whoever owns what they lead to.
+    OfOneOwner,
 }
 
 /// Tries again when a folder on the way was renamed meanwhile; an attacker who renames faster gets an error.
@@ -31,7 +41,7 @@ pub fn open_beneath(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
             // Old kernels lack the call, and containers often forbid it with EPERM.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                return walk(root, path, purpose);
+                return open_along(root, path, purpose, Links::Never);
             }
             done => return done,
         }
@@ -66,8 +76,14 @@ fn openat2(root: BorrowedFd<'_>, path: &CStr, flags: libc::c_int) -> io::Result<
     adopt(fd as libc::c_int)
 }
 
-/// Opens one folder after the other, never following a link.
-fn walk(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::Result<File> {
+/// Opens `path`, which is relative and has no `..`, below the folder `root`, one folder after the other, so that each link
+/// on the way is seen.
+pub fn open_along(
+    root: BorrowedFd<'_>,
+    path: &CStr,
+    purpose: Purpose,
+    links: Links,
+) -> io::Result<File> {
     let mut at: OwnedFd = root.try_clone_to_owned()?;
     let mut segments = path
         .to_bytes()
@@ -84,14 +100,31 @@ fn walk(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::Result<File>
             None => flags(purpose),
         };
         let name = CString::new(segment).expect("a part of a C string holds no NUL");
-        let file = openat(at.as_fd(), &name, flags | libc::O_NOFOLLOW)?;
-        // With O_PATH and O_NOFOLLOW a link itself is opened, which must not pass for what it points at.
-        if next.is_none() && purpose == Purpose::Stat && file.metadata()?.is_symlink() {
-            return Err(io::Error::from_raw_os_error(libc::ELOOP));
-        }
-        at = OwnedFd::from(file);
+        at = OwnedFd::from(step(at.as_fd(), &name, flags, links)?);
     }
     Ok(File::from(at))
+}
+
+/// Opens what a name in a folder leads to, if that may be.
+fn step(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int, links: Links) -> io::Result<File> {
+    let refused = || io::Error::from_raw_os_error(libc::ELOOP);
+    if links == Links::Never {
+        let file = openat(dir, name, flags | libc::O_NOFOLLOW)?;
+        // With O_PATH and O_NOFOLLOW a link itself is opened, which must not pass for what it points at.
+        let may_be_link = flags & libc::O_PATH != 0 && flags & libc::O_DIRECTORY == 0;
+        return match may_be_link && file.metadata()?.is_symlink() {
+            true => Err(refused()),
+            false => Ok(file),
+        };
+    }
+    // What it leads to first: a link that takes its place later belongs to whoever put it there.
+    let file = openat(dir, name, flags)?;
+    let itself =
+        openat(dir, name, libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)?.metadata()?;
+    match itself.is_symlink() && itself.uid() != file.metadata()?.uid() {
+        true => Err(refused()),
+        false => Ok(file),
+    }
 }
 
 fn openat(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<File> {
@@ -214,7 +247,9 @@ mod tests {
 
     #[test]
     fn the_walk_keeps_links_inside() {
-        nothing_leads_out("walk", walk);
+        nothing_leads_out("walk", |root, path, purpose| {
+            open_along(root, path, purpose, Links::Never)
+        });
     }
 
     #[test]

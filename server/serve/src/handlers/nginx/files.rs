@@ -16,6 +16,7 @@ use sluice_route::{Template, Unknown};
 
 use super::autoindex::Listing;
 use super::gzip::Clients;
+use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{Query, base_name, go_on_at, pages};
@@ -41,6 +42,7 @@ struct Files {
     /// The most parts that are sent of one file.
     ranges_max: Option<u32>,
     folders: Folders,
+    links: Links,
 }
 
 /// When a date in a request means that nothing has changed.
@@ -115,6 +117,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             true => Folders::AnyFile,
             false => Folders::Index,
         },
+        links: Links::build(&config.links, cx)?,
     }))
 }
 
@@ -152,7 +155,11 @@ impl Files {
             }
             path.truncate(length);
             path.extend_from_slice(&name);
-            if files::facts(path, Reach::Anywhere, now).is_ok() {
+            let found = files::facts(path, self.links.reach(x, path), now);
+            if let Err(missing @ Missing::Denied) = found {
+                return refused(missing, path);
+            }
+            if found.is_ok() {
                 let mut target = x.req.uri.path().to_vec();
                 target.extend_from_slice(&name);
                 return self.go_on(x, &target);
@@ -192,7 +199,7 @@ impl Files {
         {
             return step;
         }
-        match files::open(path, Reach::Anywhere, now) {
+        match files::open(path, self.links.reach(x, path), now) {
             Found::Missing(missing) => refused(missing, path),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
             Found::Directory(_) => redirect::add_slash(&self.naming, x),
@@ -212,7 +219,8 @@ impl Files {
             return None;
         }
         let beside = [path, b".gz"].concat();
-        let Found::File(file) = files::open(&beside, Reach::Anywhere, now) else {
+        let reach = self.links.reach(x, &beside);
+        let Found::File(file) = files::open(&beside, reach, now) else {
             return None;
         };
         if self.compressed == Compressed::On {

@@ -15,6 +15,7 @@ pub mod gunzip;
 pub mod gzip;
 pub(crate) mod keep;
 pub mod limit_conn;
+mod links;
 mod locations;
 pub mod log;
 pub mod mirror;

@@ -1,10 +1,11 @@
 //! `nginx_try_files`: the first of several files that exists, else another path, a named location or a status.
 
-use sluice_cache::{Kind, Reach};
+use sluice_cache::Kind;
 use sluice_message::Status;
 use sluice_model::nginx::TryFiles as Config;
 use sluice_route::{Template, Unknown};
 
+use super::links::Links;
 use super::{Query, TreeRef, go_on_at};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -18,6 +19,7 @@ struct TryFiles {
     root: Template,
     alias_of: Box<[u8]>,
     otherwise: Otherwise,
+    links: Links,
     tree: TreeRef,
 }
 
@@ -55,6 +57,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         root: cx.template(&config.root)?,
         alias_of: config.alias_of.as_bytes().into(),
         otherwise,
+        links: Links::build(&config.links, cx)?,
         tree: cx.nginx_tree.clone(),
     }))
 }
@@ -68,7 +71,7 @@ impl Handler for TryFiles {
                 self.root.expand(&At(x), Unknown::Empty, path);
                 // An alias stands in for the path of its location.
                 path.extend_from_slice(text.strip_prefix(&*self.alias_of).unwrap_or(&text));
-                files::facts(path, Reach::Anywhere, now)
+                files::facts(path, self.links.reach(x, path), now)
             });
             let wanted = match candidate.is_folder {
                 true => Kind::Directory,

@@ -1,0 +1,60 @@
+//! `disable_symlinks`: which links are followed on the way to a file.
+
+use sluice_cache::Reach;
+use sluice_model::nginx::FollowedLinks as Config;
+use sluice_route::Template;
+
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::values::expanded;
+
+/// Which links are followed.
+pub struct Links {
+    which: Which,
+    from: Option<Template>,
+}
+
+#[derive(Clone, Copy)]
+enum Which {
+    All,
+    None,
+    OfOneOwner,
+}
+
+impl Links {
+    /// Reads the settings.
+    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Links, Refusal> {
+        Ok(Links {
+            which: match config.disabled.as_str() {
+                "" => Which::All,
+                "on" => Which::None,
+                "if_not_owner" => Which::OfOneOwner,
+                other => return Err(Refusal::new(format!("`disable_symlinks {other}`"))),
+            },
+            from: match config.from.as_str() {
+                "" => None,
+                from => Some(cx.template(from)?),
+            },
+        })
+    }
+
+    /// How far links may lead on the way to `path`.
+    pub fn reach(&self, x: &Exchange, path: &[u8]) -> Reach {
+        let which = match self.which {
+            Which::All => return Reach::Anywhere,
+            Which::None => Reach::NoLinks,
+            Which::OfOneOwner => Reach::OwnLinks,
+        };
+        let from = self
+            .from
+            .as_ref()
+            .map_or(Vec::new(), |from| expanded(from, x));
+        let from = from.strip_suffix(b"/").unwrap_or(&from);
+        match path.strip_prefix(from) {
+            // All of the path is named: nothing is left to be looked at.
+            Some(b"") if !from.is_empty() => Reach::Anywhere,
+            Some([b'/', ..]) => which(from.len()),
+            _ => which(0),
+        }
+    }
+}
