@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +58,8 @@ pub struct Stage {
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
+    /// Keep the ports from other labs on this machine while the run goes on.
+    _holds: Vec<UnixListener>,
 }
 
 impl Stage {
@@ -63,7 +67,7 @@ impl Stage {
     pub fn build(file: &File, beside: &Path, seed: u64) -> Result<Self, String> {
         let folder = Folder::make()?;
         let failed = |error: std::io::Error| format!("{}: {error}", folder.path().display());
-        let mut ports = free_ports(file.backend.len() + 3).map_err(failed)?;
+        let (mut ports, holds) = free_ports(file.backend.len() + 3).map_err(failed)?;
         let mut take = || ports.pop().unwrap_or_default();
         let (port, admin_port, spare_port) = (take(), take(), take());
         let place = |backend: &Backend, port: u16| match backend.unix {
@@ -89,6 +93,7 @@ impl Stage {
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
             stage.make_certificate()?;
@@ -716,15 +721,24 @@ fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     }
 }
 
-/// Ports that nobody has now, below those that the kernel gives to connections.
-fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
+/// Ports that nobody has now, below those that the kernel gives to connections. Each is held for this run by a name that other
+/// labs would take as well: its server does not listen all the time, and two runs at once would choose the same one now and
+/// then.
+fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
     let (first, _) = machine::local_ports();
     let seed = u64::from(std::process::id());
     let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
     crate::random::Random::new(seed).shuffle(&mut candidates);
-    let free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-    let found: Vec<u16> = candidates.into_iter().filter(free).take(count).collect();
-    if found.len() == count {
+    let hold = |port: u16| {
+        let name = format!("sluice-lab-port-{port}");
+        let name = SocketAddr::from_abstract_name(name).ok()?;
+        let hold = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind(("0.0.0.0", port)).ok()?;
+        Some((port, hold))
+    };
+    let found: (Vec<u16>, Vec<UnixListener>) =
+        candidates.into_iter().filter_map(hold).take(count).unzip();
+    if found.0.len() == count {
         return Ok(found);
     }
     Err(std::io::Error::new(
@@ -736,6 +750,20 @@ fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_are_held_while_a_run_goes_on() {
+        // The same process shuffles alike, so without holding them both would have the same ones.
+        let (one, holds) = free_ports(5).unwrap();
+        let (other, _others) = free_ports(5).unwrap();
+        assert!(
+            one.iter().all(|port| !other.contains(port)),
+            "{one:?} {other:?}"
+        );
+        drop(holds);
+        let (again, _again) = free_ports(5).unwrap();
+        assert_eq!(again.len(), 5);
+    }
 
     #[test]
     fn processors_are_split_where_there_are_two() {
