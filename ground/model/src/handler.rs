@@ -12,8 +12,9 @@ use crate::cache::Cache;
 use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
-    AccessLines, AccessRules, AnswerRate, ConnectionLimits, Expires, Gunzip, Gzip, Mirror, Nginx,
-    NginxFiles, OwnContent, PassByVariable, RealIp, Substitutions, TryFiles,
+    AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
+    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, RealIp, Substitutions, Trailers,
+    TryFiles, UserId,
 };
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
@@ -59,6 +60,10 @@ tagged! {
         Nginx(Box<Nginx>) = "nginx",
         /// Who may come in, by nginx's rules. Our own module.
         NginxAccess(Box<AccessRules>) = "nginx_access",
+        /// Other answers in front and behind, as nginx adds them. Our own module.
+        NginxAddition(Addition) = "nginx_addition",
+        /// Which encoding texts have, as nginx says it. Our own module.
+        NginxCharset(Charset) = "nginx_charset",
         /// How many requests are answered at a time, as nginx counts them. Our own module.
         NginxConnections(ConnectionLimits) = "nginx_limit_conn",
         /// What nginx answers itself. Our own module.
@@ -83,8 +88,12 @@ tagged! {
         NginxPass(Box<PassByVariable>) = "nginx_pass",
         /// Replaces texts in answers, as nginx does. Our own module.
         NginxSub(Substitutions) = "nginx_sub",
+        /// Fields behind answers, as nginx adds them. Our own module.
+        NginxTrailers(Trailers) = "nginx_trailers",
         /// Goes on with the first file that exists, as nginx does. Our own module.
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
+        /// Cookies by which clients are known again, as nginx gives them. Our own module.
+        NginxUserId(Box<UserId>) = "nginx_userid",
         /// Pushes resources over HTTP/2.
         Push(Push) = "push",
         /// Refuses requests that come too often. Not in Caddy itself: a plugin's module.

@@ -270,6 +270,10 @@ objects! {
     pub struct Autoindex {
         /// Sizes are rounded.
         pub rounded: bool,
+        /// How they are written: `json`, `jsonp`, `xml`; HTML when empty.
+        pub format: String,
+        /// Times are those of the system's time zone, as far as HTML has them.
+        pub local_times: bool,
     }
 
     /// Goes on with the first file that exists.
@@ -463,11 +467,71 @@ objects! {
         pub with: String,
     }
 
+    /// Adds fields behind what is answered.
+    pub struct Trailers {
+        /// The fields.
+        pub fields: Vec<Trailer>,
+    }
+
+    /// A field behind what is answered.
+    pub struct Trailer {
+        /// Its name.
+        pub name: String,
+        /// Its value, with placeholders.
+        pub value: String,
+        /// Also behind answers to errors.
+        pub always: bool,
+    }
+
+    /// Adds what other paths of the server answer in front of what is answered, and behind it.
+    pub struct Addition {
+        /// What stands in front; nothing when empty.
+        pub before: String,
+        /// What stands behind; nothing when empty.
+        pub after: String,
+        /// The media types of such answers; `*` for all.
+        pub types: Vec<String>,
+    }
+
+    /// Gives clients a cookie by which they are known again.
+    pub struct UserId {
+        /// How: `on`, `v1`, or `log`, which gives none.
+        pub mode: String,
+        /// The name of the cookie.
+        pub name: String,
+        /// Its `Domain`; none when empty.
+        pub domain: String,
+        /// Its `Path`.
+        pub path: String,
+        /// How many seconds it is kept: until the browser ends when absent, as long as there is to say when negative.
+        pub expires: Option<i64>,
+        /// What else it says: `Secure`, `HttpOnly`, `SameSite=Strict` and the like.
+        pub flags: Vec<String>,
+        /// The letter, digit or `=` in its last place; one without it is given anew. Nothing when empty.
+        pub mark: String,
+        /// The text of the field `P3P`; nothing when empty.
+        pub p3p: String,
+        /// The number of the server in the cookie; that of its address when absent.
+        pub service: Option<u32>,
+        /// Clients get another one where this is neither empty nor `0`, with placeholders.
+        pub reset: String,
+    }
+
+    /// Says which encoding texts have.
+    pub struct Charset {
+        /// The encoding, with placeholders.
+        pub name: String,
+        /// The media types of such texts; `*` for all.
+        pub types: Vec<String>,
+    }
+
     /// Says until when answers are fresh.
     pub struct Expires {
-        /// The length of that time; negative for answers that are not to be kept.
+        /// The length of that time; negative for answers that are not to be kept. The second of the day with `daily`.
         pub seconds: i64,
-        /// From when: `access`, `modified`, `epoch` or `max`.
+        /// A time as the directive takes it, with placeholders, in place of a length.
+        pub value: String,
+        /// From when: `access`, `modified`, `epoch` or `max`; `daily` until a time of the day.
         pub from: String,
         /// Also for answers to errors.
         pub always: bool,

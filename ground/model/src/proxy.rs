@@ -88,6 +88,9 @@ objects! {
         pub http10: bool,
         /// Tells that trailer fields are taken, as gRPC wants it.
         pub trailers: bool,
+        /// Hints that come before the answer are passed back where one of these is neither empty nor `0`, with placeholders; never
+        /// when there are none.
+        pub early_hints: Vec<String>,
         /// Fields of answers that are not obeyed: `X-Accel-Redirect`, `X-Accel-Limit-Rate`.
         pub ignore: Vec<String>,
         /// Changes to `Domain` of cookies; the first that fits counts.

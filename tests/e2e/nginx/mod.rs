@@ -1,5 +1,6 @@
 //! Servers that run an nginx.conf.
 
+mod addition;
 mod answers;
 mod auth;
 mod cache;
@@ -13,6 +14,7 @@ mod error_log;
 mod groups;
 mod gzip;
 mod handshakes;
+mod headers;
 mod limits;
 mod links;
 mod locations;

@@ -8,8 +8,8 @@ use super::Lowering;
 use super::level::Level;
 use super::text::{Derived, Facts};
 use crate::modules::{
-    access, content, fastcgi, files, grpc, gzip, headers, http_core, limits, log, mirror, proxy,
-    realip, rewrite, scgi, sub,
+    access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
+    log, mirror, proxy, realip, rewrite, scgi, sub, user_id,
 };
 use crate::tree::{Directive, Word};
 
@@ -444,11 +444,18 @@ impl Lowering<'_> {
         let redirects = http_core::redirects(level, &facts.server_name);
         let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
         // What is added last changes answers first: fields are added before texts are replaced, and the rest of nginx's order.
+        filters.extend(headers::trailers(self, level, facts));
         filters.extend(gzip::lower(self, level));
+        let is_passed = here
+            .content
+            .is_some_and(|line| line.name().ends_with("_pass"));
+        filters.extend(charset::lower(self, level, facts, is_passed));
         filters.extend(sub::lower(self, level, facts));
+        filters.extend(addition::lower(self, level));
         filters.extend(gzip::lower_gunzip(self, level));
+        filters.extend(user_id::lower(self, level, facts));
         filters.extend(headers::lower(self, level, facts));
-        filters.extend(headers::expires(self, level));
+        filters.extend(headers::expires(self, level, facts));
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));

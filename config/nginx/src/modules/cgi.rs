@@ -32,7 +32,7 @@ pub fn params(
 }
 
 /// How answers are passed back; `prefix` is the beginning of the directives' names.
-pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNginx {
+pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
     const USUAL: [&str; 6] = [
         "Status",
         "X-Accel-Expires",
@@ -47,7 +47,7 @@ pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNgi
         drop_body: !level.is_on(&format!("{prefix}_pass_request_body"), true),
         drop_fields: !level.is_on(&format!("{prefix}_pass_request_headers"), true),
         ignore: ignored(level, prefix),
-        ..upstream::next(cx, level, prefix)
+        ..upstream::next(cx, level, facts, prefix)
     }
 }
 

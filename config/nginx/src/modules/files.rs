@@ -9,7 +9,7 @@ use crate::lower::text::Facts;
 use crate::modules::gzip;
 use crate::modules::http_core::followed_links;
 use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::{Idle, NotYet, OnlyAs};
+use crate::registry::Verdict::{NotYet, OnlyAs};
 use crate::registry::{MANY, Word};
 
 /// Those of `index`.
@@ -22,9 +22,8 @@ pub const AUTOINDEX: &[Word] = &[
     Word::once(
         "autoindex_format",
         Choice(&["html", "xml", "json", "jsonp"]),
-    )
-    .but(OnlyAs(&["html"])),
-    Word::once("autoindex_localtime", Flag).but(Idle("times are those of UTC")),
+    ),
+    Word::once("autoindex_localtime", Flag),
 ];
 
 /// Those of `random_index`.
@@ -56,6 +55,11 @@ pub fn lower(
     }
     let autoindex = level.is_on("autoindex", false).then(|| Autoindex {
         rounded: !level.is_on("autoindex_exact_size", true),
+        format: match level.word("autoindex_format") {
+            None | Some("html") => String::new(),
+            Some(word) => word.to_owned(),
+        },
+        local_times: level.is_on("autoindex_localtime", false),
     });
     Handler::NginxFiles(Box::new(NginxFiles {
         path: facts.file.clone().unwrap_or_default(),

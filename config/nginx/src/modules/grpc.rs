@@ -128,7 +128,7 @@ fn pass_to(
             ignore: cgi::ignored(level, "grpc"),
             intercept: http_core::intercepted(level, "grpc_intercept_errors"),
             naming: http_core::redirects(level, &facts.server_name),
-            ..upstream::next(cx, level, "grpc")
+            ..upstream::next(cx, level, facts, "grpc")
         }),
         ..ReverseProxy::default()
     }))

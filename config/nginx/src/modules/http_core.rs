@@ -9,7 +9,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, NotYet, OnlyAs, Partly};
+use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
@@ -39,7 +39,7 @@ pub const WORDS: &[Word] = &[
     Word::once("directio", Words(1, 1)).but(Idle("files are read through the cache of the system")),
     Word::once("directio_alignment", Size).but(BUFFERS),
     Word::once("disable_symlinks", Words(1, 2)).but(Partly("for files, indexes and `try_files`; not for `if (-f …)`, files of logs and users")),
-    Word::many("early_hints", Words(1, MANY)).but(NotYet),
+    Word::many("early_hints", Words(1, MANY)),
     Word::many("error_page", Words(2, MANY)),
     Word::once("etag", Flag),
     Word::once("http", Block(0, 0)),

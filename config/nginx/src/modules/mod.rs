@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod acme;
+pub mod addition;
 pub mod answers;
 pub mod auth;
 pub mod cache;
@@ -30,6 +31,7 @@ pub mod ssl;
 pub mod sub;
 pub mod upstream;
 pub mod upstream_tls;
+pub mod user_id;
 
 use crate::registry::Word;
 
@@ -38,6 +40,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_core_module", core::WORDS),
     ("ngx_http_access_module", access::WORDS),
     ("ngx_http_acme_module", acme::WORDS),
+    ("ngx_http_addition_module", addition::WORDS),
     ("ngx_http_auth_basic_module", auth::BASIC),
     ("ngx_http_auth_request_module", auth::REQUEST),
     ("ngx_http_autoindex_module", files::AUTOINDEX),
@@ -70,6 +73,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_stub_status_module", content::STUB_STATUS),
     ("ngx_http_upstream_module", upstream::WORDS),
     ("ngx_http_sub_module", sub::WORDS),
+    ("ngx_http_userid_module", user_id::WORDS),
     ("ngx_http_uwsgi_module", scgi::UWSGI),
     ("ngx_http_v2_module", http2::V2),
     ("ngx_http_v3_module", http2::V3),

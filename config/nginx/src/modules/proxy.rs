@@ -304,7 +304,7 @@ fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx 
         cookie_paths: cookies::changes(cx, level, facts, "proxy_cookie_path"),
         cookie_flags: cookies::flags(cx, level, facts),
         naming: http_core::redirects(level, &facts.server_name),
-        ..upstream::next(cx, level, "proxy")
+        ..upstream::next(cx, level, facts, "proxy")
     }
 }
 

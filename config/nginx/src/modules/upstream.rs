@@ -417,7 +417,7 @@ fn parameter(
 }
 
 /// What is said by `proxy_next_upstream` and its kin; `prefix` is the beginning of their names.
-pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNginx {
+pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
     const REASONS: [&str; 11] = [
         "error",
         "timeout",
@@ -445,7 +445,12 @@ pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> AsNginx {
         }
     };
     let tries = level.word(&format!("{name}_tries"));
+    let mut early_hints = Vec::new();
+    for line in level.nearest(&["early_hints"]) {
+        early_hints.extend(line.args.iter().map(|word| cx.text(word, facts)));
+    }
     AsNginx {
+        early_hints,
         next_upstream: reasons,
         next_upstream_tries: tries.and_then(|tries| tries.parse().ok()).unwrap_or(0),
         next_upstream_timeout: level.time(&format!("{name}_timeout")).unwrap_or_default(),

@@ -171,6 +171,9 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("tcpinfo_snd_cwnd", NotYet),
     ("time_iso8601", As("nginx.time_iso8601")),
     ("time_local", As("nginx.time_local")),
+    ("uid_got", As("nginx.uid_got")),
+    ("uid_reset", Text("")),
+    ("uid_set", As("nginx.uid_set")),
     ("upstream_addr", As("nginx.upstream.addr")),
     ("upstream_bytes_received", NotYet),
     ("upstream_bytes_sent", NotYet),
@@ -207,13 +210,14 @@ pub fn variable(name: &str) -> Option<Variable> {
 /// Whether a configuration may give a variable of this name a value: of those that are there, as in nginx, only a few.
 pub fn may_be_set(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    const SETTABLE: [&str; 6] = [
+    const SETTABLE: [&str; 7] = [
         "args",
         "invalid_referer",
         "limit_rate",
         "memcached_key",
         "proxy_host",
         "proxy_port",
+        "uid_reset",
     ];
     variable(&name).is_none() || SETTABLE.contains(&name.as_str()) || name.starts_with("ssl_")
 }

@@ -94,6 +94,10 @@ pub enum NginxKey {
     Tls(TlsKey),
     /// `request_id`: 32 random hexadecimal digits.
     RequestId,
+    /// `uid_got`: the cookie by which the client is known, as it sent it.
+    UidGot,
+    /// `uid_set`: the one that it gets.
+    UidSet,
     /// `gzip_ratio`: by how much an answer was made smaller.
     GzipRatio,
     /// `upstream_cache_status`: what the store of answers had for the request.
@@ -266,6 +270,8 @@ impl NginxKey {
             "proxy_protocol_port" => NginxKey::ProxyPort,
             "proxy_protocol_server_addr" => NginxKey::ProxyServerAddr,
             "proxy_protocol_server_port" => NginxKey::ProxyServerPort,
+            "uid_got" => NginxKey::UidGot,
+            "uid_set" => NginxKey::UidSet,
             "gzip_ratio" => NginxKey::GzipRatio,
             "pid" => NginxKey::Pid,
             "ssl_protocol" => NginxKey::TlsProtocol,

@@ -104,11 +104,13 @@ impl<'m> Builder<'m> {
             // Its handlers are two, see above.
             Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
             Config::NginxAccess(config) => handlers::nginx::access::build(config, self),
+            Config::NginxAddition(config) => handlers::nginx::addition::build(config, self),
+            Config::NginxCharset(config) => handlers::nginx::charset::build(config, self),
             Config::NginxConnections(config) => handlers::nginx::limit_conn::build(config, self),
             Config::NginxContent(config) => handlers::nginx::content::build(config, self),
             Config::NginxRate(config) => handlers::nginx::rate::build(config, self),
             Config::NginxRealIp(config) => handlers::nginx::realip::build(config),
-            Config::NginxExpires(config) => handlers::nginx::expires::build(config),
+            Config::NginxExpires(config) => handlers::nginx::expires::build(config, self),
             Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
             Config::NginxGunzip(config) => handlers::nginx::gunzip::build(config, self),
             Config::NginxGzip(config) => handlers::nginx::gzip::build(config, self),
@@ -116,7 +118,9 @@ impl<'m> Builder<'m> {
             Config::NginxMirror(config) => handlers::nginx::mirror::build(config, self),
             Config::NginxPass(config) => handlers::nginx::pass::build(config, self),
             Config::NginxSub(config) => handlers::nginx::substitute::build(config, self),
+            Config::NginxTrailers(config) => handlers::nginx::trailers::build(config, self),
             Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
+            Config::NginxUserId(config) => handlers::nginx::user_id::build(config, self),
             Config::Push(_) => Ok(Box::new(handlers::push::Push)),
             Config::Other(_) => Err(
                 Refusal::new(format!("unknown handler `{}`", config.module()))

@@ -21,7 +21,7 @@ use crate::values::{self, At};
 #[derive(Default)]
 pub struct Ops {
     delete_all: bool,
-    /// Whether values that come to nothing are not added.
+    /// Whether values that come to nothing are not added, and what is to be set to nothing is removed.
     skips_empty: bool,
     add: Vec<(FieldName, Vec<Template>)>,
     set: Vec<(FieldName, Vec<Template>)>,
@@ -126,6 +126,9 @@ impl Ops {
                 (_, Of::Request) if name.id() == FieldId::Host => {
                     x.req.set_authority(text);
                     x.req.fields.set(FieldId::Host, text);
+                }
+                (true, _) if self.skips_empty && text.is_empty() => {
+                    fields(x, of).remove_name(name.as_str().as_bytes());
                 }
                 (true, _) => fields(x, of).set_name(name, text),
                 (false, _) => fields(x, of).push_name(name, text),

@@ -7,11 +7,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 
 use sluice_message::layout::LocalTime;
-use sluice_message::{FieldId, FixedField, Status};
+use sluice_message::{FieldId, FixedField, Status, date};
 use sluice_model::nginx::Autoindex as Config;
 use sluice_net::Body;
+use sluice_net::sys::local_time::local_offset;
 
 use super::pages;
+use super::variables::argument;
+use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::Step;
@@ -21,6 +24,19 @@ use crate::limits::AUTOINDEX_ENTRIES_MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
     sizes: Sizes,
+    format: Format,
+    /// Whether times are those of the system's zone.
+    local: bool,
+}
+
+/// What a list is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Html,
+    Json,
+    /// JSON that is given to a function of a script, where the request names one.
+    Jsonp,
+    Xml,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,50 +48,104 @@ enum Sizes {
 struct Entry {
     name: Vec<u8>,
     is_dir: bool,
+    is_file: bool,
     modified: i64,
     size: u64,
 }
+
+/// Bytes of the name of a function that a list is given to: nginx's number.
+const CALLBACK_BYTES_MAX: usize = 128;
 
 /// Columns that a name gets.
 const NAME_COLUMNS: usize = 50;
 
 impl Listing {
     /// Reads the settings.
-    pub fn build(config: &Config) -> Listing {
-        Listing {
+    pub fn build(config: &Config) -> Result<Listing, Refusal> {
+        Ok(Listing {
             sizes: match config.rounded {
                 true => Sizes::Rounded,
                 false => Sizes::Exact,
             },
-        }
+            format: match config.format.as_str() {
+                "" | "html" => Format::Html,
+                "json" => Format::Json,
+                "jsonp" => Format::Jsonp,
+                "xml" => Format::Xml,
+                other => return Err(Refusal::new(format!("autoindex_format `{other}`"))),
+            },
+            local: config.local_times,
+        })
     }
 
     /// Answers with what is in a folder.
     pub fn answer(self, x: &mut Exchange, folder: &[u8], media_type: Option<FixedField>) -> Step {
+        let Ok(callback) = self.callback(x) else {
+            return Step::Fail(Fault::new(Status::BAD_REQUEST, "no name of a function"));
+        };
         let Ok(entries) = entries(folder) else {
             return Step::Fail(Fault::new(Status::FORBIDDEN, "the folder may not be read"));
         };
-        let mut title = Vec::new();
-        push_escaped(x.req.uri.path(), &mut title);
         let mut page = std::mem::take(&mut x.inline);
         page.clear();
+        let media_type = match self.format {
+            Format::Html => {
+                self.html(x, &entries, &mut page);
+                media_type.unwrap_or_else(|| known_type("text/html"))
+            }
+            Format::Xml => {
+                xml(&entries, &mut page);
+                known_type("text/xml; charset=utf-8")
+            }
+            Format::Json | Format::Jsonp => match callback {
+                None => {
+                    json(&entries, &mut page);
+                    known_type("application/json")
+                }
+                Some(name) => {
+                    page.extend_from_slice(b"/* callback */\r\n");
+                    page.extend_from_slice(&name);
+                    page.push(b'(');
+                    json(&entries, &mut page);
+                    page.extend_from_slice(b");");
+                    known_type("application/javascript")
+                }
+            },
+        };
+        x.inline = page;
+        x.res.status = Status::OK;
+        pages::set_status(x);
+        x.res.fields.push_fixed(&media_type);
+        Step::Done(Body::Inline)
+    }
+
+    /// The function that a list is given to; an error if it has no name of one.
+    fn callback(self, x: &Exchange) -> Result<Option<Vec<u8>>, ()> {
+        if self.format != Format::Jsonp {
+            return Ok(None);
+        }
+        let mut name = Vec::new();
+        argument(x, b"callback", &mut name);
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+        match name.len() {
+            0 => Ok(None),
+            1..=CALLBACK_BYTES_MAX if name.iter().all(is_plain) => Ok(Some(name)),
+            _ => Err(()),
+        }
+    }
+
+    fn html(self, x: &Exchange, entries: &[Entry], page: &mut Vec<u8>) {
+        let mut title = Vec::new();
+        push_escaped(x.req.uri.path(), &mut title);
         page.extend_from_slice(b"<html>\r\n<head><title>Index of ");
         page.extend_from_slice(&title);
         page.extend_from_slice(b"</title></head>\r\n<body>\r\n<h1>Index of ");
         page.extend_from_slice(&title);
         page.extend_from_slice(b"</h1><hr><pre><a href=\"../\">../</a>\r\n");
-        for entry in &entries {
-            self.line(entry, &mut page);
+        for entry in entries {
+            self.line(entry, page);
         }
         page.extend_from_slice(b"</pre><hr></body>\r\n</html>\r\n");
-        x.inline = page;
-        x.res.status = Status::OK;
-        pages::set_status(x);
-        match media_type {
-            Some(field) => x.res.fields.push_fixed(&field),
-            None => x.res.fields.push(FieldId::ContentType, b"text/html"),
-        }
-        Step::Done(Body::Inline)
     }
 
     fn line(self, entry: &Entry, page: &mut Vec<u8>) {
@@ -103,7 +173,11 @@ impl Listing {
             }
         };
         page.extend(std::iter::repeat_n(b' ', NAME_COLUMNS - columns + 1));
-        LocalTime::utc(entry.modified, 0).push("02-Jan-2006 15:04 ", page);
+        let offset = match (self.local, u64::try_from(entry.modified)) {
+            (true, Ok(modified)) => local_offset(modified).seconds,
+            _ => 0,
+        };
+        LocalTime::new(entry.modified, 0, offset, "").push("02-Jan-2006 15:04 ", page);
         self.size(entry, page)
             .expect("writing to memory does not fail");
         page.extend_from_slice(b"\r\n");
@@ -144,6 +218,7 @@ fn entries(folder: &[u8]) -> std::io::Result<Vec<Entry>> {
         found.push(Entry {
             name,
             is_dir: facts.is_dir(),
+            is_file: facts.is_file(),
             modified: facts.mtime(),
             size: facts.size(),
         });
@@ -153,6 +228,77 @@ fn entries(folder: &[u8]) -> std::io::Result<Vec<Entry>> {
     }
     found.sort_by(|a, b| b.is_dir.cmp(&a.is_dir).then_with(|| a.name.cmp(&b.name)));
     Ok(found)
+}
+
+fn known_type(text: &str) -> FixedField {
+    FixedField::known(FieldId::ContentType, text.as_bytes())
+}
+
+impl Entry {
+    /// What it is called in lists for programs.
+    fn kind(&self) -> &'static str {
+        match (self.is_dir, self.is_file) {
+            (true, _) => "directory",
+            (false, true) => "file",
+            (false, false) => "other",
+        }
+    }
+}
+
+fn json(entries: &[Entry], page: &mut Vec<u8>) {
+    page.extend_from_slice(b"[");
+    for (index, entry) in entries.iter().enumerate() {
+        page.extend_from_slice(match index {
+            0 => b"\r\n{ \"name\":\"",
+            _ => b",\r\n{ \"name\":\"",
+        });
+        push_json(&entry.name, page);
+        page.extend_from_slice(b"\", \"type\":\"");
+        page.extend_from_slice(entry.kind().as_bytes());
+        page.extend_from_slice(b"\", \"mtime\":\"");
+        let modified = u64::try_from(entry.modified).unwrap_or(0);
+        page.extend_from_slice(&date::format_http(modified));
+        page.push(b'"');
+        if entry.is_file {
+            let size = format!(", \"size\":{}", entry.size);
+            page.extend_from_slice(size.as_bytes());
+        }
+        page.extend_from_slice(b" }");
+    }
+    page.extend_from_slice(b"\r\n]");
+}
+
+fn xml(entries: &[Entry], page: &mut Vec<u8>) {
+    page.extend_from_slice(b"<?xml version=\"1.0\"?>\r\n<list>\r\n");
+    for entry in entries {
+        let kind = entry.kind();
+        page.extend_from_slice(format!("<{kind} mtime=\"").as_bytes());
+        LocalTime::utc(entry.modified, 0).push("2006-01-02T15:04:05Z", page);
+        page.push(b'"');
+        if entry.is_file {
+            page.extend_from_slice(format!(" size=\"{}\"", entry.size).as_bytes());
+        }
+        page.push(b'>');
+        push_escaped(&entry.name, page);
+        page.extend_from_slice(format!("</{kind}>\r\n").as_bytes());
+    }
+    page.extend_from_slice(b"</list>\r\n");
+}
+
+/// A text within quotes of JSON; bytes that are no UTF-8 stay as they are, as in nginx.
+fn push_json(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            0..0x20 => write!(out, "\\u{byte:04X}").expect("writing to memory does not fail"),
+            byte => out.push(*byte),
+        }
+    }
 }
 
 fn push_escaped(text: &[u8], out: &mut Vec<u8>) {
@@ -188,11 +334,14 @@ mod tests {
             let entry = Entry {
                 name: Vec::new(),
                 is_dir: false,
+                is_file: true,
                 modified: 0,
                 size,
             };
             let listing = Listing {
                 sizes: Sizes::Rounded,
+                format: Format::Html,
+                local: false,
             };
             listing.size(&entry, &mut out).unwrap();
             String::from_utf8(out).unwrap()

@@ -2,29 +2,36 @@
 
 use std::sync::Arc;
 
-use sluice_message::{FieldId, date};
+use sluice_message::{FieldId, Status, date};
 use sluice_model::nginx::Expires as Config;
 use sluice_net::Body;
+use sluice_net::sys::local_time::local_offset;
+use sluice_route::Template;
 
-use crate::build::Refusal;
+use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
+use crate::values::expanded;
 
 struct Expires(Arc<Fresh>);
 
 struct Fresh {
-    seconds: i64,
-    from: From,
+    span: Span,
+    /// A time of the configuration in place of it, where variables say it; counted from the last change or not.
+    value: Option<Template>,
     on: On,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
-    /// The time of the answer.
-    Access,
-    /// The last change of what is answered; nothing is said where that is not known.
-    Modified,
-    /// Long ago.
+/// For how long, and from when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// From the answer on.
+    Access(i64),
+    /// From the last change of what is answered, or from the answer on where that is not known.
+    Modified(i64),
+    /// Until this second of the day, by the system's clock.
+    Daily(i64),
+    /// It ended long ago.
     Epoch,
     /// As far in the future as nginx goes.
     Max,
@@ -37,20 +44,35 @@ enum On {
     All,
 }
 
+const DAY: i64 = 24 * 60 * 60;
+
 /// Builds the handler.
-pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
-    let from = match config.from.as_str() {
-        "access" => From::Access,
-        "modified" => From::Modified,
-        "epoch" => From::Epoch,
-        "max" => From::Max,
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let span = match config.from.as_str() {
+        "access" => Span::Access(config.seconds),
+        "modified" => Span::Modified(config.seconds),
+        "daily" => Span::Daily(config.seconds),
+        "epoch" => Span::Epoch,
+        "max" => Span::Max,
         other => return Err(Refusal::new(format!("`{other}` is no beginning of a time"))),
     };
+    let value = match config.value.as_str() {
+        "" => None,
+        text => Some(cx.template(text)?),
+    };
     Ok(Box::new(Expires(Arc::new(Fresh {
-        seconds: config.seconds,
-        from,
+        span,
+        value,
         on: if config.always { On::All } else { On::Good },
     }))))
+}
+
+/// Whether answers with this status get fields that are not for errors.
+pub(super) fn is_good(status: Status) -> bool {
+    matches!(
+        status.code(),
+        200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308
+    )
 }
 
 impl Handler for Expires {
@@ -62,42 +84,162 @@ impl Handler for Expires {
 
 impl Filter for Fresh {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        const GOOD: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
-        if self.on == On::Good && !GOOD.contains(&x.res.status.code()) {
+        if self.on == On::Good && !is_good(x.res.status) {
             return body;
         }
-        let now = x.worker.clock.unix_seconds();
-        match self.from {
-            From::Epoch => set(x, b"Thu, 01 Jan 1970 00:00:01 GMT", "no-cache"),
-            From::Max => set(x, b"Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000"),
-            From::Access => self.count_from(x, i64::try_from(now).unwrap_or(i64::MAX), now),
-            From::Modified => {
-                let modified = x.res.fields.first(FieldId::LastModified);
-                if let Some(modified) = modified.and_then(|value| date::parse_http(value, now)) {
-                    self.count_from(x, modified, now);
-                }
-            }
+        let span = match &self.value {
+            None => Some(self.span),
+            Some(value) => Span::parse(&expanded(value, x), self.span),
+        };
+        if let Some(span) = span {
+            span.tell(x);
         }
         body
     }
 }
 
-impl Fresh {
-    fn count_from(&self, x: &mut Exchange, start: i64, now: u64) {
-        let until = start.saturating_add(self.seconds);
-        let left = until.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX));
+impl Span {
+    /// The time that a variable gives; nothing for `off`, and for what is none.
+    fn parse(text: &[u8], like: Span) -> Option<Span> {
+        let is_modified = matches!(like, Span::Modified(_));
+        match text {
+            b"epoch" if !is_modified => return Some(Span::Epoch),
+            b"max" if !is_modified => return Some(Span::Max),
+            _ => {}
+        }
+        let (sign, digits) = match text {
+            [b'@', digits @ ..] if !is_modified => {
+                let second = seconds(digits).filter(|second| *second <= DAY)?;
+                return Some(Span::Daily(second));
+            }
+            [b'+', digits @ ..] => (1, digits),
+            [b'-', digits @ ..] => (-1, digits),
+            digits => (1, digits),
+        };
+        let length = sign * seconds(digits)?;
+        Some(match is_modified {
+            true => Span::Modified(length),
+            false => Span::Access(length),
+        })
+    }
+
+    fn tell(self, x: &mut Exchange) {
+        let unix = x.worker.clock.unix_seconds();
+        let now = i64::try_from(unix).unwrap_or(i64::MAX);
+        let modified = || {
+            let modified = x.res.fields.first(FieldId::LastModified);
+            modified.and_then(|value| date::parse_http(value, unix))
+        };
+        let (until, length) = match self {
+            Span::Epoch => return set(x, b"Thu, 01 Jan 1970 00:00:01 GMT", "no-cache"),
+            Span::Max => return set(x, b"Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000"),
+            Span::Access(length) => (now.saturating_add(length), length),
+            Span::Modified(length) => (modified().unwrap_or(now).saturating_add(length), length),
+            Span::Daily(second) => {
+                let ahead = i64::from(local_offset(unix).seconds);
+                (now + until_second(now + ahead, second), 0)
+            }
+        };
+        let left = until.saturating_sub(now);
         let field = date::format_http(u64::try_from(until).unwrap_or(0));
-        match self.seconds < 0 || left < 0 {
+        match length < 0 || left < 0 {
             true => set(x, &field, "no-cache"),
             false => set(x, &field, &format!("max-age={left}")),
         }
     }
 }
 
-/// A Cache-Control of an upstream is joined by ours, as nginx has it; its Expires is replaced.
+/// How long it is until the next time that a local clock shows this second of the day.
+fn until_second(local: i64, second: i64) -> i64 {
+    match second - local.rem_euclid(DAY) {
+        left @ 1.. => left,
+        passed => passed + DAY,
+    }
+}
+
+/// A length of time as nginx writes it, in seconds: `1h 30m`, from the largest unit to the smallest.
+fn seconds(text: &[u8]) -> Option<i64> {
+    const UNITS: [(u8, i64); 7] = [
+        (b'y', 365 * DAY),
+        (b'M', 30 * DAY),
+        (b'w', 7 * DAY),
+        (b'd', DAY),
+        (b'h', 3600),
+        (b'm', 60),
+        (b's', 1),
+    ];
+    let mut rest = text.trim_ascii();
+    if rest.is_empty() {
+        return None;
+    }
+    let (mut total, mut next) = (0i64, 0);
+    while !rest.is_empty() {
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = std::str::from_utf8(&rest[..count]).ok()?;
+        let value: i64 = digits.parse().ok()?;
+        rest = &rest[count..];
+        let unit = rest.first().copied();
+        rest = rest.get(1..).unwrap_or_default().trim_ascii_start();
+        // A number without a unit is seconds.
+        let unit = unit.map_or(b's', |unit| if unit == b' ' { b's' } else { unit });
+        let at = UNITS.iter().position(|(name, _)| *name == unit)?;
+        if at < next {
+            return None;
+        }
+        next = at + 1;
+        total = total.checked_add(value.checked_mul(UNITS[at].1)?)?;
+    }
+    Some(total)
+}
+
+/// What an upstream says of it is replaced.
 fn set(x: &mut Exchange, expires: &[u8], cache_control: &str) {
     x.res.fields.set(FieldId::Expires, expires);
     x.res
         .fields
         .set(FieldId::CacheControl, cache_control.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_say_times() {
+        let access = Span::Access(0);
+        for (text, expected) in [
+            ("30d", Some(Span::Access(30 * DAY))),
+            ("+1h 30m", Some(Span::Access(5400))),
+            ("-1", Some(Span::Access(-1))),
+            ("90", Some(Span::Access(90))),
+            ("@15h30m", Some(Span::Daily(55_800))),
+            ("@25h", None),
+            ("epoch", Some(Span::Epoch)),
+            ("max", Some(Span::Max)),
+            ("off", None),
+            ("", None),
+            ("1m 1h", None),
+            ("1x", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(Span::parse(text.as_bytes(), access), expected, "{text}");
+        }
+        let modified = Span::Modified(0);
+        assert_eq!(Span::parse(b"1d", modified), Some(Span::Modified(DAY)));
+        for text in ["@1h", "epoch", "max", "off"] {
+            assert_eq!(Span::parse(text.as_bytes(), modified), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_the_day_is_the_next_one() {
+        for (local, second, left) in [
+            (0, 60, 60),
+            (60, 60, DAY),
+            (61, 60, DAY - 1),
+            (DAY + 5, 0, DAY - 5),
+        ] {
+            assert_eq!(until_second(local, second), left, "{local} {second}");
+        }
+    }
 }

@@ -90,7 +90,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         path: cx.template(&config.path)?,
         index: index.collect::<Result<_, _>>()?,
         types: types.ok_or_else(|| Refusal::new("the media types are not there"))?,
-        listing: config.autoindex.as_ref().map(Listing::build),
+        listing: config.autoindex.as_ref().map(Listing::build).transpose()?,
         tags: match config.etag {
             Some(false) => Tags::Off,
             Some(true) | None => Tags::Sent,

@@ -3,8 +3,10 @@
 //! everywhere.
 
 pub mod access;
+pub mod addition;
 mod autoindex;
 mod changed;
+pub mod charset;
 mod clients;
 pub mod content;
 pub mod expires;
@@ -34,10 +36,12 @@ pub mod substitute;
 mod tables;
 mod tls;
 pub(crate) mod told;
+pub mod trailers;
 mod tries;
 pub mod try_files;
 pub mod types;
 pub(crate) mod uri;
+pub mod user_id;
 pub mod variables;
 
 pub(crate) use pages::set_status;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::user_id::Known;
 use crate::context::Empty;
 use crate::failure::Fault;
 use crate::filters::encode::Counts;
@@ -106,6 +107,8 @@ pub struct Occasional {
     pub(crate) held_for: Duration,
     /// By how much its answer was compressed.
     pub(super) gzip: Option<Arc<Counts>>,
+    /// The cookie by which its client is known again.
+    pub(super) user_id: Option<Box<Known>>,
 }
 
 /// Where a request is passed on to.
@@ -128,6 +131,7 @@ impl Empty for Occasional {
             },
             held_for: Duration::ZERO,
             gzip: None,
+            user_id: None,
         };
         &EMPTY
     }
@@ -142,6 +146,7 @@ impl Empty for Occasional {
         *port = 0;
         self.held_for = Duration::ZERO;
         self.gzip = None;
+        self.user_id = None;
         for text in [dial, host, uri] {
             text.clear();
         }

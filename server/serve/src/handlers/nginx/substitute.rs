@@ -288,7 +288,7 @@ impl BodyStream for SubstituteStream {
     }
 
     fn trailers(&mut self) -> Option<Fields> {
-        None
+        self.source.trailers()
     }
 }
 

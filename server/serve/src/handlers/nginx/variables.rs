@@ -12,6 +12,7 @@ use sluice_route::Found;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
+use super::user_id::Which;
 use crate::context::Exchange;
 use crate::handlers::cache::CacheStatus;
 use crate::values::{client_ip, remote_ip};
@@ -207,6 +208,15 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 format_args!("{}", head + x.context.log.body_bytes_sent),
             );
         }
+        NginxKey::UidGot | NginxKey::UidSet => {
+            let which = match key {
+                NginxKey::UidGot => Which::Got,
+                _ => Which::Set,
+            };
+            if let Some(known) = &x.context.occasional.user_id {
+                known.push(which, out);
+            }
+        }
         NginxKey::GzipRatio => super::gzip::push_ratio(x, out),
         NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
         _ => return Found::Unknown,
@@ -285,7 +295,7 @@ fn request_line(x: &Exchange, out: &mut Vec<u8>) {
 }
 
 /// The value of an argument as it was sent; names compare without case.
-fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let query = x.req.uri.query().unwrap_or_default();
     let mut pairs = query.split(|byte| *byte == b'&');
     let found = pairs.find_map(|pair| {
@@ -305,7 +315,7 @@ fn join(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let mut pairs = x
         .req
         .fields

@@ -45,6 +45,8 @@ pub struct AsNginx {
     http10: bool,
     /// Whether trailer fields are taken from the upstream.
     trailers: bool,
+    /// Hints are passed back where one of them is neither empty nor `0`.
+    hints: Box<[Template]>,
     ignores_redirect: bool,
     ignores_rate: bool,
     tree: TreeRef,
@@ -134,6 +136,11 @@ impl AsNginx {
             drops_fields: config.drop_fields,
             http10: config.http10,
             trailers: config.trailers,
+            hints: config
+                .early_hints
+                .iter()
+                .map(|text| cx.template(text))
+                .collect::<Result<_, _>>()?,
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
             tree: cx.nginx_tree.clone(),
@@ -147,6 +154,12 @@ impl AsNginx {
     /// Whether an answer with this status is taken for an error of our own, which then has a page.
     pub fn intercepts(&self, status: Status) -> bool {
         self.intercept.contains(&status.code())
+    }
+
+    /// Whether what an upstream hints at before its answer is passed back.
+    pub fn passes_hints(&self, x: &Exchange) -> bool {
+        let is_set = |text: &Template| !matches!(&expanded(text, x)[..], b"" | b"0");
+        self.hints.iter().any(is_set)
     }
 
     /// Whether a client may switch to another protocol.

@@ -374,7 +374,11 @@ impl ReverseProxy {
         let mut call = Call::new(carrier, upload, lease);
         // Clients of HTTP/1.0 must not get any (RFC 9110, section 15.2); and what an upstream hints at that only
         // decides whether a request may pass is not about the answer.
-        if x.req.version != Version::Http10 && self.content == Content::Send {
+        let may_hint = |nginx: &AsNginx| nginx.passes_hints(x);
+        if x.req.version != Version::Http10
+            && self.content == Content::Send
+            && self.as_nginx.as_deref().is_none_or(may_hint)
+        {
             call.pass_interims();
         }
         if let Some(fastcgi) = &self.fastcgi {

@@ -1,0 +1,42 @@
+//! `ngx_http_addition_module`: other answers in front of answers and behind them.
+
+use sluice_model::Handler;
+use sluice_model::nginx::Addition;
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::modules::gzip;
+use crate::registry::Takes::Words;
+use crate::registry::{MANY, Word};
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("add_after_body", Words(1, 1)),
+    Word::once("add_before_body", Words(1, 1)),
+    Word::many("addition_types", Words(1, MANY)),
+];
+
+/// What is added to the answers of a place. An empty path takes away what the blocks around it say.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
+    let mut path = |name: &str| {
+        let word = level.find(name)?.args.first()?;
+        match word.text.is_empty() || word.text.starts_with('/') && !word.text.contains(['?', '$'])
+        {
+            true => Some(word.text.clone()),
+            false => cx.invalid(
+                word,
+                name,
+                "a path without query and variables that begins with a slash, or `\"\"`",
+            ),
+        }
+    };
+    let before = path("add_before_body").unwrap_or_default();
+    let after = path("add_after_body").unwrap_or_default();
+    (!before.is_empty() || !after.is_empty()).then(|| {
+        Handler::NginxAddition(Addition {
+            before,
+            after,
+            types: gzip::types(level, "addition_types"),
+        })
+    })
+}

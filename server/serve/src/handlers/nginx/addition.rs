@@ -1,0 +1,152 @@
+//! `nginx_addition`: what other locations answer stands in front of an answer and behind it. Both are asked for before the
+//! answer begins; their bodies follow one another as they come.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::{FieldId, Fields, Method, Status};
+use sluice_model::nginx::Addition as Config;
+use sluice_net::{Body, BodyStream, Failure};
+
+use super::types::Kinds;
+use super::{changed, subrequest};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::filters::encode::{Silence, Source};
+use crate::handler::{Account, Filter, Handler, Step, Waiting};
+use crate::site::SiteRef;
+
+struct Addition(Arc<Settings>);
+
+struct Settings {
+    before: Box<[u8]>,
+    after: Box<[u8]>,
+    types: Kinds,
+    site: SiteRef,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    for uri in [&config.before, &config.after] {
+        if !uri.is_empty() && !uri.starts_with('/') {
+            return Err(Refusal::new(format!("`{uri}` is no path")));
+        }
+    }
+    Ok(Box::new(Addition(Arc::new(Settings {
+        before: config.before.as_bytes().into(),
+        after: config.after.as_bytes().into(),
+        types: Kinds::build(&config.types),
+        site: cx.itself.clone(),
+    }))))
+}
+
+impl Handler for Addition {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        // What is added has nothing added to it.
+        if !x.context.nginx.is_subrequest() {
+            x.context.filters.push(self.0.clone());
+        }
+        Step::Next
+    }
+
+    fn account(&self, _x: &mut Exchange) -> Account {
+        let (before, after) = (&self.0.before, &self.0.after);
+        let would = |what: &str, uri: &[u8]| {
+            let uri = String::from_utf8_lossy(uri);
+            (!uri.is_empty()).then(|| format!("would add what `{uri}` answers {what}"))
+        };
+        let says = [would("in front", before), would("behind", after)];
+        Account {
+            says: says.into_iter().flatten().collect(),
+            assumed: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether something is added to an answer. What is compressed would be broken by it.
+    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
+        x.res.status == Status::OK
+            && !matches!(body, Body::Tunnel(_) | Body::Abort)
+            && !x.res.fields.has(FieldId::ContentEncoding)
+            && self.types.include(&x.res.fields)
+    }
+
+    /// What a location answers; nothing where it answers nothing.
+    async fn ask(&self, x: &mut Exchange, uri: &[u8]) -> Option<Source> {
+        let site = self.site.get().filter(|_| !uri.is_empty())?;
+        let mut sub = subrequest::begin(x, uri);
+        let body = Box::pin(site.fetch(&mut sub)).await;
+        let source = Source::of(&mut sub, body).ok();
+        subrequest::end(x, sub);
+        source
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(x, &body) {
+            return body;
+        }
+        changed::note(&mut x.res.fields);
+        // How long it would be is known only where the others are asked.
+        Body::Stream(Box::new(Silence))
+    }
+
+    fn waits(&self, x: &Exchange, body: &Body) -> bool {
+        x.req.method != Method::Head && self.is_for(x, body)
+    }
+
+    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
+        Box::pin(async move {
+            let own = Source::of(x, body).ok();
+            let before = self.ask(x, &self.before).await;
+            let after = self.ask(x, &self.after).await;
+            changed::note(&mut x.res.fields);
+            Step::Done(Body::Stream(Box::new(Joined {
+                parts: [before, own, after],
+                at: 0,
+            })))
+        })
+    }
+}
+
+/// Bodies one behind the other.
+struct Joined {
+    parts: [Option<Source>; 3],
+    at: usize,
+}
+
+impl BodyStream for Joined {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        while let Some(part) = self.parts.get_mut(self.at) {
+            let count = match part {
+                Some(part) => ready!(part.poll_piece(cx))?.len(),
+                None => 0,
+            };
+            if count > 0 {
+                break;
+            }
+            self.at += 1;
+        }
+        match self.parts.get_mut(self.at) {
+            // It has just shown something, and shows it again.
+            Some(Some(part)) => part.poll_piece(cx),
+            Some(None) | None => Poll::Ready(Ok(&[])),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(Some(part)) = self.parts.get_mut(self.at) {
+            part.take(count);
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.parts[1].as_mut()?.trailers()
+    }
+}

@@ -1,0 +1,114 @@
+//! `nginx_trailers`: fields behind answers. Their values are those of the moment when an answer begins.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use sluice_message::{FieldId, FieldName, Fields, Method};
+use sluice_model::nginx::Trailers as Config;
+use sluice_net::{Body, BodyStream, Failure};
+use sluice_route::Template;
+
+use super::expires::is_good;
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::filters::encode::Source;
+use crate::handler::{Filter, Handler, Step};
+use crate::text::clean_value;
+use crate::values::expanded;
+
+struct Trailers(Arc<Settings>);
+
+struct Settings {
+    fields: Vec<Trailer>,
+}
+
+struct Trailer {
+    name: FieldName,
+    value: Template,
+    /// Whether answers to errors have it, too.
+    always: bool,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let fields = config.fields.iter().map(|field| {
+        let name = FieldName::new(&field.name);
+        Ok(Trailer {
+            name: name.ok_or_else(|| Refusal::new(format!("`{}` is no field name", field.name)))?,
+            value: cx.template(&field.value)?,
+            always: field.always,
+        })
+    });
+    Ok(Box::new(Trailers(Arc::new(Settings {
+        fields: fields.collect::<Result<_, Refusal>>()?,
+    }))))
+}
+
+impl Handler for Trailers {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        let is_good = is_good(x.res.status);
+        let has_none = x.res.status.is_bodiless()
+            || x.req.method == Method::Head
+            || x.context.nginx.is_subrequest()
+            || !(is_good || self.fields.iter().any(|field| field.always));
+        if has_none {
+            return body;
+        }
+        let mut fields = Fields::new();
+        for field in self.fields.iter().filter(|field| is_good || field.always) {
+            let mut value = expanded(&field.value, x);
+            clean_value(&mut value);
+            if !value.is_empty() {
+                fields.push_name(&field.name, &value);
+            }
+        }
+        let source = match Source::of(x, body) {
+            Ok(source) => Some(source),
+            Err(Body::Empty) => None,
+            Err(other) => return other,
+        };
+        // What has a length has nothing behind it.
+        x.res.fields.remove(FieldId::ContentLength);
+        Body::Stream(Box::new(Followed { source, fields }))
+    }
+}
+
+/// A body with fields behind it.
+struct Followed {
+    /// None where there is nothing in front of them.
+    source: Option<Source>,
+    fields: Fields,
+}
+
+impl BodyStream for Followed {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        match &mut self.source {
+            Some(source) => source.poll_piece(cx),
+            None => Poll::Ready(Ok(&[])),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        if let Some(source) = &mut self.source {
+            source.take(count);
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        let given = self.source.as_mut().and_then(Source::trailers);
+        let mut fields = given.unwrap_or_default();
+        fields.append(&self.fields);
+        Some(fields)
+    }
+}
