@@ -42,6 +42,8 @@ pub struct Worker {
     pub(crate) handshakes: Rc<Handshakes>,
     /// Interim answers on their way to the client whose connection is being polled.
     pub interims: Interims,
+    /// Set by a step of an answer while it is polled: it goes on although its client is gone.
+    pub stays: Cell<bool>,
     /// What it has counted.
     pub counters: Arc<Counters>,
     /// Whether the process is ending: connections close after the request they serve.

@@ -80,6 +80,8 @@ objects! {
         pub method: String,
         /// What is sent in place of the request's content, with placeholders.
         pub body: Option<String>,
+        /// Goes on asking although the client is gone, until the answer begins.
+        pub ignore_client_abort: bool,
         /// Does not send the request's fields.
         pub drop_fields: bool,
         /// Does not send the request's content.

@@ -1,5 +1,6 @@
 //! Servers that run an nginx.conf.
 
+mod aborts;
 mod addition;
 mod answers;
 mod auth;

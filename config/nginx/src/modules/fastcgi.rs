@@ -11,7 +11,7 @@ use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::{Lowering, Script};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, OnlyAs, Partly};
+use crate::registry::Verdict::{self, Always, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
@@ -44,7 +44,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_connect_timeout", Time),
     Word::once("fastcgi_force_ranges", Flag),
     Word::many("fastcgi_hide_header", Words(1, 1)),
-    Word::once("fastcgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("fastcgi_ignore_client_abort", Flag),
     Word::once("fastcgi_index", Words(1, 1)),
     Word::many("fastcgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("fastcgi_intercept_errors", Flag),

@@ -22,7 +22,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables, literal};
 use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::registry::Verdict::{self, Always, Idle, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
@@ -70,7 +70,7 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_force_ranges", Flag),
     Word::many("proxy_hide_header", Words(1, 1)),
     Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
-    Word::once("proxy_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("proxy_ignore_client_abort", Flag),
     Word::many("proxy_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)),

@@ -11,7 +11,7 @@ use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, OnlyAs, Partly};
+use crate::registry::Verdict::{Always, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
@@ -40,7 +40,7 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_connect_timeout", Time),
     Word::once("scgi_force_ranges", Flag),
     Word::many("scgi_hide_header", Words(1, 1)),
-    Word::once("scgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("scgi_ignore_client_abort", Flag),
     Word::many("scgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("scgi_intercept_errors", Flag),
     Word::once("scgi_limit_rate", Words(1, 1)),
@@ -91,7 +91,7 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_connect_timeout", Time),
     Word::once("uwsgi_force_ranges", Flag),
     Word::many("uwsgi_hide_header", Words(1, 1)),
-    Word::once("uwsgi_ignore_client_abort", Flag).but(OnlyAs(&["off"])),
+    Word::once("uwsgi_ignore_client_abort", Flag),
     Word::many("uwsgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
     Word::once("uwsgi_intercept_errors", Flag),
     Word::once("uwsgi_limit_rate", Words(1, 1)),

@@ -452,6 +452,7 @@ pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &st
     AsNginx {
         early_hints,
         next_upstream: reasons,
+        ignore_client_abort: level.is_on(&format!("{prefix}_ignore_client_abort"), false),
         next_upstream_tries: tries.and_then(|tries| tries.parse().ok()).unwrap_or(0),
         next_upstream_timeout: level.time(&format!("{name}_timeout")).unwrap_or_default(),
         ..AsNginx::default()

@@ -73,9 +73,11 @@ fn poll_step<T>(
 ) -> Poll<Result<Option<T>, Failure>> {
     let (polled, left) = worker.interims.during(|| guarded(|| future.poll(cx)));
     left.iter().for_each(|interim| asker.tell(interim));
+    let stays = worker.stays.take();
     match polled {
         // What was told and not sent goes before the head of the answer.
         Some(Poll::Ready(outcome)) => Poll::Ready(Ok(Some(outcome))),
+        Some(Poll::Pending) if stays => Poll::Pending,
         Some(Poll::Pending) => asker.poll_gone(cx).map(Err),
         None => Poll::Ready(Ok(None)),
     }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluice_message::Moment;
@@ -17,9 +17,9 @@ use super::send::{Ended, Patience, Sending};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;
-use crate::failure::{Failure, FailureKind, Side};
+use crate::failure::Failure;
 use crate::interims::Interim;
-use crate::limits::{DRAIN_BYTES_MAX, FIRST_HEAD_TIMEOUT, PIPELINE_BURST_MAX, PIPELINE_BYTES_MAX};
+use crate::limits::{DRAIN_BYTES_MAX, FIRST_HEAD_TIMEOUT, PIPELINE_BURST_MAX};
 use crate::service::{Binding, Completion, Ending, Exchange, Service, Settings};
 use crate::tunnel;
 
@@ -35,7 +35,7 @@ impl<S: Service> Asker for Connection<S> {
         if let Poll::Ready(Err(error)) = sent {
             return Poll::Ready(client_failure(error));
         }
-        self.poll_silence(cx)
+        link.poll_silence(cx)
     }
 }
 
@@ -197,21 +197,6 @@ impl<S: Service> Connection<S> {
             self.link.worker.clock.coarse()
         };
         now.since(started)
-    }
-
-    /// Notices a client that goes away while its answer is made. What it sends meanwhile is kept, up to a limit.
-    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<Failure> {
-        if self.link.is_lent() || self.link.input.borrow().len() >= PIPELINE_BYTES_MAX {
-            return Poll::Pending;
-        }
-        match ready!(self.link.poll_fill(cx)) {
-            Ok(0) => Poll::Ready(Failure::new(Side::Client, FailureKind::Closed)),
-            Ok(_) => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(client_failure(error)),
-        }
     }
 
     /// Begins to send an answer, if there is one.

@@ -96,6 +96,25 @@ impl Link {
         read
     }
 
+    /// Notices a client that goes away while its answer is made or stalls. What it sends meanwhile is kept, up to a limit. The
+    /// kernel is asked only once the runtime has heard of something.
+    fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<Failure> {
+        if self.is_lent() || self.input.borrow().len() >= crate::limits::PIPELINE_BYTES_MAX {
+            return Poll::Pending;
+        }
+        match ready!(self.poll_fill(cx)) {
+            Ok(0) => {
+                let closed = crate::failure::FailureKind::Closed;
+                Poll::Ready(Failure::new(crate::failure::Side::Client, closed))
+            }
+            Ok(_) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(client_failure(error)),
+        }
+    }
+
     /// Takes `count` bytes off the input.
     fn consume(&self, count: usize) {
         let mut input = self.input.borrow_mut();

@@ -477,7 +477,8 @@ impl<'a> Sender<'a> {
         }
         let data = match stream.poll_data(cx) {
             Poll::Ready(data) => data?,
-            Poll::Pending if self.out.is_empty() => return Poll::Pending,
+            // Nobody may be left to wait for the rest, and it may never come.
+            Poll::Pending if self.out.is_empty() => return self.link.poll_silence(cx).map(Err),
             Poll::Pending => return Poll::Ready(Ok(Streamed::Pause)),
         };
         let count = data.len();

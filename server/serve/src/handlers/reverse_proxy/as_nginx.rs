@@ -48,6 +48,8 @@ pub struct AsNginx {
     /// Hints are passed back where one of them is neither empty nor `0`.
     hints: Box<[Template]>,
     ignores_redirect: bool,
+    /// Whether it goes on although the client is gone.
+    stays: bool,
     ignores_rate: bool,
     tree: TreeRef,
     naming: Naming,
@@ -141,6 +143,7 @@ impl AsNginx {
                 .iter()
                 .map(|text| cx.template(text))
                 .collect::<Result<_, _>>()?,
+            stays: config.ignore_client_abort,
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
             tree: cx.nginx_tree.clone(),
@@ -273,6 +276,11 @@ impl AsNginx {
     }
 
     /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
+    /// Whether an upstream is asked on although the client is gone.
+    pub fn stays(&self) -> bool {
+        self.stays
+    }
+
     /// Where it is told what happens.
     pub fn tree(&self) -> &TreeRef {
         &self.tree

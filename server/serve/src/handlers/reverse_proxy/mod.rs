@@ -132,6 +132,7 @@ impl Handler for ReverseProxy {
 
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
         match &self.coalescing {
+            None if self.stays() => Box::pin(self.run_on(x)),
             None => Box::pin(self.run(x)),
             Some(coalescing) => Box::pin(self.coalesced(coalescing, x)),
         }
@@ -143,6 +144,22 @@ impl Handler for ReverseProxy {
 }
 
 impl ReverseProxy {
+    fn stays(&self) -> bool {
+        self.as_nginx.as_ref().is_some_and(|nginx| nginx.stays())
+    }
+
+    /// As [`ReverseProxy::run`], also when the client is gone meanwhile.
+    async fn run_on(&self, x: &mut Exchange) -> Step {
+        let worker = x.worker.clone();
+        let mut running = std::pin::pin!(self.run(x));
+        std::future::poll_fn(|cx| {
+            let polled = running.as_mut().poll(cx);
+            worker.stays.set(true);
+            polled
+        })
+        .await
+    }
+
     /// Tries upstreams until one answers or no further try is allowed.
     async fn run(&self, x: &mut Exchange) -> Step {
         let mut body = match self.content(x).await {
