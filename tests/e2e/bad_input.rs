@@ -11,6 +11,7 @@ use crate::client::{Client, ask};
 use crate::harness::{PATIENCE, Server, Setup, eventually};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
+use sluice_net::sys::process::Signal;
 
 const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 
@@ -400,7 +401,7 @@ fn one_upstream_that_hangs_holds_up_nobody_else() {
 
 /// A server that may open few files.
 fn confined() -> Server {
-    Setup::new(HELLO).files_max(160).start()
+    Setup::new(HELLO).files_max(128).start()
 }
 
 #[test]
@@ -416,12 +417,38 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
         .collect();
     thread::sleep(Duration::from_millis(300));
     let files = server.open_files();
-    assert!(files <= 160 - 32, "files are left for other work: {files}");
+    assert!(files <= 128 - 32, "files are left for other work: {files}");
     let before = server.ticks();
     thread::sleep(Duration::from_millis(700));
     assert!(server.ticks() - before < 20, "a full server does not spin");
     drop(busy);
     assert_eq!(ask(server.port, "/").text(), "hello");
+}
+
+#[test]
+fn nobody_goes_while_there_is_room_for_all() {
+    const SITE: &str = ":{port} {\n\trespond \"hello\"\n}\n";
+    let server = Setup::new(SITE).files_max(128).start();
+    // Where no upstream is asked a client is one file; some are kept free.
+    let most = usize::try_from(server.metric("sluice_connections_max")).expect("it is small");
+    assert_eq!(most, 128 - 64 - 128 / 8);
+    let mut clients: Vec<Client> = (0..most).map(|_| Client::connect(server.port)).collect();
+    for _ in 0..2 {
+        for client in &mut clients {
+            assert_eq!(client.get("/").text(), "hello");
+        }
+    }
+    assert_eq!(server.metric("sluice_accept_pauses_total"), 0);
+    server.write(&SITE.replace("\trespond", "\treverse_proxy /x localhost:1\n\trespond"));
+    server.signal(Signal::Hangup);
+    eventually(
+        "half as many where upstreams are asked",
+        || server.metric("sluice_connections_max") == (128 - 64) / 2,
+        || server.stderr(),
+    );
+    for client in &mut clients {
+        assert_eq!(client.get("/").text(), "hello", "who is here stays");
+    }
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn half(port: u16) -> Option<TcpStream> {
 #[test]
 fn half_handshakes_of_one_address_leave_room_for_others() {
     let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
-        .files_max(464)
+        .files_max(301)
         .start();
     let config = client(&server.folder, &[&TLS13]);
     // There may be 200 connections.
@@ -340,7 +340,7 @@ fn half_handshakes_of_one_address_leave_room_for_others() {
 #[test]
 fn a_table_full_of_half_handshakes_makes_room() {
     let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
-        .files_max(176)
+        .files_max(137)
         .start();
     let config = client(&server.folder, &[&TLS13]);
     // There may be 56 connections, and 64 handshakes of one address where they are scarce.

@@ -37,5 +37,5 @@ pub use probes::Probes;
 pub use service::{Answer, Completion, Ending, Exchange, Protocols, Service, Settings};
 pub use stream::Stream;
 pub use timer::Timer;
-pub use worker::{ConnectionLimit, Count, Counters, Worker};
+pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};
 pub use workers::{BindError, Conditions, Listen, Workers};

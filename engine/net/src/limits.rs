@@ -66,6 +66,9 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Files kept free for upstreams, logs and files to serve: connections stop at the limit minus this.
 pub const FILES_RESERVED: u64 = 64;
 
+/// One of so many files is kept for those that are sent, where clients need none for upstreams.
+pub const FILES_SENT_PART: u64 = 8;
+
 /// A new connection gets no longer than this for its first byte, whatever the keep-alive timeout is: it has
 /// shown no reason to be kept.
 pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -140,7 +140,16 @@ impl Worker {
 #[derive(Debug)]
 pub struct ConnectionLimit {
     open: AtomicUsize,
-    max: usize,
+    max: AtomicUsize,
+}
+
+/// Whether clients may need a second open file each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecondFile {
+    /// One for its upstream, each.
+    PerClient,
+    /// Files are opened for many of them at once.
+    Shared,
 }
 
 impl ConnectionLimit {
@@ -148,26 +157,34 @@ impl ConnectionLimit {
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(ConnectionLimit {
             open: AtomicUsize::new(0),
-            max,
+            max: AtomicUsize::new(max),
         })
     }
 
-    /// The limit that `files` open files allow: each client may need a second file for its upstream or for what
-    /// it is sent, and [`crate::limits::FILES_RESERVED`] stay free.
-    pub fn for_open_files(files: u64) -> usize {
-        usize::try_from(files.saturating_sub(crate::limits::FILES_RESERVED) / 2)
-            .unwrap_or(usize::MAX)
-            .max(8)
+    /// The limit that `files` open files allow. [`crate::limits::FILES_RESERVED`] stay free. Where each client may need a
+    /// second one for its upstream there are half as many; else a part is kept for the files that are sent.
+    pub fn for_open_files(files: u64, second: SecondFile) -> usize {
+        let free = files.saturating_sub(crate::limits::FILES_RESERVED);
+        let clients = match second {
+            SecondFile::PerClient => free / 2,
+            SecondFile::Shared => free.saturating_sub(files / crate::limits::FILES_SENT_PART),
+        };
+        usize::try_from(clients).unwrap_or(usize::MAX).max(8)
     }
 
     /// How many connections there may be.
     pub fn max(&self) -> usize {
-        self.max
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many there may be from now on. Those that are open stay.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Counts one connection in, if there is room.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
-        if self.open.fetch_add(1, Ordering::Relaxed) < self.max {
+        if self.open.fetch_add(1, Ordering::Relaxed) < self.max() {
             return Some(Entered(self.clone()));
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
@@ -181,7 +198,8 @@ impl ConnectionLimit {
 
     /// How much room is left.
     pub(crate) fn room(&self) -> Room {
-        if self.open() < self.max - self.max / 4 {
+        let max = self.max();
+        if self.open() < max - max / 4 {
             Room::Ample
         } else {
             Room::Scarce

@@ -472,17 +472,19 @@ impl<S: Service> Listening<S> {
 async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
     let mut burst = 0;
     loop {
-        let Some(entered) = shared.limit.enter() else {
-            make_room(&shared).await;
-            continue;
-        };
         let (stream, remote) = match poll_fn(|cx| listener.poll_accept(cx)).await {
             Ok(accepted) => accepted,
             Err(error) if is_of_connection(&error) => continue,
             Err(_) => {
-                drop(entered);
                 make_room(&shared).await;
                 continue;
+            }
+        };
+        // Only now: nobody has to go for a client that does not come.
+        let entered = loop {
+            match shared.limit.enter() {
+                Some(entered) => break entered,
+                None => make_room(&shared).await,
             }
         };
         let counters = &shared.worker.counters;

@@ -11,7 +11,9 @@ use std::time::Duration;
 use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
-use sluice_net::{Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, Workers, clock};
+use sluice_net::{
+    Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
+};
 
 use crate::build::{Refusal, Serving};
 use crate::entrance::{self, Speaks};
@@ -30,8 +32,8 @@ use crate::site::{Rules, Site};
 pub struct Options {
     /// Worker threads.
     pub workers: usize,
-    /// The most client connections at once.
-    pub connections_max: usize,
+    /// The most files that the process may have open, which connections are.
+    pub files_max: u64,
     /// Where certificates and keys are kept.
     pub data_dir: PathBuf,
     /// Where entries go.
@@ -45,6 +47,7 @@ pub struct Options {
 /// A running server.
 pub struct Server {
     workers: Workers<Site>,
+    limit: Arc<ConnectionLimit>,
     options: Options,
     recorder: Arc<Recorder>,
     https: Https,
@@ -84,13 +87,16 @@ impl Server {
         https
             .start_maintenance()
             .map_err(|error| vec![Refusal::new(format!("a thread cannot be started: {error}"))])?;
-        let limit = ConnectionLimit::new(options.connections_max);
+        let limit = ConnectionLimit::new(connections_max(&options, &built));
         let mut workers = Workers::start_under(&options.conditions, options.workers, limit.clone())
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
         workers.take_over(std::mem::take(&mut options.handed));
-        recorder.hub().set_workers(workers.counters(), limit);
+        recorder
+            .hub()
+            .set_workers(workers.counters(), limit.clone());
         let mut server = Server {
             workers,
+            limit,
             options,
             recorder,
             https,
@@ -143,6 +149,7 @@ impl Server {
         let listening = listening.collect();
         // Before anything listens: the first request is logged by its own configuration, too.
         let plan_before = self.options.log.plan();
+        let connections_max = connections_max(&self.options, &built);
         self.options.log.replace(built.plan);
         if let Err(error) = self.workers.apply(built.listens) {
             self.options.log.replace(plan_before);
@@ -151,6 +158,7 @@ impl Server {
                 refusal.with_help("stop what listens there, or choose another address"),
             ]);
         }
+        self.limit.set_max(connections_max);
         self.recorder.hub().set_http(built.metrics);
         if let Err(error) = self.recorder.push_metrics(built.pushes) {
             let entry = self
@@ -234,8 +242,19 @@ impl Server {
 /// How long the collectors of traces and metrics may take for the last of them.
 const EXPORTS_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The most client connections at once.
+fn connections_max(options: &Options, built: &Built) -> usize {
+    let second = match built.asks_upstreams {
+        true => SecondFile::PerClient,
+        false => SecondFile::Shared,
+    };
+    ConnectionLimit::for_open_files(options.files_max, second)
+}
+
 /// A configuration whose parts are all ready, and that changes nothing yet.
 struct Built {
+    /// Whether a client may need a connection to an upstream.
+    asks_upstreams: bool,
     listens: Vec<Listen<Site>>,
     sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
@@ -309,9 +328,8 @@ fn build(
                 for (addr, index) in listen_addrs(server, &place, &mut refusals) {
                     let protocols = protocols_of(server, index, &place, &mut refusals);
                     if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
-                        let message = format!("{addr} is listened on by `{owner}` and by `{name}`");
                         let place = format!("{place}.listen[{index}]");
-                        refusals.push(at(&place, Refusal::new(message)));
+                        refusals.push(at(&place, twice(&addr, &owner, name)));
                     }
                     listens.push(Listen {
                         addr,
@@ -326,6 +344,7 @@ fn build(
     }
     match plan {
         Ok(plan) if refusals.is_empty() => Ok(Built {
+            asks_upstreams: shared.asks_upstreams(),
             listens,
             sites,
             plan,
@@ -335,6 +354,12 @@ fn build(
         }),
         Ok(_) | Err(()) => Err(refusals),
     }
+}
+
+fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
+    Refusal::new(format!(
+        "{addr} is listened on by `{owner}` and by `{name}`"
+    ))
 }
 
 /// Refuses apps that would do something and do not: Caddy has modules for them in plugins only.

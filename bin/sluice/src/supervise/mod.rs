@@ -19,9 +19,9 @@ use sluice_admin::limits::ORDERS_MAX;
 use sluice_admin::{Address, Counts, Current, Endpoint, Explain, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
+use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
-use sluice_net::{Conditions, ConnectionLimit};
 use sluice_serve::explain::Question;
 use sluice_serve::log::{Level, Log};
 use sluice_serve::metrics;
@@ -126,7 +126,7 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
     );
     let options = Options {
         workers,
-        connections_max: ConnectionLimit::for_open_files(files_max),
+        files_max,
         data_dir: folders::data(),
         log: log.clone(),
         conditions,
@@ -215,7 +215,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     let log = Log::start(Level::Error).map_err(Failed::new)?;
     let options = Options {
         workers: 1,
-        connections_max: 1,
+        files_max: 0,
         data_dir: folders::data(),
         log: log.clone(),
         conditions: Conditions::default(),

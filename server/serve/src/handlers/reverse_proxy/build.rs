@@ -166,6 +166,7 @@ fn maker(
     group: Option<&Choosing>,
     cx: &Builder<'_>,
 ) -> Result<Maker, Refusal> {
+    cx.shared.note_proxy();
     let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &cx.shared)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;

@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_message::{Moment, Status};
 use sluice_model::proxy::{NginxGroup as Config, UpstreamTls};
@@ -26,12 +26,28 @@ pub struct Shared(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
+    /// Whether there is a handler that asks upstreams.
+    asks_upstreams: bool,
     groups: HashMap<String, Arc<Group>>,
     /// By what they were made of. Connections are kept for those who have the same one.
     connectors: HashMap<String, Arc<Connector>>,
 }
 
 impl Shared {
+    /// Notes that there is a handler that asks upstreams.
+    pub(super) fn note_proxy(&self) {
+        self.known().asks_upstreams = true;
+    }
+
+    /// Whether there is one.
+    pub(crate) fn asks_upstreams(&self) -> bool {
+        self.known().asks_upstreams
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The group of this name.
     fn group(
         &self,
@@ -39,7 +55,7 @@ impl Shared {
         limits: &[u32],
         backups: &[bool],
     ) -> Result<Arc<Group>, Refusal> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if let Some(group) = known.groups.get(&config.name)
             && group.config == *config
         {
@@ -60,7 +76,7 @@ impl Shared {
         let Ok(settings) = serde_json::to_string(&(config, offer)) else {
             return make().map(Arc::new);
         };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         if let Some(connector) = known.connectors.get(&settings) {
             return Ok(connector.clone());
         }
