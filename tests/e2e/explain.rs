@@ -57,7 +57,12 @@ fn the_text_is_as_expected() {
         };
         let expected = parts.next().unwrap_or_default();
         let folder = site();
-        folder.write("Caddyfile", caddyfile);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let file = match name.starts_with("nginx_") {
+            true => "nginx.conf",
+            false => "Caddyfile",
+        };
+        folder.write(file, caddyfile);
         let args: Vec<&str> = ["explain"].into_iter().chain(args.lines()).collect();
         let said = explain(&folder, &args);
         for line in said.lines() {

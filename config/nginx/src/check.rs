@@ -48,7 +48,8 @@ fn is_fit(
             Diagnostic::error("duplicate-directive", title)
                 .at(directive.span(), "it may stand there once")
                 .imported(directive.name.import)
-                .also(before, "the first one"),
+                .also(before, "the first one")
+                .help("keep one of them"),
         );
         return false;
     }
@@ -84,18 +85,29 @@ fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<
         let found = Diagnostic::error("unknown-directive", format!("unknown directive `{name}`"))
             .at(directive.name.span, "not a directive")
             .imported(directive.name.import);
-        report.push(found.did_you_mean(closest(name, registry::names_in(context))));
+        report.push(match hint(name) {
+            Some(hint) => found.help(hint),
+            None => found.did_you_mean(closest(name, registry::names_in(context))),
+        });
         return None;
     }
     let entries: Vec<&Entry> = known.collect();
     if let Some(entry) = entries.iter().find(|entry| entry.may_stand_in(context)) {
         return Some(entry);
     }
-    let mut places: Vec<&str> = entries
-        .iter()
-        .flat_map(|entry| entry.contexts.split(','))
-        .collect();
-    places.dedup();
+    // Where other servers of nginx's take it (mail, stream) helps nobody who has it in an `http` block.
+    let of_http = entries.iter().filter(|entry| entry.is_of_http());
+    let mut places: Vec<&str> = Vec::new();
+    for entry in match of_http.clone().next() {
+        Some(_) => of_http.collect::<Vec<_>>(),
+        None => entries.iter().collect(),
+    } {
+        for place in entry.contexts.split(',') {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
     let title = format!("`{name}` is not allowed in {}", context.name());
     report.push(
         Diagnostic::error("misplaced-directive", title)
@@ -104,6 +116,26 @@ fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<
             .help(format!("it may stand in: {}", places.join(", "))),
     );
     None
+}
+
+/// What somebody may have meant who wrote this as the name of a directive.
+pub fn hint(name: &str) -> Option<&'static str> {
+    if name.starts_with("//") || name.starts_with("/*") {
+        return Some("a comment begins with `#`");
+    }
+    if name
+        .chars()
+        .any(|letter| !letter.is_ascii() && letter.is_whitespace())
+    {
+        return Some("there is a blank in it that is no space: type it anew");
+    }
+    if name.contains(['“', '”', '„', '‘', '’']) {
+        return Some("quotes are `\"` or `'`: others are letters");
+    }
+    let is_rest_of_pattern = name.contains('}')
+        && name.starts_with(|letter: char| letter.is_ascii_digit() || letter == '}');
+    is_rest_of_pattern
+        .then_some("the brace before it opened a block: put a pattern that has braces in quotes")
 }
 
 /// Whether the directive is to be looked at any further.

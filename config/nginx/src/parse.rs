@@ -238,7 +238,7 @@ impl<'r> Reader<'r> {
             Diagnostic::error("missing-semicolon", title)
                 .at(first.span.to(last.span), "no semicolon follows")
                 .imported(import)
-                .help("add `;`"),
+                .help(crate::check::hint(&first.text).unwrap_or("add `;`")),
         );
     }
 
@@ -259,7 +259,7 @@ impl<'r> Reader<'r> {
                     .at(before.span, "no semicolon follows")
                     .imported(word.import)
                     .also(word.span, "this seems to be the next directive")
-                    .help("add `;`");
+                    .help(crate::check::hint(directive.name()).unwrap_or("add `;`"));
                 self.report.push(found);
                 self.report.silence(directive.span());
                 return;

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::http::Route;
+use crate::http::{Route, RouteOrigin};
 use crate::object::{objects, tagged};
 use crate::value::Duration;
 
@@ -96,6 +96,9 @@ objects! {
         pub branches: Vec<Place>,
         /// Its locations.
         pub locations: Vec<Location>,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// A location.
@@ -118,6 +121,9 @@ objects! {
         pub branches: Vec<Place>,
         /// The locations inside of it.
         pub locations: Vec<Location>,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// What holds for requests with other methods.
@@ -170,6 +176,9 @@ objects! {
         pub status: Option<u16>,
         /// A path, a named location or an address elsewhere, with placeholders.
         pub uri: String,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Sets a variable.
@@ -178,6 +187,9 @@ objects! {
         pub variable: String,
         /// Its value, with placeholders.
         pub value: String,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Answers at once.
@@ -186,6 +198,9 @@ objects! {
         pub status: u16,
         /// Where a redirect leads to, or what the answer says, with placeholders; the server's own page when absent.
         pub text: Option<String>,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Changes the target if its path matches.
@@ -200,6 +215,9 @@ objects! {
         pub drops_query: bool,
         /// What then: nothing, `last`, `break`, or the status of a redirect.
         pub then: String,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Does something if something holds.
@@ -210,10 +228,17 @@ objects! {
         pub actions: Vec<Action>,
         /// The place that holds from there on.
         pub branch: Option<u32>,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// No more is done.
-    pub struct Nothing {}
+    pub struct Nothing {
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
+    }
 
     /// A condition.
     pub struct Condition {

@@ -184,7 +184,8 @@ fn a_connection_makes_us_hold_a_megabyte_at_most() {
     let after = server.status("RssAnon");
     println!("{before} -> {after} KiB");
     assert!(
-        after <= before + peers.len() as u64 * GROWTH_MAX,
+        // The system gives memory in pieces of 2 MiB: one may have been begun.
+        after <= before + peers.len() as u64 * GROWTH_MAX + 2048,
         "from {before} to {after} KiB"
     );
     assert_eq!(Peer::connect(server.port).fetch("/large.bin").status, 200);

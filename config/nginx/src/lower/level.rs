@@ -33,6 +33,14 @@ impl<'t> Level<'t> {
         }
     }
 
+    /// The directive that it is the block of; none for an empty block.
+    pub fn block(&self) -> Option<&'t Directive> {
+        let mut blocks = self.around?.directives.iter();
+        blocks.find(|block| {
+            !self.directives.is_empty() && std::ptr::eq(block.body(), self.directives)
+        })
+    }
+
     /// The block around it.
     pub fn around(&self) -> Option<&'t Level<'t>> {
         self.around

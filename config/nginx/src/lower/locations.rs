@@ -1,6 +1,9 @@
 //! Virtual servers and their locations. What a directive in them does is left to its module.
 
+use std::collections::HashMap;
+
 use sluice_diag::Diagnostic;
+use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{Location, OtherMethods, Place, VirtualServer};
 use sluice_model::{Handler, Route};
 
@@ -87,6 +90,8 @@ const NOT_IN_LOCATIONS: &[(&str, &str)] = &[
 /// What stands around a place and in it.
 struct Here<'a> {
     level: Level<'a>,
+    /// The block itself.
+    block: Option<&'a Directive>,
     facts: Facts,
     root: Root,
     /// The path of the location, where it has one.
@@ -123,6 +128,7 @@ impl Lowering<'_> {
         let facts = self.facts(level, &around, None);
         let here = Here {
             level: *level,
+            block: level.block(),
             facts,
             root,
             prefix: None,
@@ -143,6 +149,10 @@ impl Lowering<'_> {
             place,
             branches: Vec::new(),
             locations,
+            origin: level
+                .block()
+                .map(|block| self.origin(block))
+                .unwrap_or_default(),
         }
     }
 
@@ -234,30 +244,38 @@ impl Lowering<'_> {
         around: &Around,
         outer: Option<&Kind<'_>>,
     ) -> Vec<Location> {
-        let mut found: Vec<(Location, &Directive)> = Vec::new();
+        let mut found = Vec::new();
+        let mut known: HashMap<(&str, &str), &Directive> = HashMap::new();
         for directive in level.own("location") {
             let Some(kind) = self.kind(directive, outer) else {
                 continue;
             };
-            let location = self.location(level, directive, &kind, around);
-            let is_same = |known: &Location| {
-                let is_prefix = |modifier: &str| matches!(modifier, "" | "^~");
-                let same = known.modifier == location.modifier
-                    || is_prefix(&known.modifier) && is_prefix(&location.modifier);
-                same && known.path == location.path && !known.modifier.starts_with('~')
+            let same = match &kind {
+                // Both are beginnings of paths.
+                Kind::Path {
+                    modifier: "" | "^~",
+                    path,
+                } => Some(("", *path)),
+                Kind::Path { modifier, path } => Some((*modifier, *path)),
+                Kind::Named(name) => Some(("@", *name)),
+                Kind::Pattern { .. } => None,
             };
-            if let Some((_, first)) = found.iter().find(|(known, _)| is_same(known)) {
-                let title = format!("a second `location` for `{}`", location.path);
+            found.push(self.location(level, directive, &kind, around));
+            let Some(same) = same else { continue };
+            if let Some(first) = known.get(&same) {
+                let title = format!("a second `location` for `{}`", same.1);
                 self.report.push(
                     Diagnostic::error("duplicate-location", title)
                         .at(directive.span(), "it would never be chosen")
                         .imported(directive.name.import)
-                        .also(first.span(), "the first one"),
+                        .also(first.span(), "the first one")
+                        .help("put what both say into one"),
                 );
+            } else {
+                known.insert(same, directive);
             }
-            found.push((location, directive));
         }
-        found.into_iter().map(|(location, _)| location).collect()
+        found
     }
 
     fn kind<'t>(&mut self, directive: &'t Directive, outer: Option<&Kind<'_>>) -> Option<Kind<'t>> {
@@ -344,6 +362,7 @@ impl Lowering<'_> {
         };
         let here = Here {
             level: inner,
+            block: Some(directive),
             facts: self.facts(&inner, &around, content),
             root,
             prefix: matches!(kind, Kind::Path { .. }).then_some(path),
@@ -378,6 +397,7 @@ impl Lowering<'_> {
             place,
             branches,
             locations: self.locations(&inner, &around, Some(kind)),
+            origin: self.origin(directive),
         }
     }
 
@@ -406,6 +426,7 @@ impl Lowering<'_> {
         };
         let here = Here {
             level: inner,
+            block: Some(condition),
             facts: self.facts(&inner, &around, content),
             root,
             prefix: outer.prefix.filter(|_| {
@@ -487,8 +508,8 @@ impl Lowering<'_> {
             None => handle.push(files::lower(self, level, facts, types, &redirects)),
         }
         Place {
-            routes: routes(handle),
-            errors: routes(filters),
+            routes: self.routes(here, handle),
+            errors: self.routes(here, filters),
             error_pages: http_core::error_pages(self, level, facts),
             recursive_error_pages: level.is_on("recursive_error_pages", false),
             types,
@@ -498,6 +519,31 @@ impl Lowering<'_> {
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
         }
+    }
+
+    fn routes(&mut self, here: &Here<'_>, handle: Vec<Handler>) -> Vec<Route> {
+        if handle.is_empty() {
+            return Vec::new();
+        }
+        let mut origins = Vec::with_capacity(handle.len());
+        for handler in &handle {
+            let names = makers(handler);
+            let maker = match names.is_empty() {
+                true => here.content,
+                false => here.level.nearest(names).first().copied(),
+            };
+            let written = maker.or(here.block);
+            origins.extend(written.map(|directive| self.origin_id(directive)));
+        }
+        // Either all are known or none is, but for a server without a block.
+        if origins.len() != handle.len() {
+            origins.clear();
+        }
+        vec![Route {
+            handle,
+            origin: RouteOrigin(origins),
+            ..Route::default()
+        }]
     }
 
     /// The folder that candidates are looked up in, and the path that it stands in for.
@@ -513,13 +559,25 @@ impl Lowering<'_> {
     }
 }
 
-fn routes(handle: Vec<Handler>) -> Vec<Route> {
-    match handle.is_empty() {
-        true => Vec::new(),
-        false => vec![Route {
-            handle,
-            ..Route::default()
-        }],
+/// The directives that make a handler, the first of which in the nearest block is said to be where it was written; none
+/// for those that answer.
+fn makers(handler: &Handler) -> &'static [&'static str] {
+    match handler {
+        Handler::Headers(_) => &["add_header", "add_trailer", "server_tokens"],
+        Handler::NginxAccess(_) => &["allow", "deny", "auth_basic", "auth_request"],
+        Handler::NginxConnections(_) => &["limit_conn"],
+        Handler::NginxExpires(_) => &["expires"],
+        Handler::NginxGunzip(_) => &["gunzip"],
+        Handler::NginxGzip(_) => &["gzip"],
+        Handler::NginxLog(_) => &["access_log"],
+        Handler::NginxMirror(_) => &["mirror"],
+        Handler::NginxRate(_) => &["limit_rate", "limit_rate_after"],
+        Handler::NginxRealIp(_) => &["set_real_ip_from"],
+        Handler::NginxSub(_) => &["sub_filter"],
+        Handler::NginxTryFiles(_) => &["try_files"],
+        Handler::RateLimit(_) => &["limit_req"],
+        Handler::RequestBody(_) => &["client_max_body_size"],
+        _ => &[],
     }
 }
 

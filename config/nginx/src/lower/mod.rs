@@ -10,9 +10,9 @@ pub mod values;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sluice_diag::{Diagnostic, Origins, Report, Span};
+use sluice_diag::{Diagnostic, Origin, OriginId, Origins, Report, Span};
 use sluice_model::cache::CacheStore;
-use sluice_model::http::AutoHttps;
+use sluice_model::http::{AutoHttps, RouteOrigin};
 use sluice_model::nginx::{MediaTypes, Nginx, TableRow, VariableTable, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
@@ -88,12 +88,14 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         derived: Vec::new(),
         derived_known: HashMap::new(),
         keeps_offers: false,
+        origins: Origins::default(),
     };
     let config = cx.main(&directives);
+    let origins = cx.origins;
     Adapted {
         config: Some(config).filter(|_| !report.has_errors()),
         report,
-        origins: Origins::default(),
+        origins,
     }
 }
 
@@ -123,6 +125,8 @@ pub struct Lowering<'r> {
     derived_known: HashMap<String, usize>,
     /// Whether a variable asks for what clients offer in their handshakes.
     keeps_offers: bool,
+    /// Where the parts of the model were written.
+    origins: Origins,
 }
 
 /// A way in which paths of scripts are split: `fastcgi_index` and `fastcgi_split_path_info`.
@@ -147,6 +151,19 @@ struct Site {
 }
 
 impl<'r> Lowering<'r> {
+    /// Notes that a part of the model was written as this directive.
+    pub fn origin(&mut self, directive: &Directive) -> RouteOrigin {
+        RouteOrigin(vec![self.origin_id(directive)])
+    }
+
+    pub(super) fn origin_id(&mut self, directive: &Directive) -> OriginId {
+        self.origins.add(Origin {
+            name: directive.name().to_owned(),
+            place: directive.place(),
+            conditions: Vec::new(),
+        })
+    }
+
     /// A text with its variables as placeholders.
     pub fn text(&mut self, word: &Word, facts: &Facts) -> String {
         let text = text::lower(word, facts, &self.defined, self.report);

@@ -70,6 +70,7 @@ pub fn request(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Optio
         set.push(SetVariable {
             variable: name.to_ascii_lowercase(),
             value: cx.text(&line.args[1], facts),
+            origin: cx.origin(line),
         });
     }
     Some(AskLocation {

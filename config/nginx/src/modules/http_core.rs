@@ -248,7 +248,11 @@ fn error_page(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Op
         codes: Vec::new(),
         status,
         uri: cx.text(uri, facts),
+        origin: cx.origin(directive),
     };
+    if let Some(word) = codes.iter().find(|word| word.text == "=") {
+        return cx.invalid(word, "error_page", "`=200` without a blank behind `=`");
+    }
     for word in codes {
         match word.text.parse::<u16>() {
             Ok(code @ 300..=599) if code != 499 => page.codes.push(code),

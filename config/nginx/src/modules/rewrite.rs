@@ -35,7 +35,9 @@ pub fn lower(
     let mut actions = Vec::new();
     for directive in directives {
         let action = match directive.name() {
-            "break" => Some(Action::Break(Nothing {})),
+            "break" => Some(Action::Break(Nothing {
+                origin: cx.origin(directive),
+            })),
             "set" => set(cx, directive, facts),
             "return" => answer(cx, directive, facts),
             "rewrite" => rewrite(cx, directive, facts),
@@ -44,6 +46,7 @@ pub fn lower(
                     condition,
                     actions: lower(cx, directive.body(), facts, &mut |_, _| None),
                     branch: branch(cx, directive),
+                    origin: cx.origin(directive),
                 })
             }),
             _ => None,
@@ -76,7 +79,11 @@ pub fn variable_name<'w>(cx: &mut Lowering<'_>, word: &'w Text, of: &str) -> Opt
 fn set(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
     let variable = variable_name(cx, &directive.args[0], "set")?.to_ascii_lowercase();
     let value = cx.text(&directive.args[1], facts);
-    Some(Action::Set(SetVariable { variable, value }))
+    Some(Action::Set(SetVariable {
+        variable,
+        value,
+        origin: cx.origin(directive),
+    }))
 }
 
 fn answer(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
@@ -93,7 +100,11 @@ fn answer(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option
         }
     };
     let text = text.map(|text| cx.text(text, facts));
-    Some(Action::Return(ReturnAnswer { status, text }))
+    Some(Action::Return(ReturnAnswer {
+        status,
+        text,
+        origin: cx.origin(directive),
+    }))
 }
 
 fn is_address(text: &str) -> bool {
@@ -142,6 +153,7 @@ fn rewrite(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Optio
         query: cx.text(&part(query), facts),
         drops_query,
         then: then.to_owned(),
+        origin: cx.origin(directive),
     }))
 }
 
@@ -228,6 +240,13 @@ fn file_test(
         "-d" => "directory",
         "-e" => "exists",
         "-x" => "executable",
+        _ if letter.starts_with('$') && letter.contains(['=', '~']) => {
+            return cx.invalid(
+                test,
+                "if",
+                "blanks around its operator: `if ($variable = text)`",
+            );
+        }
         _ => return cx.invalid(test, "if", "`-f`, `-d`, `-e` or `-x`"),
     };
     Some(Condition {
@@ -252,6 +271,7 @@ fn comparison(
         "!~" => (true, "~"),
         "~*" => (false, "~*"),
         "!~*" => (true, "~*"),
+        "==" => return cx.invalid(test, "if", "`=` with one sign, or `!=`"),
         _ => return cx.invalid(test, "if", "`=`, `!=`, `~`, `!~`, `~*` or `!~*`"),
     };
     let subject = variable(cx, subject)?;

@@ -191,14 +191,17 @@ impl Entry {
             None => Verdict::NotYet,
         }
     }
+    /// Whether it is one of nginx's web server: not of its mail proxy, its proxy of streams or its reports.
+    pub fn is_of_http(&self) -> bool {
+        !["ngx_stream", "ngx_mail", "ngx_mgmt"]
+            .iter()
+            .any(|other| self.module.starts_with(other))
+    }
 
     /// Whether it may stand there.
     pub fn may_stand_in(&self, context: Context) -> bool {
-        let is_of_http = !["ngx_stream", "ngx_mail", "ngx_mgmt"]
-            .iter()
-            .any(|other| self.module.starts_with(other));
         let places = self.contexts.split(',');
-        (is_of_http || context == Context::Main)
+        (self.is_of_http() || context == Context::Main)
             && (self.contexts.is_empty() || places.into_iter().any(|place| context.is(place)))
     }
 }

@@ -30,6 +30,7 @@ pub use ask::Question;
 
 use crate::build::{Listed, Refusal};
 use crate::context::Exchange;
+use crate::handlers::nginx::explained;
 use crate::https;
 use crate::limits::BODY_SHOWN_BYTES_MAX;
 use crate::site::{Rules, Site};
@@ -135,6 +136,7 @@ impl Explainer {
         explanation: &mut Explanation,
     ) {
         Rules::prepare(x);
+        explained::begin(x);
         if let Err(status) = rules.admit(x) {
             x.res.status = status;
             explanation.outcome = outcome(x, &Body::Empty);

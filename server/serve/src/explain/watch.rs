@@ -13,6 +13,7 @@ use crate::build::Listed;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Filter, Handler, Step};
+use crate::handlers::nginx::explained;
 use crate::limits::PASSED_TOLD_MAX;
 use crate::pipeline::{Place, Program, Verdict, Watch};
 use crate::values::At;
@@ -38,6 +39,8 @@ pub(super) struct Watcher<'a> {
     filters: Vec<Told>,
     /// The routes of each list that were passed by.
     passed: Vec<PassedBy>,
+    /// The line of an nginx.conf that was told last: what nobody wrote follows from it.
+    line: Option<(String, Option<Spot>)>,
 }
 
 /// Routes of one list that were passed by.
@@ -63,15 +66,17 @@ impl<'a> Watcher<'a> {
             is_answered: false,
             filters: Vec::new(),
             passed: vec![PassedBy::default(); listed.len()],
+            line: None,
         }
     }
 
-    fn route(&self, list: usize, route: usize) -> &'a Route {
-        &self.listed[list].routes[route]
+    /// A route; none for those that a handler brought along.
+    fn route(&self, list: usize, route: usize) -> Option<&'a Route> {
+        self.listed[list].routes.get(route)
     }
 
     fn origin(&self, list: usize, route: usize, handler: usize) -> Option<&'a Origin> {
-        let id = self.route(list, route).origin.handler(handler)?;
+        let id = self.route(list, route)?.origin.handler(handler)?;
         self.written?.origins.find(id)
     }
 
@@ -85,13 +90,16 @@ impl<'a> Watcher<'a> {
         x: &Exchange,
     ) -> Told {
         let origin = self.origin(list, route, handler.unwrap_or(0));
-        let modules = &self.route(list, route).handle;
-        let module = modules.get(handler.unwrap_or(0)).map_or("", Config::module);
+        let modules = self.route(list, route).map(|route| &route.handle);
+        let module = modules.and_then(|modules| modules.get(handler.unwrap_or(0)));
+        let module = module.map_or("", Config::module);
+        let follows = self.line.as_ref().filter(|_| origin.is_none());
         // Whatever nobody wrote in a text that is known was added by automatic HTTPS.
-        let name = match (origin, self.written) {
-            (Some(origin), _) => &origin.name,
-            (None, Some(_)) => AUTOMATIC,
-            (None, None) => module,
+        let name = match (origin, follows, self.written) {
+            (Some(origin), _, _) => &origin.name,
+            (None, Some((name, _)), _) => name,
+            (None, None, Some(_)) if module != "nginx" => AUTOMATIC,
+            (None, None, _) => module,
         };
         let mut place = format!("{}[{route}]", self.listed[list].place);
         if let Some(handler) = handler {
@@ -102,7 +110,10 @@ impl<'a> Watcher<'a> {
             name: name.to_owned(),
             place,
             depth: x.context.frames.len(),
-            at: origin.and_then(|origin| self.spot(origin.place)),
+            at: match follows {
+                Some((_, at)) => at.clone(),
+                None => origin.and_then(|origin| self.spot(origin.place)),
+            },
             remarks: Vec::new(),
             more: 0,
         }
@@ -114,7 +125,9 @@ impl<'a> Watcher<'a> {
 
     /// What the conditions of a route saw, for those that are met or not.
     fn conditions(&self, x: &Exchange, list: usize, route: usize, met: bool) -> Vec<Remark> {
-        let config = self.route(list, route);
+        let Some(config) = self.route(list, route) else {
+            return Vec::new();
+        };
         let verdicts = verdicts(&self.program.lists[list].routes[route].matchers, x);
         let mut out = Vec::new();
         for (set, verdicts) in config.r#match.iter().zip(verdicts) {
@@ -165,6 +178,36 @@ impl<'a> Watcher<'a> {
         (origin.name == "site" || place != origin.place)
             .then(|| self.spot(place))
             .flatten()
+    }
+
+    /// Tells the lines of an nginx.conf that a handler went through, those of its own with its step; whether there were any
+    /// others.
+    fn lines(&mut self, lines: Vec<explained::Told>, step: &mut Told) -> bool {
+        let before = self.steps.len();
+        for line in lines {
+            let origin = line.origin.and_then(|id| self.written?.origins.find(id));
+            let name = origin.map_or("", |origin| &origin.name);
+            let kind = match line.took_part {
+                false => RemarkKind::Unmet,
+                true if matches!(name, "server" | "location" | "if") => RemarkKind::Met,
+                true => RemarkKind::Does,
+            };
+            let remark = Remark::new(kind, "", line.text);
+            let Some(origin) = origin else {
+                step.remarks.push(remark);
+                continue;
+            };
+            let at = self.spot(origin.place);
+            self.line = Some((name.to_owned(), at.clone()));
+            self.steps.push(Told {
+                kind: StepKind::Ran,
+                name: name.to_owned(),
+                at,
+                remarks: vec![remark],
+                ..step.clone()
+            });
+        }
+        self.steps.len() > before
     }
 
     /// Notes a route that is passed by, or counts it if there are many of them.
@@ -219,11 +262,15 @@ impl Watch for Watcher<'_> {
         let filters = x.context.filters.len();
         let (remarks, step) = self.take(handler, x);
         told.remarks = remarks;
+        let lines = self.lines(explained::take(x), &mut told);
         let answers = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
         // The fields of an answer are told with the answer.
         let changes = before.changes(x).into_iter();
-        told.remarks
-            .extend(changes.filter(|c| !answers || c.kind != RemarkKind::ResponseField));
+        let is_told = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
+        told.remarks.extend(
+            changes
+                .filter(|c| (!answers || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)),
+        );
         if x.context.filters.len() > filters {
             let text = "changes the answer on its way out";
             told.remarks.push(Remark::new(RemarkKind::Note, "", text));
@@ -234,7 +281,8 @@ impl Watch for Watcher<'_> {
                 let text = body_words(x, body);
                 told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
             }
-            Step::Next if told.remarks.is_empty() => {
+            // What holds in a place of an nginx.conf is a handler each; most do nothing to most requests.
+            Step::Next if told.remarks.is_empty() && self.line.is_none() => {
                 let text = "does nothing to this request";
                 let remark = Remark::new(RemarkKind::Nothing, "", text);
                 told.remarks.push(remark);
@@ -242,7 +290,9 @@ impl Watch for Watcher<'_> {
             Step::Done(_) | Step::Next | Step::Fail(_) | Step::Enter(_) | Step::Later => {}
         }
         self.filters.resize(x.context.filters.len(), told.clone());
-        self.steps.push(told);
+        if self.line.is_none() || !told.remarks.is_empty() {
+            self.steps.push(told);
+        }
         step
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::explained::quoted;
 use super::groups::Pattern;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -26,6 +27,43 @@ struct Prefix {
     adds_slash: bool,
     /// The longest other one that this one begins with.
     shorter: Option<u32>,
+}
+
+/// How a location compares paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Exact,
+    Beginning,
+    FinalBeginning,
+    Pattern,
+    Name,
+}
+
+impl How {
+    /// Reads the modifier of a location.
+    pub fn of(modifier: &str) -> How {
+        match modifier {
+            "=" => How::Exact,
+            "^~" => How::FinalBeginning,
+            "~" | "~*" => How::Pattern,
+            "@" => How::Name,
+            _ => How::Beginning,
+        }
+    }
+
+    /// Why it was chosen for a path.
+    pub fn words(self, path: &[u8]) -> String {
+        let path = quoted(path);
+        match self {
+            How::Exact => format!("its path is {path}, no other is looked at"),
+            How::Beginning => {
+                format!("no longer path begins {path}, and no pattern that is asked matches")
+            }
+            How::FinalBeginning => format!("no longer path begins {path}, and no pattern is asked"),
+            How::Pattern => format!("the first pattern that matches {path}"),
+            How::Name => "the request is sent here by name".to_owned(),
+        }
+    }
 }
 
 /// What was found.

@@ -10,6 +10,7 @@ pub mod charset;
 mod clients;
 pub mod content;
 pub mod expires;
+pub(crate) mod explained;
 pub mod files;
 mod geo;
 pub(crate) mod groups;
@@ -52,6 +53,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_message::uri::decode_percent;
 use sluice_message::{FieldId, Method, Status, path};
+use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
     Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
 };
@@ -65,11 +67,11 @@ use crate::log::Log;
 
 use clients::Clients;
 use groups::{Case, Pattern};
-use locations::{Found, Locations};
+use locations::{Found, How, Locations};
 use pages::Pages;
 use realip::RealIp;
 use redirect::Naming;
-use rewrite::{Action, Answer, Flow};
+use rewrite::{Answer, Flow, Line};
 use servers::Names;
 use state::REDIRECTS_MAX;
 pub use tables::Tables;
@@ -163,20 +165,23 @@ struct Server {
     real_ip: Option<Box<RealIp>>,
     /// What clients have to show of themselves.
     clients: Option<Box<Clients>>,
-    rewrite: Vec<Action>,
+    rewrite: Vec<Line>,
     place: u32,
     locations: Locations,
     named: HashMap<Box<str>, u32>,
+    origin: RouteOrigin,
 }
 
 /// A location.
 struct Location {
     internal: bool,
-    rewrite: Vec<Action>,
+    rewrite: Vec<Line>,
     place: u32,
     /// The place for requests with other methods than some.
     others: Option<Box<OtherMethods>>,
     inside: Locations,
+    origin: RouteOrigin,
+    how: How,
 }
 
 /// Where requests go whose method is not among some.
@@ -260,8 +265,9 @@ impl Tree {
     /// The first look at a request: its server, its path.
     fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
         x.context.tables.clone_from(&self.tables);
-        let number = self.names.choose(x).map_err(Step::Fail)?;
+        let (number, by) = self.names.choose(x).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
+        explained::tell(x, &server.origin, |x| by.words(&x.req.host));
         let state = &mut x.context.nginx;
         state.server = Some(number);
         state.place = server.place;
@@ -319,13 +325,24 @@ impl Tree {
                 },
             };
             match found {
-                Found::Nothing => x.context.nginx.place = server.place,
+                Found::Nothing => {
+                    x.context.nginx.place = server.place;
+                    explained::tell(x, &server.origin, |x| {
+                        format!("no location is for {}", explained::quoted(x.req.uri.path()))
+                    });
+                }
                 Found::NeedsSlash => {
                     x.context.nginx.place = server.place;
+                    explained::tell(x, &server.origin, |_| {
+                        "a location is for the path with a slash at its end".to_owned()
+                    });
                     return redirect::add_slash(&self.place(x).naming, x);
                 }
                 Found::Location(number) => {
                     let location = &self.locations[number as usize];
+                    explained::tell(x, &location.origin, |x| {
+                        location.how.words(x.req.uri.path())
+                    });
                     if location.internal && !x.context.nginx.internal {
                         x.context.nginx.place = location.place;
                         return Step::Fail(Fault::new(
@@ -378,6 +395,8 @@ impl Tree {
 
     /// Goes to a location with a name.
     fn go_to(&self, x: &mut Exchange, server: &Server, location: u32) -> Step {
+        let origin = &self.locations[location as usize].origin;
+        explained::tell(x, origin, |_| "the request is sent here by name".to_owned());
         x.context.nginx.changed = false;
         if let Some(step) = self.enter(x, &self.locations[location as usize]) {
             return step;
@@ -576,6 +595,7 @@ impl Build {
             place,
             locations,
             named,
+            origin: config.origin.clone(),
         })
     }
 
@@ -640,6 +660,8 @@ impl Build {
             place,
             others,
             inside,
+            origin: config.origin.clone(),
+            how: How::of(&config.modifier),
         })
     }
 

@@ -3,12 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use sluice_message::{FieldId, Method, Status};
+use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::Place as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
-use super::{Query, Tree, go_on_at, redirect, rewrite, start_again, told};
+use super::{Query, Tree, explained, go_on_at, redirect, rewrite, start_again, told};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -24,6 +25,7 @@ pub struct Pages {
 }
 
 struct Page {
+    origin: RouteOrigin,
     codes: Box<[u16]>,
     status: Option<u16>,
     uri: Template,
@@ -34,6 +36,7 @@ impl Pages {
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Pages, Refusal> {
         let page = |page: &sluice_model::nginx::ErrorPage| {
             Ok(Page {
+                origin: page.origin.clone(),
                 codes: page.codes.as_slice().into(),
                 status: page.status,
                 uri: cx.template(&page.uri)?,
@@ -133,6 +136,13 @@ impl Errors {
         recursive: bool,
     ) -> Option<Step> {
         let target = expanded(&page.uri, x);
+        explained::tell(x, &page.origin, |_| {
+            format!(
+                "the page of {} is {}",
+                status.code(),
+                explained::quoted(&target)
+            )
+        });
         // Whether its page may have a page for its own errors is for the place of the error to say.
         x.context.nginx.is_error_page = !recursive;
         x.context.nginx.status = page.status.unwrap_or(status.code());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sluice_cache::Reach;
 use sluice_message::{FieldId, Status};
+use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
     Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
 };
@@ -13,7 +14,7 @@ use sluice_route::placeholder::nginx::variable_name;
 
 use super::groups::{Case, Pattern};
 use super::told::Grade;
-use super::{Tree, empty, pages, redirect, uri};
+use super::{Tree, empty, explained, pages, redirect, uri};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -22,8 +23,14 @@ use crate::handler::Step;
 use crate::text::clean_value;
 use crate::values::{expand, expanded, is_set};
 
-/// A step of the phase.
-pub enum Action {
+/// A step of the phase, and where it was written.
+pub struct Line {
+    action: Action,
+    origin: RouteOrigin,
+}
+
+/// What a step of the phase does.
+enum Action {
     /// Ends it, and no other location is chosen.
     Break,
     /// Sets a variable.
@@ -35,7 +42,7 @@ pub enum Action {
     /// Does more if something holds; then the place with this number counts.
     If {
         condition: Condition,
-        actions: Vec<Action>,
+        actions: Vec<Line>,
         branch: Option<u32>,
     },
 }
@@ -93,26 +100,36 @@ pub struct Answer {
 }
 
 impl Tree {
-    /// Runs actions one after the other.
-    pub(super) fn run(&self, actions: &[Action], x: &mut Exchange) -> Flow {
-        for action in actions {
-            let flow = match action {
+    /// Runs steps one after the other.
+    pub(super) fn run(&self, lines: &[Line], x: &mut Exchange) -> Flow {
+        for line in lines {
+            let origin = &line.origin;
+            let flow = match &line.action {
                 Action::Break => {
                     x.context.nginx.changed = false;
+                    explained::tell(x, origin, |_| "no more is rewritten here".to_owned());
                     Flow::End
                 }
                 Action::Set(name, value) => {
                     let text = expanded(value, x);
+                    explained::tell(x, origin, |_| {
+                        format!("the value is {}", explained::quoted(&text))
+                    });
                     *x.context.vars.slot(name) = text;
                     Flow::On
                 }
-                Action::Return(answer) => Flow::Answer(*answer),
-                Action::Rewrite(change) => change.apply(self, x),
+                Action::Return(answer) => {
+                    explained::tell(x, origin, |_| {
+                        "the answer, whatever the location".to_owned()
+                    });
+                    Flow::Answer(*answer)
+                }
+                Action::Rewrite(change) => change.apply(self, x, origin),
                 Action::If {
                     condition,
                     actions,
                     branch,
-                } => match condition.holds(self, x) {
+                } => match condition.holds(self, x, origin) {
                     Err(fault) => Flow::Fail(fault),
                     Ok(true) => {
                         if let Some(place) = branch {
@@ -156,7 +173,18 @@ fn shown(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
 }
 
 impl Change {
-    fn apply(&self, tree: &Tree, x: &mut Exchange) -> Flow {
+    /// What it did, for an explanation.
+    fn words(&self, from: &[u8], to: &[u8]) -> String {
+        let (from, to) = (explained::quoted(from), explained::quoted(to));
+        let then = match self.then {
+            Then::GoOn => "",
+            Then::Break => ", and no more is rewritten",
+            Then::Last | Then::Redirect(_) => ", and a location is chosen anew",
+        };
+        format!("{from} → {to}{then}")
+    }
+
+    fn apply(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Flow {
         let path = x.req.uri.path().to_vec();
         let matches = match self.pattern.matches(x, &path) {
             Ok(matches) => matches,
@@ -164,6 +192,9 @@ impl Change {
         };
         tree.tell_match(x, &self.pattern, &path, matches);
         if !matches {
+            explained::pass(x, origin, |_| {
+                format!("{} does not match", explained::quoted(&path))
+            });
             return Flow::On;
         }
         let is_redirect = matches!(self.then, Then::Redirect(_));
@@ -187,6 +218,9 @@ impl Change {
                 new.extend_from_slice(&query);
             }
             tree.tell_rewritten(x, || format!("rewritten redirect: \"{}\"", shown(&new)));
+            explained::tell(x, origin, |_| {
+                format!("{} is redirected", explained::quoted(&path))
+            });
             return Flow::Fail(redirect::to(&tree.place(x).naming, x, status, new));
         }
         let mut clean = Vec::with_capacity(new.len());
@@ -200,6 +234,7 @@ impl Change {
             let (path, args) = (shown(&clean), shown(&query));
             format!("rewritten data: \"{path}\", args: \"{args}\"")
         });
+        explained::tell(x, origin, |x| self.words(&path, x.req.uri.as_bytes()));
         let state = &mut x.context.nginx;
         state.internal = true;
         state.rewritten = true;
@@ -219,7 +254,7 @@ fn was_escaped(x: &Exchange) -> bool {
 }
 
 impl Condition {
-    fn holds(&self, tree: &Tree, x: &mut Exchange) -> Result<bool, Fault> {
+    fn holds(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Result<bool, Fault> {
         let subject = expanded(&self.subject, x);
         let now = x.worker.clock.coarse();
         let facts = || files::facts(&subject, Reach::Anywhere, now);
@@ -237,7 +272,16 @@ impl Condition {
             Test::Exists => facts().is_ok(),
             Test::Executable => facts().is_ok_and(|facts| facts.mode & 0o111 != 0),
         };
-        Ok(holds != self.negated)
+        let holds = holds != self.negated;
+        let text = |_: &Exchange| {
+            let is = if holds { "holds" } else { "does not hold" };
+            format!("it {is} for {}", explained::quoted(&subject))
+        };
+        match holds {
+            true => explained::tell(x, origin, text),
+            false => explained::pass(x, origin, text),
+        }
+        Ok(holds)
     }
 }
 
@@ -296,22 +340,26 @@ pub fn build(
     branches: &[u32],
     answers: &mut Vec<Answer>,
     cx: &Builder<'_>,
-) -> Result<Vec<Action>, Refusal> {
+) -> Result<Vec<Line>, Refusal> {
     let mut actions = Vec::with_capacity(configs.len());
     for config in configs {
-        actions.push(match config {
-            Config::Break(_) => Action::Break,
-            Config::Set(set) => Action::Set(
-                variable_name(&set.variable).into(),
-                cx.template(&set.value)?,
-            ),
+        let (action, origin) = match config {
+            Config::Break(nothing) => (Action::Break, &nothing.origin),
+            Config::Set(set) => {
+                let name = variable_name(&set.variable).into();
+                (Action::Set(name, cx.template(&set.value)?), &set.origin)
+            }
             Config::Return(config) => {
                 answers.push(answer(config, cx)?);
-                Action::Return(super::number(answers.len() - 1))
+                let number = super::number(answers.len() - 1);
+                (Action::Return(number), &config.origin)
             }
-            Config::Rewrite(config) => Action::Rewrite(Box::new(change(config, cx)?)),
+            Config::Rewrite(config) => {
+                let change = change(config, cx)?;
+                (Action::Rewrite(Box::new(change)), &config.origin)
+            }
             Config::If(config) => {
-                Action::If {
+                let action = Action::If {
                     condition: condition(&config.condition, cx)?,
                     actions: build(&config.actions, branches, answers, cx)?,
                     branch: match config.branch {
@@ -320,7 +368,8 @@ pub fn build(
                             Refusal::new("an `if` names a place that is not there")
                         })?),
                     },
-                }
+                };
+                (action, &config.origin)
             }
             Config::Other(_) => {
                 return Err(Refusal::new(format!(
@@ -328,6 +377,10 @@ pub fn build(
                     config.module()
                 )));
             }
+        };
+        actions.push(Line {
+            action,
+            origin: origin.clone(),
         });
     }
     Ok(actions)

@@ -5,10 +5,39 @@ use std::collections::HashMap;
 
 use sluice_model::nginx::VirtualServer;
 
+use super::explained::quoted;
 use super::groups::{Case, Pattern};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
+
+/// What a server was chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// It is the only one of its address.
+    None,
+    Name,
+    Ending,
+    Beginning,
+    Pattern,
+    /// No other has the name.
+    Default,
+}
+
+impl By {
+    /// Why it was chosen for a host.
+    pub fn words(self, host: &[u8]) -> String {
+        let host = quoted(host);
+        match self {
+            By::None => "the only server of this address".to_owned(),
+            By::Name => format!("its name is {host}"),
+            By::Ending => format!("its name with an asterisk is the longest that ends {host}"),
+            By::Beginning => format!("its name with an asterisk is the longest that begins {host}"),
+            By::Pattern => format!("its name is the first pattern that matches {host}"),
+            By::Default => format!("no server of this address is called {host}: the default one"),
+        }
+    }
+}
 
 /// The names of the servers of an address.
 #[derive(Debug, Default)]
@@ -19,12 +48,16 @@ pub struct Names {
     /// What stands before the asterisk, with its dot; the longest first.
     beginnings: Vec<(Box<[u8]>, u32)>,
     patterns: Vec<(Pattern, u32)>,
+    is_alone: bool,
 }
 
 impl Names {
     /// Reads the names. Of two servers with one name the first has it.
     pub fn build(servers: &[VirtualServer], cx: &Builder<'_>) -> Result<Names, Refusal> {
-        let mut names = Names::default();
+        let mut names = Names {
+            is_alone: servers.len() == 1,
+            ..Names::default()
+        };
         // The only server gets everything.
         if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
             return Ok(names);
@@ -64,21 +97,28 @@ impl Names {
     }
 
     /// The number of the server for the host of a request.
-    pub fn choose(&self, x: &mut Exchange) -> Result<u32, Fault> {
+    pub fn choose(&self, x: &mut Exchange) -> Result<(u32, By), Fault> {
         let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
-        if let Some(index) = self.by_text(host) {
-            return Ok(index);
+        if let Some(found) = self.by_text(host) {
+            return Ok(found);
         }
         if self.patterns.is_empty() || host.is_empty() {
-            return Ok(0);
+            return Ok((0, self.by_default()));
         }
         let host = host.to_vec();
         for (pattern, index) in &self.patterns {
             if pattern.matches(x, &host)? {
-                return Ok(*index);
+                return Ok((*index, By::Pattern));
             }
         }
-        Ok(0)
+        Ok((0, self.by_default()))
+    }
+
+    fn by_default(&self) -> By {
+        match self.is_alone {
+            true => By::None,
+            false => By::Default,
+        }
     }
 
     /// Whether a server has the name that the handshake of a request named. The only server has every one.
@@ -104,18 +144,20 @@ impl Names {
     }
 
     /// The server that has a name, as far as that takes no pattern.
-    fn by_text(&self, host: &[u8]) -> Option<u32> {
+    fn by_text(&self, host: &[u8]) -> Option<(u32, By)> {
         if let Some(index) = self.exact.get(host) {
-            return Some(*index);
+            return Some((*index, By::Name));
         }
         let longer = |text: &[u8]| host.len() > text.len();
         let ending = self
             .endings
             .iter()
             .find(|(text, _)| longer(text) && host.ends_with(text));
+        if let Some((_, index)) = ending {
+            return Some((*index, By::Ending));
+        }
         let mut beginnings = self.beginnings.iter();
-        let found =
-            ending.or_else(|| beginnings.find(|(text, _)| longer(text) && host.starts_with(text)));
-        found.map(|(_, index)| *index)
+        let found = beginnings.find(|(text, _)| longer(text) && host.starts_with(text));
+        found.map(|(_, index)| (*index, By::Beginning))
     }
 }

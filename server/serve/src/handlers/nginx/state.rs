@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::explained::Told;
 use super::user_id::Known;
 use crate::context::Empty;
 use crate::failure::Fault;
@@ -79,6 +80,8 @@ pub struct State {
     pub(super) subrequest: bool,
     /// Whether `rewrite … break` made its path the one that upstreams are asked for.
     pub(super) has_final_path: bool,
+    /// Whether the request is explained.
+    pub(super) is_explained: bool,
 }
 
 impl State {
@@ -109,6 +112,8 @@ pub struct Occasional {
     pub(super) gzip: Option<Arc<Counts>>,
     /// The cookie by which its client is known again.
     pub(super) user_id: Option<Box<Known>>,
+    /// What an explanation is told of its way.
+    pub(super) explained: Vec<Told>,
 }
 
 /// Where a request is passed on to.
@@ -132,6 +137,7 @@ impl Empty for Occasional {
             held_for: Duration::ZERO,
             gzip: None,
             user_id: None,
+            explained: Vec::new(),
         };
         &EMPTY
     }
@@ -147,6 +153,7 @@ impl Empty for Occasional {
         self.held_for = Duration::ZERO;
         self.gzip = None;
         self.user_id = None;
+        self.explained.clear();
         for text in [dial, host, uri] {
             text.clear();
         }

@@ -6,7 +6,7 @@ use sluice_model::nginx::TryFiles as Config;
 use sluice_route::{Template, Unknown};
 
 use super::links::Links;
-use super::{Query, TreeRef, go_on_at};
+use super::{Query, TreeRef, explained, go_on_at};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -77,7 +77,17 @@ impl Handler for TryFiles {
                 true => Kind::Directory,
                 false => Kind::File,
             };
-            if found.is_ok_and(|facts| facts.kind == wanted) {
+            let is_there = found.is_ok_and(|facts| facts.kind == wanted);
+            explained::own(x, is_there, || {
+                let kind = if candidate.is_folder {
+                    "folder"
+                } else {
+                    "file"
+                };
+                let is = if is_there { "is a" } else { "is no" };
+                format!("{} {is} {kind}", explained::quoted(&text))
+            });
+            if is_there {
                 x.req.uri.set_path(&text);
                 x.context.nginx.rewritten = true;
                 return Step::Next;
@@ -87,6 +97,9 @@ impl Handler for TryFiles {
             Otherwise::Fail(status) => Step::Fail(Fault::new(*status, "none of the files exists")),
             Otherwise::GoTo(target) => {
                 let target = expanded(target, x);
+                explained::own(x, true, || {
+                    format!("goes on with {}", explained::quoted(&target))
+                });
                 match target.starts_with(b"@") {
                     true => go_to_named(&self.tree, x, &target),
                     false => go_on_at(x, &target, Query::Goes),
