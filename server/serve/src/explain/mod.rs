@@ -2,7 +2,7 @@
 //! changes on the way, and what the routes before it saw that made them pass it by.
 //!
 //! There is no second interpreter. A configuration is built as for serving, and the request takes the walk of
-//! [`crate::pipeline`] through the same compiled matchers and handlers; the walk is generic over a watch, so that
+//! `pipeline` through the same compiled matchers and handlers; the walk is generic over a watch, so that
 //! served requests, which nobody watches, pay nothing. Nothing leaves the process: no log line, no count, no connection.
 //! Handlers that would wait for somebody else are not called but give an [`crate::handler::Account`] of themselves;
 //! files are looked at as for a request.
