@@ -48,7 +48,7 @@ pub const TEXT_COLUMNS: usize = 100;
 pub const PAGE_BYTES_AIM: usize = 197_000;
 
 /// Bytes that drawings may have in any case, also on a page whose tables alone are large.
-pub const DRAWING_BYTES_MIN: usize = 60_000;
+pub const DRAWING_BYTES_MIN: usize = 50_000;
 
 /// Different lines that one list of a cell in a report shows: what a server says 500 times it says as well once.
 pub const REPORT_LIST_LINES_MAX: usize = 8;
