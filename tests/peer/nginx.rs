@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sluice_net::sys::process::{Signal, send};
+
 use crate::http::{Answer, Differs, ask, differences};
 use crate::peers::{Site, free_port, sluice};
 
@@ -696,7 +698,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Not killed: nginx's workers would go on.
+        let _ = send(self.child.id(), Signal::Terminate);
         let _ = self.child.wait();
     }
 }

@@ -1,24 +1,10 @@
 //! How many of six hundred clients sluice and an installed nginx answer with 512 places, one worker each.
 
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::doubles::crowd::{Fate, Holding, count, gather};
-use crate::nginx::find_nginx;
+use crate::nginx::{Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
-
-/// A program with its workers; they end with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Not killed: nginx's workers would go on.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     let own = match is_nginx {
@@ -41,27 +27,8 @@ fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
 
 fn start(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> (Running, u16) {
     let port = free_port();
-    let name = if is_nginx { "theirs" } else { "ours" };
-    let file = site.dir().join(format!("crowd-{name}.nginx.conf"));
-    let _ = std::fs::create_dir_all(site.dir().join("nginx-temp"));
-    std::fs::write(&file, conf(site.dir(), port, upstream, is_nginx)).expect("it is writable");
-    let mut command = Command::new(program);
-    match is_nginx {
-        true => command.arg("-p").arg(site.dir()).arg("-c").arg(&file),
-        false => command.args(["run", "--config"]).arg(&file),
-    };
-    let child = command
-        .env("HOME", site.dir())
-        .env("SLUICE_ADMIN", format!("localhost:{}", free_port()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let running = Running(child.expect("the program starts"));
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < deadline, "{name} does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let text = conf(site.dir(), port, upstream, is_nginx);
+    let running = run(site, program, "crowd", &text, port, is_nginx);
     (running, port)
 }
 

@@ -63,6 +63,23 @@ pub enum Step {
     Later,
 }
 
+/// A handler that does what it does to answers only: each gets its filter.
+pub struct Filtering(Arc<dyn Filter>);
+
+impl Filtering {
+    /// The handler of a filter.
+    pub fn boxed(filter: impl Filter + 'static) -> Box<dyn Handler> {
+        Box::new(Filtering(Arc::new(filter)))
+    }
+}
+
+impl Handler for Filtering {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
 /// Changes an answer on its way out, last added first. A filter sees answers only, not errors that are still to
 /// be turned into one.
 pub trait Filter: Send + Sync {

@@ -62,6 +62,15 @@ pub struct Stage {
     _holds: Vec<UnixListener>,
 }
 
+/// The servers of a cell, after their first right answer.
+struct Serving {
+    backends: Vec<Started>,
+    plan: Plan,
+    server: Started,
+    answer: Probe,
+    ready_s: f64,
+}
+
 impl Stage {
     /// Makes the folder and what belongs into it.
     pub fn build(file: &File, beside: &Path, seed: u64) -> Result<Self, String> {
@@ -183,15 +192,13 @@ impl Stage {
         let started_at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let mut backends = Vec::new();
-        for name in self.needs(file, cell).map_err(not_started)? {
-            backends.push(self.start_backend(file, cell, &name).map_err(not_started)?);
-        }
-        let plan = self.plan(file, cell, seed).map_err(not_started)?;
-        let began = Instant::now();
-        let mut server = self.start_subject(file, cell).map_err(not_started)?;
-        let answer = ready(&plan, &mut server).map_err(not_started)?;
-        let ready_s = began.elapsed().as_secs_f64();
+        let Serving {
+            backends,
+            plan,
+            mut server,
+            answer,
+            ready_s,
+        } = self.serve(file, cell, seed).map_err(not_started)?;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
         let roots = Roots {
             subject: vec![server.pid()],
@@ -240,18 +247,30 @@ impl Stage {
 
     /// Starts the servers of a cell, waits for the first right answer and ends them. Gives the seconds until then.
     pub fn check(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<f64, CellState> {
-        let not_started = CellState::DidNotStart;
+        let mut serving = self
+            .serve(file, cell, seed)
+            .map_err(CellState::DidNotStart)?;
+        serving.server.stop();
+        Ok(serving.ready_s)
+    }
+
+    /// Starts the servers of a cell and waits for the first right answer.
+    fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
         let mut backends = Vec::new();
-        for name in self.needs(file, cell).map_err(not_started)? {
-            backends.push(self.start_backend(file, cell, &name).map_err(not_started)?);
+        for name in self.needs(file, cell)? {
+            backends.push(self.start_backend(file, cell, &name)?);
         }
-        let plan = self.plan(file, cell, seed).map_err(not_started)?;
+        let plan = self.plan(file, cell, seed)?;
         let began = Instant::now();
-        let mut server = self.start_subject(file, cell).map_err(not_started)?;
-        ready(&plan, &mut server).map_err(not_started)?;
-        let ready_s = began.elapsed().as_secs_f64();
-        server.stop();
-        Ok(ready_s)
+        let mut server = self.start_subject(file, cell)?;
+        let answer = ready(&plan, &mut server)?;
+        Ok(Serving {
+            backends,
+            plan,
+            server,
+            answer,
+            ready_s: began.elapsed().as_secs_f64(),
+        })
     }
 
     /// Names of the backends of a cell. A name with something put in that no backend has means that there is none.

@@ -73,8 +73,8 @@ fn class_of(name: &[u8]) -> Option<ByteSet> {
 }
 
 impl Parser<'_> {
-    /// An escape outside of brackets.
-    pub(super) fn escape(&mut self) -> Result<Piece, PatternError> {
+    /// Where an escape begins, and its letter.
+    fn after_backslash(&mut self) -> Result<(usize, u8), PatternError> {
         let start = self.at;
         let Some(letter) = self.text.get(start + 1).copied() else {
             return Err(PatternError::malformed(
@@ -83,6 +83,12 @@ impl Parser<'_> {
             ));
         };
         self.at += 2;
+        Ok((start, letter))
+    }
+
+    /// An escape outside of brackets.
+    pub(super) fn escape(&mut self) -> Result<Piece, PatternError> {
+        let (start, letter) = self.after_backslash()?;
         let place = match letter {
             b'A' | b'G' => Some(Place::Start),
             b'z' => Some(Place::End),
@@ -187,14 +193,7 @@ impl Parser<'_> {
 
     /// What an escape stands for that has the same meaning in brackets.
     fn meaning(&mut self) -> Result<Meaning, PatternError> {
-        let start = self.at;
-        let Some(letter) = self.text.get(start + 1).copied() else {
-            return Err(PatternError::malformed(
-                start,
-                "the pattern ends with a backslash",
-            ));
-        };
-        self.at += 2;
+        let (start, letter) = self.after_backslash()?;
         if let Some(set) = set_of(letter) {
             return Ok(Meaning::Set(set));
         }

@@ -1,7 +1,5 @@
 //! `nginx_charset`: which encoding texts are said to have that others answer. Files have it in their media types.
 
-use std::sync::Arc;
-
 use sluice_message::FieldId;
 use sluice_model::nginx::Charset as Config;
 use sluice_net::Body;
@@ -10,11 +8,9 @@ use sluice_route::Template;
 use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::text::clean_value;
 use crate::values::expanded;
-
-struct Charset(Arc<Settings>);
 
 struct Settings {
     name: Template,
@@ -23,17 +19,10 @@ struct Settings {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(Charset(Arc::new(Settings {
+    Ok(Filtering::boxed(Settings {
         name: cx.template(&config.name)?,
         types: Kinds::build(&config.types),
-    }))))
-}
-
-impl Handler for Charset {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 /// Whether a media type says which encoding it has.

@@ -1,7 +1,5 @@
 //! `nginx_expires`: until when answers are fresh.
 
-use std::sync::Arc;
-
 use sluice_message::{FieldId, Status, date};
 use sluice_model::nginx::Expires as Config;
 use sluice_net::Body;
@@ -10,10 +8,8 @@ use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::values::expanded;
-
-struct Expires(Arc<Fresh>);
 
 struct Fresh {
     span: Span,
@@ -60,11 +56,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         "" => None,
         text => Some(cx.template(text)?),
     };
-    Ok(Box::new(Expires(Arc::new(Fresh {
+    Ok(Filtering::boxed(Fresh {
         span,
         value,
         on: if config.always { On::All } else { On::Good },
-    }))))
+    }))
 }
 
 /// Whether answers with this status get fields that are not for errors.
@@ -73,13 +69,6 @@ pub(super) fn is_good(status: Status) -> bool {
         status.code(),
         200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308
     )
-}
-
-impl Handler for Expires {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
 }
 
 impl Filter for Fresh {

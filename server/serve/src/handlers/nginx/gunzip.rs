@@ -1,7 +1,6 @@
 //! `nginx_gunzip`: compressed answers of upstreams, of the cache and of files are sent plain to clients that do not take
 //! gzip. They are unpacked while they are sent, so that no more than one piece of them is ever in memory.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use flate2::{Decompress, FlushDecompress, Status as Progress};
@@ -14,14 +13,12 @@ use super::gzip::Clients;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
 use crate::limits::GUNZIP_PIECE_BYTES;
 
 /// The largest window, as each encoder of gzip may use it (RFC 1951, section 2).
 const WINDOW_BITS: u8 = 15;
-
-struct Gunzip(Arc<Settings>);
 
 struct Settings {
     clients: Clients,
@@ -29,16 +26,9 @@ struct Settings {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(Gunzip(Arc::new(Settings {
+    Ok(Filtering::boxed(Settings {
         clients: Clients::build(&config.clients, cx.recorder)?,
-    }))))
-}
-
-impl Handler for Gunzip {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 impl Filter for Settings {

@@ -13,7 +13,7 @@ use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Coding, Counts, compress};
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
 use crate::record::Recorder;
 
@@ -187,8 +187,6 @@ impl Proxied {
     }
 }
 
-struct Gzip(Arc<Settings>);
-
 struct Settings {
     coding: Coding,
     bytes_min: u64,
@@ -198,19 +196,12 @@ struct Settings {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(Gzip(Arc::new(Settings {
+    Ok(Filtering::boxed(Settings {
         coding: Coding::gzip(config.level)?,
         bytes_min: config.minimum_length.max(1),
         types: Kinds::build(&config.types),
         clients: Clients::build(&config.clients, cx.recorder)?,
-    }))))
-}
-
-impl Handler for Gzip {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 impl Settings {

@@ -16,13 +16,11 @@ use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::limits::{RATE_STEP, RATED_READ_BYTES};
 use crate::values::expanded;
 
 /// The directive at work.
-struct Rate(Arc<Pace>);
-
 /// How fast an answer is sent.
 #[derive(Debug)]
 struct Pace {
@@ -35,17 +33,10 @@ pub const VARIABLE: &str = "nginx.limit_rate";
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(Rate(Arc::new(Pace {
+    Ok(Filtering::boxed(Pace {
         rate: cx.template(&config.rate)?,
         after: cx.template(&config.after)?,
-    }))))
-}
-
-impl Handler for Rate {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 impl Filter for Pace {

@@ -1,7 +1,6 @@
 //! `nginx_sub`: texts in answers are replaced while they are sent. Only as many bytes are held back as may be the
 //! beginning of a text that goes on in the next piece.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::{FieldId, Fields, Method};
@@ -14,10 +13,8 @@ use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::values::expanded;
-
-struct Substitute(Arc<Settings>);
 
 struct Settings {
     texts: Vec<(Template, Template)>,
@@ -37,7 +34,7 @@ enum HowOften {
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let texts = config.texts.iter();
     let texts = texts.map(|one| Ok((cx.template(&one.text)?, cx.template(&one.with)?)));
-    Ok(Box::new(Substitute(Arc::new(Settings {
+    Ok(Filtering::boxed(Settings {
         texts: texts.collect::<Result<_, Refusal>>()?,
         how_often: match config.every {
             true => HowOften::Always,
@@ -45,14 +42,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         },
         types: Kinds::build(&config.types),
         keeps_last_modified: config.keeps_last_modified,
-    }))))
-}
-
-impl Handler for Substitute {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 impl Settings {

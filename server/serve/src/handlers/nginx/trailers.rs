@@ -1,6 +1,5 @@
 //! `nginx_trailers`: fields behind answers. Their values are those of the moment when an answer begins.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sluice_message::{FieldId, FieldName, Fields, Method};
@@ -12,11 +11,9 @@ use super::expires::is_good;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::filters::encode::Source;
-use crate::handler::{Filter, Handler, Step};
+use crate::handler::{Filter, Filtering, Handler};
 use crate::text::clean_value;
 use crate::values::expanded;
-
-struct Trailers(Arc<Settings>);
 
 struct Settings {
     fields: Vec<Trailer>,
@@ -39,16 +36,9 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             always: field.always,
         })
     });
-    Ok(Box::new(Trailers(Arc::new(Settings {
+    Ok(Filtering::boxed(Settings {
         fields: fields.collect::<Result<_, Refusal>>()?,
-    }))))
-}
-
-impl Handler for Trailers {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
-        Step::Next
-    }
+    }))
 }
 
 impl Filter for Settings {
