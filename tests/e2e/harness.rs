@@ -119,6 +119,10 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// How much more memory a server may show without holding more, in KiB: workers take it from the system, and give it back
+/// later, in steps of 2 MiB, and each of two may be in one of them when it is looked at.
+pub const MEMORY_STEPS: u64 = 2 * 2048;
+
 /// A running server.
 pub struct Server {
     child: Child,

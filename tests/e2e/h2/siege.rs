@@ -14,7 +14,7 @@ use super::peer::{
     SETTINGS, WINDOW_UPDATE, block, frame, request,
 };
 use super::serving::plain;
-use crate::harness::{Server, Setup};
+use crate::harness::{MEMORY_STEPS, Server, Setup};
 
 /// By how much memory may rise for one attacking connection, in KiB.
 const GROWTH_MAX: u64 = 1024;
@@ -138,8 +138,11 @@ fn a_polite_client_is_answered_during_every_attack() {
         ids.into_iter()
             .for_each(|id| assert_eq!(peer.answer(id).body.len(), 1 << 20));
     }
+    // Memory that is given back between two attacks may be needed again without that anything is held.
+    let mut most = 0;
     for (name, make) in FLOODS {
         let (calm, before, _) = polite(&server, CALM);
+        most = most.max(before);
         let (stop, closed) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicU64::new(0)),
@@ -161,8 +164,8 @@ fn a_polite_client_is_answered_during_every_attack() {
             "{name}: {answered} answered, p99 {calm:?} -> {slow:?} ({ratio:.1}), {closed} closed, {before} -> {held} KiB"
         );
         assert!(
-            held <= before + ATTACKERS as u64 * GROWTH_MAX,
-            "{name}: from {before} to {held} KiB"
+            held <= most + ATTACKERS as u64 * GROWTH_MAX + MEMORY_STEPS,
+            "{name}: from {most} to {held} KiB"
         );
     }
 }
@@ -184,8 +187,7 @@ fn a_connection_makes_us_hold_a_megabyte_at_most() {
     let after = server.status("RssAnon");
     println!("{before} -> {after} KiB");
     assert!(
-        // The system gives memory in pieces of 2 MiB: one may have been begun.
-        after <= before + peers.len() as u64 * GROWTH_MAX + 2048,
+        after <= before + peers.len() as u64 * GROWTH_MAX + MEMORY_STEPS,
         "from {before} to {after} KiB"
     );
     assert_eq!(Peer::connect(server.port).fetch("/large.bin").status, 200);
