@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::ValueEnum;
-use sluice_diag::{Colour, Diagnostic, Report, Severity};
+use sluice_diag::{Colour, Diagnostic, Report, Severity, Written};
 use sluice_serve::build::Refusal;
 
 use crate::Exit;
@@ -99,12 +99,25 @@ impl Failed {
         }
     }
 
-    /// The reasons why a configuration cannot run.
-    pub fn refusals(refusals: Vec<Refusal>, format: MessageFormat) -> Self {
+    /// The reasons why a configuration cannot run; `written` says where its parts stand.
+    pub fn refusals(
+        refusals: Vec<Refusal>,
+        written: Option<&Written>,
+        format: MessageFormat,
+    ) -> Self {
         let mut report = Report::new();
+        if let Some(written) = written {
+            report.sources = written.sources.clone();
+        }
         for refusal in refusals {
             let mut diagnostic = Diagnostic::error("cannot-run", refusal.message);
-            if !refusal.place.is_empty() {
+            let origin = refusal.written.zip(written);
+            let origin = origin.and_then(|(id, written)| written.origins.find(id));
+            if let Some(origin) = origin {
+                diagnostic = diagnostic
+                    .at(origin.place.span, "asked for here")
+                    .imported(origin.place.import);
+            } else if !refusal.place.is_empty() {
                 diagnostic = diagnostic.note(format!("at {} of `sluice adapt`", refusal.place));
             }
             if !refusal.help.is_empty() {

@@ -36,8 +36,15 @@ pub enum CertsError {
         /// Whether it holds a certificate instead.
         has_certificate: bool,
     },
-    /// The private key is protected by a password.
+    /// The private key is protected by a password, and none is known.
     EncryptedKey(PathBuf),
+    /// The private key is protected by a password that is none of those that are known.
+    WrongPassword {
+        /// The file of the key.
+        key: PathBuf,
+        /// The file of the passwords.
+        passwords: PathBuf,
+    },
     /// The file does not hold what its labels say.
     Damaged {
         /// The file.
@@ -108,6 +115,28 @@ pub enum Fault {
 }
 
 impl CertsError {
+    /// Whether a pair of files cannot be used because of its key, which is at this path.
+    pub fn is_about_key(&self, key: &Path) -> bool {
+        match self {
+            CertsError::NoKey { .. }
+            | CertsError::EncryptedKey(_)
+            | CertsError::WrongPassword { .. }
+            | CertsError::UnusableKey { .. }
+            | CertsError::KeyMismatch { .. } => true,
+            _ => self.is_about(key),
+        }
+    }
+
+    /// Whether the file at this path cannot be read, or does not hold what its labels say.
+    pub fn is_about(&self, file: &Path) -> bool {
+        match self {
+            CertsError::Io { path, .. }
+            | CertsError::TooLarge(path)
+            | CertsError::Damaged { path, .. } => path == file,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         CertsError::Io {
             action,
@@ -149,6 +178,13 @@ impl fmt::Display for CertsError {
                 f.write_str("no certificate store of a kind that is known was found on this system")
             }
             CertsError::Command { command, what } => write!(f, "`{command}` failed: {what}"),
+            CertsError::WrongPassword { key, passwords } => {
+                let (key, passwords) = (key.display(), passwords.display());
+                write!(
+                    f,
+                    "no password in `{passwords}` opens the private key in `{key}`"
+                )
+            }
             CertsError::KeyMismatch { certificate, key } => {
                 let (certificate, key) = (certificate.display(), key.display());
                 let key = format_args!("the private key in `{key}`");
@@ -214,6 +250,7 @@ impl CertsError {
             | CertsError::Setting { .. }
             | CertsError::NoSystemStore
             | CertsError::Command { .. }
+            | CertsError::WrongPassword { .. }
             | CertsError::KeyMismatch { .. } => Ok(()),
         }
     }
@@ -227,6 +264,7 @@ impl std::error::Error for CertsError {
             | CertsError::NoCertificate { .. }
             | CertsError::NoKey { .. }
             | CertsError::EncryptedKey(_)
+            | CertsError::WrongPassword { .. }
             | CertsError::Damaged { .. }
             | CertsError::UnusableKey { .. }
             | CertsError::KeyMismatch { .. }

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use crate::failure::{CertsError, Notice};
 use crate::limits::FOLDER_DEPTH_MAX;
 use crate::pair::Pair;
+use crate::sealed::Passwords;
 use crate::store::CertStore;
 
 /// A certificate and its key in files; the same twice where one holds both.
@@ -22,12 +23,14 @@ pub struct PairFile {
     pub key: PathBuf,
     /// Names by which policies choose it.
     pub tags: Vec<String>,
+    /// What opens the key where it is protected.
+    pub passwords: Arc<Passwords>,
 }
 
 impl PairFile {
     /// Reads and checks it.
     pub fn load(&self) -> Result<Arc<Pair>, CertsError> {
-        let pair = Pair::from_files(&self.certificate, &self.key)?;
+        let pair = Pair::from_files(&self.certificate, &self.key, &self.passwords)?;
         Ok(Arc::new(Pair {
             tags: self.tags.clone(),
             ..pair
@@ -55,6 +58,7 @@ pub fn bundles(folder: &Path) -> Result<Vec<PairFile>, CertsError> {
         certificate: path.clone(),
         key: path,
         tags: Vec::new(),
+        passwords: Arc::default(),
     };
     Ok(found.into_iter().map(bundle).collect())
 }
@@ -146,6 +150,7 @@ mod tests {
             certificate: folder.path().join("a.crt"),
             key: folder.path().join("a.key"),
             tags: vec!["x".to_owned()],
+            passwords: Arc::default(),
         };
         let write = |subject: &str| {
             let made = test.issue(subject);

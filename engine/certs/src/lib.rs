@@ -25,6 +25,7 @@ pub mod pair;
 pub mod policy;
 pub mod published;
 pub mod renewal;
+pub mod sealed;
 mod secrets_log;
 pub mod selection;
 mod signed;
@@ -37,7 +38,7 @@ pub mod trust;
 mod when;
 pub mod zerossl;
 
-pub use pki_types::CertificateDer;
+pub use pki_types::{CertificateDer, PrivateKeyDer};
 
 pub use acme::{AcmeIssuer, AcmeOptions};
 pub use acme_server::{AcmeDesk, AcmeRules, AcmeServer};
@@ -57,6 +58,7 @@ pub use pair::Pair;
 pub use policy::{ClientAuth, ClientAuthMode, Policy, PolicyError, TlsPolicies};
 pub use published::Publisher;
 pub use renewal::Lifetime;
+pub use sealed::Passwords;
 pub use selection::{KeyAlgorithm, Selection};
 pub use sources::{Source, SourceOptions};
 pub use storage::Storage;

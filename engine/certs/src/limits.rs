@@ -5,6 +5,15 @@ use std::time::Duration;
 /// The largest certificate or key file that is read: a chain of a hundred certificates is far below it.
 pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Passwords in one file of them: each is tried on every key, and stretching one takes milliseconds on purpose.
+pub const PASSWORDS_MAX: usize = 64;
+
+/// The longest password of a key, as in nginx.
+pub const PASSWORD_BYTES_MAX: usize = 4095;
+
+/// Rounds of PBKDF2 for one password; OpenSSL makes 2048, careful people a million, and this many take ten seconds.
+pub const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
+
 /// Certificates in one chain; real ones have three or four, and each costs every handshake bytes.
 pub const CHAIN_CERTIFICATES_MAX: usize = 32;
 

@@ -15,6 +15,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::failure::{CertsError, Notice};
 use crate::limits::CHAIN_CERTIFICATES_MAX;
 use crate::renewal::Lifetime;
+use crate::sealed::{self, Passwords};
 use crate::storage::{StoredPair, read_file};
 use crate::subject::Subject;
 
@@ -43,8 +44,12 @@ pub struct Origin<'a> {
 }
 
 impl Pair {
-    /// Reads and checks a pair of files.
-    pub fn from_files(certificate: &Path, key: &Path) -> Result<Pair, CertsError> {
+    /// Reads and checks a pair of files; `passwords` are for a key that is protected.
+    pub fn from_files(
+        certificate: &Path,
+        key: &Path,
+        passwords: &Passwords,
+    ) -> Result<Pair, CertsError> {
         let read = |path: &Path| match read_file(path) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(CertsError::io(
@@ -58,13 +63,22 @@ impl Pair {
             certificate: read(certificate)?,
             key: read(key)?,
         };
-        Self::from_pem(&stored, Origin { certificate, key })
+        Self::from_sealed(&stored, Origin { certificate, key }, passwords)
     }
 
     /// Checks a pair of PEM texts.
     pub fn from_pem(stored: &StoredPair, origin: Origin<'_>) -> Result<Pair, CertsError> {
+        Self::from_sealed(stored, origin, &Passwords::default())
+    }
+
+    /// Checks a pair of PEM texts; `passwords` are for a key that is protected.
+    pub fn from_sealed(
+        stored: &StoredPair,
+        origin: Origin<'_>,
+        passwords: &Passwords,
+    ) -> Result<Pair, CertsError> {
         let chain = chain_from_pem(&stored.certificate, origin.certificate)?;
-        let key = key_from_pem(&stored.key, origin.key)?;
+        let key = key_from_pem(&stored.key, origin.key, passwords)?;
         let unusable = |error: rustls::Error| CertsError::UnusableKey {
             path: origin.key.to_owned(),
             what: error.to_string(),
@@ -201,12 +215,19 @@ pub(crate) fn chain_from_pem(
     Ok(chain)
 }
 
-fn key_from_pem(text: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>, CertsError> {
-    let path = || PathBuf::from(path);
-    // RFC 7468, section 11, and the older form of RFC 1421, section 4.6.1.1.
-    if contains(text, b"BEGIN ENCRYPTED PRIVATE KEY") || contains(text, b"Proc-Type: 4,ENCRYPTED") {
-        return Err(CertsError::EncryptedKey(path()));
+/// The private key in `text`, which is from `path`; `passwords` are for one that is protected.
+///
+/// # Errors
+/// There is none, it is damaged, or it is protected and no password opens it.
+pub fn key_from_pem(
+    text: &[u8],
+    path: &Path,
+    passwords: &Passwords,
+) -> Result<PrivateKeyDer<'static>, CertsError> {
+    if sealed::is_sealed(text) {
+        return sealed::open(text, passwords, path);
     }
+    let path = || PathBuf::from(path);
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pki_types::pem::Error::NoItemsFound => {
             let has_certificate = contains(text, b"BEGIN CERTIFICATE");
@@ -291,7 +312,7 @@ mod tests {
         ];
         for (certificate, key, wanted) in cases {
             let wanted = wanted.replace("{}", &folder.path().display().to_string());
-            match Pair::from_files(&path(certificate), &path(key)) {
+            match Pair::from_files(&path(certificate), &path(key), &Passwords::default()) {
                 Ok(pair) => {
                     assert!(wanted.is_empty(), "{certificate} {key} was taken");
                     assert_eq!(pair.subjects, [Subject::parse("a.test").unwrap()]);

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::handler::{FieldValues, Headers, ResponseHandler, Rewrite};
+use crate::http::RouteOrigin;
 use crate::matcher::MatcherSet;
 use crate::object::{RawModule, objects, tagged};
 use crate::value::Duration;
@@ -424,6 +425,11 @@ objects! {
         pub hides_name: bool,
         /// Shakes hands in full each time.
         pub no_resumption: bool,
+        /// A file of passwords, one in each line, for a key of ours that is protected.
+        pub client_certificate_password_file: String,
+        /// Where our certificate was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Connections kept for the next request.

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::http::RouteOrigin;
 use crate::matcher::IpRanges;
 use crate::object::{RawModule, objects, tagged};
 use crate::value::Duration;
@@ -376,6 +377,12 @@ pub struct CertificateFiles {
     /// Names for choosing among certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// A file of passwords, one in each line, for a key that is protected. Ours; Caddy has no such word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub password_file: String,
+    /// Where the chain, the key and the passwords were written, in this order; no part of the JSON.
+    #[serde(skip)]
+    pub origin: RouteOrigin,
 }
 
 /// A pair of PEM texts.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use sluice_diag::OriginId;
 use sluice_model as model;
 use sluice_route::{MatcherSets, RouteIndex, Template};
 
@@ -32,6 +33,8 @@ pub struct Refusal {
     pub message: String,
     /// What to do instead; empty where that is plain.
     pub help: String,
+    /// Where it was written, in the text that the configuration was read from; unknown for most.
+    pub written: Option<OriginId>,
 }
 
 impl Refusal {
@@ -41,6 +44,7 @@ impl Refusal {
             place: String::new(),
             message: message.into(),
             help: String::new(),
+            written: None,
         }
     }
 

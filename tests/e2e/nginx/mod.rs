@@ -23,6 +23,7 @@ mod logs;
 mod mirror;
 mod origin;
 mod pass;
+mod passwords;
 mod patterns;
 pub mod prefix;
 mod proxying;

@@ -173,8 +173,13 @@ fn serve(
         at: read_at,
         written,
     };
-    let server = Server::start(config, &read.files, options)
-        .map_err(|refusals| job.origin.explain(Failed::refusals(refusals, job.format)))?;
+    let server = Server::start(config, &read.files, options).map_err(|refusals| {
+        job.origin.explain(Failed::refusals(
+            refusals,
+            read.written.as_deref(),
+            job.format,
+        ))
+    })?;
     let mut process = Process::begin(
         server,
         log,
@@ -226,7 +231,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     if let Some(admin) = &loaded.config.admin {
         Address::of(Some(admin), &default_address()).map_err(Failed::new)?;
     }
-    verdict.map_err(|refusals| Failed::refusals(refusals, format))
+    verdict.map_err(|refusals| Failed::refusals(refusals, loaded.written.as_deref(), format))
 }
 
 /// Worker threads: `$SLUICE_WORKERS`, else one for each processor that this process may use (affinity and the quota

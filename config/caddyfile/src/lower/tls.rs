@@ -145,8 +145,8 @@ impl Lowering<'_> {
                 tls.outcomes.push(TlsOutcome::LoadFiles(CertificateFiles {
                     certificate: certificate.text.clone(),
                     key: key.text.clone(),
-                    format: String::new(),
                     tags: vec![tag.clone()],
+                    ..CertificateFiles::default()
                 }));
                 tag
             }

@@ -156,7 +156,8 @@ impl<'r> Lowering<'r> {
         RouteOrigin(vec![self.origin_id(directive)])
     }
 
-    pub(super) fn origin_id(&mut self, directive: &Directive) -> OriginId {
+    /// As [`Self::origin`], by its number.
+    pub fn origin_id(&mut self, directive: &Directive) -> OriginId {
         self.origins.add(Origin {
             name: directive.name().to_owned(),
             place: directive.place(),

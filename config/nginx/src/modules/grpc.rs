@@ -41,6 +41,7 @@ pub const WORDS: &[Word] = &[
     Word::many("grpc_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
     Word::once("grpc_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
     Word::once("grpc_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    Word::once("grpc_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
     Word::once("grpc_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
     Word::once("grpc_ssl_server_name", Flag).but(upstream_tls::TOLD),
     Word::once("grpc_ssl_session_reuse", Flag),

@@ -106,6 +106,7 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
     Word::once("proxy_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
     Word::once("proxy_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    Word::once("proxy_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
     Word::once("proxy_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
     Word::once("proxy_ssl_server_name", Flag).but(upstream_tls::TOLD),
     Word::once("proxy_ssl_session_reuse", Flag),

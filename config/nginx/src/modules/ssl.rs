@@ -1,6 +1,7 @@
 //! `ngx_http_ssl_module`: TLS for clients.
 
 use sluice_diag::Diagnostic;
+use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::ClientCertificates;
 use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
@@ -22,8 +23,7 @@ pub const WORDS: &[Word] = &[
     Word::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
     Word::many("ssl_certificate", Words(1, 1))
         .but(Partly("a file, or `$acme_certificate`; no other variables")),
-    Word::many("ssl_certificate_key", Words(1, 1))
-        .but(Partly("a file without a password, without variables")),
+    Word::many("ssl_certificate_key", Words(1, 1)).but(Partly("a file, without variables")),
     Word::once("ssl_ciphers", Words(1, 1)).but(Partly(
         "of TLS 1.2 there are six, all of them with forward secrecy; a list without any leaves TLS 1.3",
     )),
@@ -40,6 +40,7 @@ pub const WORDS: &[Word] = &[
     Word::once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
         "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
     )),
+    Word::once("ssl_password_file", Words(1, 1)).but(super::upstream_tls::PASSWORDS),
     Word::once("ssl_prefer_server_ciphers", Flag).but(Partly(
         "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
     )),
@@ -91,7 +92,7 @@ pub fn lower(
     let (mut files, mut is_ordered) = (Vec::new(), false);
     for (index, certificate) in certificates.iter().enumerate() {
         let word = &certificate.args[0];
-        let Some(key) = keys.get(index).map(|key| &key.args[0]) else {
+        let Some((line, key)) = keys.get(index).map(|key| (*key, &key.args[0])) else {
             cx.report.push(
                 Diagnostic::error("missing-key", "`ssl_certificate` without its key")
                     .at(certificate.span(), "no `ssl_certificate_key` belongs to it")
@@ -113,11 +114,22 @@ pub fn lower(
                     cx.invalid(word, "ssl_certificate", "a file, without variables");
             }
         }
+        let lines = [
+            Some(*certificate),
+            Some(line),
+            level.find("ssl_password_file"),
+        ];
+        let lines = lines.into_iter().flatten();
         files.push(CertificateFiles {
             certificate: cx.path(&word.text),
             key: cx.path(&key.text),
-            format: String::new(),
             tags: vec![tag.to_owned()],
+            password_file: level
+                .word("ssl_password_file")
+                .map(|file| cx.path(file))
+                .unwrap_or_default(),
+            origin: RouteOrigin(lines.map(|line| cx.origin_id(line)).collect()),
+            ..CertificateFiles::default()
         });
     }
     let mut policy = ConnectionPolicy {

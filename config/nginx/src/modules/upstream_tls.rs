@@ -1,6 +1,7 @@
 //! `proxy_ssl_*` and `grpc_ssl_*`: TLS towards upstreams.
 
 use sluice_diag::Diagnostic;
+use sluice_model::http::RouteOrigin;
 use sluice_model::proxy::UpstreamTls;
 
 use super::openssl::{self, Command};
@@ -22,6 +23,10 @@ pub const REVOKED: Verdict =
     Partly("lists of the second version, one of each authority but the root");
 /// Of `…_ssl_name`.
 pub const NAME: Verdict = Partly("a name without variables, or `$proxy_host`");
+/// Of `ssl_password_file` and its kin.
+pub const PASSWORDS: Verdict = Partly(
+    "keys that are protected by AES or triple DES: in PKCS#8 with PBKDF2, and in OpenSSL's older form; not by scrypt",
+);
 /// Of `…_ssl_protocols`.
 pub const PROTOCOLS: Verdict = Partly("`TLSv1.2` and `TLSv1.3`; older ones are never spoken");
 /// Of `…_ssl_server_name`.
@@ -48,6 +53,11 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
         server_name: name(cx, level, url, &own("name")),
         hides_name: !level.is_on(&own("server_name"), true),
         no_resumption: !level.is_on(&own("session_reuse"), true),
+        client_certificate_password_file: path(cx, "password_file"),
+        origin: match level.find(&own("certificate_key")) {
+            Some(line) => cx.origin(line),
+            None => RouteOrigin::default(),
+        },
         ..UpstreamTls::default()
     };
     handshakes(cx, level, prefix, &mut tls);

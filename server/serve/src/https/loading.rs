@@ -1,6 +1,7 @@
 //! Certificates that the configuration brings along: in files, in folders, as text, in storage. How they are read and
 //! watched is left to `sluice-certs`.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use sluice_certs::files::bundles;
 use sluice_certs::pair::Origin;
 use sluice_certs::storage::StoredPair;
-use sluice_certs::{CertsError, Pair, PairFile, Storage};
+use sluice_certs::{CertsError, Pair, PairFile, Passwords, Storage};
 use sluice_model::Config;
 use sluice_model::tls::{CertificateFiles, Certificates};
 
@@ -51,18 +52,22 @@ pub(super) fn load(
         load_pem,
         load_storage,
     } = &tls.certificates;
-    let mut refuse = |place: String, error: CertsError| {
+    let mut refuse = |place: String, refusal: Refusal| {
         refusals.push(Refusal {
             place: format!("apps.tls.certificates.{place}"),
-            ..Refusal::new(error.to_string())
+            ..refusal
         });
     };
+    let mut read = HashMap::new();
     for (index, files) in load_files.iter().enumerate() {
-        match from_files(files) {
+        match from_files(files, &mut read) {
             Ok(found) => loaded.files.push(found),
-            Err(error) => refuse(format!("load_files[{index}]"), error),
+            Err(error) => refuse(format!("load_files[{index}]"), of_files(files, &error)),
         }
     }
+    let mut refuse = |place: String, error: CertsError| {
+        refuse(place, Refusal::new(error.to_string()));
+    };
     for (index, folder) in load_folders.iter().enumerate() {
         let found = bundles(Path::new(folder)).and_then(|files| {
             let with_pair = |file: PairFile| Ok((file.clone(), file.load()?));
@@ -106,11 +111,48 @@ pub(super) fn load(
     loaded
 }
 
-fn from_files(files: &CertificateFiles) -> Result<(PairFile, Arc<Pair>), CertsError> {
+/// A refusal of a pair of files, with the line that names the one that it is about.
+fn of_files(files: &CertificateFiles, error: &CertsError) -> Refusal {
+    let line = match error {
+        _ if error.is_about(Path::new(&files.password_file)) => 2,
+        _ if error.is_about_key(Path::new(&files.key)) => 1,
+        _ => 0,
+    };
+    let help = match error {
+        CertsError::EncryptedKey(_) => {
+            "in an nginx.conf name a file with the password: `ssl_password_file`; elsewhere write the key \
+             without one: `openssl pkey -in <file> -out <file>`"
+        }
+        CertsError::WrongPassword { .. } => {
+            "it has one password in each line, without spaces around"
+        }
+        _ => "",
+    };
+    Refusal {
+        written: files.origin.handler(line),
+        ..Refusal::new(error.to_string()).with_help(help)
+    }
+}
+
+/// Passwords are read once, with the configuration: their file may be a pipe.
+fn from_files(
+    files: &CertificateFiles,
+    read: &mut HashMap<String, Arc<Passwords>>,
+) -> Result<(PairFile, Arc<Pair>), CertsError> {
+    let passwords = match (files.password_file.as_str(), read.get(&files.password_file)) {
+        ("", _) => Arc::default(),
+        (_, Some(passwords)) => passwords.clone(),
+        (path, None) => {
+            let passwords = Arc::new(Passwords::read(Path::new(path))?);
+            read.insert(path.to_owned(), passwords.clone());
+            passwords
+        }
+    };
     let file = PairFile {
         certificate: (&files.certificate).into(),
         key: (&files.key).into(),
         tags: files.tags.clone(),
+        passwords,
     };
     let pair = file.load()?;
     Ok((file, pair))

@@ -119,7 +119,7 @@ fn running(address: String, question: &Question) -> Result<Explanation, Failed> 
 
 fn failed(error: Unexplained, format: MessageFormat) -> Failed {
     match error {
-        Unexplained::Refused(refusals) => Failed::refusals(refusals, format),
+        Unexplained::Refused(refusals) => Failed::refusals(refusals, None, format),
         Unexplained::Unanswered { problem, help } if help.is_empty() => Failed::new(problem),
         Unexplained::Unanswered { problem, help } => Failed::new(problem).help(help),
     }

@@ -135,11 +135,16 @@ pub struct ClientIdentity {
 impl ClientIdentity {
     /// Reads a chain, its own certificate first, and the key to it.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConnectorError> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(ConnectorError::Pem)?;
+        Self::with_key(chain, key)
+    }
+
+    /// Reads a chain, its own certificate first; `key` is the key to it.
+    pub fn with_key(chain: &[u8], key: PrivateKeyDer<'static>) -> Result<Self, ConnectorError> {
         let chain = certificates_from_pem(chain)?
             .into_iter()
             .map(CertificateDer::from)
             .collect();
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(ConnectorError::Pem)?;
         Ok(ClientIdentity { chain, key })
     }
 }

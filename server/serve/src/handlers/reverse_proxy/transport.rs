@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_certs::Subject;
+use sluice_certs::pair::key_from_pem;
+use sluice_certs::{CertsError, Passwords, PrivateKeyDer, Subject};
 use sluice_model::proxy::{
     CgiTransport, FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig,
     Transport as Config, UpstreamTls,
@@ -487,15 +488,27 @@ fn identity(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Identity, R
     if config.client_certificate_file.is_empty() {
         return Ok(Identity::None);
     }
-    let chain = read(&config.client_certificate_file)?;
-    let key = read(&config.client_certificate_key_file)?;
-    let identity = ClientIdentity::from_pem(&chain, &key).map_err(|error| {
+    let written = config.origin.route();
+    let refused = |refusal| Refusal { written, ..refusal };
+    let chain = read(&config.client_certificate_file).map_err(refused)?;
+    let key = key(config).map_err(refused)?;
+    let identity = ClientIdentity::with_key(&chain, key).map_err(|error| {
         let file = &config.client_certificate_file;
-        Refusal::new(format!(
-            "certificate in `{file}` for TLS to upstreams: {error}"
-        ))
+        let what = format!("certificate in `{file}` for TLS to upstreams: {error}");
+        refused(Refusal::new(what))
     })?;
     Ok(Identity::Fixed(identity))
+}
+
+/// The key to the certificate that upstreams are shown.
+fn key(config: &UpstreamTls) -> Result<PrivateKeyDer<'static>, Refusal> {
+    let refused = |error: CertsError| Refusal::new(format!("TLS to upstreams: {error}"));
+    let passwords = match config.client_certificate_password_file.as_str() {
+        "" => Passwords::default(),
+        file => Passwords::read(Path::new(file)).map_err(refused)?,
+    };
+    let file = &config.client_certificate_key_file;
+    key_from_pem(&read(file)?, Path::new(file), &passwords).map_err(refused)
 }
 
 fn read(path: &str) -> Result<Vec<u8>, Refusal> {
