@@ -287,7 +287,7 @@ impl Cipher {
 impl Seal {
     fn new(cipher: Cipher, iv: Vec<u8>, stretch: Stretch, bytes: &[u8]) -> Result<Seal, Fault> {
         let (_, block) = cipher.lengths();
-        if iv.len() != block || bytes.is_empty() || bytes.len() % block != 0 {
+        if iv.len() != block || bytes.is_empty() || !bytes.len().is_multiple_of(block) {
             return Err(Fault::Damaged);
         }
         Ok(Seal {
