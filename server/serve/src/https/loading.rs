@@ -100,15 +100,16 @@ pub(super) fn load(
         Ok(pairs) => loaded.others.extend(pairs),
         Err(error) => refuse("load_storage".to_owned(), error),
     }
-    for notice in loaded
-        .pairs()
-        .flat_map(|pair| pair.notices(SystemTime::now()))
-    {
-        log.warn(LOGGER, "certificate is odd")
-            .shown("what", notice)
-            .send();
-    }
+    tell_oddities(&loaded, log);
     loaded
+}
+
+fn tell_oddities(loaded: &Loaded, log: &Log) {
+    let now = SystemTime::now();
+    for notice in loaded.pairs().flat_map(|pair| pair.notices(now)) {
+        let entry = log.warn(LOGGER, "certificate is odd");
+        entry.shown("what", notice).send();
+    }
 }
 
 /// A refusal of a pair of files, with the line that names the one that it is about.
