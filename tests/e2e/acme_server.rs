@@ -93,7 +93,7 @@ fn another_server_gets_its_certificate_by_http_and_by_handshake() {
         let ports = Ports::new();
         let authority = authority(&format!("challenges {kind}\nlifetime 1h"), &ports);
         let site = caddyfile(&authority, &ports, "localhost", "");
-        let server = Setup::new(&site).without_port().start();
+        let server = Setup::new(&site).start();
         let said = wait(&authority, ports.https, "localhost", || server.stderr());
         assert_eq!(said, "hello localhost", "{kind}");
         let folder = format!(
@@ -110,7 +110,7 @@ fn an_address_gets_a_certificate_signed_by_the_root() {
     let ports = Ports::new();
     let authority = authority("sign_with_root\nallow {\nip_ranges 127.0.0.0/8\n}", &ports);
     let site = caddyfile(&authority, &ports, "127.0.0.1", "");
-    let server = Setup::new(&site).without_port().start();
+    let server = Setup::new(&site).start();
     let said = wait(&authority, ports.https, "127.0.0.1", || server.stderr());
     assert_eq!(said, "hello 127.0.0.1");
     let folder = format!(
@@ -126,7 +126,7 @@ fn a_lifetime_that_is_asked_for_is_given() {
     let ports = Ports::new();
     let authority = authority("lifetime 1h", &ports);
     let site = caddyfile(&authority, &ports, "localhost", "lifetime 2h");
-    let server = Setup::new(&site).without_port().start();
+    let server = Setup::new(&site).start();
     wait(&authority, ports.https, "localhost", || server.stderr());
     let trusting = client(&authority.folder, &[&TLS13]);
     let mut wire = connect(&trusting, ports.https, "localhost").expect("it is trusted");
@@ -145,7 +145,7 @@ fn a_lifetime_that_is_asked_for_is_given() {
     // One that is too short is refused by name.
     drop(server);
     let site = caddyfile(&authority, &ports, "localhost", "lifetime 1m");
-    let server = Setup::new(&site).without_port().start();
+    let server = Setup::new(&site).start();
     server.wait_for_words_within("a certificate lives between", PATIENCE);
 }
 
@@ -154,7 +154,7 @@ fn a_name_that_is_denied_is_rejected() {
     let ports = Ports::new();
     let authority = authority("deny {\ndomains localhost\n}", &ports);
     let site = caddyfile(&authority, &ports, "localhost", "");
-    let server = Setup::new(&site).without_port().start();
+    let server = Setup::new(&site).start();
     server.wait_for_words_within("rejectedIdentifier", PATIENCE);
 }
 
@@ -243,7 +243,7 @@ fn a_wildcard_is_proven_by_a_record_that_its_resolvers_have() {
     );
     let lines = format!("dns exec /bin/sh ./set\nresolvers 127.0.0.1:{dns}");
     let site = caddyfile(&authority, &ports, "*.example.test", &lines);
-    let setup = Setup::new(&site).without_port();
+    let setup = Setup::new(&site);
     setup.folder().write("set", script);
     let server = setup.start();
     let name = "any.example.test";
@@ -256,7 +256,7 @@ fn a_restart_of_the_authority_keeps_accounts_and_orders() {
     let ports = Ports::new();
     let authority = authority("lifetime 1h", &ports);
     let site = caddyfile(&authority, &ports, "localhost", "");
-    let server = Setup::new(&site).without_port().start();
+    let server = Setup::new(&site).start();
     wait(&authority, ports.https, "localhost", || server.stderr());
     let count = |kind: &str| {
         let folder = authority
@@ -269,7 +269,7 @@ fn a_restart_of_the_authority_keeps_accounts_and_orders() {
     // What clients have there is read again: a reload makes the directive anew.
     authority.signal(sluice_net::sys::process::Signal::Hangup);
     authority.wait_for_words("configuration");
-    let other = Setup::new(&site.replace("respond \"hello", "respond \"again")).without_port();
+    let other = Setup::new(&site.replace("respond \"hello", "respond \"again"));
     let copied = Command::new("cp")
         .arg("-r")
         .arg(server.folder.path().join("data"))
@@ -298,7 +298,7 @@ fn two_processes_with_one_storage_order_once() {
         };
         let site = caddyfile(&authority, &own, "localhost", "");
         let site = site.replacen("\tadmin off\n", &format!("\tadmin off\n{storage}"), 1);
-        Setup::new(&site).without_port().start()
+        Setup::new(&site).start()
     };
     let other = free_port();
     let (first, second) = (start(ports.https), start(other));

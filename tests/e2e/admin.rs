@@ -17,9 +17,7 @@ fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) 
 }
 
 fn start() -> Server {
-    let mut server = Server::start(SITE);
-    server.wait_for_port(server.admin);
-    server
+    Server::start(SITE)
 }
 
 #[test]

@@ -322,8 +322,7 @@ fn uwsgi_itself_is_understood() {
             .spawn()
             .expect("uWSGI starts");
         let _child = Uwsgi(child);
-        let mut server = Server::start(&site(protocol, &[port], "", ""));
-        server.wait_for_port(port);
+        let server = Server::start(&site(protocol, &[port], "", ""));
         let answer = exchange(
             server.port,
             "POST /a%20b/c?q=1 HTTP/1.1\r\nHost: site.test\r\nX-One: 1\r\nContent-Length: 5\r\n\

@@ -136,8 +136,7 @@ fn a_running_server_explains_what_it_runs_without_doing_it() {
         "{\n\tadmin localhost:{admin}\n}\n:{port} {\n\tlog\n\thandle /api/* {\n\t\t\
          reverse_proxy 127.0.0.1:{port} {\n\t\t\thealth_uri /up\n\t\t}\n\t}\n\trespond two\n}\n",
     );
-    let mut server = setup.start();
-    server.wait_for_port(server.admin);
+    let server = setup.start();
     // The file says something else by now, and is not what the server runs.
     server.write(":{port} {\n\trespond three\n}\n");
     let address = format!("localhost:{}", server.admin);
@@ -164,8 +163,7 @@ fn a_running_server_explains_what_it_runs_without_doing_it() {
 #[test]
 fn a_server_that_was_reloaded_knows_the_lines_of_its_new_configuration() {
     let first = "{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond one\n}\n";
-    let mut server = Server::start(first);
-    server.wait_for_port(server.admin);
+    let server = Server::start(first);
     server
         .folder
         .write("parts/a.conf", "respond /new* {$WORD}\n");
@@ -191,8 +189,7 @@ fn a_server_that_was_reloaded_knows_the_lines_of_its_new_configuration() {
 
 #[test]
 fn a_bad_question_gets_an_answer_that_says_so() {
-    let mut server = Server::start("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond ok\n}\n");
-    server.wait_for_port(server.admin);
+    let server = Server::start("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond ok\n}\n");
     let admin = server.admin;
     for (body, words) in [
         ("{", "EOF"),

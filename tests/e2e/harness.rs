@@ -12,6 +12,7 @@ use sluice_net::sys::process::{Signal, send};
 
 use crate::client::Answer;
 pub use crate::doubles::ports::free_port;
+use crate::service::Listener;
 
 /// How long anything may take that takes milliseconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -131,6 +132,8 @@ pub struct Server {
     pub port: u16,
     /// The port of `{admin}` in its configuration.
     pub admin: u16,
+    /// Hears how far it is.
+    pub listener: Listener,
 }
 
 /// A server that is about to be started.
@@ -140,7 +143,6 @@ pub struct Setup {
     admin: u16,
     args: Vec<String>,
     variables: Vec<(String, String)>,
-    waits_for_port: bool,
     inherited: Option<OwnedFd>,
     files_max: Option<u32>,
 }
@@ -162,7 +164,6 @@ impl Setup {
             admin: free_port(),
             args: Vec::new(),
             variables: Vec::new(),
-            waits_for_port: true,
             inherited: None,
             files_max: None,
         }
@@ -193,19 +194,13 @@ impl Setup {
         self
     }
 
-    /// Does not wait until the port is listened on.
-    pub fn without_port(mut self) -> Setup {
-        self.waits_for_port = false;
-        self
-    }
-
     /// Lets it open no more files than this.
     pub fn files_max(mut self, count: u32) -> Setup {
         self.files_max = Some(count);
         self
     }
 
-    /// Starts `sluice run` and waits until it listens.
+    /// Starts `sluice run` and waits until it serves, at all of its addresses.
     pub fn start(self) -> Server {
         let mut command = match (self.inherited, self.files_max) {
             (Some(socket), _) => sluice_with(&self.folder, socket),
@@ -222,6 +217,8 @@ impl Setup {
         }
         command.args(args).stdout(stdout).stderr(stderr);
         command.env("SLUICE_ADMIN", format!("localhost:{}", self.admin));
+        let listener = Listener::start();
+        command.env("NOTIFY_SOCKET", listener.name());
         command.envs(self.variables);
         let child = command.spawn().expect("the binary starts");
         let mut server = Server {
@@ -229,10 +226,9 @@ impl Setup {
             folder: self.folder,
             port: self.port,
             admin: self.admin,
+            listener,
         };
-        if self.waits_for_port {
-            server.wait_for_port(server.port);
-        }
+        server.wait_until_ready();
         server
     }
 }
@@ -277,10 +273,27 @@ impl Server {
         self.folder.read("stdout")
     }
 
+    /// Waits until it has told that it serves.
+    fn wait_until_ready(&mut self) {
+        const GLANCE: Duration = Duration::from_millis(50);
+        self.wait(|server| server.listener.hears_within("READY=1", GLANCE));
+    }
+
     /// Waits until somebody listens on a port.
     pub fn wait_for_port(&mut self, port: u16) {
+        self.wait(|_| {
+            let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+            if !listens {
+                thread::sleep(Duration::from_millis(5));
+            }
+            listens
+        });
+    }
+
+    /// Looks again and again as long as the process is there.
+    fn wait(&mut self, is_so: impl Fn(&Server) -> bool) {
         let until = Instant::now() + PATIENCE;
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while !is_so(self) {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 panic!(
                     "the server ended with {status}:\n{}{}",
@@ -290,10 +303,9 @@ impl Server {
             }
             assert!(
                 Instant::now() < until,
-                "nobody listens on {port}:\n{}",
+                "it does not serve:\n{}",
                 self.stderr()
             );
-            thread::sleep(Duration::from_millis(5));
         }
     }
 

@@ -128,12 +128,8 @@ fn origin(journal: &Journal) -> Upstream {
 /// An upstream that is a process of its own.
 pub fn process(port: u16, origin: u16) -> Server {
     let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\treverse_proxy 127.0.0.1:{origin}\n}}\n");
-    let mut server = Setup::new(&text)
-        .env("SLUICE_WORKERS", "1")
-        .without_port()
-        .start();
-    server.wait_for_port(port);
-    server
+
+    Setup::new(&text).env("SLUICE_WORKERS", "1").start()
 }
 
 /// Asks without pause until it is told to stop; counts answers and the statuses that are none of 200.

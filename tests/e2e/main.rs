@@ -5,6 +5,7 @@ mod client;
 #[path = "../doubles/mod.rs"]
 mod doubles;
 mod harness;
+mod service;
 mod tracing;
 mod upstream;
 

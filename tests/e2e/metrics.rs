@@ -174,8 +174,7 @@ fn both_formats_pass_the_check_of_their_reader() {
 
 #[test]
 fn the_control_interface_shows_the_page_and_counts_itself() {
-    let mut server = Server::start(SITE);
-    server.wait_for_port(server.admin);
+    let server = Server::start(SITE);
     let ask = |path: &str| {
         let mut client = Client::connect(server.admin);
         client.send(format!(

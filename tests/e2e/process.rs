@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::Client;
-use crate::harness::{Folder, Server, Setup, finish, free_port, run_to_end, sluice, text};
+use crate::harness::{
+    Folder, Server, Setup, eventually, finish, free_port, run_to_end, sluice, text,
+};
+use crate::service::Listener;
 
 const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 
@@ -309,7 +312,7 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
     let port = socket.local_addr().expect("it is bound").port();
     let site = "{\n\tadmin localhost:{admin}\n\thttp_port {port}\n}\n\
         http:// {\n\tbind fd/{$LISTEN_FD}\n\trespond hello\n}\n";
-    let setup = Setup::new(site).env("LISTEN_FD", "3").without_port();
+    let setup = Setup::new(site).env("LISTEN_FD", "3");
     let server = setup.inherits(socket).start();
     assert_eq!(crate::client::ask(port, "/").text(), "hello");
     for (number, said) in [("4", "fd/4"), ("0", "from 3 on")] {
@@ -333,4 +336,61 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
             assert_eq!(crate::client::ask(port, "/").text(), answer);
         }
     }
+}
+
+#[test]
+fn whoever_started_it_is_told_how_far_it_is() {
+    let mut server = Server::start(HELLO);
+    let own = format!("MAINPID={}", server.pid());
+    // Another configuration, then one that cannot be: it serves after both.
+    let mut expected = vec!["READY=1", &own];
+    assert_eq!(server.listener.heard(), expected);
+    for text in [&HELLO.replace("hello", "other"), "nonsense {"] {
+        server.write(text);
+        server.signal(Signal::Hangup);
+        expected.extend(["RELOADING=1", "MONOTONIC_USEC", "READY=1", &own]);
+        let heard = || -> Vec<String> {
+            let heard = server.listener.heard().into_iter();
+            // When it was is known to the clock only.
+            heard
+                .map(|line| match line.strip_prefix("MONOTONIC_USEC=") {
+                    Some(time) if time.parse::<u64>().is_ok_and(|time| time > 0) => {
+                        "MONOTONIC_USEC".to_owned()
+                    }
+                    _ => line,
+                })
+                .collect()
+        };
+        eventually(
+            "it is ready again",
+            || heard() == expected,
+            || format!("{:?}", heard()),
+        );
+        assert_eq!(server.ask("/").text(), "other");
+    }
+    server.signal(Signal::Terminate);
+    assert!(server.wait_for_end().success());
+    eventually(
+        "it tells that it stops",
+        || {
+            server
+                .listener
+                .heard()
+                .last()
+                .is_some_and(|line| line == "STOPPING=1")
+        },
+        || format!("{:?}", server.listener.heard()),
+    );
+}
+
+#[test]
+fn that_nobody_hears_how_far_it_is_stops_nothing() {
+    let mut server = Server::start(HELLO);
+    // Who heard until now is gone.
+    server.listener = Listener::start();
+    server.write(&HELLO.replace("hello", "other"));
+    server.signal(Signal::Hangup);
+    server.wait_for_words("the service manager could not be told");
+    server.wait_for_words("configuration loaded");
+    assert_eq!(server.ask("/").text(), "other");
 }

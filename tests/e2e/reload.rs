@@ -112,8 +112,7 @@ fn watched_files_are_reloaded_with_those_they_import() {
 fn many_reloads_leave_nothing_behind() {
     const RELOADS: usize = 1_000;
     let with_admin = |word: &str| saying(word).replace("admin off", "admin localhost:{admin}");
-    let mut server = Server::start(&with_admin("word-0"));
-    server.wait_for_port(server.admin);
+    let server = Server::start(&with_admin("word-0"));
     let stop = Arc::new(AtomicBool::new(false));
     let answered = Arc::new(AtomicU64::new(0));
     // One client that keeps its connection and one that dials anew, both busy all the time.

@@ -27,8 +27,7 @@ pub fn start() -> (Server, u16) {
     let site = "{\n\tadmin off\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n}\n\
         localhost {\n\trespond \"at home, {http.request.scheme}\"\n}\n\
         a.localhost {\n\ttls internal\n\trespond a\n}\n";
-    let mut server = Server::start(&site.replace("{plain}", &plain.to_string()));
-    server.wait_for_port(plain);
+    let server = Server::start(&site.replace("{plain}", &plain.to_string()));
     (server, plain)
 }
 

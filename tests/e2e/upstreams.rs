@@ -49,7 +49,6 @@ fn said(server: &Server, count: usize) -> String {
 
 fn admin(server: &mut Server, path: &str) -> Answer {
     let port = server.admin;
-    server.wait_for_port(port);
     exchange(
         port,
         format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"),
@@ -227,8 +226,7 @@ fn peers_of_a_unix_socket_are_believed_where_that_is_said() {
         let setup = Setup::new(&format!(
             "{{\n\tadmin off\n\t{setting}\n}}\n\
              http:// {{\n\tbind unix/{{folder}}/sock\n\trespond {{client_ip}}\n}}\n"
-        ))
-        .without_port();
+        ));
         let path = setup.folder().path().join("sock");
         let server = setup.start();
         eventually(
@@ -380,8 +378,7 @@ fn what_is_known_of_upstreams_is_shown() {
         server.ask("/");
     }
     passes.store(false, Ordering::SeqCst);
-    let port = server.admin;
-    server.wait_for_port(port);
+    let _port = server.admin;
     let mut shown = serde_json::Value::Null;
     for _ in 0..400 {
         let answer = admin(&mut server, "/reverse_proxy/upstreams");

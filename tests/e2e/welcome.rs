@@ -23,8 +23,7 @@ fn port() -> Option<(MutexGuard<'static, ()>, u16)> {
 fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
     let Some((_guard, port)) = port() else { return };
     let setup = Setup::bare();
-    let mut server = setup.without_port().start();
-    server.wait_for_port(port);
+    let server = setup.start();
     let page = ask(port, "/");
     assert_eq!(page.status, 200);
     assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));

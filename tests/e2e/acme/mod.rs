@@ -22,9 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Starts a server whose global options lead to an authority; `{options}` in `caddyfile` stands for them.
 fn start(settings: &Settings, caddyfile: &str) -> Server {
-    Setup::new(&caddyfile.replace("{options}", &settings.options()))
-        .without_port()
-        .start()
+    Setup::new(&caddyfile.replace("{options}", &settings.options())).start()
 }
 
 /// Whoever visits sites and trusts one authority, and nothing else.
@@ -180,7 +178,6 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
         &format!("{{options}}\n\tstorage file_system {storage}"),
     );
     let mut server = start(settings, &site.replace("{answer}", "one"));
-    server.wait_for_port(settings.http);
     std::thread::sleep(Duration::from_millis(500));
     let again = site
         .replace("{answer}", "two")
@@ -238,7 +235,6 @@ fn a_dead_authority_holds_nothing_up_and_is_asked_again() {
         &settings,
         "{\n\t{options}\n}\na.example.test {\n\trespond a\n}\nlocalhost {\n\trespond home\n}\n",
     );
-    server.wait_for_port(settings.alpn);
     server.wait_for_words("cannot be reached");
     let own = server
         .folder
@@ -364,7 +360,7 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
     let _ = caddy.wait();
     let orders = pebble.orders();
     let more = site.replace("a.example.test {", "a.example.test, b.example.test {");
-    let mut server = Setup::new(&more).without_port().start();
+    let mut server = Setup::new(&more).start();
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "hello");
     assert_eq!(visitor.certificate("a.example.test"), shown);
     // A further name is ordered with Caddy's account.
@@ -411,8 +407,7 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
          https:// {{\n\ttls {{\n\t\ton_demand\n\t}}\n\trespond \"for {{host}}\"\n}}\n",
         who_is_asked()
     );
-    let mut server = start(settings, &site);
-    server.wait_for_port(settings.alpn);
+    let server = start(settings, &site);
     let visitor = Visitor::new(&pebble);
     for name in ["yes.example.test", "slow.example.test"] {
         let mut wire = visitor.connect(name).expect("the first handshake waits");
@@ -447,8 +442,7 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
         .status();
     assert!(copied.expect("cp is there").success());
     drop(server);
-    let mut server = setup.without_port().start();
-    server.wait_for_port(settings.alpn);
+    let _server = setup.start();
     let mut wire = visitor.connect("yes.example.test").expect("from storage");
     assert_eq!(
         get(&mut wire, "yes.example.test", "/").1,
@@ -474,7 +468,7 @@ fn a_wildcard_is_proven_by_records_that_a_command_sets() {
          *.example.test {{\n\ttls {{\n\t\tresolvers 127.0.0.1:{}\n\t}}\n\trespond {{host}}\n}}\n",
         settings.dns
     );
-    let setup = Setup::new(&site.replace("{options}", &settings.options())).without_port();
+    let setup = Setup::new(&site.replace("{options}", &settings.options()));
     setup.folder().write("set", script);
     let mut server = setup.start();
     let visitor = Visitor::new(&pebble);
@@ -504,9 +498,7 @@ fn an_nginx_conf_has_its_certificates_ordered() {
             settings.http,
             settings.alpn,
         );
-        let setup = Setup::bare()
-            .args(&["--config", "nginx.conf"])
-            .without_port();
+        let setup = Setup::bare().args(&["--config", "nginx.conf"]);
         setup.folder().write("nginx.conf", conf);
         let mut server = setup.start();
         let visitor = Visitor::new(&pebble);

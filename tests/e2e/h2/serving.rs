@@ -161,9 +161,8 @@ fn addresses_can_speak_different_versions() {
     let site = "{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n\
         https://localhost:{port} {\n\tbind 127.0.0.1 {\n\t\tprotocols h1\n\t}\n\tbind ::1 {\n\t\tprotocols h2\n\t}\n\
         \trespond \"{http.request.proto}\"\n}\n";
-    let setup = Setup::new(site).without_port();
-    let mut server = setup.start();
-    server.wait_for_port(server.port);
+    let setup = Setup::new(site);
+    let server = setup.start();
     assert!(secure(&server, &["h2"], "localhost").is_none());
     let mut one = secure(&server, &["h2", "http/1.1"], "localhost").expect("a connection");
     assert_eq!(get(&mut one, "localhost", "/").1, "HTTP/1.1");

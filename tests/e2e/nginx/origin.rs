@@ -90,7 +90,7 @@ return 200 "$remote_addr $proxy_protocol_addr $proxy_protocol_port $proxy_protoc
             "127.0.0.1 192.0.2.7 1234 192.0.2.8 443 127.0.0.1",
         ),
     ] {
-        let server = setup(&conf.replace("WHO", trusted)).without_port().start();
+        let server = setup(&conf.replace("WHO", trusted)).start();
         let mut server = server;
         let port = server.port;
         server.wait_for_words("serving");

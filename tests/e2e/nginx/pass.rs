@@ -192,8 +192,7 @@ fn applications_of_scgi_and_uwsgi_and_calls_of_grpc_can_be_named_by_variables() 
         scgi = scgi.port,
         uwsgi = uwsgi.port
     );
-    let mut server = setup(&conf).start();
-    server.wait_for_port(inner);
+    let server = setup(&conf).start();
     for (path, expected) in [
         ("/s?to=app", "scgi".to_owned()),
         (&format!("/s?to=127.0.0.1:{}", scgi.port), "scgi".to_owned()),

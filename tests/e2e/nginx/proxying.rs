@@ -298,8 +298,7 @@ fn calls_of_grpc_pass_with_their_trailers() {
          proxy_set_header X-Te $te; proxy_set_header X-Authority $http_host; }} }} }}",
         upstream.port
     );
-    let mut server = setup(&conf).start();
-    server.wait_for_port(inner);
+    let server = setup(&conf).start();
     let mut peer = Peer::connect(server.port);
     let answer = peer.fetch("/call");
     let text = answer.text();

@@ -233,9 +233,7 @@ fn settings_of_the_process_in_a_server_are_refused_by_name() {
 
 #[test]
 fn https_with_files_of_certbot() {
-    let setup = Setup::bare()
-        .args(&["--config", "nginx.conf"])
-        .without_port();
+    let setup = Setup::bare().args(&["--config", "nginx.conf"]);
     let upstream = Upstream::echo();
     let plain = crate::harness::free_port();
     let sites = HTTPS
@@ -266,9 +264,7 @@ fn https_with_files_of_certbot() {
     setup
         .folder()
         .write("privkey.pem", made.signing_key.serialize_pem());
-    let mut server = setup.start();
-    server.wait_for_port(server.port);
-    server.wait_for_port(plain);
+    let server = setup.start();
     let client = tls::trusting(made.cert.der().clone(), &[&TLS13]);
     let mut wire = tls::connect(&client, server.port, "site.test").expect("its certificate");
     let (head, body) = tls::get(&mut wire, "site.test", "/over/tls");

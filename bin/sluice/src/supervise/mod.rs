@@ -3,6 +3,7 @@
 
 mod crowd;
 pub mod pidfile;
+mod readiness;
 mod rights;
 mod signals;
 pub mod successor;
@@ -39,6 +40,7 @@ use crate::nginx;
 use crate::watch::Watched;
 use crate::welcome;
 use pidfile::Pidfile;
+use readiness::Readiness;
 pub use signals::Manners;
 use signals::{Listening, Wish};
 
@@ -199,6 +201,7 @@ fn serve(
         write_pidfile(&pidfile, path)?;
     }
     (job.ready)()?;
+    process.readiness.ready();
     let why = process.work(&events);
     ending.store(true, Ordering::Release);
     process.end(&why);
@@ -341,6 +344,7 @@ struct Process {
     log: Log,
     manners: Manners,
     pidfile: Pidfile,
+    readiness: Readiness,
     /// The number of the process that was started to come after this one, while it runs.
     successor: Option<u32>,
     sender: SyncSender<Event>,
@@ -385,6 +389,7 @@ impl Process {
             origin,
             read,
             watched: None,
+            readiness: Readiness::new(&log),
             log,
             manners,
             pidfile: pidfile.clone(),
@@ -527,6 +532,7 @@ impl Process {
                         written: order.written,
                         ..self.read.clone()
                     };
+                    self.readiness.reloading();
                     let outcome = self.replace(order.config, read, order.forced);
                     self.tell("admin", &outcome);
                     order.reply.send(outcome);
@@ -613,6 +619,7 @@ impl Process {
 
     /// Reads the configuration again and serves it; on any mistake the old one stays.
     fn reload(&mut self, trigger: &str) {
+        self.readiness.reloading();
         let outcome = match self.origin.reload() {
             Ok(loaded) => {
                 let warnings = loaded.report.short();
@@ -634,7 +641,9 @@ impl Process {
         self.tell(trigger, &outcome);
     }
 
+    /// Tells what came of a reload.
     fn tell(&self, trigger: &str, outcome: &Result<(), String>) {
+        self.readiness.ready();
         match outcome {
             Ok(()) => self
                 .log
@@ -688,6 +697,7 @@ impl Process {
     }
 
     fn end(self, why: &Stop) {
+        self.readiness.stopping();
         let grace = self.grace(why);
         let delay = match why {
             Stop::Halt(_) => Duration::ZERO,

@@ -311,6 +311,18 @@ fn result(code: libc::c_int) -> io::Result<()> {
     }
 }
 
+/// Microseconds of the clock that only runs forward (`CLOCK_MONOTONIC`), by which processes of one machine agree.
+pub fn monotonic_micros() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call only writes to the value that it is given; the clock is there on every Linux, so it cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
+    u64::try_from(micros).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -104,9 +104,7 @@ fn caching(origin: u16, lines: &str) -> Setup {
 
 /// Starts it, and waits for its metrics as well.
 fn start(setup: Setup) -> Server {
-    let mut server = setup.start();
-    server.wait_for_port(server.admin);
-    server
+    setup.start()
 }
 
 fn conf(folder: &str, origin: u16, lines: &str) -> String {

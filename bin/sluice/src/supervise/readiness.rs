@@ -1,0 +1,99 @@
+//! Telling the program that started this one how far it is: systemd with `Type=notify`, as Caddy's own unit has it. The
+//! protocol is that of sd_notify(3): lines of `NAME=value` in a datagram to the socket that `$NOTIFY_SOCKET` names.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use sluice_net::sys::process::monotonic_micros;
+use sluice_serve::log::Log;
+
+/// Where to tell it, if anybody wants to know.
+#[derive(Debug)]
+pub struct Readiness {
+    /// The value of `$NOTIFY_SOCKET`: a path, or the name of an abstract socket behind `@`.
+    socket: Option<OsString>,
+    log: Log,
+}
+
+impl Readiness {
+    /// As the environment says.
+    pub fn new(log: &Log) -> Readiness {
+        Readiness {
+            socket: std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()),
+            log: log.clone(),
+        }
+    }
+
+    /// Requests are served, for the first time or with another configuration. The number of the process is told, too:
+    /// after a change of the program it is another one, which systemd takes over where the unit has `NotifyAccess=all`.
+    pub fn ready(&self) {
+        self.tell(&format!("READY=1\nMAINPID={}", std::process::id()));
+    }
+
+    /// A configuration is being read; [`Readiness::ready`] follows, whatever comes of it.
+    pub fn reloading(&self) {
+        if self.socket.is_some() {
+            let now = monotonic_micros();
+            self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+        }
+    }
+
+    /// The process is ending.
+    pub fn stopping(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    /// That nobody hears it does not keep requests from being served.
+    fn tell(&self, what: &str) {
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        if let Err(error) = send(socket, what) {
+            self.log
+                .warn("", "the service manager could not be told")
+                .text("socket", socket.as_bytes())
+                .text("told", what)
+                .shown("error", error)
+                .send();
+        }
+    }
+}
+
+fn send(socket: &OsStr, what: &str) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    let sender = UnixDatagram::unbound()?;
+    // A full queue must not hold the server up.
+    sender.set_nonblocking(true)?;
+    sender.send_to_addr(what.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(receiver: &UnixDatagram, socket: &str) -> String {
+        send(OsStr::new(socket), "READY=1").expect("somebody hears it");
+        let mut bytes = [0; 64];
+        let count = receiver.recv(&mut bytes).expect("it was sent");
+        String::from_utf8(bytes[..count].to_vec()).expect("it is text")
+    }
+
+    #[test]
+    fn sockets_have_paths_or_abstract_names() {
+        let name = format!("sluice-readiness-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a short name");
+        let receiver = UnixDatagram::bind_addr(&address).expect("a name of our own");
+        assert_eq!(heard(&receiver, &format!("@{name}")), "READY=1");
+        let path = std::env::temp_dir().join(&name);
+        let receiver = UnixDatagram::bind(&path).expect("a path of our own");
+        assert_eq!(heard(&receiver, &path.to_string_lossy()), "READY=1");
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(send(path.as_os_str(), "READY=1").is_err());
+    }
+}
