@@ -120,17 +120,16 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// The body has ended: the connection is kept if both sides are done with it and nothing came uninvited.
+    /// The body has ended: the connection is kept if both sides are done with it and nothing came uninvited. Content of
+    /// told length may be whole before its last records are here: they are read when the connection is looked at again.
     fn end(&mut self) {
-        let Some(call) = self.call.take() else {
+        let Some(mut call) = self.call.take() else {
             return;
         };
-        let is_ended = self
-            .records
-            .as_ref()
-            .is_none_or(|records| records.is_done());
-        let nothing_more = is_ended && self.decoded == self.received.len();
+        let nothing_more = self.decoded == self.received.len();
         if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
+            let records = self.records.as_ref().filter(|records| !records.is_done());
+            call.link.rest = records.and_then(|records| records.rest());
             self.worker
                 .upstreams
                 .put(call.link, self.worker.clock.coarse());

@@ -90,6 +90,13 @@ impl Records {
         self.decoder.as_ref().is_some_and(AnswerDecoder::is_done)
     }
 
+    /// What reads the rest of the answer, once its content is whole.
+    pub fn rest(&self) -> Option<Box<AnswerDecoder>> {
+        self.decoder
+            .as_ref()
+            .map(|decoder| Box::new(decoder.rest()))
+    }
+
     /// The head, once all of it is among `received`, whose content is moved together at its start; also how much of
     /// that the head takes.
     pub fn decode_head(

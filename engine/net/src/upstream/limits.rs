@@ -94,3 +94,15 @@ pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Streams that a connection of HTTP/2 is expected to take at a time before the upstream has said how many; further calls
 /// make another connection meanwhile. RFC 9113, section 6.5.2 asks servers for at least so many.
 pub const STREAMS_FORESEEN: usize = 100;
+
+/// Unused connections that are passed over because the end of their last answer is still to come, before another is
+/// made. Ends follow the content within microseconds, so more than a few are waiting only where applications work on
+/// after their answers, and then it is likely for all.
+pub const UNDONE_LOOKS_MAX: usize = 8;
+
+/// How much of the end of an answer is read at a time. An end is two records of 8 bytes, more only where an application
+/// complains after its content.
+pub const REST_READ_BYTES: usize = 256;
+
+/// How often it is read before another connection is tried: 4 KiB of complaints.
+pub const REST_READS_MAX: usize = 16;

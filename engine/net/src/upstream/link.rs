@@ -9,7 +9,9 @@ use crate::gate::Pass;
 use crate::places::Place;
 use crate::stream::Stream;
 use crate::upstream::endpoint::Endpoint;
+use crate::upstream::limits::{REST_READ_BYTES, REST_READS_MAX};
 use sluice_message::Moment;
+use sluice_wire::fastcgi::AnswerDecoder;
 
 /// Whether a connection has carried a request before. One that has may have been closed by the other end while
 /// our request was on its way.
@@ -36,6 +38,18 @@ pub struct Link {
     pub(super) permit: Option<Pass>,
     /// Its place among the connections of the worker.
     pub(super) place: Place,
+    /// Reads what is still to come of its last answer, whose content was whole before.
+    pub(super) rest: Option<Box<AnswerDecoder>>,
+}
+
+/// Whether an unused connection can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usable {
+    Yes,
+    /// Not now: the end of its last answer is still to come.
+    NotYet,
+    /// It has ended, or something came that nobody asked for.
+    No,
 }
 
 impl Link {
@@ -50,6 +64,7 @@ impl Link {
             first_idle_at: Moment::START,
             permit: None,
             place,
+            rest: None,
         }
     }
 
@@ -58,9 +73,22 @@ impl Link {
         self.origin
     }
 
-    /// Whether an unused connection can still be used: nothing may have arrived on it, neither an end nor bytes
-    /// nobody asked for. Asks the kernel only if something seems to have arrived.
-    pub(super) fn is_quiet(&mut self) -> bool {
+    /// Whether an unused connection can still be used: nothing may have arrived on it but the end of its last answer,
+    /// neither its own end nor bytes nobody asked for. Asks the kernel only if something seems to have arrived.
+    pub(super) fn usable(&mut self) -> Usable {
+        if let Some(rest) = &mut self.rest {
+            match read_rest(&mut self.stream, rest) {
+                Usable::Yes => self.rest = None,
+                other => return other,
+            }
+        }
+        match self.is_quiet() {
+            true => Usable::Yes,
+            false => Usable::No,
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
         let mut probe = [0];
         match &mut self.stream {
             Stream::Tcp(socket) => is_empty(socket.try_read(&mut probe)),
@@ -78,6 +106,31 @@ impl Link {
             }
         }
     }
+}
+
+/// Reads the end of an answer as far as it is here.
+fn read_rest(stream: &mut Stream, rest: &mut AnswerDecoder) -> Usable {
+    let mut bytes = [0; REST_READ_BYTES];
+    for _ in 0..REST_READS_MAX {
+        let read = match stream {
+            Stream::Tcp(socket) => socket.try_read(&mut bytes),
+            Stream::Unix(socket) => socket.try_read(&mut bytes),
+            Stream::Tls(_) => return Usable::No,
+        };
+        let count = match read {
+            Ok(0) => return Usable::No,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Usable::NotYet,
+            Err(_) => return Usable::No,
+        };
+        match rest.decode_merged(&mut bytes[..count]) {
+            Ok(step) if !step.content.is_empty() || step.consumed < count => return Usable::No,
+            Ok(_) if rest.is_done() => return Usable::Yes,
+            Ok(_) => {}
+            Err(_) => return Usable::No,
+        }
+    }
+    Usable::NotYet
 }
 
 fn is_empty(read: io::Result<usize>) -> bool {

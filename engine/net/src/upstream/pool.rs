@@ -15,8 +15,9 @@ use crate::upstream::h2;
 use crate::upstream::learned::Learned;
 use crate::upstream::limits::{
     HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX, SHELVES_KEPT_MAX,
+    UNDONE_LOOKS_MAX,
 };
-use crate::upstream::link::{Link, Origin};
+use crate::upstream::link::{Link, Origin, Usable};
 use crate::upstream::names::Names;
 
 /// The unused upstream connections of a worker, and what its calls share.
@@ -47,30 +48,17 @@ impl Pool {
     pub fn take(&self, endpoint: &Arc<Endpoint>, now: Moment) -> Option<Link> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&**endpoint)?;
-        while let Some(mut link) = shelf.links.pop_back() {
-            let age = now.since(link.idle_since);
-            if shelf
-                .learned
-                .usable_for()
-                .is_some_and(|usable| age >= usable)
-            {
-                // All others are older still. It stays, to show how old it gets.
-                shelf.links.push_back(link);
-                return None;
-            }
-            self.idle.set(self.idle.get() - 1);
-            if !link.is_quiet() {
-                note_closed(&shelf.learned, &link, age);
-            } else {
-                link.origin = Origin::Kept;
-                // The settings of a newer configuration count from now on.
-                if !Arc::ptr_eq(&link.endpoint, endpoint) {
-                    link.endpoint = endpoint.clone();
-                }
-                return Some(link);
-            }
+        let before = shelf.links.len();
+        let found = shelf.take(now);
+        self.idle
+            .set(self.idle.get() - (before - shelf.links.len()));
+        let mut link = found?;
+        link.origin = Origin::Kept;
+        // The settings of a newer configuration count from now on.
+        if !Arc::ptr_eq(&link.endpoint, endpoint) {
+            link.endpoint = endpoint.clone();
         }
-        None
+        Some(link)
     }
 
     /// Keeps `link`, whose last answer has ended cleanly, for the next request; or closes it.
@@ -214,19 +202,46 @@ impl Pool {
 }
 
 impl Shelf {
+    /// The newest connection that can be used.
+    fn take(&mut self, now: Moment) -> Option<Link> {
+        let mut undone = 0;
+        for at in (0..self.links.len()).rev() {
+            let link = self.links.get_mut(at)?;
+            let age = now.since(link.idle_since);
+            if self
+                .learned
+                .usable_for()
+                .is_some_and(|usable| age >= usable)
+            {
+                // All others are older still. It stays, to show how old it gets.
+                return None;
+            }
+            match link.usable() {
+                Usable::Yes => return self.links.remove(at),
+                Usable::NotYet if undone == UNDONE_LOOKS_MAX => return None,
+                Usable::NotYet => undone += 1,
+                Usable::No => {
+                    note_closed(&self.learned, link, age);
+                    self.links.remove(at);
+                }
+            }
+        }
+        None
+    }
+
     /// Closes what the other end has closed, learning from it, and what is too old to be used again, but for the
     /// oldest, which shows how old one gets.
     fn look(&mut self, now: Moment) {
         let learned = &self.learned;
         self.links.retain_mut(|link| {
             let age = now.since(link.idle_since);
-            let is_quiet = link.is_quiet();
-            if is_quiet {
+            let is_open = link.usable() != Usable::No;
+            if is_open {
                 learned.open(age);
             } else {
                 note_closed(learned, link, age);
             }
-            is_quiet
+            is_open
         });
         if let Some(usable) = learned.usable_for() {
             let is_usable = |link: &Link| now.since(link.idle_since) < usable;

@@ -315,6 +315,17 @@ impl AnswerDecoder {
         self.stderr.dropped += (text.len() - kept) as u64;
     }
 
+    /// A decoder for what comes after the last byte that this one has taken, which keeps nothing.
+    pub fn rest(&self) -> AnswerDecoder {
+        AnswerDecoder {
+            state: self.state,
+            stdout: self.stdout,
+            errors: self.errors,
+            keep: Keep::Nothing,
+            stderr: Stderr::default(),
+        }
+    }
+
     /// Whether the whole answer was read.
     pub fn is_done(&self) -> bool {
         self.state == State::Done

@@ -1,7 +1,7 @@
 //! Calls to FastCGI applications: records both ways, what is no answer, and which connections are kept.
 
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
 
@@ -69,6 +69,14 @@ fn options() -> Options {
         protocol: Protocol::FastCgi,
         keep_alive: KeepAlive::Briefly(KEPT_BRIEFLY),
         ..Options::default()
+    }
+}
+
+/// As [`options`], keeping connections for so long.
+fn options_of(kept: Duration) -> Options {
+    Options {
+        keep_alive: KeepAlive::Briefly(kept),
+        ..options()
     }
 }
 
@@ -271,10 +279,7 @@ fn connections_are_kept_for_a_moment_only() {
     let fake = sending(answer("A: b\r\n\r\nok"));
     on_worker(|worker| async move {
         let brief = Duration::from_millis(300);
-        let endpoint = fake.endpoint_with(Options {
-            keep_alive: KeepAlive::Briefly(brief),
-            ..options()
-        });
+        let endpoint = fake.endpoint_with(options_of(brief));
         let (began, mut asked) = (std::time::Instant::now(), 0);
         while began.elapsed() < brief * 3 {
             ask(&worker, &endpoint).await.unwrap();
@@ -287,6 +292,68 @@ fn connections_are_kept_for_a_moment_only() {
             (2..asked).contains(&accepted),
             "{accepted} connections of {asked}"
         );
+    });
+}
+
+/// An application whose content is whole before its answers are: it sends what comes then when it is told to.
+fn ending_late() -> (Fake, Sender<Vec<u8>>, Receiver<()>) {
+    let ((late, told), (sender, sent)) = (channel::<Vec<u8>>(), channel());
+    let state = Mutex::new((told, sender));
+    let fake = Fake::new(move |mut socket| {
+        while read_request(&mut socket).is_some() {
+            let content = record(STDOUT, b"Content-Length: 2\r\n\r\nok");
+            socket.write_all(&content).unwrap();
+            let state = state.lock().unwrap();
+            let Ok(late) = state.0.recv() else { return };
+            let _ = socket.write_all(&late);
+            let _ = state.1.send(());
+        }
+    });
+    (fake, late, sent)
+}
+
+#[test]
+fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() {
+    let (fake, late, sent) = ending_late();
+    let whole = [record(STDOUT, b""), record(STDERR, b"bye"), end(0)].concat();
+    let stray = [record(STDOUT, b"!"), end(0)].concat();
+    let broken = record(9, b"");
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
+        let mut expected = 1;
+        // What came late, and whether the connection is good for another request.
+        for (bytes, is_good) in [
+            (&whole, true),
+            (&stray, false),
+            (&whole, true),
+            (&broken, false),
+        ] {
+            assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+            assert_eq!(fake.accepted(), expected);
+            late.send(bytes.clone()).unwrap();
+            sent.recv().unwrap();
+            // The worker hears of it.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            expected += usize::from(!is_good);
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_end_has_its_connection_for_itself() {
+    let (fake, late, sent) = ending_late();
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
+        for number in 1..=3 {
+            assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+            assert_eq!((fake.accepted(), worker.upstreams.idle()), (number, number));
+        }
+        // The oldest ends its answer, and is taken although two newer ones are there.
+        late.send(end(0)).unwrap();
+        sent.recv().unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+        assert_eq!((fake.accepted(), worker.upstreams.idle()), (3, 3));
     });
 }
 
@@ -309,11 +376,8 @@ fn single(pause: Duration) -> (Fake, Receiver<()>) {
 fn a_kept_connection_does_not_lock_others_out() {
     let (fake, _asked) = single(Duration::from_millis(20));
     on_worker(|worker| async move {
-        let endpoint = fake.endpoint_with(Options {
-            // Far longer than the test: what is kept has to be given up before its time.
-            keep_alive: KeepAlive::Briefly(Duration::from_secs(60)),
-            ..options()
-        });
+        // Far longer than the test: what is kept has to be given up before its time.
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
         let began = std::time::Instant::now();
         let (other_worker, other_endpoint) = (worker.clone(), endpoint.clone());
         let other = async move { ask(&other_worker, &other_endpoint).await };
