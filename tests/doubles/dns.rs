@@ -19,6 +19,8 @@ pub enum Record {
     Address6(Ipv6Addr),
     /// Port, priority, and name of the server.
     Service(u16, u16, &'static str),
+    /// The same with a weight, in front of the name.
+    Weighted(u16, u16, u16, &'static str),
 }
 
 /// How questions are answered.
@@ -203,19 +205,24 @@ impl Record {
         match (self, kind) {
             (Record::Address(ip), A) => Some(ip.octets().to_vec()),
             (Record::Address6(ip), AAAA) => Some(ip.octets().to_vec()),
-            (Record::Service(port, priority, host), SRV) => {
-                let mut data = Vec::new();
-                for number in [*priority, 1, *port] {
-                    data.extend_from_slice(&number.to_be_bytes());
-                }
-                for label in host.split('.') {
-                    data.push(label.len() as u8);
-                    data.extend_from_slice(label.as_bytes());
-                }
-                data.push(0);
-                Some(data)
+            (Record::Service(port, priority, host), SRV) => Some(service(*port, *priority, 1, host)),
+            (Record::Weighted(port, priority, weight, host), SRV) => {
+                Some(service(*port, *priority, *weight, host))
             }
             _ => None,
         }
     }
+}
+
+fn service(port: u16, priority: u16, weight: u16, host: &str) -> Vec<u8> {
+    let mut data = Vec::new();
+    for number in [priority, weight, port] {
+        data.extend_from_slice(&number.to_be_bytes());
+    }
+    for label in host.split('.') {
+        data.push(label.len() as u8);
+        data.extend_from_slice(label.as_bytes());
+    }
+    data.push(0);
+    data
 }

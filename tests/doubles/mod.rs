@@ -10,7 +10,7 @@ pub mod php;
 pub mod ports;
 pub mod wire;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use wire::Wire;
@@ -18,6 +18,25 @@ use wire::Wire;
 /// Gives each connection to a free port to `serve`, in a thread of its own, until the test process ends.
 pub fn listen(serve: impl Fn(Wire) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listen_on(listener, serve)
+}
+
+/// The same for each of these addresses, at one port that is free at all of them.
+pub fn listen_at<S: Fn(Wire) + Send + Sync + 'static>(all: Vec<(IpAddr, S)>) -> u16 {
+    loop {
+        let port = ports::free_port();
+        let bind = |(ip, _): &(IpAddr, S)| TcpListener::bind((*ip, port)).ok();
+        let listeners: Vec<TcpListener> = all.iter().filter_map(bind).collect();
+        if listeners.len() == all.len() {
+            for (listener, (_, serve)) in listeners.into_iter().zip(all) {
+                listen_on(listener, serve);
+            }
+            return port;
+        }
+    }
+}
+
+fn listen_on(listener: TcpListener, serve: impl Fn(Wire) + Send + Sync + 'static) -> u16 {
     let port = listener.local_addr().expect("it is bound").port();
     let serve = Arc::new(serve);
     std::thread::spawn(move || {

@@ -112,11 +112,16 @@ fn open_file_cache(directive: &Directive) -> Option<Wrong> {
 
 fn resolver(directive: &Directive) -> Option<Wrong> {
     const WANTED: &str =
-        "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`";
+        "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`, one of them on; \
+         only nginx Plus has `status_zone=`";
+    let has = |text: &str| directive.args.iter().any(|word| word.text == text);
+    if has("ipv4=off") && has("ipv6=off") {
+        return Some((directive.args.len() - 1, WANTED));
+    }
     each(directive, WANTED, |word| match word.split_once('=') {
         Some(("valid", length)) => time(length).is_some(),
         Some(("ipv4" | "ipv6", value)) => matches!(value, "on" | "off"),
-        Some((name, _)) => name == "status_zone",
+        Some(_) => false,
         None => word.starts_with('[') || word.matches(':').count() < 2,
     })
 }

@@ -233,6 +233,8 @@ objects! {
         pub servers: Vec<NginxServer>,
         /// Clients stay with the server that they had.
         pub sticky: Option<Sticky>,
+        /// Who is asked for the names of servers with `resolve`; the DNS servers of the system when absent.
+        pub resolver: Option<Resolver>,
     }
 
     /// Clients stay with the server that they had, as long as it can take their requests.
@@ -277,6 +279,10 @@ objects! {
         pub down: bool,
         /// What clients that stay with it call it; the MD5 of its address when empty.
         pub route: String,
+        /// Its name is asked of the group's DNS servers, again and again; of the system when false.
+        pub resolve: bool,
+        /// The service whose SRV records at its name are the servers: `http`, or `_http._tcp`. Its addresses are when empty.
+        pub service: String,
     }
 
     /// Which upstreams count as healthy.
@@ -385,6 +391,14 @@ objects! {
     pub struct Resolver {
         /// Their addresses.
         pub addresses: Vec<String>,
+        /// How long answers are used, whatever their owners say. Our own word, as all below.
+        pub valid: Option<Duration>,
+        /// Answers are used as long as their owners say.
+        pub heeds_lifetimes: bool,
+        /// How long a question may take altogether.
+        pub timeout: Duration,
+        /// The versions of IP asked for.
+        pub versions: Option<IpVersions>,
     }
 
     /// TLS towards upstreams.

@@ -9,6 +9,7 @@ mod tests;
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -89,7 +90,8 @@ pub trait Servers {
 #[derive(Debug)]
 pub struct Group {
     method: Method,
-    peers: Box<[Peer]>,
+    /// In memory of their own, as those that stay outlive a change of the group.
+    peers: Box<[Arc<Peer>]>,
     usual: Tier,
     backup: Tier,
 }
@@ -125,6 +127,25 @@ struct Peer {
 impl Group {
     /// A group whose servers have not failed yet.
     pub fn new(method: Method, servers: &[Server]) -> Result<Group, TooMany> {
+        let fresh = servers.iter().map(|server| Arc::new(Peer::new(server)));
+        Group::of(method, servers, fresh.collect())
+    }
+
+    /// The same group with other servers. Those that stay keep their failures and their turns: `was` says which number
+    /// each of `servers` had, if it was there.
+    pub fn renewed(&self, servers: &[Server], was: &[Option<usize>]) -> Result<Group, TooMany> {
+        let peer = |(index, server): (usize, &Server)| {
+            let number = was.get(index).copied().flatten();
+            match number.and_then(|number| self.peers.get(number)) {
+                Some(kept) => kept.clone(),
+                None => Arc::new(Peer::new(server)),
+            }
+        };
+        let peers = servers.iter().enumerate().map(peer).collect();
+        Group::of(self.method, servers, peers)
+    }
+
+    fn of(method: Method, servers: &[Server], peers: Box<[Arc<Peer>]>) -> Result<Group, TooMany> {
         let tier = |is_backup: bool| -> Result<Tier, TooMany> {
             let all = servers.iter().enumerate();
             let members: Box<[usize]> = all
@@ -147,7 +168,7 @@ impl Group {
             method,
             usual: tier(false)?,
             backup: tier(true)?,
-            peers: servers.iter().map(Peer::new).collect(),
+            peers,
         })
     }
 
@@ -349,7 +370,7 @@ fn nanos(moment: Moment) -> u64 {
 
 /// One look for a server.
 struct Look<'a, S> {
-    peers: &'a [Peer],
+    peers: &'a [Arc<Peer>],
     tier: &'a Tier,
     servers: &'a S,
     now: Moment,

@@ -36,6 +36,13 @@ pub const SOURCE_STALE_MAX: Duration = Duration::from_secs(3600);
 /// The pause after a question that was not answered.
 pub const SOURCE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Servers that one name of a group stands for; a service of more is shared out by others before.
+pub const PEERS_OF_NAME_MAX: usize = 256;
+
+/// How long the first request of a group waits for the addresses of all its names where some servers are known. A DNS
+/// server answers within milliseconds; one that does not should hold up nobody.
+pub const FIRST_ADDRESSES_WAIT: Duration = Duration::from_secs(1);
+
 /// Names that a source remembers, where placeholders make several of one.
 pub const SOURCE_NAMES_MAX: usize = 256;
 

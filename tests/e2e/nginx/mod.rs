@@ -21,6 +21,7 @@ mod links;
 mod locations;
 mod logs;
 mod mirror;
+mod names;
 mod origin;
 mod pass;
 mod passwords;

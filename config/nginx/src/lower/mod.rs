@@ -19,7 +19,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use crate::modules::upstream::{self, Group};
-use crate::modules::{acme, cache, core, http_core, http2, map, proxy, rewrite, ssl};
+use crate::modules::{acme, cache, core, http_core, http2, map, rewrite, ssl};
 use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
@@ -73,12 +73,14 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         let found = http.body().iter().filter(|d| d.name() == "upstream");
         groups.extend(found.filter_map(|group| Some((group.arg(0)?, group))));
     }
+    let http = directives.iter().find(|d| d.name() == "http");
     let mut cx = Lowering {
         report: &mut report,
         folder,
         invocation,
         defined,
         groups,
+        http: http.map_or(&[], Directive::body),
         types: Vec::new(),
         access_logs: Vec::new(),
         error_logs: Vec::new(),
@@ -109,6 +111,8 @@ pub struct Lowering<'r> {
     pub invocation: &'r Invocation,
     defined: Defined,
     groups: BTreeMap<&'r str, &'r Directive>,
+    /// The directives of `http`.
+    http: &'r [Directive],
     types: Vec<MediaTypes>,
     /// The files of access logs; the logger of each has its number.
     access_logs: Vec<String>,
@@ -309,8 +313,13 @@ impl<'r> Lowering<'r> {
     pub fn group(&mut self, name: &str, port: u16) -> Group {
         match self.groups.get(name).copied() {
             Some(group) => upstream::lower(self, group),
-            None => proxy::group_of(name, port),
+            None => Group::at(name, port),
         }
+    }
+
+    /// What is said directly in `http`.
+    pub fn of_http(&self, name: &str) -> Option<&'r Directive> {
+        self.http.iter().find(|line| line.name() == name)
     }
 
     /// Whether an address of the kinds without a usual port has one, or names a group.

@@ -130,7 +130,6 @@ fn pass_to(
         upstreams,
         balancing,
         keep_alive,
-        ..
     } = group;
     let (env, env_if_not_empty) = cgi::params(cx, level, facts, "fastcgi_param")?;
     let keeps = level.is_on("fastcgi_keep_conn", false);

@@ -103,7 +103,7 @@ fn pass_to(
 ) -> Handler {
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
     let transport = HttpTransport {
-        resolver: resolver.or_else(|| group.resolver(level)),
+        resolver,
         tls: url
             .is_tls
             .then(|| upstream_tls::lower(cx, level, url, "grpc")),

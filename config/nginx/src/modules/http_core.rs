@@ -5,6 +5,7 @@ use sluice_diag::Diagnostic;
 use sluice_model::nginx::{ErrorPage, FollowedLinks, MediaTypes, Redirects, TryFiles};
 use sluice_model::{Handler, Server};
 
+use super::upstream;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
@@ -79,8 +80,8 @@ pub const WORDS: &[Word] = &[
     Word::once("recursive_error_pages", Flag),
     Word::once("request_pool_size", Size).but(BUFFERS),
     Word::once("reset_timedout_connection", Flag).but(Idle("connections that time out are closed as usual")),
-    Word::once("resolver", Words(1, MANY)).but(Partly("its servers are asked for the names in addresses with variables; `valid=`, `ipv4=` and `ipv6=` change nothing: answers hold as long as they say, and whichever address answers first is taken")),
-    Word::once("resolver_timeout", Time).but(Idle("names are looked up as the system does it")),
+    Word::once("resolver", Words(1, MANY)).but(upstream::RESOLVER),
+    Word::once("resolver_timeout", Time),
     Word::once("root", Words(1, 1)),
     Word::once("satisfy", Choice(&["all", "any"])),
     Word::once("send_lowat", Size).but(BUFFERS),

@@ -14,7 +14,7 @@ mod cookies;
 
 pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
-pub use by_variable::{resolver, resolver_of};
+pub use by_variable::resolver_of;
 
 use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core, upstream_tls};
@@ -234,12 +234,11 @@ struct To<'a> {
 
 fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) -> Option<Handler> {
     let url = to.url;
-    let resolver = to.resolver.or_else(|| to.group.resolver(level));
+    let resolver = to.resolver;
     let Group {
         upstreams,
         balancing,
         keep_alive,
-        ..
     } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts, "proxy_set_header");
     let version = level.word("proxy_http_version");
@@ -465,14 +464,6 @@ fn redirects(
         }
     }
     found
-}
-
-/// As [`Group::of`] where no group has this name.
-pub fn group_of(host: &str, port: u16) -> Group {
-    Group {
-        keep_alive: Some(upstream::usual_keep_alive()),
-        ..Group::of(upstream::dial(host, port))
-    }
 }
 
 #[cfg(test)]

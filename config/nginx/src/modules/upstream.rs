@@ -13,7 +13,7 @@ use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::lower::values;
 use crate::registry::Takes::{Block, Nothing, Number, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly};
+use crate::registry::Verdict::{self, Always, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
@@ -29,18 +29,14 @@ pub const WORDS: &[Word] = &[
     Word::once("keepalive_timeout", Time),
     Word::once("least_conn", Nothing),
     Word::once("random", Words(0, 2)).but(Partly("`random`, `random two` and `random two least_conn`")),
-    Word::once("resolver", Words(1, MANY)).but(Partly(
-        "over HTTP and gRPC its servers are asked for the names of servers with `resolve`; `valid=`, `ipv4=` and `ipv6=` change \
-         nothing: names are looked up anew every ten seconds",
-    )),
-    Word::once("resolver_timeout", Time).but(Idle("names are looked up as the system does it")),
+    Word::once("resolver", Words(1, MANY)).but(RESOLVER),
+    Word::once("resolver_timeout", Time),
     Word::many("server", Words(1, 16)).but(Partly(
-        "`weight`, `backup`, `down`, `max_conns`, `max_fails`, `fail_timeout`, `route` and `resolve`; a name is one server, \
-         whose addresses are looked up anew every ten seconds: with `resolve` over HTTP and gRPC by `resolver`, else by the system",
+        "all parameters but those of nginx Plus; names without `resolve` are looked up by the system, and anew every ten seconds; \
+         one without an address leaves the other servers, and does not stop the start; `localhost` is one server, at whichever \
+         of its addresses somebody listens",
     )),
-    Word::once("sticky", Words(2, 16)).but(Partly(
-        "`cookie` and `route`; `learn` is not built yet. A server that is a name is one server, whatever its addresses",
-    )),
+    Word::once("sticky", Words(2, 16)).but(Partly("`cookie` and `route`; `learn` is not built yet")),
     Word::many("upstream", Block(1, 1)),
     Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
 ];
@@ -54,21 +50,10 @@ pub struct Group {
     pub balancing: Option<LoadBalancing>,
     /// Connections that are kept.
     pub keep_alive: Option<KeepAlive>,
-    /// Who is asked for the names of its servers.
-    pub names: Names,
 }
 
-/// Who is asked for the names of servers.
-#[derive(Clone, Debug, Default)]
-pub enum Names {
-    /// The system.
-    #[default]
-    BySystem,
-    /// The DNS servers of the place that passes requests on.
-    ByPlace,
-    /// The DNS servers of the group.
-    By(Resolver),
-}
+/// What does not hold of `resolver`.
+pub const RESOLVER: Verdict = Partly("all but `status_zone=`, which only nginx Plus has");
 
 /// nginx keeps so many connections to a group since 1.29.7.
 const KEPT: i64 = 32;
@@ -77,15 +62,6 @@ const KEPT: i64 = 32;
 const PORT: u16 = 80;
 
 impl Group {
-    /// The DNS servers that are asked for the names of its servers where requests are passed on from there.
-    pub fn resolver(&self, level: &Level<'_>) -> Option<Resolver> {
-        match &self.names {
-            Names::BySystem => None,
-            Names::ByPlace => proxy::resolver(level),
-            Names::By(resolver) => Some(resolver.clone()),
-        }
-    }
-
     /// One upstream at an address.
     pub fn of(dial: String) -> Group {
         Group {
@@ -94,6 +70,27 @@ impl Group {
                 ..Upstream::default()
             }],
             ..Group::default()
+        }
+    }
+
+    /// What an address stands for that is no group: one server, or all addresses of a name.
+    pub fn at(address: &str, port: u16) -> Group {
+        let dial = dial(address, port);
+        let balancing = is_name(&dial).then(|| {
+            balancing(NginxGroup {
+                name: dial.clone(),
+                method: "round_robin".to_owned(),
+                servers: vec![NginxServer {
+                    name: dial.clone(),
+                    ..usual_server()
+                }],
+                ..NginxGroup::default()
+            })
+        });
+        Group {
+            balancing,
+            keep_alive: Some(usual_keep_alive()),
+            ..Group::of(dial)
         }
     }
 }
@@ -130,8 +127,9 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     kept.max_age = time("keepalive_time").unwrap_or(Duration::seconds(3600));
     let requests = own(directive, "keepalive_requests").and_then(|line| line.arg(0)?.parse().ok());
     kept.max_requests = requests.unwrap_or(1000);
-    let is_plain =
-        |(upstream, server): (&Upstream, &NginxServer)| !server.down && upstream.max_requests == 0;
+    let is_plain = |(upstream, server): (&Upstream, &NginxServer)| {
+        !server.down && upstream.max_requests == 0 && !is_name(&upstream.dial)
+    };
     // The only server of a group is asked in any case, so nothing is to be remembered of it.
     let sticky = sticky(cx, directive);
     let is_one =
@@ -141,33 +139,53 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
         name: directive.arg(0).unwrap_or_default().to_owned(),
         method: method.to_owned(),
         key,
+        resolver: servers
+            .iter()
+            .any(|server| server.resolve)
+            .then(|| resolver(cx, directive))
+            .flatten(),
         servers,
         sticky,
     };
     Group {
         upstreams,
-        balancing: (!is_one).then(|| LoadBalancing {
-            selection_policy: Some(SelectionPolicy::Nginx(Box::new(group))),
-            ..LoadBalancing::default()
-        }),
+        balancing: (!is_one).then(|| balancing(group)),
         keep_alive: Some(kept),
-        names: names(directive),
     }
 }
 
-/// Who is asked for names: a server with `resolve` says that DNS servers of the configuration are.
-fn names(directive: &Directive) -> Names {
-    let servers = directive
-        .body()
-        .iter()
-        .filter(|line| line.name() == "server");
-    let mut params = servers.flat_map(|line| line.args.iter().skip(1));
-    if !params.any(|param| param.text == "resolve") {
-        return Names::BySystem;
+fn balancing(group: NginxGroup) -> LoadBalancing {
+    LoadBalancing {
+        selection_policy: Some(SelectionPolicy::Nginx(Box::new(group))),
+        ..LoadBalancing::default()
     }
-    match own(directive, "resolver") {
-        None => Names::ByPlace,
-        Some(line) => proxy::resolver_of(line).map_or(Names::BySystem, Names::By),
+}
+
+/// Who is asked for the names of servers with `resolve`: the DNS servers of the group, or those of `http`.
+fn resolver(cx: &Lowering<'_>, directive: &Directive) -> Option<Resolver> {
+    let line = |name: &str| own(directive, name).or_else(|| cx.of_http(name));
+    let timeout = line("resolver_timeout").and_then(|line| values::time(line.arg(0)?));
+    proxy::resolver_of(line("resolver")?, timeout)
+}
+
+/// Whether an address to dial is a name, all addresses of which are servers. `localhost` is not: few listen at both of
+/// its addresses, and every second request would fail once.
+fn is_name(dial: &str) -> bool {
+    let Some((host, _)) = dial.rsplit_once(':').filter(|_| !dial.starts_with("unix/")) else {
+        return false;
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    !host.contains('{')
+        && host.parse::<std::net::IpAddr>().is_err()
+        && !host.eq_ignore_ascii_case("localhost")
+}
+
+fn usual_server() -> NginxServer {
+    NginxServer {
+        weight: 1,
+        max_fails: 1,
+        fail_timeout: Duration::seconds(10),
+        ..NginxServer::default()
     }
 }
 
@@ -340,11 +358,7 @@ fn server(
     };
     let mut server = NginxServer {
         name: address.text.clone(),
-        weight: 1,
-        max_fails: 1,
-        fail_timeout: Duration::seconds(10),
-        down: false,
-        route: String::new(),
+        ..usual_server()
     };
     for param in params {
         parameter(cx, (&mut upstream, &mut server), param);
@@ -361,7 +375,40 @@ fn server(
             );
         }
     }
+    service_stands_right(cx, line, &upstream, &server)?;
     Some((upstream, server))
+}
+
+/// `service` needs `resolve` and a name without a port, as services tell their ports.
+fn service_stands_right(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    upstream: &Upstream,
+    server: &NginxServer,
+) -> Option<()> {
+    let mut words = line.args.iter();
+    let Some(word) = words.find(|word| word.text.starts_with("service=")) else {
+        return Some(());
+    };
+    let (label, help) = match () {
+        () if !is_name(&upstream.dial) => ("only names have services", "write the name of a host"),
+        () if server.name.contains(':') => (
+            "a service tells its port itself",
+            "leave the port of the server out",
+        ),
+        () if !server.resolve => (
+            "nobody looks it up",
+            "add `resolve`, and a `resolver` to the group or to `http`",
+        ),
+        () => return Some(()),
+    };
+    cx.report.push(
+        Diagnostic::error("invalid-value", "`service` does not stand right")
+            .at(word.span, label)
+            .imported(word.import)
+            .help(help),
+    );
+    None
 }
 
 fn parameter(
@@ -387,19 +434,18 @@ fn parameter(
             Some(())
         }
         "route" => (!value.is_empty()).then(|| server.route = value.to_owned()),
-        // The addresses of a name are looked up again and again in any case.
-        "resolve" if value.is_empty() => Some(()),
-        "service" | "slow_start" | "drain" => {
-            let why = match name {
-                "slow_start" | "drain" => "only nginx Plus has it",
-                _ => "known, but not built",
-            };
+        "resolve" if value.is_empty() => {
+            server.resolve = true;
+            Some(())
+        }
+        "service" => (!value.is_empty()).then(|| server.service = value.to_owned()),
+        "slow_start" | "drain" => {
             cx.report.push(
                 Diagnostic::error(
                     "unsupported-directive",
                     format!("`{name}` of a `server` is not built yet"),
                 )
-                .at(param.span, why)
+                .at(param.span, "only nginx Plus has it")
                 .imported(param.import)
                 .help("remove it"),
             );
@@ -411,7 +457,8 @@ fn parameter(
         let _: Option<()> = cx.invalid(
             param,
             "server",
-            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `route=NAME`, `backup`, `down` or `resolve`",
+            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `route=NAME`, `service=NAME`, `backup`, `down` or \
+             `resolve`",
         );
     }
 }
@@ -473,7 +520,23 @@ pub fn dial(address: &str, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::dial;
+    use super::{dial, is_name};
+
+    #[test]
+    fn names_are_told_from_addresses() {
+        for name in ["a.example:80", "app:8080"] {
+            assert!(is_name(name), "{name}");
+        }
+        for address in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "unix//run/x:80",
+            "LocalHost:80",
+            "{nginx.pass.dial}:80",
+        ] {
+            assert!(!is_name(address), "{address}");
+        }
+    }
 
     #[test]
     fn addresses_have_ports() {

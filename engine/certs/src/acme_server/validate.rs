@@ -102,6 +102,7 @@ impl Look {
         let resolver = Resolver {
             servers: rules.resolvers.clone(),
             timeout: Some(ACME_LOOK_TIMEOUT),
+            ..Resolver::default()
         };
         let wanted = URL_SAFE_NO_PAD.encode(self.digest());
         let found = run(resolver.texts(&name))?

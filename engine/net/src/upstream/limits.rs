@@ -61,6 +61,14 @@ pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
 /// an answer of 64 KiB could hold four thousand.
 pub const NAME_RECORDS_MAX: usize = 256;
 
+/// The shortest time for which answers of DNS servers are used: records of lifetime zero would mean a question for each
+/// request.
+pub const ANSWER_LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+/// The longest time for which they are used as their owners say; RFC 8767, section 4 recommends a cap of a week;
+/// servers move sooner, and one question a day costs nothing.
+pub const ANSWER_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// How long one DNS server may take where nobody sets another time; that of resolv.conf(5).
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use sluice_message::Moment;
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use crate::upstream::dialling::Dialling;
 use crate::upstream::limits::{
     NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME, NAMES_MAX,
 };
-use crate::upstream::resolver::{Family, Resolver};
+use crate::upstream::resolver::{Family, Resolver, by_system};
 use crate::worker::Worker;
 
 /// What a worker knows of names, at most [`NAMES_MAX`] of them.
@@ -36,6 +37,8 @@ struct Entry {
     error: Option<Rc<io::Error>>,
     /// When the last lookup ended.
     at: Moment,
+    /// How long what it found is used.
+    lifetime: Duration,
     /// Woken when the lookup that is going on ends.
     asking: Option<Rc<Notify>>,
 }
@@ -100,7 +103,7 @@ fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     let lifetime = if entry.error.is_some() {
         NAME_FAILURE_LIFETIME
     } else {
-        NAME_LIFETIME
+        entry.lifetime
     };
     if entry.asking.is_none() && (is_new || now.since(entry.at) >= lifetime) {
         entry.asking = Some(Rc::new(Notify::new()));
@@ -127,7 +130,10 @@ fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
     match resolver {
         None => Cow::Borrowed(host),
         // No name has a slash.
-        Some(resolver) => Cow::Owned(format!("{:?}/{host}", resolver.servers)),
+        Some(resolver) => Cow::Owned(format!(
+            "{:?} {:?} {:?}/{host}",
+            resolver.servers, resolver.family, resolver.lifetime
+        )),
     }
 }
 
@@ -143,23 +149,23 @@ fn make_room(entries: &mut HashMap<Name, Entry>, now: Moment) {
 }
 
 async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Resolver>) {
-    let answer: io::Result<Rc<[IpAddr]>> = match resolver {
-        None => tokio::net::lookup_host((&*host, 0)).await.map(|all| {
-            all.map(|address| address.ip())
-                .take(NAME_ADDRESSES_MAX)
-                .collect()
-        }),
-        Some(resolver) => resolver
-            .addresses(&host, Family::Any)
-            .await
-            .map(|found| found.records.into_iter().take(NAME_ADDRESSES_MAX).collect()),
+    let answer: io::Result<(Vec<IpAddr>, Duration)> = match resolver {
+        None => by_system(&host).await.map(|found| (found, NAME_LIFETIME)),
+        Some(resolver) => {
+            let found = resolver.addresses(&host, resolver.family).await;
+            found.map(|found| {
+                let lifetime = resolver.lifetime.of(found.lifetime, NAME_LIFETIME);
+                (found.records, lifetime)
+            })
+        }
     };
     let mut entries = worker.upstreams.names.entries.borrow_mut();
     let entry = entries.entry(name).or_default();
     entry.at = worker.clock.coarse();
     match answer {
-        Ok(ips) if !ips.is_empty() => {
-            entry.known = Some(ips);
+        Ok((ips, lifetime)) if !ips.is_empty() => {
+            entry.known = Some(ips.into_iter().take(NAME_ADDRESSES_MAX).collect());
+            entry.lifetime = lifetime;
             entry.error = None;
         }
         Ok(_) => entry.error = Some(Rc::new(io::Error::other("the name has no address"))),

@@ -2,7 +2,7 @@
 //! to whoever asks.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use hickory_resolver::TokioResolver;
@@ -14,7 +14,9 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 
-use crate::upstream::limits::{DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX};
+use crate::upstream::limits::{
+    ANSWER_LIFETIME_MAX, ANSWER_LIFETIME_MIN, DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX,
+};
 
 /// Which DNS servers are asked, and for how long. It holds no connection: one that serves several workers would
 /// belong to the runtime of the first of them.
@@ -24,6 +26,35 @@ pub struct Resolver {
     pub servers: Vec<SocketAddr>,
     /// How long one server may take for an answer.
     pub timeout: Option<Duration>,
+    /// How long a question may take altogether.
+    pub total: Option<Duration>,
+    /// The versions of IP asked for.
+    pub family: Family,
+    /// How long answers are used.
+    pub lifetime: Lifetime,
+}
+
+/// How long answers are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as whoever asks finds right.
+    #[default]
+    Usual,
+    /// As long as their owners say, a second at least.
+    AsTold,
+    /// That long, whatever their owners say.
+    For(Duration),
+}
+
+impl Lifetime {
+    /// That of an answer which holds for `told`; `usual` where nothing was settled.
+    pub fn of(self, told: Duration, usual: Duration) -> Duration {
+        match self {
+            Lifetime::Usual => usual,
+            Lifetime::AsTold => told.clamp(ANSWER_LIFETIME_MIN, ANSWER_LIFETIME_MAX),
+            Lifetime::For(time) => time.max(ANSWER_LIFETIME_MIN),
+        }
+    }
 }
 
 /// The versions of IP asked for.
@@ -84,8 +115,8 @@ pub struct Service {
 impl Resolver {
     /// The addresses of `name`. That there are none is [`io::ErrorKind::NotFound`].
     pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Answered<IpAddr>> {
-        let found = self.start(family)?.lookup_ip(name).await;
-        let found = found.map_err(failed)?;
+        let resolver = self.start(family)?;
+        let found = self.within(resolver.lookup_ip(name)).await?;
         let records = found
             .iter()
             .filter(|ip| family.has(*ip))
@@ -98,8 +129,7 @@ impl Resolver {
     /// That there are none is [`io::ErrorKind::NotFound`].
     pub async fn services(&self, name: &str) -> io::Result<Answered<Service>> {
         let resolver = self.start(Family::Any)?;
-        let found = resolver.lookup(name, RecordType::SRV).await;
-        let found = found.map_err(failed)?;
+        let found = self.within(resolver.lookup(name, RecordType::SRV)).await?;
         let mut records: Vec<Service> = found
             .answers()
             .iter()
@@ -126,8 +156,7 @@ impl Resolver {
     /// The texts at `name` (TXT). That there are none is [`io::ErrorKind::NotFound`].
     pub async fn texts(&self, name: &str) -> io::Result<Answered<Vec<u8>>> {
         let resolver = self.start(Family::Any)?;
-        let found = resolver.lookup(name, RecordType::TXT).await;
-        let found = found.map_err(failed)?;
+        let found = self.within(resolver.lookup(name, RecordType::TXT)).await?;
         let records = found
             .answers()
             .iter()
@@ -145,8 +174,7 @@ impl Resolver {
     /// [`io::ErrorKind::NotFound`].
     pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
         let resolver = self.start(Family::Any)?;
-        let found = resolver.lookup(name, RecordType::CNAME).await;
-        let found = found.map_err(failed)?;
+        let found = self.within(resolver.lookup(name, RecordType::CNAME)).await?;
         let records = found
             .answers()
             .iter()
@@ -157,6 +185,18 @@ impl Resolver {
             .take(NAME_RECORDS_MAX)
             .collect();
         some(records, &found)
+    }
+
+    /// The outcome of a question, within the time that there is for it.
+    async fn within<T>(&self, asking: impl Future<Output = Result<T, NetError>>) -> io::Result<T> {
+        let answer = match self.total {
+            None => asking.await,
+            Some(total) => match tokio::time::timeout(total, asking).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            },
+        };
+        answer.map_err(failed)
     }
 
     /// A resolver for one question: the files of the system are read anew, so a change of them counts.
@@ -188,6 +228,32 @@ impl Resolver {
     }
 }
 
+/// The addresses of `name` as the system knows them, by its files and its DNS servers.
+pub async fn by_system(name: &str) -> io::Result<Vec<IpAddr>> {
+    let found = tokio::net::lookup_host((name, 0)).await?;
+    let mut ips: Vec<IpAddr> = Vec::new();
+    for ip in found.map(|address| address.ip()) {
+        if !ips.contains(&ip) && ips.len() < NAME_RECORDS_MAX {
+            ips.push(ip);
+        }
+    }
+    Ok(ips)
+}
+
+/// Whether the system knows a way to `ip`. Where it has no IPv6, names have such addresses all the same. Nothing is sent
+/// for that: a UDP socket only settles where it would send to.
+pub fn is_reachable(ip: IpAddr) -> bool {
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0));
+    socket.is_ok_and(|socket| socket.connect((ip, DISCARD)).is_ok())
+}
+
+/// A port to ask for the way to.
+const DISCARD: u16 = 9;
+
 fn name_server(server: &SocketAddr) -> NameServerConfig {
     let mut ways = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
     for way in &mut ways {
@@ -215,4 +281,28 @@ fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
         .valid_until()
         .saturating_duration_since(Instant::now());
     Ok(Answered { records, lifetime })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_hold_as_long_as_is_settled() {
+        let second = Duration::from_secs;
+        let usual = second(10);
+        assert_eq!(Lifetime::Usual.of(second(300), usual), usual);
+        assert_eq!(Lifetime::AsTold.of(second(300), usual), second(300));
+        assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
+        // Nobody is asked anew for each request, and no answer holds for ever.
+        assert_eq!(Lifetime::AsTold.of(second(0), usual), ANSWER_LIFETIME_MIN);
+        assert_eq!(Lifetime::For(second(0)).of(second(9), usual), ANSWER_LIFETIME_MIN);
+        let forever = second(u64::from(u32::MAX));
+        assert_eq!(Lifetime::AsTold.of(forever, usual), ANSWER_LIFETIME_MAX);
+    }
+
+    #[test]
+    fn there_is_a_way_to_this_machine() {
+        assert!(is_reachable(Ipv4Addr::LOCALHOST.into()));
+    }
 }

@@ -299,3 +299,19 @@ fn a_ring_has_a_limit() {
     );
     assert!(Group::new(Method::Hash, &heavy).is_ok());
 }
+
+#[test]
+fn servers_that_stay_keep_their_failures_and_their_turns() {
+    let group = group(Method::RoundRobin, &[1, 1]);
+    group.fail(1, at(100));
+    let mut servers = servers(&[1, 1, 1]);
+    servers.remove(0);
+    let renewed = group.renewed(&servers, &[Some(1), None]).unwrap();
+    assert_eq!((renewed.fails(0), renewed.fails(1)), (1, 0));
+    assert!(!renewed.is_healthy(0, at(100)) && renewed.is_healthy(1, at(100)));
+    // What is noted of a server counts for both: requests of before are still on their way.
+    group.fail(1, at(101));
+    assert_eq!(renewed.fails(0), 2);
+    let chosen = renewed.choose(&Now::default(), &[], 1, at(101));
+    assert_eq!(chosen, Some(1));
+}

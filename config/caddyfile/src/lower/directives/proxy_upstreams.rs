@@ -307,6 +307,7 @@ impl Lowering<'_> {
         self.texts(line)?;
         Some(Resolver {
             addresses: texts(&line.args),
+            ..Resolver::default()
         })
     }
 }

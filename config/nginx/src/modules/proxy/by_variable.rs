@@ -2,18 +2,18 @@
 //! ways are lowered, and the request chooses.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::PassByVariable;
-use sluice_model::proxy::{Resolver, Target};
-use sluice_model::{Handler, Route};
+use sluice_model::proxy::{IpVersions, Resolver, Target};
+use sluice_model::{Duration, Handler, Route};
 
 use super::{To, Url, pass_to};
 use crate::limits::GROUPS_BY_VARIABLE_MAX;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
+use crate::lower::values;
 use crate::modules::upstream::{self, Group};
 use crate::tree::{Directive, Word};
 
@@ -204,21 +204,27 @@ fn redirects(
 }
 
 /// The DNS servers that hold in a place.
-pub fn resolver(level: &Level<'_>) -> Option<Resolver> {
-    resolver_of(level.find("resolver")?)
+fn resolver(level: &Level<'_>) -> Option<Resolver> {
+    resolver_of(level.find("resolver")?, level.time("resolver_timeout"))
 }
 
-/// The DNS servers that `resolver` names by their addresses; those of the system where it names others.
-pub fn resolver_of(line: &Directive) -> Option<Resolver> {
-    let servers = line.args.iter().filter(|word| !word.text.contains('='));
-    let addresses: Vec<String> = servers.map(|word| word.text.clone()).collect();
-    let is_ip = |text: &String| {
-        let bare = text.trim_start_matches('[').trim_end_matches(']');
-        bare.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok()
+/// The DNS servers that `resolver` names, and how they are asked.
+pub fn resolver_of(line: &Directive, timeout: Option<Duration>) -> Option<Resolver> {
+    let mut resolver = Resolver {
+        heeds_lifetimes: true,
+        timeout: timeout.unwrap_or(Duration::seconds(30)),
+        ..Resolver::default()
     };
-    addresses
-        .iter()
-        .all(is_ip)
-        .then_some(Resolver { addresses })
-        .filter(|resolver| !resolver.addresses.is_empty())
+    let mut versions = IpVersions::default();
+    for word in &line.args {
+        match word.text.split_once('=') {
+            None => resolver.addresses.push(word.text.clone()),
+            Some(("valid", time)) => resolver.valid = values::time(time),
+            Some(("ipv4", value)) => versions.ipv4 = Some(value == "on"),
+            Some(("ipv6", value)) => versions.ipv6 = Some(value == "on"),
+            Some(_) => {}
+        }
+    }
+    resolver.versions = (versions != IpVersions::default()).then_some(versions);
+    Some(resolver).filter(|resolver| !resolver.addresses.is_empty())
 }

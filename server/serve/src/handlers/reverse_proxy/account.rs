@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_diag::shown;
 use sluice_net::RequestBody;
 
+use super::dynamic::Dynamic;
 use super::fastcgi::FastCgi;
 use super::upstream::Upstream;
 use super::{Content, ReverseProxy};
@@ -65,8 +66,18 @@ impl ReverseProxy {
             Content::Keep => "would ask",
             Content::Send => "would be proxied to",
         };
-        if self.dynamic.is_some() {
-            return format!("{does} an upstream that is looked up when a request comes");
+        if let Some(dynamic) = &self.dynamic {
+            let told = self.upstreams.iter().take(UPSTREAMS_TOLD_MAX);
+            let names: Vec<_> = told.map(|one| shown(&one.address)).collect();
+            return match &**dynamic {
+                Dynamic::Group(_) => format!(
+                    "{does} an address of {}, looked up when a request comes",
+                    names.join(", ")
+                ),
+                Dynamic::Sources(_) | Dynamic::Named(_) => {
+                    format!("{does} an upstream that is looked up when a request comes")
+                }
+            };
         }
         let name = |upstream: &Arc<Upstream>| {
             let address = shown(&upstream.address);

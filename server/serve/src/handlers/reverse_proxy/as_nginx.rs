@@ -12,6 +12,7 @@ use sluice_route::{Template, Unknown};
 use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
 use super::replay::Replay;
+use super::select::Tried;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::Step;
@@ -222,11 +223,11 @@ impl AsNginx {
 
     /// Makes the body of a request fit for being sent twice, if it may have to be: to another server, or to a location
     /// with a name that the answer sends it on to.
-    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
+    pub fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
         let may_be_sent_on = || !body.is_none() && !self.ignores_redirect && self.tree.has_names(x);
         match may_be_sent_on() {
             true => Replay::body(body, REPLAY_BYTES_MAX),
-            false => self.next.begin(x, body),
+            false => self.next.begin(x, body, tried),
         }
     }
 

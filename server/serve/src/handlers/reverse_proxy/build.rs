@@ -45,13 +45,18 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
     };
     let group = group(config, cx)?;
     let maker = Arc::new(maker(config, facts, group.as_ref(), cx)?);
-    let dynamic = Dynamic::build(config, &maker)?;
+    let dynamic = Dynamic::build(config, &maker, group.as_ref())?;
     let upstreams = match &dynamic {
         // They are listed together with those that requests name.
         Some(Dynamic::Named(_)) => Box::default(),
-        Some(Dynamic::Sources(_)) | None => fixed(&config.upstreams, &maker, group.as_ref())?,
+        Some(Dynamic::Sources(_) | Dynamic::Group(_)) | None => {
+            fixed(&config.upstreams, &maker, group.as_ref())?
+        }
     };
-    upstreams.iter().for_each(|upstream| maker.show(upstream));
+    // Of a group with names the addresses are shown in their place.
+    if !matches!(dynamic, Some(Dynamic::Group(_))) {
+        upstreams.iter().for_each(|upstream| maker.show(upstream));
+    }
     if let Some(log) = cx.log {
         let dials: Vec<&str> = config.upstreams.iter().map(|one| &*one.dial).collect();
         maker.transport.warn(log, &dials.join(" "));
@@ -154,10 +159,7 @@ fn group(config: &Config, cx: &Builder<'_>) -> Result<Option<Choosing>, Refusal>
     else {
         return Ok(None);
     };
-    let limit = |upstream: &UpstreamConfig| u32::try_from(upstream.max_requests).unwrap_or(0);
-    let limits: Vec<u32> = config.upstreams.iter().map(limit).collect();
-    let backups: Vec<bool> = config.upstreams.iter().map(|one| one.backup).collect();
-    Choosing::build(group, &limits, &backups, cx).map(Some)
+    Choosing::build(group, &config.upstreams, cx).map(Some)
 }
 
 fn maker(
@@ -201,8 +203,8 @@ fn fixed(
             dial: dynamic::at_load(&upstream.dial)?,
             ..upstream.clone()
         };
-        let fixed = match group {
-            Some(group) => maker.member(&config, group.member(index)),
+        let fixed = match group.and_then(|group| group.member(index)) {
+            Some(member) => maker.member(&config, member),
             None => maker.fixed(&config),
         };
         fixed.map(Arc::new)

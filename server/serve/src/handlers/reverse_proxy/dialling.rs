@@ -1,6 +1,6 @@
 //! How connections to upstreams are made: from the model's transport to the `Dialling` of `sluice-net`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use sluice_model::proxy::{
 };
 use sluice_net::tls::Connector;
 use sluice_net::upstream::{
-    Dialling, Fallback, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
+    Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers,
+    Through,
 };
 
 use super::build::duration;
@@ -71,12 +72,61 @@ pub fn resolver(
     config: Option<&ResolverConfig>,
     timeout: Option<Duration>,
 ) -> Result<Resolver, Refusal> {
-    let addresses = config.map_or(&[][..], |config| &config.addresses);
-    let servers = addresses.iter().map(|address| server(address));
+    let usual = ResolverConfig::default();
+    let config = config.unwrap_or(&usual);
+    let mut servers = Vec::new();
+    for address in &config.addresses {
+        servers.extend(self::servers(address)?);
+    }
+    let versions = config.versions.as_ref();
+    let v4 = versions.and_then(|versions| versions.ipv4).unwrap_or(true);
+    let v6 = versions.and_then(|versions| versions.ipv6).unwrap_or(true);
     Ok(Resolver {
-        servers: servers.collect::<Result<_, _>>()?,
+        servers,
         timeout,
+        total: duration(config.timeout),
+        family: match (v4, v6) {
+            (true, true) => Family::Any,
+            (true, false) => Family::V4,
+            (false, true) => Family::V6,
+            (false, false) => {
+                return Err(Refusal::new("a resolver without any version of IP")
+                    .with_help("leave `ipv4` or `ipv6` on"));
+            }
+        },
+        lifetime: match (config.valid.and_then(duration), config.heeds_lifetimes) {
+            (Some(time), _) => Lifetime::For(time),
+            (None, true) => Lifetime::AsTold,
+            (None, false) => Lifetime::Usual,
+        },
     })
+}
+
+/// The servers at an address, or at the addresses of a name that the system knows: it is asked once, with the
+/// configuration, as nginx and Go do.
+fn servers(text: &str) -> Result<Vec<SocketAddr>, Refusal> {
+    let refused = match server(text) {
+        Ok(server) => return Ok(vec![server]),
+        Err(refused) => refused,
+    };
+    let Ok(parsed) = sluice_model::Address::parse(text) else {
+        return Err(refused);
+    };
+    let is_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = !parsed.host.is_empty() && parsed.host.bytes().all(is_label);
+    if !is_name || !matches!(parsed.network.as_str(), "" | "udp" | "tcp") {
+        return Err(refused);
+    }
+    let port = parsed.ports.map_or(53, |ports| ports.first);
+    let found = (parsed.host.as_str(), port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.map_or_else(|_| Vec::new(), Iterator::collect);
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(Refusal::new(format!(
+            "resolver `{text}`: the host has no address"
+        ))
+        .with_help("write the IP address of a DNS server")),
+    }
 }
 
 fn server(text: &str) -> Result<SocketAddr, Refusal> {

@@ -169,19 +169,19 @@ impl ReverseProxy {
         if let Some(active) = &self.active {
             active.begin(&x.worker);
         }
+        let mut set = self.listed(x).await;
+        let mut tried = Tried::since(x.worker.clock.coarse());
+        if let Some(set) = &set {
+            tried = tried.at_most(self.selection.tries(set));
+        }
         body = match &self.as_nginx {
             None => self.retries.begin(x, body),
-            Some(as_nginx) => as_nginx.begin(x, body),
+            Some(as_nginx) => as_nginx.begin(x, body, &tried),
         };
         if self.facts == Facts::Shown {
             facts::begin(x);
         }
-        let mut tried = Tried::since(x.worker.clock.coarse());
         loop {
-            let set = match &self.dynamic {
-                None => None,
-                Some(dynamic) => Box::pin(dynamic.list(x)).await,
-            };
             let chosen = match &set {
                 None => self.selection.choose(&self.upstreams, x, &tried),
                 Some(set) => self.selection.choose(set, x, &tried),
@@ -211,6 +211,7 @@ impl ReverseProxy {
             body = match (next, failed.body) {
                 (Some(moment), Some(body)) => {
                     retry::wait_until(x, moment).await;
+                    set = self.listed(x).await;
                     body
                 }
                 (None, _) | (_, None) => {
@@ -218,6 +219,15 @@ impl ReverseProxy {
                     return self.give_up(failed.failure);
                 }
             };
+        }
+    }
+
+    /// The upstreams of now, where the configuration does not fix them.
+    async fn listed(&self, x: &Exchange) -> Option<dynamic::Set> {
+        let dynamic = self.dynamic.as_ref()?;
+        match dynamic.at_hand(x) {
+            Some(set) => Some(set),
+            None => Box::pin(dynamic.list(x)).await,
         }
     }
 

@@ -61,8 +61,8 @@ impl NextUpstream {
     }
 
     /// Makes the body of a request fit for further tries, if there may be any once it was sent.
-    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
-        match self.tries_max > 1 && self.may_repeat(&x.req.method) {
+    pub fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
+        match self.tries_max.min(tried.count_max()) > 1 && self.may_repeat(&x.req.method) {
             true => Replay::body(body, REPLAY_BYTES_MAX),
             false => body,
         }
@@ -109,7 +109,7 @@ impl NextUpstream {
     }
 
     fn has_more(&self, now: Moment, tried: &Tried, count: u32) -> bool {
-        count < self.tries_max
+        count < self.tries_max.min(tried.count_max())
             && self
                 .time_max
                 .is_none_or(|max| now.since(tried.began()) < max)

@@ -68,10 +68,12 @@ struct Cookie {
 /// The upstreams that a request was already passed to in vain.
 #[derive(Debug)]
 pub struct Tried {
-    /// They are told apart by where they lie in memory, which stays the same when DNS names others beside them.
+    /// They are told apart by where their load lies in memory, which stays the same when DNS names others beside them.
     upstreams: Vec<usize>,
     count: u32,
     since: Moment,
+    /// How often it may be tried, where that is known only with the request.
+    count_max: u32,
 }
 
 impl Tried {
@@ -81,7 +83,18 @@ impl Tried {
             upstreams: Vec::new(),
             count: 0,
             since: now,
+            count_max: u32::MAX,
         }
+    }
+
+    /// The same where at most so many tries are worth it.
+    pub fn at_most(self, count_max: u32) -> Tried {
+        Tried { count_max, ..self }
+    }
+
+    /// The most tries, as far as upstreams go.
+    pub fn count_max(&self) -> u32 {
+        self.count_max
     }
 
     /// When the first try began.
@@ -102,7 +115,7 @@ impl Tried {
 }
 
 fn place(upstream: &Upstream) -> usize {
-    std::ptr::from_ref(upstream).addr()
+    Arc::as_ptr(&upstream.load).addr()
 }
 
 impl Selection {
@@ -163,13 +176,13 @@ impl Selection {
         x: &mut Exchange,
         tried: &Tried,
     ) -> Option<&'a Upstream> {
-        if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
-            return Some(one.borrow());
-        }
         if let Some(group) = &self.group {
             let was_tried = |upstream: &Upstream| tried.upstreams.contains(&place(upstream));
             let index = group.choose(upstreams, x, &was_tried)?;
             return Some(upstreams[index].borrow());
+        }
+        if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
+            return Some(one.borrow());
         }
         let choice = self.decide(upstreams, x, tried, &self.turn)?;
         let chosen: &Upstream = upstreams[choice.index].borrow();
@@ -180,6 +193,12 @@ impl Selection {
             cookie.tell(x, chosen);
         }
         Some(chosen)
+    }
+
+    /// How often a request may be tried with `upstreams`, as far as they go.
+    pub fn tries<U: Borrow<Upstream>>(&self, upstreams: &[U]) -> u32 {
+        let group = self.group.as_ref();
+        group.map_or(u32::MAX, |group| group.tries(upstreams))
     }
 
     /// What would be chosen, without a turn being taken or the client being told; for policies that leave it to chance,

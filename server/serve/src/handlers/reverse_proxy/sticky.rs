@@ -1,10 +1,8 @@
 //! `sticky`: a client stays with the server of its group that it had. A cookie of ours names that server, or whatever the
 //! application puts into cookies and addresses. Whether the server can take the request is left to the group.
 
-use md5::{Digest, Md5};
 use sluice_message::FieldId;
 use sluice_message::date::format_http;
-use sluice_message::hex::hex_text;
 use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
 use sluice_route::Template;
 
@@ -16,8 +14,6 @@ use crate::values::expanded;
 
 /// The setting at work.
 pub struct Sticky {
-    /// What clients call the servers, by number.
-    routes: Box<[Box<[u8]>]>,
     /// What may name a server.
     names: Box<[Template]>,
     cookie: Option<Cookie>,
@@ -54,15 +50,7 @@ impl Sticky {
             return Ok(None);
         };
         let names = sticky.names.iter().map(|name| cx.template(name));
-        let routes = config.servers.iter().map(|server| {
-            let name = match server.route.as_str() {
-                "" => digest(&server.name),
-                route => route.to_owned(),
-            };
-            name.into_bytes().into()
-        });
         Ok(Some(Sticky {
-            routes: routes.collect(),
             names: names.collect::<Result<_, _>>()?,
             cookie: match &sticky.cookie {
                 None => None,
@@ -77,19 +65,12 @@ impl Sticky {
         names.find(|name| !name.is_empty())
     }
 
-    /// The servers that are called so.
-    pub fn servers_of<'s>(&'s self, name: &'s [u8]) -> impl Iterator<Item = usize> + 's {
-        let all = self.routes.iter().enumerate();
-        all.filter(move |(_, route)| &***route == name)
-            .map(|(index, _)| index)
-    }
-
-    /// Names the server with this number to the client, if that is ours to do and the client does not know it.
-    pub fn tell(&self, x: &mut Exchange, server: usize) {
-        let (Some(cookie), Some(route)) = (&self.cookie, self.routes.get(server)) else {
+    /// Names the server that is called `route` to the client, if that is ours to do and the client does not know it.
+    pub fn tell(&self, x: &mut Exchange, route: Option<&[u8]>) {
+        let (Some(cookie), Some(route)) = (&self.cookie, route) else {
             return;
         };
-        if self.named(x).as_deref() != Some(&**route) {
+        if self.named(x).as_deref() != Some(route) {
             let line = cookie.line(x, route);
             x.res.fields.push(FieldId::SetCookie, &line);
         }
@@ -152,27 +133,5 @@ impl Cookie {
         line.extend_from_slice(self.flags.as_bytes());
         clean_value(&mut line);
         line
-    }
-}
-
-/// What nginx calls a server that has no name of its own: the MD5 of its address and port, or of the path of its socket.
-fn digest(address: &str) -> String {
-    let address = match address.starts_with("unix:") || address.contains(':') {
-        true => address.to_owned(),
-        false => format!("{address}:80"),
-    };
-    hex_text(&Md5::digest(address.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::digest;
-
-    #[test]
-    fn servers_are_called_by_their_addresses() {
-        // By md5sum.
-        assert_eq!(digest("127.0.0.1:8080"), "5958c386bf5e9109ac10d2a628645aea");
-        assert_eq!(digest("10.0.0.1"), digest("10.0.0.1:80"));
-        assert_ne!(digest("unix:/run/a"), digest("unix:/run/b"));
     }
 }

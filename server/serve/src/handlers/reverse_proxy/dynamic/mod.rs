@@ -1,6 +1,7 @@
 //! Upstreams that are not fixed when the configuration is built: named by DNS (`dynamic`), or by placeholders in
 //! their addresses. Which of them gets a request is left to `select`.
 
+mod members;
 mod named;
 mod source;
 
@@ -11,11 +12,13 @@ use sluice_model::proxy::{ReverseProxy as Config, UpstreamSource};
 use sluice_net::worker::Worker;
 
 use super::active::Target;
+use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::Upstream;
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::SOURCES_MAX;
+use members::Members;
 use named::Named;
 pub use named::at_load;
 use source::Source;
@@ -29,6 +32,8 @@ pub enum Dynamic {
     Sources(Box<[Arc<Source>]>),
     /// Addresses with placeholders.
     Named(Named),
+    /// The addresses of the names in a group of an nginx.conf.
+    Group(Members),
 }
 
 /// An upstream and the checks of it, which end when it is dropped.
@@ -39,7 +44,15 @@ pub struct Member {
 
 impl Dynamic {
     /// Reads the settings; `None` where all upstreams are fixed.
-    pub fn build(config: &Config, maker: &Arc<Maker>) -> Result<Option<Dynamic>, Refusal> {
+    pub fn build(
+        config: &Config,
+        maker: &Arc<Maker>,
+        group: Option<&Choosing>,
+    ) -> Result<Option<Dynamic>, Refusal> {
+        if let Some(names) = group.and_then(|group| group.group().names()) {
+            let members = Members::new(names.clone(), &config.upstreams, maker);
+            return Ok(Some(Dynamic::Group(members)));
+        }
         let named = Named::build(
             &config.upstreams,
             maker,
@@ -69,10 +82,20 @@ impl Dynamic {
         }
     }
 
+    /// The upstreams of now, where nobody has to be asked for them.
+    pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
+        match self {
+            Dynamic::Group(members) => members.at_hand(x),
+            Dynamic::Named(named) => Some(named.list(x)),
+            Dynamic::Sources(_) => None,
+        }
+    }
+
     /// The upstreams of now; `None` where they cannot be told, and the fixed ones have to do.
     pub async fn list(&self, x: &Exchange) -> Option<Set> {
         match self {
             Dynamic::Named(named) => Some(named.list(x)),
+            Dynamic::Group(members) => Some(members.list(x).await),
             Dynamic::Sources(sources) => match &**sources {
                 [one] => one.list(x).await,
                 several => {

@@ -1,24 +1,31 @@
 //! Groups of servers of an nginx.conf (`upstream`): all handlers that name one share what is known of its servers, and
 //! the connections to them. Which server gets a request is left to `sluice-policy`.
 
+mod names;
+mod peers;
+
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluice_message::{Moment, Status};
-use sluice_model::proxy::{NginxGroup as Config, UpstreamTls};
+use sluice_model::proxy::{
+    NginxGroup as Config, NginxServer, Upstream as UpstreamConfig, UpstreamTls,
+};
 use sluice_net::tls::Connector;
-use sluice_net::upstream::Load;
-use sluice_policy::group::{Group as Servers, Method, Server, Servers as Seen, address_key};
+use sluice_policy::group::{Method, Servers as Seen, address_key};
 use sluice_route::Template;
 
-use super::build::duration;
 use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::log::Log;
 use crate::random;
 use crate::values::{client_ip, expanded, remote_ip};
+use names::is_name;
+pub use names::Names;
+use peers::{Line, Spot};
+pub use peers::{Member, Peers};
 
 /// What the handlers of one configuration share.
 #[derive(Clone, Default)]
@@ -52,8 +59,8 @@ impl Shared {
     fn group(
         &self,
         config: &Config,
-        limits: &[u32],
-        backups: &[bool],
+        upstreams: &[UpstreamConfig],
+        log: Option<&Log>,
     ) -> Result<Arc<Group>, Refusal> {
         let mut known = self.known();
         if let Some(group) = known.groups.get(&config.name)
@@ -61,7 +68,7 @@ impl Shared {
         {
             return Ok(group.clone());
         }
-        let group = Arc::new(Group::new(config, limits, backups)?);
+        let group = Arc::new(Group::new(config, upstreams, log)?);
         known.groups.insert(config.name.clone(), group.clone());
         Ok(group)
     }
@@ -89,36 +96,49 @@ impl Shared {
 /// A group.
 pub struct Group {
     config: Config,
-    servers: Servers,
-    loads: Box<[Arc<Load>]>,
+    method: Method,
+    /// Its servers, if all of them have addresses.
+    peers: Option<Arc<Peers>>,
+    /// What is known of its names otherwise.
+    names: Option<Arc<Names>>,
     /// Whether anybody asks how many requests a server is working on.
     is_counted: bool,
 }
 
 impl Group {
-    fn new(config: &Config, limits: &[u32], backups: &[bool]) -> Result<Group, Refusal> {
-        let servers: Vec<Server> = config
-            .servers
-            .iter()
-            .zip(limits.iter().zip(backups))
-            .map(|(server, (limit, is_backup))| Server {
-                name: server.name.clone(),
-                weight: server.weight,
-                max_fails: server.max_fails,
-                fail_timeout: duration(server.fail_timeout).unwrap_or_default(),
-                requests_max: *limit,
-                is_down: server.down,
-                is_backup: *is_backup,
-            })
-            .collect();
+    fn new(
+        config: &Config,
+        upstreams: &[UpstreamConfig],
+        log: Option<&Log>,
+    ) -> Result<Group, Refusal> {
+        let line = |(server, upstream): (&NginxServer, &UpstreamConfig)| Line {
+            server: server.clone(),
+            dial: upstream.dial.clone(),
+            requests_max: u32::try_from(upstream.max_requests).unwrap_or(0),
+            is_backup: upstream.backup,
+        };
+        let lines: Box<[Line]> = config.servers.iter().zip(upstreams).map(line).collect();
         let method = method(&config.method)?;
         let compares = matches!(method, Method::LeastConn | Method::RandomTwo);
+        let is_counted = compares || lines.iter().any(|line| line.requests_max > 0);
+        let fixed = lines.iter().enumerate();
+        let fixed = fixed.filter(|(_, line)| !is_name(&line.dial));
+        let spots = fixed.map(|(number, line)| Spot::of(number, line)).collect();
+        let peers = Peers::new(config, method, &lines, spots)
+            .map_err(|error| Refusal::new(format!("upstream `{}`: {error}", config.name)))?;
+        let (peers, names) = match lines.iter().any(|line| is_name(&line.dial)) {
+            false => (Some(Arc::new(peers)), None),
+            true => {
+                let names = Names::build(config, lines, peers, log)?;
+                (None, Some(Arc::new(names)))
+            }
+        };
         Ok(Group {
-            loads: servers.iter().map(|_| Arc::default()).collect(),
-            is_counted: compares || limits.iter().any(|limit| *limit > 0),
-            servers: Servers::new(method, &servers)
-                .map_err(|error| Refusal::new(format!("upstream `{}`: {error}", config.name)))?,
             config: config.clone(),
+            method,
+            peers,
+            names,
+            is_counted,
         })
     }
 
@@ -127,9 +147,15 @@ impl Group {
         self.is_counted
     }
 
-    /// How often a request may be tried.
+    /// How often a request may be tried; as often as there are addresses where that is known only then.
     pub fn tries(&self) -> u32 {
-        self.servers.tries()
+        let peers = self.peers.as_ref();
+        peers.map_or(u32::MAX, |peers| peers.servers.tries())
+    }
+
+    /// The names of its servers, where it has any.
+    pub fn names(&self) -> Option<&Arc<Names>> {
+        self.names.as_ref()
     }
 }
 
@@ -150,48 +176,6 @@ fn method(name: &str) -> Result<Method, Refusal> {
     })
 }
 
-/// A server of a group, as its upstream knows it.
-pub struct Member {
-    group: Arc<Group>,
-    index: usize,
-}
-
-impl Member {
-    /// Requests in progress, those of all handlers.
-    pub fn load(&self) -> &Arc<Load> {
-        &self.group.loads[self.index]
-    }
-
-    /// The failures that count now.
-    pub fn fails(&self) -> u32 {
-        self.group.servers.fails(self.index)
-    }
-
-    /// Whether its failures leave it in.
-    pub fn is_healthy(&self, now: Moment) -> bool {
-        self.group.servers.is_healthy(self.index, now)
-    }
-
-    /// Notes that it gave no answer.
-    pub fn fail(&self, now: Moment) {
-        self.group.servers.fail(self.index, now);
-    }
-
-    /// Notes an answer that another server is asked for in place of: those that say that there is no such thing, or
-    /// that it is not for this client, are no failures.
-    pub fn refuse(&self, status: Status, now: Moment) {
-        match status {
-            Status::FORBIDDEN | Status::NOT_FOUND => {}
-            _ => self.fail(now),
-        }
-    }
-
-    /// Notes an answer.
-    pub fn succeed(&self) {
-        self.group.servers.succeed(self.index);
-    }
-}
-
 /// The choice among the servers of a group, as one handler makes it.
 pub struct Choosing {
     group: Arc<Group>,
@@ -200,25 +184,23 @@ pub struct Choosing {
 }
 
 impl Choosing {
-    /// The group of `config`, beside the upstreams of its handler: the most requests of each, and whether it is for
-    /// emergencies only.
+    /// The group of `config`, beside the upstreams of its handler.
     pub fn build(
         config: &Config,
-        limits: &[u32],
-        backups: &[bool],
+        upstreams: &[UpstreamConfig],
         cx: &Builder<'_>,
     ) -> Result<Choosing, Refusal> {
-        if config.servers.len() != limits.len() {
+        if config.servers.len() != upstreams.len() {
             return Err(Refusal::new(format!(
                 "group `{}` has {} servers, and the handler {} upstreams",
                 config.name,
                 config.servers.len(),
-                limits.len()
+                upstreams.len()
             ))
             .with_help("give as many"));
         }
         Ok(Choosing {
-            group: cx.shared.group(config, limits, backups)?,
+            group: cx.shared.group(config, upstreams, cx.log)?,
             key: cx.template(&config.key)?,
             sticky: Sticky::build(config, cx)?.map(Box::new),
         })
@@ -227,7 +209,7 @@ impl Choosing {
     /// Tells the client which server it stays with, if it is told by us and was not told so before.
     pub fn bind(&self, x: &mut Exchange, member: &Member) {
         if let Some(sticky) = &self.sticky {
-            sticky.tell(x, member.index);
+            sticky.tell(x, member.route());
         }
     }
 
@@ -236,12 +218,10 @@ impl Choosing {
         &self.group
     }
 
-    /// The upstreams as members.
-    pub fn member(&self, index: usize) -> Member {
-        Member {
-            group: self.group.clone(),
-            index,
-        }
+    /// The upstreams as members, where all of them have addresses.
+    pub fn member(&self, index: usize) -> Option<Member> {
+        let peers = self.group.peers.clone()?;
+        Some(Member { peers, index })
     }
 
     /// The server that gets a request, one that was not `tried`.
@@ -255,17 +235,17 @@ impl Choosing {
             upstreams,
             was_tried,
         };
+        let peers = peers_of(upstreams)?;
         let (seed, now) = (random::word(), x.worker.clock.coarse());
         if let Some(sticky) = &self.sticky
             && let Some(name) = sticky.named(x)
         {
-            let mut bound = sticky.servers_of(&name);
-            let servers = &self.group.servers;
-            if let Some(index) = bound.find(|index| servers.take(*index, &view, now)) {
+            let mut bound = peers.called(&name);
+            if let Some(index) = bound.find(|index| peers.servers.take(*index, &view, now)) {
                 return Some(index);
             }
         }
-        self.with_key(x, |key| self.group.servers.choose(&view, key, seed, now))
+        self.with_key(x, |key| peers.servers.choose(&view, key, seed, now))
     }
 
     /// What would be chosen, where that is settled.
@@ -274,17 +254,26 @@ impl Choosing {
             upstreams,
             was_tried: &|_| false,
         };
+        let peers = peers_of(upstreams)?;
         let now = x.worker.clock.coarse();
-        self.with_key(x, |key| self.group.servers.foresee(&view, key, now))
+        self.with_key(x, |key| peers.servers.foresee(&view, key, now))
+    }
+
+    /// How often a request may be tried with `upstreams`.
+    pub fn tries<U: Borrow<Upstream>>(&self, upstreams: &[U]) -> u32 {
+        peers_of(upstreams).map_or(0, |peers| peers.servers.tries())
     }
 
     /// Whether the same request always gets the same server.
     pub fn is_settled(&self) -> bool {
-        self.group.servers.is_settled()
+        matches!(
+            self.group.method,
+            Method::IpHash | Method::Hash | Method::ConsistentHash
+        )
     }
 
     fn with_key<R>(&self, x: &Exchange, then: impl FnOnce(&[u8]) -> R) -> R {
-        match self.group.servers.method() {
+        match self.group.method {
             Method::IpHash => match client_ip(x).or_else(|| remote_ip(&x.conn)) {
                 Some(ip) => then(&address_key(ip)),
                 // The clients of a unix socket are one.
@@ -296,6 +285,12 @@ impl Choosing {
             }
         }
     }
+}
+
+/// The group as it was when `upstreams` were listed.
+fn peers_of<U: Borrow<Upstream>>(upstreams: &[U]) -> Option<&Peers> {
+    let first: &Upstream = upstreams.first()?.borrow();
+    first.member.as_ref().map(|member| &*member.peers)
 }
 
 struct View<'a, U> {

@@ -1,0 +1,76 @@
+//! The upstreams of a handler whose group names some of its servers: one for each address. Which addresses there are is
+//! left to the group, which other handlers share.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sluice_model::proxy::Upstream as Config;
+
+use super::super::group::{Member, Names, Peers};
+use super::super::making::Maker;
+use super::super::upstream::Upstream;
+use super::Set;
+use crate::context::Exchange;
+
+/// The upstreams.
+pub struct Members {
+    names: Arc<Names>,
+    /// What the configuration says of each line of the group.
+    lines: Box<[Config]>,
+    maker: Arc<Maker>,
+    /// Those of the latest request, and which version of the group they are.
+    known: RwLock<Option<(u64, Set)>>,
+}
+
+impl Members {
+    /// Those of a group.
+    pub fn new(names: Arc<Names>, lines: &[Config], maker: &Arc<Maker>) -> Members {
+        Members {
+            names,
+            lines: lines.into(),
+            maker: maker.clone(),
+            known: RwLock::default(),
+        }
+    }
+
+    /// The upstreams of now, if they are known.
+    pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
+        let version = self.names.at_hand(x.worker.clock.coarse())?;
+        self.known(version)
+    }
+
+    fn known(&self, version: u64) -> Option<Set> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let (known, set) = known.as_ref()?;
+        (*known == version).then(|| set.clone())
+    }
+
+    /// The upstreams of now.
+    pub async fn list(&self, x: &Exchange) -> Set {
+        let peers = self.names.list(&x.worker).await;
+        if let Some(set) = self.known(peers.version) {
+            return set;
+        }
+        let set: Set = (0..peers.spots.len())
+            .filter_map(|index| self.upstream(&peers, index))
+            .collect();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((peers.version, set.clone()));
+        set
+    }
+
+    fn upstream(&self, peers: &Arc<Peers>, index: usize) -> Option<Arc<Upstream>> {
+        let spot = &peers.spots[index];
+        let config = Config {
+            dial: spot.dial.clone(),
+            ..self.lines[spot.line].clone()
+        };
+        let member = Member {
+            peers: peers.clone(),
+            index,
+        };
+        // What DNS gives is an address and a port, and what the configuration gives was dialled before.
+        let upstream = Arc::new(self.maker.member(&config, member).ok()?);
+        self.maker.show(&upstream);
+        Some(upstream)
+    }
+}

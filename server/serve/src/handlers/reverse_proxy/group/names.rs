@@ -1,0 +1,405 @@
+//! The addresses of servers that a group names: each address is a server of its own. Names are asked for when a request
+//! needs them and their answers have grown old; what was known serves meanwhile. All workers share the answers, and one
+//! question about a name is under way at a time. Asking is left to `sluice-net`.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use sluice_message::Moment;
+use sluice_model::proxy::NginxGroup as Config;
+use sluice_net::signal::Signal;
+use sluice_net::upstream::limits::NAME_LIFETIME;
+use sluice_net::upstream::{
+    Address, Answered, Resolver, by_system, in_background, is_reachable, within,
+};
+use sluice_net::worker::Worker;
+
+use super::super::build::address_of;
+use super::super::dialling::resolver;
+use super::peers::{Line, Peers, Spot};
+use crate::build::Refusal;
+use crate::limits::{
+    FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
+};
+use crate::log::Log;
+
+/// The names of a group and what is known of them.
+pub struct Names {
+    config: Config,
+    lines: Box<[Line]>,
+    questions: Box<[Question]>,
+    resolver: Resolver,
+    answers: Mutex<Box<[Answer]>>,
+    peers: RwLock<Arc<Peers>>,
+    /// The version of `peers`.
+    version: AtomicU64,
+    /// Until when nobody has to look at the answers, in nanoseconds.
+    quiet_until: AtomicU64,
+    /// Raised when an answer has come, or will not.
+    told: Signal,
+    log: Option<Log>,
+}
+
+/// A line that names its server.
+struct Question {
+    line: usize,
+    host: String,
+    port: u16,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The addresses that the system knows.
+    BySystem,
+    /// Those that the DNS servers of the configuration know.
+    Addresses,
+    /// The addresses of the servers of a service.
+    Service,
+}
+
+/// What is known of a name.
+struct Answer {
+    spots: Vec<Spot>,
+    /// Until when nobody asks again.
+    fresh_until: Moment,
+    /// Until when nobody waits for a new answer.
+    usable_until: Moment,
+    is_asked: bool,
+}
+
+/// A record on its way to a [`Spot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    address: SocketAddr,
+    /// The name of the server of a service, its weight, and whether others come before it.
+    service: Option<(String, u16, bool)>,
+}
+
+/// Whether the address of a line is a name whose addresses are servers. `localhost` is one server at whichever of its
+/// addresses somebody listens: few listen at both, and every second request would fail once.
+pub fn is_name(dial: &str) -> bool {
+    name_of(dial).is_some()
+}
+
+fn name_of(dial: &str) -> Option<(String, u16)> {
+    match address_of(dial).ok()?.0 {
+        Address::Name { host, port } if !host.eq_ignore_ascii_case("localhost") => {
+            Some((host.into(), port))
+        }
+        _ => None,
+    }
+}
+
+impl Names {
+    /// The names among `lines`, beside `first`, the servers that have addresses.
+    pub fn build(
+        config: &Config,
+        lines: Box<[Line]>,
+        first: Peers,
+        log: Option<&Log>,
+    ) -> Result<Names, Refusal> {
+        let question = |(number, line): (usize, &Line)| {
+            let (host, port) = name_of(&line.dial)?;
+            let (kind, host) = match (line.server.resolve, line.server.service.as_str()) {
+                (false, _) => (Kind::BySystem, host),
+                (true, "") => (Kind::Addresses, host),
+                // A name with a dot is the whole prefix.
+                (true, service) if service.contains('.') => {
+                    (Kind::Service, format!("{service}.{host}"))
+                }
+                (true, service) => (Kind::Service, format!("_{service}._tcp.{host}")),
+            };
+            Some(Question {
+                line: number,
+                host,
+                port,
+                kind,
+            })
+        };
+        let questions: Box<[Question]> =
+            lines.iter().enumerate().filter_map(question).collect();
+        let unknown = || Answer {
+            spots: Vec::new(),
+            fresh_until: Moment::START,
+            usable_until: Moment::START,
+            is_asked: false,
+        };
+        Ok(Names {
+            config: config.clone(),
+            resolver: resolver(config.resolver.as_ref(), None)?,
+            answers: Mutex::new(questions.iter().map(|_| unknown()).collect()),
+            questions,
+            lines,
+            peers: RwLock::new(Arc::new(first)),
+            version: AtomicU64::new(0),
+            quiet_until: AtomicU64::new(0),
+            told: Signal::default(),
+            log: log.cloned(),
+        })
+    }
+
+    /// The version of the servers of now, if nobody has to look first.
+    pub fn at_hand(&self, now: Moment) -> Option<u64> {
+        (nanos(now) < self.quiet_until.load(Relaxed)).then(|| self.version.load(Relaxed))
+    }
+
+    /// The servers of now. The first request waits for their addresses: for all of them, but not for long where some
+    /// are known.
+    pub async fn list(self: &Arc<Self>, worker: &Rc<Worker>) -> Arc<Peers> {
+        let began = worker.clock.coarse();
+        loop {
+            let told = self.told.wait();
+            let is_missing = self.look(worker);
+            let peers = self.now();
+            if !is_missing {
+                return peers;
+            }
+            if peers.spots.is_empty() {
+                told.await;
+                continue;
+            }
+            let waited = worker.clock.coarse().since(began);
+            let left = FIRST_ADDRESSES_WAIT.saturating_sub(waited);
+            if left.is_zero() || within(worker, left, told).await.is_none() {
+                return peers;
+            }
+        }
+    }
+
+    fn now(&self) -> Arc<Peers> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.clone()
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Box<[Answer]>> {
+        // Whoever panicked with the lock in hand had changed nothing by halves.
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what has to be asked. Tells whether an answer is worth waiting for.
+    fn look(self: &Arc<Self>, worker: &Rc<Worker>) -> bool {
+        let now = worker.clock.coarse();
+        let mut answers = self.answers();
+        let mut is_missing = false;
+        for (number, answer) in answers.iter_mut().enumerate() {
+            if !answer.is_asked && now >= answer.fresh_until {
+                answer.is_asked = true;
+                let end = EndOfAsking {
+                    names: Arc::downgrade(self),
+                    number,
+                };
+                let worker = worker.clone();
+                // Not a part of any request: if the one that asks goes away, others still wait.
+                in_background(async move {
+                    if let Some(names) = end.names.upgrade() {
+                        names.ask(number, &worker).await;
+                    }
+                    drop(end);
+                });
+            }
+            is_missing |= answer.is_asked && now >= answer.usable_until;
+        }
+        self.settle(&answers);
+        is_missing
+    }
+
+    /// Notes until when nobody has to look.
+    fn settle(&self, answers: &[Answer]) {
+        let until = |answer: &Answer| match answer.is_asked {
+            true => answer.usable_until,
+            false => answer.fresh_until,
+        };
+        let until = answers.iter().map(until).min();
+        self.quiet_until
+            .store(until.map_or(u64::MAX, nanos), Relaxed);
+    }
+
+    async fn ask(&self, number: usize, worker: &Rc<Worker>) {
+        let question = &self.questions[number];
+        let found = match question.kind {
+            Kind::BySystem => by_system(&question.host).await.map(|ips| Answered {
+                records: at(&ips, question.port, None),
+                lifetime: NAME_LIFETIME,
+            }),
+            Kind::Addresses => {
+                let family = self.resolver.family;
+                let found = self.resolver.addresses(&question.host, family).await;
+                found.map(|found| Answered {
+                    lifetime: self.resolver.lifetime.of(found.lifetime, NAME_LIFETIME),
+                    records: at(&found.records, question.port, None),
+                })
+            }
+            Kind::Service => self.service(&question.host).await,
+        };
+        let now = worker.clock.coarse();
+        let mut answers = self.answers();
+        let answer = &mut answers[number];
+        match found {
+            Ok(Answered { records, lifetime }) if !records.is_empty() => {
+                answer.spots = self.spots(question, records);
+                answer.fresh_until = now + lifetime;
+                // They serve while they are asked for again. After a long time without requests that is waited for.
+                answer.usable_until = answer.fresh_until + lifetime.max(SOURCE_LIFETIME);
+            }
+            failed => {
+                let why = failed.err();
+                // That the name is gone is an answer; silence is none.
+                let kind = why.as_ref().map(io::Error::kind);
+                if kind == Some(io::ErrorKind::NotFound) && question.kind != Kind::BySystem {
+                    answer.spots.clear();
+                }
+                answer.fresh_until = now + SOURCE_PAUSE;
+                answer.usable_until = now + SOURCE_STALE_MAX;
+                self.tell(question, why);
+            }
+        }
+        self.renew(&answers);
+    }
+
+    /// The servers of a service. Those that come first are the usual ones.
+    async fn service(&self, name: &str) -> io::Result<Answered<Found>> {
+        let found = self.resolver.services(name).await?;
+        let mut lifetime = found.lifetime;
+        let first = found.records.iter().map(|one| one.priority).min();
+        let mut all = Vec::new();
+        for service in found.records {
+            let family = self.resolver.family;
+            // A server without an address leaves the others.
+            let Ok(ips) = self.resolver.addresses(&service.host, family).await else {
+                continue;
+            };
+            lifetime = lifetime.min(ips.lifetime);
+            let later = Some(service.priority) != first;
+            let of = Some((service.host, service.weight, later));
+            all.extend(at(&ips.records, service.port, of));
+        }
+        Ok(Answered {
+            records: all,
+            lifetime: self.resolver.lifetime.of(lifetime, NAME_LIFETIME),
+        })
+    }
+
+    fn spots(&self, question: &Question, mut records: Vec<Found>) -> Vec<Spot> {
+        let line = &self.lines[question.line];
+        // Where the system has no IPv6, names have such addresses all the same.
+        let is_far = |found: &Found| !is_reachable(found.address.ip());
+        if !records.iter().all(is_far) {
+            records.retain(|found| !is_far(found));
+        }
+        // The same order after each question, and on each machine: those of IPv4 first, as in nginx.
+        let key = |found: &Found| {
+            let (name, weight, later) = found.service.clone().unwrap_or_default();
+            (later, std::cmp::Reverse(weight), name, found.address)
+        };
+        records.sort_by_cached_key(key);
+        records.dedup();
+        records.truncate(PEERS_OF_NAME_MAX);
+        let spot = |found: Found| {
+            let later = found.service.as_ref().is_some_and(|(_, _, later)| *later);
+            // Beside a server that is for emergencies there is no place for those that come later.
+            if later && line.is_backup {
+                return None;
+            }
+            let usual = line.server.weight;
+            Some(Spot {
+                line: question.line,
+                dial: found.address.to_string(),
+                is_backup: line.is_backup || later,
+                weight: match &found.service {
+                    Some((_, weight, _)) if usual == 1 => u32::from(*weight).max(1),
+                    _ => usual,
+                },
+                name: match found.service {
+                    Some((name, _, _)) => name,
+                    None => line.server.name.clone(),
+                },
+            })
+        };
+        records.into_iter().filter_map(spot).collect()
+    }
+
+    /// Makes what is known the servers of now.
+    fn renew(&self, answers: &[Answer]) {
+        let mut spots = Vec::new();
+        for (number, line) in self.lines.iter().enumerate() {
+            match self.questions.iter().position(|one| one.line == number) {
+                None => spots.push(Spot::of(number, line)),
+                Some(question) => spots.extend_from_slice(&answers[question].spots),
+            }
+        }
+        let before = self.now();
+        if *before.spots == *spots {
+            return;
+        }
+        match before.renewed(&self.config, &self.lines, spots) {
+            Ok(peers) => {
+                self.version.store(peers.version, Relaxed);
+                *self.peers.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
+            }
+            Err(error) => {
+                if let Some(log) = &self.log {
+                    log.error(LOGGER, "the servers of a group stay as they were")
+                        .text("upstream", &self.config.name)
+                        .shown("error", error)
+                        .send();
+                }
+            }
+        }
+    }
+
+    /// Tells that a name has no address, in nginx's words.
+    fn tell(&self, question: &Question, why: Option<io::Error>) {
+        let Some(log) = &self.log else { return };
+        let kind = why.as_ref().map(io::Error::kind);
+        let cause = match (question.kind, kind) {
+            (Kind::BySystem, _) => String::new(),
+            (_, Some(io::ErrorKind::TimedOut)) => " (110: Operation timed out)".to_owned(),
+            (_, _) => " (3: Host not found)".to_owned(),
+        };
+        let host = &question.host;
+        let message = format!("{host} could not be resolved{cause}");
+        let entry = log.error(LOGGER, &message).text("upstream", &self.config.name);
+        match why {
+            Some(why) => entry.shown("error", why).send(),
+            None => entry.send(),
+        }
+    }
+}
+
+const LOGGER: &str = "http.reverse_proxy.upstreams";
+
+/// The addresses as records on `port`.
+fn at(ips: &[IpAddr], port: u16, service: Option<(String, u16, bool)>) -> Vec<Found> {
+    let found = |ip: &IpAddr| Found {
+        address: SocketAddr::new(*ip, port),
+        service: service.clone(),
+    };
+    ips.iter().map(found).collect()
+}
+
+fn nanos(moment: Moment) -> u64 {
+    u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The end of a question, answered or not: those who wait look again.
+struct EndOfAsking {
+    names: Weak<Names>,
+    number: usize,
+}
+
+impl Drop for EndOfAsking {
+    fn drop(&mut self) {
+        let Some(names) = self.names.upgrade() else {
+            return;
+        };
+        let mut answers = names.answers();
+        answers[self.number].is_asked = false;
+        names.settle(&answers);
+        drop(answers);
+        names.told.raise();
+    }
+}
