@@ -205,7 +205,9 @@ impl Record {
         match (self, kind) {
             (Record::Address(ip), A) => Some(ip.octets().to_vec()),
             (Record::Address6(ip), AAAA) => Some(ip.octets().to_vec()),
-            (Record::Service(port, priority, host), SRV) => Some(service(*port, *priority, 1, host)),
+            (Record::Service(port, priority, host), SRV) => {
+                Some(service(*port, *priority, 1, host))
+            }
             (Record::Weighted(port, priority, weight, host), SRV) => {
                 Some(service(*port, *priority, *weight, host))
             }

@@ -111,8 +111,7 @@ fn open_file_cache(directive: &Directive) -> Option<Wrong> {
 }
 
 fn resolver(directive: &Directive) -> Option<Wrong> {
-    const WANTED: &str =
-        "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`, one of them on; \
+    const WANTED: &str = "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`, one of them on; \
          only nginx Plus has `status_zone=`";
     let has = |text: &str| directive.args.iter().any(|word| word.text == text);
     if has("ipv4=off") && has("ipv6=off") {

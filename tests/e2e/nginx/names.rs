@@ -71,7 +71,10 @@ fn each_address_of_a_name_is_a_server() {
         said.push_str(&client.get("/x").text());
         said.push_str(&client.get("/y").text());
     }
-    assert_eq!(said, "123123", "in their order, and all locations take turns");
+    assert_eq!(
+        said, "123123",
+        "in their order, and all locations take turns"
+    );
     let at = client.get("/x").field("X-At").map(str::to_owned);
     assert_eq!(at, Some(format!("127.0.0.1:{port}")));
     for key in 0..12 {
@@ -165,7 +168,9 @@ fn addresses_that_left_go_and_new_ones_come() {
 #[test]
 fn a_service_tells_ports_weights_and_who_stands_by() {
     let named = |name: &'static str| {
-        Upstream::answering(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}"))
+        Upstream::answering(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}"
+        ))
     };
     let (a, b, c) = (named("a"), named("b"), named("c"));
     let of = |port, priority, weight| Record::Weighted(port, priority, weight, "host.test");
@@ -195,7 +200,11 @@ fn a_service_tells_ports_weights_and_who_stands_by() {
         "aaaabbbb",
         "a weight in the configuration counts for all of them"
     );
-    assert_eq!(answers(&server, "/dots", 3), "ccc", "the ones that stand by");
+    assert_eq!(
+        answers(&server, "/dots", 3),
+        "ccc",
+        "the ones that stand by"
+    );
     assert_eq!(
         sorted(&answers(&server, "/last", 8)),
         "aaaaaabb",

@@ -174,7 +174,9 @@ impl Resolver {
     /// [`io::ErrorKind::NotFound`].
     pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
         let resolver = self.start(Family::Any)?;
-        let found = self.within(resolver.lookup(name, RecordType::CNAME)).await?;
+        let found = self
+            .within(resolver.lookup(name, RecordType::CNAME))
+            .await?;
         let records = found
             .answers()
             .iter()
@@ -296,7 +298,10 @@ mod tests {
         assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
         // Nobody is asked anew for each request, and no answer holds for ever.
         assert_eq!(Lifetime::AsTold.of(second(0), usual), ANSWER_LIFETIME_MIN);
-        assert_eq!(Lifetime::For(second(0)).of(second(9), usual), ANSWER_LIFETIME_MIN);
+        assert_eq!(
+            Lifetime::For(second(0)).of(second(9), usual),
+            ANSWER_LIFETIME_MIN
+        );
         let forever = second(u64::from(u32::MAX));
         assert_eq!(Lifetime::AsTold.of(forever, usual), ANSWER_LIFETIME_MAX);
     }

@@ -12,8 +12,7 @@ use sluice_model::proxy::{
 };
 use sluice_net::tls::Connector;
 use sluice_net::upstream::{
-    Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers,
-    Through,
+    Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
 };
 
 use super::build::duration;
@@ -122,10 +121,10 @@ fn servers(text: &str) -> Result<Vec<SocketAddr>, Refusal> {
     let found: Vec<SocketAddr> = found.map_or_else(|_| Vec::new(), Iterator::collect);
     match found.is_empty() {
         false => Ok(found),
-        true => Err(Refusal::new(format!(
-            "resolver `{text}`: the host has no address"
-        ))
-        .with_help("write the IP address of a DNS server")),
+        true => Err(
+            Refusal::new(format!("resolver `{text}`: the host has no address"))
+                .with_help("write the IP address of a DNS server"),
+        ),
     }
 }
 

@@ -22,8 +22,8 @@ use crate::context::Exchange;
 use crate::log::Log;
 use crate::random;
 use crate::values::{client_ip, expanded, remote_ip};
-use names::is_name;
 pub use names::Names;
+use names::is_name;
 use peers::{Line, Spot};
 pub use peers::{Member, Peers};
 

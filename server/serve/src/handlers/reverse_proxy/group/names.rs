@@ -120,8 +120,7 @@ impl Names {
                 kind,
             })
         };
-        let questions: Box<[Question]> =
-            lines.iter().enumerate().filter_map(question).collect();
+        let questions: Box<[Question]> = lines.iter().enumerate().filter_map(question).collect();
         let unknown = || Answer {
             spots: Vec::new(),
             fresh_until: Moment::START,
@@ -362,7 +361,9 @@ impl Names {
         };
         let host = &question.host;
         let message = format!("{host} could not be resolved{cause}");
-        let entry = log.error(LOGGER, &message).text("upstream", &self.config.name);
+        let entry = log
+            .error(LOGGER, &message)
+            .text("upstream", &self.config.name);
         match why {
             Some(why) => entry.shown("error", why).send(),
             None => entry.send(),
@@ -401,5 +402,66 @@ impl Drop for EndOfAsking {
         names.settle(&answers);
         drop(answers);
         names.told.raise();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use sluice_model::proxy::NginxServer;
+    use sluice_policy::group::Method;
+
+    use super::*;
+
+    fn names(weight: u32, is_backup: bool) -> Names {
+        let config = Config::default();
+        let line = || Line {
+            server: NginxServer {
+                name: "a.test".to_owned(),
+                weight,
+                ..NginxServer::default()
+            },
+            dial: "a.test:80".to_owned(),
+            requests_max: 0,
+            is_backup,
+        };
+        let first = Peers::new(&config, Method::RoundRobin, &[line()], Vec::new());
+        let first = first.unwrap_or_else(|error| panic!("{error}"));
+        let names = Names::build(&config, Box::new([line()]), first, None);
+        names.unwrap_or_else(|refusal| panic!("{refusal}"))
+    }
+
+    #[test]
+    fn a_name_stands_for_so_many_servers_at_most() {
+        let names = names(3, false);
+        let ips: Vec<IpAddr> = (0..300u32)
+            .rev()
+            .map(|number| Ipv4Addr::from(0x7f00_0001 + number).into())
+            .collect();
+        let spots = names.spots(&names.questions[0], at(&ips, 80, None));
+        assert_eq!(spots.len(), PEERS_OF_NAME_MAX);
+        // In order, so that keys lead to the same servers everywhere.
+        assert_eq!(spots[0].dial, "127.0.0.1:80");
+        assert_eq!((&*spots[9].dial, spots[9].weight), ("127.0.0.10:80", 3));
+    }
+
+    #[test]
+    fn services_have_weights_and_those_that_come_later_stand_by() {
+        let near = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let of = |weight, later| Some(("host.test".to_owned(), weight, later));
+        let records = || [at(&near, 1, of(0, false)), at(&near, 2, of(7, true))].concat();
+        let list = |names: &Names| {
+            let spots = names.spots(&names.questions[0], records());
+            let short = spots
+                .into_iter()
+                .map(|spot| (spot.dial, spot.weight, spot.is_backup));
+            short.collect::<Vec<_>>()
+        };
+        let one = ("127.0.0.1:1".to_owned(), 1, false);
+        let two = ("127.0.0.1:2".to_owned(), 7, true);
+        assert_eq!(list(&names(1, false)), [one, two]);
+        let one = ("127.0.0.1:1".to_owned(), 4, true);
+        assert_eq!(list(&names(4, true)), [one], "the later ones have no place");
     }
 }
