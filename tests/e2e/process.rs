@@ -60,6 +60,31 @@ fn signals_to_end_let_requests_finish() {
     }
 }
 
+/// The kernel lets clients in before the server knows of them.
+#[test]
+fn who_waits_to_be_accepted_is_served_before_the_end() {
+    let mut server = Server::start(HELLO);
+    let pid = server.pid().to_string();
+    let kill = |signal: &str| {
+        let done = std::process::Command::new("kill")
+            .args([signal, &pid])
+            .status();
+        assert!(done.expect("kill is there").success());
+    };
+    kill("-STOP");
+    let mut clients: Vec<Client> = (0..20).map(|_| Client::connect(server.port)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    // It learns of the end and of all of them at once.
+    kill("-TERM");
+    kill("-CONT");
+    for client in &mut clients {
+        assert_eq!(client.answer().text(), "hello");
+    }
+    assert_eq!(server.wait_for_end().code(), Some(0));
+}
+
 #[test]
 fn the_grace_period_ends() {
     let mut server = Server::start(

@@ -240,6 +240,26 @@ impl Listener {
         }
     }
 
+    /// A connection that waits to be accepted, asking the kernel.
+    pub(crate) fn accept_now(&self) -> io::Result<(Stream, Remote)> {
+        let (socket, remote) = match self {
+            Listener::Tcp(listener) => SockRef::from(listener).accept()?,
+            Listener::Unix(listener) => SockRef::from(listener).accept()?,
+        };
+        socket.set_nonblocking(true)?;
+        Ok(match (self, remote.as_socket()) {
+            (Listener::Tcp(_), Some(remote)) => {
+                let socket = tokio::net::TcpStream::from_std(socket.into())?;
+                (Stream::Tcp(socket), Remote::Ip(canonical(remote)))
+            }
+            (Listener::Tcp(_), None) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            (Listener::Unix(_), _) => {
+                let socket = tokio::net::UnixStream::from_std(socket.into())?;
+                (Stream::Unix(socket), Remote::Unix)
+            }
+        })
+    }
+
     /// The next connection.
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Remote)>> {
         match self {

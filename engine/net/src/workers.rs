@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_message::Moment;
+use sluice_message::{Moment, Remote};
 use socket2::Socket;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
@@ -22,10 +22,11 @@ use tokio::task::AbortHandle;
 use crate::connection::{self, Connection};
 use crate::entrance::Entrance;
 use crate::handed::Handed;
-use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, TIMER_TICK};
+use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
 use crate::places::{self, Place, PlaceLimit};
 use crate::service::{Binding, Protocols, Service};
+use crate::stream::Stream;
 use crate::sys;
 use crate::sys::identity::Identity;
 use crate::sys::placement::Processors;
@@ -436,8 +437,8 @@ impl<S: Service> Running<S> {
             return;
         }
         for (_, listening) in before {
-            listening.close();
             listening.slot.retire();
+            tokio::task::spawn_local(listening.close(self.shared.clone()));
         }
         self.shared.worker.timers.wake_idle();
     }
@@ -445,8 +446,9 @@ impl<S: Service> Running<S> {
     async fn drain(&self, grace: Duration) -> u64 {
         let worker = &self.shared.worker;
         worker.draining.set(true);
-        for (_, listening) in self.slots.borrow_mut().drain() {
-            listening.close();
+        let all = std::mem::take(&mut *self.slots.borrow_mut());
+        for (_, listening) in all {
+            listening.close(self.shared.clone()).await;
         }
         worker.timers.expire_all_idle();
         let deadline = tokio::time::Instant::now() + grace;
@@ -460,10 +462,23 @@ impl<S: Service> Running<S> {
 }
 
 impl<S: Service> Listening<S> {
-    /// Accepts no more.
-    fn close(&self) {
+    /// Accepts no more, but for those that the kernel has let in already: closing would reset them.
+    async fn close(self, shared: Rc<Shared<S>>) {
         for (_, task) in &self.doors {
             task.abort();
+        }
+        for (listener, _) in &self.doors {
+            for _ in 0..LISTEN_BACKLOG {
+                match listener.accept_now() {
+                    Ok((stream, remote)) => {
+                        if let Some(entered) = shared.limit.enter() {
+                            admit((stream, remote), entered, &self.slot, &shared).await;
+                        }
+                    }
+                    Err(error) if is_of_connection(&error) => {}
+                    Err(_) => break,
+                }
+            }
         }
     }
 }
@@ -487,26 +502,35 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
                 None => make_room(&shared).await,
             }
         };
-        let counters = &shared.worker.counters;
-        counters.accepted.up();
-        let Ok(place) = places::take(&shared.worker).await else {
-            // As nginx does it. Whoever waits in the kernel's queue would not know that there is no room.
-            counters.refused.up();
-            burst = rest_after(burst).await;
-            continue;
-        };
-        counters.open.up();
-        let open = Open(shared.worker.clone(), (entered, place));
-        let (slot, shared) = (slot.clone(), shared.clone());
-        if slot.binding().entrance.is_some() {
-            tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
-        } else {
-            let ends = (remote, stream.local_addr());
-            let mut connection = Connection::new(stream, ends, slot, shared, open);
-            // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
-            tokio::task::spawn_local(async move { connection.run().await });
-        }
+        admit((stream, remote), entered, &slot, &shared).await;
         burst = rest_after(burst).await;
+    }
+}
+
+/// Serves a connection that was accepted.
+async fn admit<S: Service>(
+    (stream, remote): (Stream, Remote),
+    entered: Entered,
+    slot: &Rc<Slot<S>>,
+    shared: &Rc<Shared<S>>,
+) {
+    let counters = &shared.worker.counters;
+    counters.accepted.up();
+    let Ok(place) = places::take(&shared.worker).await else {
+        // As nginx does it. Whoever waits in the kernel's queue would not know that there is no room.
+        counters.refused.up();
+        return;
+    };
+    counters.open.up();
+    let open = Open(shared.worker.clone(), (entered, place));
+    let (slot, shared) = (slot.clone(), shared.clone());
+    if slot.binding().entrance.is_some() {
+        tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
+    } else {
+        let ends = (remote, stream.local_addr());
+        let mut connection = Connection::new(stream, ends, slot, shared, open);
+        // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
+        tokio::task::spawn_local(async move { connection.run().await });
     }
 }
 
