@@ -2,6 +2,7 @@
 //! is refused. What needs more than the directive itself is left to `lower`.
 
 use crate::lower::values::{size, time};
+use crate::modules::log;
 use crate::registry::variables::may_be_set;
 use crate::tree::Directive;
 
@@ -43,7 +44,8 @@ pub fn wrong(directive: &Directive) -> Option<Wrong> {
         }),
         "open_file_cache" => open_file_cache(directive),
         "resolver" => resolver(directive),
-        "access_log" => access_log(directive),
+        "access_log" => log::params(directive).err(),
+        "open_log_file_cache" => log::open_files(directive).err(),
         "listen" => listen(directive),
         "server_name" => each(
             directive,
@@ -123,30 +125,6 @@ fn resolver(directive: &Directive) -> Option<Wrong> {
         Some(_) => false,
         None => word.starts_with('[') || word.matches(':').count() < 2,
     })
-}
-
-fn access_log(directive: &Directive) -> Option<Wrong> {
-    const WANTED: &str =
-        "`buffer=SIZE`, `flush=TIME` beside it, `gzip` with a level from 1 to 9, or `if=CONDITION`";
-    let first = directive.arg(0)?;
-    if first == "off" && directive.args.len() > 1 {
-        return Some((1, "nothing behind `off`"));
-    }
-    let mut words = directive.args.iter().skip(1);
-    let is_buffered = words.any(|word| {
-        let name = word.text.split('=').next();
-        matches!(name, Some("buffer" | "gzip"))
-    });
-    let mut words = directive.args.iter().enumerate().skip(1);
-    let found = words.find(|(_, word)| match word.text.split_once('=') {
-        Some(("buffer", bytes)) => size(bytes).is_none_or(|bytes| bytes == 0),
-        Some(("flush", length)) => time(length).is_none() || !is_buffered,
-        Some(("gzip", level)) => !level
-            .parse()
-            .is_ok_and(|level: u8| (1..=9).contains(&level)),
-        _ => false,
-    });
-    found.map(|(at, _)| (at, WANTED))
 }
 
 fn listen(directive: &Directive) -> Option<Wrong> {
@@ -248,7 +226,20 @@ mod tests {
             ("access_log off combined;", Some(1)),
             ("access_log a combined flush=1s;", Some(2)),
             ("access_log a combined flush=1s buffer=32k;", None),
+            ("access_log a combined flush=0 gzip;", Some(2)),
+            ("access_log a combined flush=1h gzip if=;", None),
             ("access_log a combined gzip=10;", Some(2)),
+            ("access_log a combined more;", Some(2)),
+            ("access_log a/$host combined buffer=1k;", Some(0)),
+            ("access_log syslog:server=a combined gzip;", Some(0)),
+            ("open_log_file_cache max=0;", Some(0)),
+            (
+                "open_log_file_cache max=1 inactive=1s min_uses=0 valid=1m;",
+                None,
+            ),
+            ("open_log_file_cache max=1 valid=x;", Some(1)),
+            ("open_log_file_cache inactive=1s;", Some(0)),
+            ("open_log_file_cache max=1 off;", None),
             ("listen 80 backlog=x;", Some(1)),
             ("listen 80 so_keepalive=30m::10 ipv6only=on;", None),
             ("listen 80 so_keepalive=x;", Some(1)),

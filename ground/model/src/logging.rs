@@ -105,6 +105,12 @@ objects! {
         pub roll_keep_days: i64,
         /// The time format in names of old files.
         pub backup_time_format: String,
+        /// Lines are held back until they are so many bytes; none are where it is 0. Our own word.
+        pub hold_bytes: i64,
+        /// The longest that a line is held back; for ever where it is 0. Our own word.
+        pub hold_time: Duration,
+        /// How hard pieces of the file are compressed, from 1 to 9; not at all where it is 0. Our own word.
+        pub gzip_level: i64,
     }
 
     /// Writes to a socket.

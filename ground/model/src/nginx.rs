@@ -432,6 +432,26 @@ objects! {
         pub escape: String,
         /// It is left out where this is empty or `0`; always written when absent.
         pub condition: Option<String>,
+        /// The file that each line names anew, in place of a logger.
+        pub file: Option<alloc::boxed::Box<NamedFile>>,
+    }
+
+    /// A file whose name follows from the request.
+    pub struct NamedFile {
+        /// Its path, with placeholders.
+        pub path: String,
+        /// The folder without which nothing is written, with placeholders.
+        pub root: String,
+        /// The log of errors that is told of files that cannot be opened, below `http.log.error`; empty for that itself.
+        pub errors: String,
+        /// How many such files stay open; none where it is 0.
+        pub open_max: u32,
+        /// How long a file stays open that nothing is written to.
+        pub inactive: Duration,
+        /// How often a file is written to within that time before it stays open.
+        pub uses_min: u32,
+        /// After this time the path of an open file is looked at anew.
+        pub valid: Duration,
     }
 
     /// Who gets compressed answers, of those who say that they take them.

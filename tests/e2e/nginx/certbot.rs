@@ -51,8 +51,10 @@ impl Site {
     fn configure(&self, servers: &str) {
         let servers = servers.replace("{tls}", &self.secure.to_string());
         let main = "pid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents { worker_connections 100; }\n";
-        self.prefix
-            .configure(&format!("{main}http {{\n{servers}}}\n"), "");
+        self.prefix.configure(
+            &format!("{main}http {{\naccess_log off;\n{servers}}}\n"),
+            "",
+        );
     }
 
     /// Runs what Certbot calls `nginx_server_ctl`, which must succeed.

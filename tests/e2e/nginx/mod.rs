@@ -19,6 +19,7 @@ mod headers;
 mod limits;
 mod links;
 mod locations;
+mod log_files;
 mod logs;
 mod mirror;
 mod names;

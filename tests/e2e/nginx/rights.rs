@@ -1,5 +1,7 @@
 //! Whom the server is taken for: `user`, and the limits of the process.
 
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
 use super::prefix::{Prefix, SITE};
 use crate::client::ask;
 use crate::harness::eventually;
@@ -138,4 +140,38 @@ fn the_process_has_the_limits_that_are_asked_for() {
         !priorities.is_empty() && priorities.iter().all(|nice| nice == "7"),
         "{priorities:?}"
     );
+}
+
+/// What clients have a say in is not opened as root.
+#[test]
+fn logs_that_requests_name_are_the_users() {
+    if !is_root() {
+        eprintln!("skipped: only root can serve as another user");
+        return;
+    }
+    let prefix = Prefix::new();
+    let conf = conf("user nobody nogroup;").replace("logs/access.log", "open/$arg_n.log");
+    prefix.configure(&conf.replace("listen", "root html;\nlisten"), "one");
+    for (name, mode) in [("open", 0o777), ("closed", 0o700)] {
+        prefix.folder.write(&format!("{name}/there"), "");
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(prefix.folder.path().join(name), mode).expect("it is ours");
+    }
+    let (code, said) = prefix.said(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    for name in ["a", "../closed/b"] {
+        assert_eq!(ask(prefix.port, &format!("/?n={name}")).status, 200);
+    }
+    let path = |name: &str| prefix.folder.path().join(name);
+    let errors = || prefix.errors();
+    eventually("a log", || path("open/a.log").exists(), errors);
+    let owner = std::fs::metadata(path("open/a.log"))
+        .expect("it is there")
+        .uid();
+    assert_ne!(owner, 0, "root made it");
+    let is_refused = || {
+        errors().contains("/closed/b.log\" failed (13: Permission denied) while logging request")
+    };
+    eventually("a refusal", is_refused, errors);
+    assert!(!path("closed/b.log").exists());
 }

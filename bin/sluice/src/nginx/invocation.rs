@@ -14,12 +14,14 @@ use crate::load::{self, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, write};
 use crate::supervise::successor::Program;
 
-/// The folder of relative paths. These four are those of nginx's own packages.
+/// The folder of relative paths. These five are those of nginx's own packages.
 pub const PREFIX: &str = "/etc/nginx";
 /// The configuration.
 pub const CONF: &str = "/etc/nginx/nginx.conf";
 /// The log of errors.
 pub const ERROR_LOG: &str = "/var/log/nginx/error.log";
+/// The log of requests.
+pub const ACCESS_LOG: &str = "/var/log/nginx/access.log";
 /// The file with the number of the process.
 pub const PID_FILE: &str = "/run/nginx.pid";
 
@@ -49,6 +51,7 @@ impl Invocation {
                 globals: switches.globals.clone(),
                 prefix: Some(shown(&prefix)),
                 error_log,
+                access_log: shown(&prefix.join(ACCESS_LOG)),
                 pid_file: PID_FILE.to_owned(),
             },
             background: false,

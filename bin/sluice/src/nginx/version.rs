@@ -4,7 +4,7 @@
 use sluice_nginx::registry::is_built;
 use sluice_nginx::registry::variables::NGINX_VERSION;
 
-use super::invocation::{CONF, ERROR_LOG, PID_FILE, PREFIX};
+use super::invocation::{ACCESS_LOG, CONF, ERROR_LOG, PID_FILE, PREFIX};
 use super::switches::{Switches, Telling};
 
 /// The modules that nginx builds only when it is asked to, as it is asked (<https://nginx.org/en/docs/configure.html>).
@@ -49,7 +49,7 @@ fn build() -> String {
     format!(
         "built by rustc {}\nbuilt with rustls (TLS 1.2 and 1.3; OpenSSL is not used)\nTLS SNI support enabled\n\
          configure arguments: --prefix={PREFIX} --conf-path={CONF} --error-log-path={ERROR_LOG} \
-         --pid-path={PID_FILE}{modules}\n",
+         --http-log-path={ACCESS_LOG} --pid-path={PID_FILE}{modules}\n",
         env!("CARGO_PKG_RUST_VERSION")
     )
 }

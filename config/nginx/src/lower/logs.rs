@@ -1,6 +1,6 @@
 //! Where the server tells what it notices, and where the lines of access logs go. What they say is left to `modules::log`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sluice_diag::Diagnostic;
 use sluice_model::http::ServerLogs;
@@ -10,11 +10,41 @@ use sluice_model::logging::{
 
 use super::level::Level;
 use super::{Lowering, syslog};
-use crate::tree::Directive;
+use crate::modules::log::Hold;
+use crate::tree::{Directive, Word};
 
 /// The name of the logger with this number, below `http.log.access`.
-pub fn logger_name(index: usize) -> String {
+fn logger_name(index: usize) -> String {
     format!("nginx{index}")
+}
+
+/// The files of access logs.
+#[derive(Default)]
+pub struct AccessLogs {
+    files: Vec<AccessFile>,
+    /// The number of each, by its path.
+    numbers: HashMap<String, usize>,
+}
+
+struct AccessFile {
+    path: String,
+    /// As the first directive says that says anything of it.
+    hold: Hold,
+}
+
+impl AccessLogs {
+    fn number(&mut self, path: &str) -> usize {
+        if let Some(number) = self.numbers.get(path) {
+            return *number;
+        }
+        let number = self.files.len();
+        self.numbers.insert(path.to_owned(), number);
+        self.files.push(AccessFile {
+            path: path.to_owned(),
+            hold: Hold::default(),
+        });
+        number
+    }
 }
 
 /// What the directives of one block say about logs of errors.
@@ -53,7 +83,7 @@ impl Lowering<'_> {
     }
 
     /// The name of the log of errors of a place; empty for that of the process.
-    pub(super) fn errors_of(&mut self, level: &Level<'_>) -> String {
+    pub fn errors_of(&mut self, level: &Level<'_>) -> String {
         let directives = level.nearest(&["error_log"]);
         match directives.is_empty() {
             true => String::new(),
@@ -79,6 +109,47 @@ impl Lowering<'_> {
         })
     }
 
+    /// The logger whose lines go to a file; `None` where another directive says otherwise how its lines are held back.
+    pub fn logger(&mut self, path: &Word, hold: Hold) -> Option<String> {
+        let whole = match path.text.starts_with("syslog:") {
+            true => path.text.clone(),
+            false => self.log_path(&path.text),
+        };
+        let number = self.access_logs.number(&whole);
+        let known = &mut self.access_logs.files[number].hold;
+        if hold.bytes > 0 && known.bytes > 0 && *known != hold {
+            let title = format!(
+                "`access_log {}` stands elsewhere with other parameters",
+                path.text
+            );
+            self.report.push(
+                Diagnostic::error("invalid-value", title)
+                    .at(path.span, "lines of one file are held back in one way")
+                    .imported(path.import)
+                    .help("say the same of `buffer=`, `flush=` and `gzip` wherever this file is named"),
+            );
+            return None;
+        }
+        if hold.bytes > 0 {
+            *known = hold;
+        }
+        Some(logger_name(number))
+    }
+
+    /// The logger of the file that nginx has where nothing is said.
+    pub fn usual_logger(&mut self, path: &str) -> String {
+        logger_name(self.access_logs.number(path))
+    }
+
+    /// The path of a file of logs. One that begins with a variable is relative as well: nginx puts its prefix in front before
+    /// it reads variables.
+    pub fn log_path(&self, path: &str) -> String {
+        match path.starts_with('$') {
+            true => self.prefixed("") + path,
+            false => self.prefixed(path),
+        }
+    }
+
     /// All logs: those of errors, and the files of access logs.
     pub(super) fn logging(&mut self) -> Option<Logging> {
         let mut logs = BTreeMap::new();
@@ -94,14 +165,19 @@ impl Lowering<'_> {
             }
             apart.push(logger);
         }
-        for (index, path) in self.access_logs.iter().enumerate() {
+        for (index, file) in self.access_logs.files.iter().enumerate() {
             let name = logger_name(index);
             let logger = format!("http.log.access.{name}");
             apart.push(logger.clone());
-            let log = Log {
+            let mut log = Log {
                 include: vec![logger],
-                ..log(path, LogEncoder::Message(MessageEncoder {}))
+                ..log(&file.path, LogEncoder::Message(MessageEncoder {}))
             };
+            if let Some(LogWriter::File(writer)) = &mut log.writer {
+                writer.hold_bytes = i64::try_from(file.hold.bytes).unwrap_or(i64::MAX);
+                writer.hold_time = file.hold.time.unwrap_or_default();
+                writer.gzip_level = i64::from(file.hold.gzip);
+            }
             logs.insert(name, log);
         }
         let told = &self.invocation.error_log;
@@ -130,7 +206,8 @@ impl Lowering<'_> {
 
     /// Servers log nothing but what their places say.
     pub(super) fn server_logs(&self) -> Option<ServerLogs> {
-        (!self.access_logs.is_empty()).then(|| ServerLogs {
+        let are_any = !self.access_logs.files.is_empty() || self.names_log_files;
+        are_any.then(|| ServerLogs {
             default_logger_name: logger_name(0),
             skip_unmapped_hosts: true,
             ..ServerLogs::default()
@@ -221,5 +298,41 @@ fn writer(path: &str) -> LogWriter {
             roll: Some(false),
             ..FileWriter::default()
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_model::logging::LogWriter;
+
+    use crate::{Invocation, MemoryLoader, adapt_as};
+
+    /// The file that requests to this server are logged in by the program that has such a usual file.
+    fn access_log(conf: &str, usual: &str) -> Vec<String> {
+        let invocation = Invocation {
+            access_log: usual.to_owned(),
+            ..Invocation::default()
+        };
+        let conf = format!("events {{}}\nhttp {{ server {{ listen 80; {conf} return 204; }} }}\n");
+        let adapted = adapt_as("nginx.conf", &conf, &invocation, &MemoryLoader::default());
+        let logging = adapted.config.expect("it is right").logging;
+        let logs = logging.into_iter().flat_map(|logging| logging.logs);
+        let files = logs.filter_map(|(_, log)| match log.writer {
+            Some(LogWriter::File(file)) => Some(file.filename),
+            _ => None,
+        });
+        files.collect()
+    }
+
+    #[test]
+    fn where_nothing_is_said_requests_are_logged_as_the_command_line_says() {
+        assert_eq!(access_log("", "/l/access.log"), ["/l/access.log"]);
+        assert!(access_log("", "").is_empty());
+        assert!(access_log("access_log off;", "/l/access.log").is_empty());
+        assert_eq!(access_log("access_log own;", "/l/access.log"), ["own"]);
+        assert_eq!(
+            access_log("location /a { access_log own; }", "/l/access.log"),
+            ["/l/access.log", "own"]
+        );
     }
 }

@@ -49,6 +49,8 @@ pub struct Invocation {
     pub prefix: Option<String>,
     /// Where errors are told if no directive says so (`-e`); nothing is added where it is empty.
     pub error_log: String,
+    /// Where requests are logged if no directive says so; nowhere where it is empty.
+    pub access_log: String,
     /// Where the number of the process is written if no directive says so; nowhere where it is empty.
     pub pid_file: String,
 }
@@ -82,7 +84,8 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         groups,
         http: http.map_or(&[], Directive::body),
         types: Vec::new(),
-        access_logs: Vec::new(),
+        access_logs: logs::AccessLogs::default(),
+        names_log_files: false,
         error_logs: Vec::new(),
         tables: Vec::new(),
         scripts: Vec::new(),
@@ -115,7 +118,9 @@ pub struct Lowering<'r> {
     http: &'r [Directive],
     types: Vec<MediaTypes>,
     /// The files of access logs; the logger of each has its number.
-    access_logs: Vec<String>,
+    access_logs: logs::AccessLogs,
+    /// Whether there are files of access logs that each line names anew.
+    pub names_log_files: bool,
     /// What `error_log` says in different places; first that of the process.
     error_logs: Vec<logs::ErrorLogs>,
     tables: Vec<VariableTable>,
@@ -343,20 +348,6 @@ impl<'r> Lowering<'r> {
     /// The names of all groups of upstreams.
     pub fn group_names(&self) -> Vec<String> {
         self.groups.keys().map(|name| (*name).to_owned()).collect()
-    }
-
-    /// The logger whose lines go to a file.
-    pub fn logger(&mut self, path: &str) -> String {
-        let path = match path.starts_with("syslog:") {
-            true => path.to_owned(),
-            false => self.prefixed(path),
-        };
-        let known = self.access_logs.iter().position(|known| *known == path);
-        let index = known.unwrap_or_else(|| {
-            self.access_logs.push(path);
-            self.access_logs.len() - 1
-        });
-        logs::logger_name(index)
     }
 
     /// The number of a way in which paths of scripts are split.

@@ -1,25 +1,21 @@
 //! `ngx_http_log_module`: access logs.
 
 use sluice_diag::Diagnostic;
-use sluice_model::Handler;
-use sluice_model::nginx::{AccessLine, AccessLines};
+use sluice_model::nginx::{AccessLine, AccessLines, NamedFile};
+use sluice_model::{Duration, Handler};
 
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
-use crate::lower::{Lowering, syslog};
+use crate::lower::{Lowering, syslog, values};
 use crate::registry::Takes::Words;
-use crate::registry::Verdict::{Always, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::many("access_log", Words(1, MANY)).but(Partly(
-        "files without variables; `if=` works, `buffer=` and `flush=` are automatic, `gzip` is not built; \
-         where nothing is said no log is written",
-    )),
+    Word::many("access_log", Words(1, MANY)),
     Word::many("log_format", Words(2, MANY)),
-    Word::once("open_log_file_cache", Words(1, 4)).but(Always("files of logs stay open")),
+    Word::once("open_log_file_cache", Words(1, 4)),
 ];
 
 /// The format that is there without being written.
@@ -33,6 +29,124 @@ pub struct Format {
     escape: String,
 }
 
+/// What follows the name of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Params<'t> {
+    /// How lines are held back and compressed.
+    pub hold: Hold,
+    /// Where the condition stands.
+    pub condition: Option<&'t Text>,
+}
+
+/// How lines of a file are held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hold {
+    /// Until they are so many bytes; 0 for not at all.
+    pub bytes: u64,
+    /// The longest that they are, without an end where there is none.
+    pub time: Option<Duration>,
+    /// How hard they are compressed, from 1 to 9; 0 for not at all.
+    pub gzip: u8,
+}
+
+/// nginx's buffer where lines are compressed and no size is said.
+const GZIP_BUFFER_BYTES: u64 = 64 * 1024;
+
+/// How hard nginx compresses where no level is said.
+const GZIP_LEVEL: u8 = 1;
+
+/// Reads what follows the names of a log and of its format. The error is the number of the word that means nothing, and what
+/// may stand there.
+pub fn params(directive: &Directive) -> Result<Params<'_>, (usize, &'static str)> {
+    const WANTED: &str =
+        "`buffer=SIZE`, `flush=TIME` beside it, `gzip` with a level from 1 to 9, or `if=CONDITION`";
+    let path = directive.arg(0).unwrap_or_default();
+    if path == "off" {
+        let alone = Err((1, "nothing behind `off`"));
+        return if directive.args.len() > 1 {
+            alone
+        } else {
+            Ok(Params::default())
+        };
+    }
+    let mut found = Params::default();
+    let mut flush_at = None;
+    for (at, word) in directive.args.iter().enumerate().skip(2) {
+        let hold = &mut found.hold;
+        match word.text.split_once('=') {
+            None if word.text == "gzip" => hold.gzip = GZIP_LEVEL,
+            Some(("gzip", level)) => {
+                let level = level.parse().ok().filter(|level| (1..=9).contains(level));
+                hold.gzip = level.ok_or((at, WANTED))?;
+            }
+            Some(("buffer", bytes)) => {
+                let bytes = values::size(bytes).filter(|bytes| *bytes > 0);
+                hold.bytes = bytes.ok_or((at, WANTED))?;
+            }
+            Some(("flush", length)) => {
+                let length = values::time(length).filter(|length| *length > Duration::default());
+                hold.time = Some(length.ok_or((at, WANTED))?);
+                flush_at = Some(at);
+            }
+            Some(("if", _)) => found.condition = Some(word),
+            _ => return Err((at, WANTED)),
+        }
+    }
+    if found.hold.gzip > 0 && found.hold.bytes == 0 {
+        found.hold.bytes = GZIP_BUFFER_BYTES;
+    }
+    match (flush_at, found.hold.bytes) {
+        (Some(at), 0) => Err((at, "`flush=` beside `buffer=` or `gzip` only")),
+        (_, 1..) if has_variables(path) => {
+            Err((0, "a file without variables where lines are buffered"))
+        }
+        (_, 1..) if path.starts_with("syslog:") => Err((
+            0,
+            "a file where lines are buffered: those for syslog are not",
+        )),
+        _ => Ok(found),
+    }
+}
+
+/// Which files with variables in their names stay open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFiles {
+    max: u32,
+    inactive: Duration,
+    uses_min: u32,
+    valid: Duration,
+}
+
+/// Reads `open_log_file_cache`; `None` is `off`. The error is as that of [`params`].
+pub fn open_files(directive: &Directive) -> Result<Option<OpenFiles>, (usize, &'static str)> {
+    const WANTED: &str =
+        "`off`, or `max=N` and perhaps `inactive=TIME`, `min_uses=N` and `valid=TIME`";
+    let mut is_off = false;
+    // nginx's numbers.
+    let mut found = OpenFiles {
+        max: 0,
+        inactive: Duration::seconds(10),
+        uses_min: 1,
+        valid: Duration::seconds(60),
+    };
+    for (at, word) in directive.args.iter().enumerate() {
+        let wrong = (at, WANTED);
+        match word.text.split_once('=') {
+            Some(("max", count)) => found.max = count.parse().map_err(|_| wrong)?,
+            Some(("min_uses", count)) => found.uses_min = count.parse().map_err(|_| wrong)?,
+            Some(("inactive", length)) => found.inactive = values::time(length).ok_or(wrong)?,
+            Some(("valid", length)) => found.valid = values::time(length).ok_or(wrong)?,
+            None if word.text == "off" => is_off = true,
+            _ => return Err(wrong),
+        }
+    }
+    match (is_off, found.max) {
+        (true, _) => Ok(None),
+        (false, 0) => Err((0, WANTED)),
+        (false, _) => Ok(Some(found)),
+    }
+}
+
 /// What the access logs of a place are told of a request.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
     let directives = level.nearest(&["access_log"]);
@@ -43,10 +157,32 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<
         return None;
     }
     let mut lines = Vec::new();
+    if directives.is_empty() {
+        lines.extend(usual_line(cx, level, facts));
+    }
     for directive in directives {
         lines.extend(line(cx, level, directive, facts));
     }
     (!lines.is_empty()).then_some(Handler::NginxLog(AccessLines { lines }))
+}
+
+/// The line of nginx's own log, where nothing is said and nginx's command line runs the file.
+fn usual_line(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<AccessLine> {
+    let path = cx.invocation.access_log.clone();
+    if path.is_empty() {
+        return None;
+    }
+    let mut blocks = std::iter::successors(Some(level), |level| level.around());
+    let some = blocks.find_map(|level| level.directives().first())?;
+    let combined = Text {
+        text: COMBINED.to_owned(),
+        ..some.name.clone()
+    };
+    Some(AccessLine {
+        logger: cx.usual_logger(&path),
+        format: cx.text(&combined, facts),
+        ..AccessLine::default()
+    })
 }
 
 fn line(
@@ -55,45 +191,67 @@ fn line(
     directive: &Directive,
     facts: &Facts,
 ) -> Option<AccessLine> {
-    let (path, rest) = directive.args.split_first()?;
-    if let Some(params) = path.text.strip_prefix("syslog:") {
-        if let Err(wanted) = syslog::parse(params) {
-            return cx.invalid(path, "access_log", wanted);
-        }
-    } else if has_variables(&path.text) {
-        let wanted = "`off`, a file or `syslog:`; variables are not built yet";
+    let path = directive.args.first()?;
+    if let Some(params) = path.text.strip_prefix("syslog:")
+        && let Err(wanted) = syslog::parse(params)
+    {
         return cx.invalid(path, "access_log", wanted);
     }
-    let (name, params) = match rest.split_first() {
-        Some((name, params)) if !name.text.contains('=') => (Some(name), params),
-        _ => (None, rest),
-    };
-    let mut condition = None;
-    for param in params {
-        match param.text.split_once('=') {
-            Some(("if", text)) => {
-                let word = Text {
-                    text: text.to_owned(),
-                    ..param.clone()
-                };
-                condition = Some(cx.text(&word, facts));
-            }
-            Some(("buffer" | "flush", _)) => {}
-            _ => {
-                return cx.invalid(
-                    param,
-                    "access_log",
-                    "`buffer=`, `flush=` or `if=`; `gzip` is not built yet",
-                );
-            }
-        }
-    }
+    // Mistakes were told where the words were looked at.
+    let params = params(directive).ok()?;
+    let condition = params.condition.map(|word| {
+        let text = word.text.strip_prefix("if=").unwrap_or_default();
+        let text = Text {
+            text: text.to_owned(),
+            ..word.clone()
+        };
+        cx.text(&text, facts)
+    });
+    let name = directive.args.get(1);
     let format = format(cx, level, name.unwrap_or(path), name)?;
+    let is_named_anew = has_variables(&path.text) && !path.text.starts_with("syslog:");
+    let (logger, file) = match is_named_anew {
+        true => (String::new(), Some(named_file(cx, level, path, facts))),
+        false => (cx.logger(path, params.hold)?, None),
+    };
     Some(AccessLine {
-        logger: cx.logger(&path.text),
+        logger,
         format: cx.text(&format.text, facts),
         escape: format.escape,
         condition,
+        file,
+    })
+}
+
+/// A file that each line names anew: nginx asks for the root of the request before it makes one.
+fn named_file(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    path: &Text,
+    facts: &Facts,
+) -> Box<NamedFile> {
+    cx.names_log_files = true;
+    let kept = level.find("open_log_file_cache");
+    let kept = kept.and_then(|directive| open_files(directive).ok().flatten());
+    let whole = Text {
+        text: cx.log_path(&path.text),
+        ..path.clone()
+    };
+    let file = NamedFile {
+        path: cx.text(&whole, facts),
+        root: facts.root.clone().unwrap_or_default(),
+        errors: cx.errors_of(level),
+        ..NamedFile::default()
+    };
+    Box::new(match kept {
+        None => file,
+        Some(kept) => NamedFile {
+            open_max: kept.max,
+            inactive: kept.inactive,
+            uses_min: kept.uses_min,
+            valid: kept.valid,
+            ..file
+        },
     })
 }
 

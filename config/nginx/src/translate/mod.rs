@@ -10,6 +10,7 @@ use sluice_diag::Report;
 
 use crate::Loader;
 use crate::lower::level::Level;
+use crate::lower::text::has_variables;
 use crate::registry::{self, Context, Verdict};
 use crate::tree::Directive;
 use text::{Facts, word};
@@ -288,6 +289,10 @@ impl Writer<'_> {
         }
         match level.find("access_log").and_then(|line| line.arg(0)) {
             None | Some("off") => {}
+            // Caddy's logs go to one file each, and to syslog by another name.
+            Some(path) if has_variables(path) || path.starts_with("syslog:") => {
+                level.own("access_log").for_each(|line| self.untold(line));
+            }
             Some(path) => {
                 self.open("log");
                 self.line(format!("output file {}", word(path)));

@@ -58,6 +58,8 @@ impl Log {
     /// Makes `plan` the one in use.
     pub fn replace(&self, plan: Arc<Plan>) {
         *self.shared.plan.write().expect(NEVER_POISONED) = plan;
+        // Another configuration, other files.
+        self.shared.outputs.named().reopen();
     }
 
     /// Writes what waits and stops, waiting at most `patience`.

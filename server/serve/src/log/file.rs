@@ -110,6 +110,15 @@ impl Rotation {
     }
 }
 
+/// What is written of a compressed piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    /// Nothing yet.
+    New,
+    /// Its beginning is in the file.
+    Begun,
+}
+
 /// An open log file.
 #[derive(Debug)]
 pub struct RollingFile {
@@ -124,6 +133,8 @@ pub struct RollingFile {
     stamped: SystemTime,
     /// A write ended inside a line, so the next one begins with a new line.
     torn: bool,
+    /// What is missing of a compressed piece.
+    rest: Vec<u8>,
     archive: archive::Worker,
 }
 
@@ -153,6 +164,7 @@ impl RollingFile {
             checked: Instant::now(),
             stamped: SystemTime::UNIX_EPOCH,
             torn: false,
+            rest: Vec::new(),
             archive: archive::Worker::default(),
         })
     }
@@ -177,6 +189,42 @@ impl RollingFile {
             lines = later;
         }
         outcome
+    }
+
+    /// Writes whole lines as a piece of a compressed file. What does not fit on the disk is written before the next piece, as
+    /// nothing behind half a piece could be read.
+    pub fn write_compressed(&mut self, lines: &[u8], level: u32) -> io::Result<()> {
+        let mut outcome = Ok(());
+        if self.checked.elapsed() >= LOG_FILE_CHECK {
+            self.checked = Instant::now();
+            outcome = self.reopen_if_moved();
+        }
+        let rest = std::mem::take(&mut self.rest);
+        outcome = outcome.and(self.append_piece(rest, Piece::Begun));
+        if !self.rest.is_empty() {
+            return outcome;
+        }
+        let piece = super::hold::piece(lines, level)?;
+        outcome.and(self.append_piece(piece, Piece::New))
+    }
+
+    fn append_piece(&mut self, mut piece: Vec<u8>, which: Piece) -> io::Result<()> {
+        let mut written = 0;
+        while written < piece.len() {
+            match self.file.write(&piece[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Where nothing was written nothing is missed but its lines.
+                    if written > 0 || which == Piece::Begun {
+                        self.rest = piece.split_off(written);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.size += written as u64;
+        Ok(())
     }
 
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
@@ -256,7 +304,13 @@ impl RollingFile {
         self.identity = (facts.dev(), facts.ino());
         self.began = SystemTime::now();
         self.torn = false;
+        self.rest.clear();
         Ok(())
+    }
+
+    /// Whether somebody has moved the file is not asked for a while: what was held back belongs into the one that was moved.
+    pub fn stay(&mut self) {
+        self.checked = Instant::now();
     }
 
     /// Tools such as logrotate move the file away and expect that a new one appears.

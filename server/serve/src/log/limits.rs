@@ -9,6 +9,20 @@ pub const LOG_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// Bytes that may wait for all outputs of one thread: ten thousand sites with a file each must not add up.
 pub const LOG_QUEUES_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes that all outputs of one thread may hold back, in the hope of more. Beyond it all are written: half of the memory
+/// is left for what comes meanwhile.
+pub const LOG_HELD_BYTES_MAX: usize = LOG_QUEUES_BYTES_MAX / 2;
+
+/// Bytes that one output may hold back, whatever the configuration says: half of its queue, for the same reason.
+pub const LOG_HOLD_BYTES_MAX: usize = LOG_QUEUE_BYTES_MAX / 2;
+
+/// Lines that may wait for files which each line names: as many bytes as for one output, in pieces of a few hundred.
+pub const LOG_NAMED_LINES_MAX: usize = 16 << 10;
+
+/// Such files that stay open for one setting, whatever the configuration says: a client names as many hosts as it likes, and
+/// descriptors are for connections.
+pub const LOG_NAMED_OPEN_MAX: usize = 1024;
+
 /// Memory that an output keeps for its next lines.
 pub const LOG_SPARE_BYTES_MAX: usize = 256 << 10;
 

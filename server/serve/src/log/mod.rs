@@ -8,9 +8,11 @@ mod encode;
 mod entry;
 mod file;
 mod filter;
+mod hold;
 mod json;
 mod layers;
 pub mod limits;
+mod named;
 mod net;
 mod nginx_line;
 mod node;
@@ -28,6 +30,8 @@ pub use archive::{Archive, Compression};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
 pub use entry::{CROWD, Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};
+pub use hold::Hold;
+pub use named::{Kept, NamedLine, Target};
 pub use options::{
     Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,
 };

@@ -12,10 +12,13 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Level;
 use super::encode::{Encoder, Head};
 use super::file::{RollingFile, Rotation};
+use super::hold::Hold;
 use super::limits::{
-    LOG_GATHER, LOG_LOSS_PAUSE, LOG_NOTICE_PAUSE, LOG_PEERS_MAX, LOG_QUEUE_BYTES_MAX,
-    LOG_QUEUES_BYTES_MAX, LOG_SPARE_BYTES_MAX, LOG_STALL_MAX, LOG_UNUSED_CHECK,
+    LOG_GATHER, LOG_HELD_BYTES_MAX, LOG_LOSS_PAUSE, LOG_NOTICE_PAUSE, LOG_PEERS_MAX,
+    LOG_QUEUE_BYTES_MAX, LOG_QUEUES_BYTES_MAX, LOG_SPARE_BYTES_MAX, LOG_STALL_MAX,
+    LOG_UNUSED_CHECK,
 };
+use super::named::Named;
 use super::net::Peer;
 use super::options::{NetOptions, OutputOptions};
 
@@ -34,6 +37,21 @@ pub struct Output {
 struct Queue {
     bytes: Vec<u8>,
     lost: u64,
+    hold: Hold,
+}
+
+impl Queue {
+    /// Whether its lines wait for more, as there are few of them. `since` is when that began.
+    fn waits(&self, is_pressed: bool, since: &mut Option<Instant>) -> bool {
+        let is_few = self.bytes.len() < self.hold.bytes_min() && !is_pressed;
+        let began = *since.get_or_insert_with(Instant::now);
+        let is_early = self.hold.time.is_none_or(|time| began.elapsed() < time);
+        let waits = is_few && is_early;
+        if !waits {
+            *since = None;
+        }
+        waits
+    }
 }
 
 /// What became of a line.
@@ -51,19 +69,21 @@ impl Output {
     pub fn push(&self, lines: &[u8]) -> Pushed {
         let mut queue = lock(&self.queue);
         let total = self.writer.queued.load(Ordering::Relaxed);
-        if queue.bytes.len() + lines.len() > LOG_QUEUE_BYTES_MAX
-            || total + lines.len() > LOG_QUEUES_BYTES_MAX
+        let before = queue.bytes.len();
+        if before + lines.len() > LOG_QUEUE_BYTES_MAX || total + lines.len() > LOG_QUEUES_BYTES_MAX
         {
             queue.lost += 1;
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.lost_everywhere.fetch_add(1, Ordering::Relaxed);
             return Pushed::Lost;
         }
-        let first = queue.bytes.is_empty();
         queue.bytes.extend_from_slice(lines);
         self.writer.queued.fetch_add(lines.len(), Ordering::Relaxed);
+        let is_due = queue.hold.is_due(before, queue.bytes.len());
         drop(queue);
-        if first {
+        // All that is held back must leave room for lines of others.
+        let is_pressed = total < LOG_HELD_BYTES_MAX && total + lines.len() >= LOG_HELD_BYTES_MAX;
+        if is_due || is_pressed {
             self.writer.wake(Wake::Lines);
         }
         Pushed::Queued
@@ -92,6 +112,7 @@ pub struct Outputs {
     stderr: Arc<Output>,
     notices: Encoder,
     lost: Arc<AtomicU64>,
+    named: Named,
 }
 
 type Open = Mutex<HashMap<Place, Weak<Output>>>;
@@ -114,6 +135,7 @@ impl Outputs {
         let lost = Arc::new(AtomicU64::new(0));
         let stderr = add(&open, &streams, &lost, Place::Stderr, Target::Stderr);
         let outputs = Outputs {
+            named: Named::new(lost.clone()),
             open,
             streams,
             files,
@@ -162,6 +184,7 @@ impl Outputs {
                 mode,
                 dir_mode,
                 rotation,
+                hold,
             } => {
                 let place = Place::File(std::path::absolute(path)?);
                 let found = match self.find(&place) {
@@ -172,6 +195,10 @@ impl Outputs {
                     }
                 };
                 lock(&found.rotation).clone_from(rotation);
+                let before = std::mem::replace(&mut lock(&found.queue).hold, *hold);
+                if before != *hold {
+                    self.files.wake(Wake::Lines);
+                }
                 Ok(Some(found))
             }
             OutputOptions::Net(options) => self.open_peer(options).map(Some),
@@ -220,6 +247,11 @@ impl Outputs {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Where files are that each line names.
+    pub fn named(&self) -> &Named {
+        &self.named
+    }
+
     /// Standard error.
     pub fn stderr(&self) -> &Arc<Output> {
         &self.stderr
@@ -227,12 +259,15 @@ impl Outputs {
 
     /// Opens all files again, once what is queued is written: somebody has moved them away, or changed their owner.
     pub fn reopen(&self) {
+        self.named.reopen();
         self.files.reopens.store(true, Ordering::Release);
         self.files.wake(Wake::Lines);
     }
 
     /// Writes what is queued and ends the threads, waiting at most `patience`. Lines that come later are lost.
     pub fn finish(&self, patience: Duration) {
+        // What goes wrong there is told in other files.
+        self.named.finish(patience);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (writer, _) in &threads {
             writer.wake(Wake::Finish);
@@ -272,6 +307,7 @@ fn add(
         spare: Vec::new(),
         failing: None,
         loss: Loss::default(),
+        held_since: None,
     };
     lock(&writer.arrived).push(slot);
     output
@@ -349,6 +385,18 @@ struct Slot {
     /// When the failure of its last write was told.
     failing: Option<Instant>,
     loss: Loss,
+    /// Since when lines are held back, if any are.
+    held_since: Option<Instant>,
+}
+
+impl Slot {
+    /// When lines that are held back are written, or it is looked whether anybody still writes any.
+    fn hold_due(&self) -> Option<Instant> {
+        let since = self.held_since?;
+        let time = lock(&self.output.queue).hold.time;
+        let looks = Instant::now() + LOG_UNUSED_CHECK;
+        Some(time.map_or(looks, |time| looks.min(since + time)))
+    }
 }
 
 /// Lines that an output lost, and what was told of them.
@@ -402,10 +450,17 @@ impl Scribe {
         loop {
             let why = self.writer.sleep(self.due());
             self.slots.append(&mut lock(&self.writer.arrived));
-            for at in 0..self.slots.len() {
-                self.write(at, why);
+            let reopens = self.writer.reopens.swap(false, Ordering::AcqRel);
+            if reopens {
+                self.files().for_each(RollingFile::stay);
             }
-            if self.writer.reopens.swap(false, Ordering::AcqRel) {
+            let is_pressed = why == Wake::Finish
+                || reopens
+                || self.writer.queued.load(Ordering::Relaxed) >= LOG_HELD_BYTES_MAX;
+            for at in 0..self.slots.len() {
+                self.write(at, why, is_pressed);
+            }
+            if reopens {
                 self.reopen();
             }
             self.close_unused();
@@ -414,6 +469,15 @@ impl Scribe {
                 return;
             }
         }
+    }
+
+    fn files(&mut self) -> impl Iterator<Item = &mut RollingFile> {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| match &mut slot.target {
+                Target::File(file) => Some(&mut **file),
+                Target::Stderr | Target::Stdout | Target::Peer(_) => None,
+            })
     }
 
     fn reopen(&mut self) {
@@ -438,10 +502,12 @@ impl Scribe {
         let unused = (self.life == Life::Outputs).then(unused);
         let losses = self.slots.iter().filter_map(|slot| slot.loss.due());
         let behind = self.slots.iter().filter_map(behind);
-        behind.chain(losses).chain(unused).min()
+        let held = self.slots.iter().filter_map(Slot::hold_due);
+        behind.chain(losses).chain(unused).chain(held).min()
     }
 
-    fn write(&mut self, at: usize, why: Wake) {
+    /// Writes the queue of an output, unless its lines wait for more and nothing presses.
+    fn write(&mut self, at: usize, why: Wake, is_pressed: bool) {
         self.tell_loss(at, why);
         let slot = &mut self.slots[at];
         // While a peer is away lines wait in the queue, which is bounded. At the end it is tried a last time.
@@ -455,11 +521,15 @@ impl Scribe {
             }
             Target::Stderr | Target::Stdout | Target::File(_) => false,
         };
+        let gzip;
         let bytes = {
+            let is_pressed = is_pressed || Arc::strong_count(&slot.output) == 1;
             let mut queue = lock(&slot.output.queue);
-            if queue.bytes.is_empty() && !behind {
+            let waits = queue.bytes.is_empty() || queue.waits(is_pressed, &mut slot.held_since);
+            if waits && !behind {
                 return;
             }
+            gzip = queue.hold.gzip;
             let spare = std::mem::take(&mut slot.spare);
             if behind {
                 spare
@@ -472,7 +542,10 @@ impl Scribe {
             Target::Stdout => write_patiently(&mut io::stdout(), &bytes),
             Target::File(file) => {
                 let rotation = lock(&slot.output.rotation).clone();
-                file.write(&bytes, &rotation)
+                match gzip {
+                    None => file.write(&bytes, &rotation),
+                    Some(level) => file.write_compressed(&bytes, level),
+                }
             }
             Target::Peer(peer) => peer.write(&bytes),
         };
@@ -484,7 +557,7 @@ impl Scribe {
         match written {
             Err(error) => self.tell_failure(at, &place, &error),
             // What came meanwhile is still in the queue.
-            Ok(()) if behind => self.write(at, why),
+            Ok(()) if behind => self.write(at, why, is_pressed),
             Ok(()) => {}
         }
     }
@@ -603,6 +676,7 @@ mod tests {
             mode: 0o600,
             dir_mode: DirMode::Bits(0o700),
             rotation: Arc::new(Rotation::never()),
+            hold: Hold::default(),
         }
     }
 
@@ -668,6 +742,99 @@ mod tests {
         assert!(loss.due().is_some_and(|due| due > Instant::now()));
         assert_eq!(loss.take(Wake::Finish), Some(5));
         assert_eq!(loss.take(Wake::Finish), None);
+    }
+
+    fn held(path: &std::path::Path, hold: Hold) -> OutputOptions {
+        match file_options(path) {
+            OutputOptions::File {
+                path,
+                mode,
+                dir_mode,
+                rotation,
+                ..
+            } => OutputOptions::File {
+                path,
+                mode,
+                dir_mode,
+                rotation,
+                hold,
+            },
+            other => other,
+        }
+    }
+
+    /// What a file says once it says anything.
+    fn read_later(path: &std::path::Path) -> String {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let text = std::fs::read_to_string(path).expect("it is there");
+            if !text.is_empty() || Instant::now() > until {
+                return text;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn lines_are_held_back_until_there_are_enough() {
+        let folder = super::super::file::tests::folder();
+        let (path, other) = (folder.join("a.log"), folder.join("b.log"));
+        let outputs = outputs();
+        let hold = Hold::new(100, None, None);
+        let output = outputs.open(&held(&path, hold)).unwrap().unwrap();
+        let plain = outputs.open(&file_options(&other)).unwrap().unwrap();
+        output.push(&[b'a'; 60]);
+        // The same thread has written this one after it looked at the other.
+        plain.push(b"seen\n");
+        assert_eq!(read_later(&other), "seen\n");
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        output.push(&[b'b'; 40]);
+        assert_eq!(read_later(&path).len(), 100);
+        // Somebody has moved the file: what is held back belongs into the old one.
+        output.push(b"last of the old\n");
+        let old = folder.join("old.log");
+        std::fs::rename(&path, &old).unwrap();
+        outputs.reopen();
+        let until = Instant::now() + Duration::from_secs(10);
+        while !path.exists() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(std::fs::read_to_string(&old).unwrap().ends_with("old\n"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        output.push(b"at the end");
+        outputs.finish(Duration::from_secs(10));
+        assert_eq!(std::fs::read(&path).unwrap(), b"at the end");
+    }
+
+    #[test]
+    fn lines_are_held_back_for_a_time_and_not_longer_than_memory_lasts() {
+        let folder = super::super::file::tests::folder();
+        let outputs = outputs();
+        let timed = folder.join("timed.log");
+        let hold = Hold::new(1 << 20, Some(Duration::from_millis(20)), None);
+        let output = outputs.open(&held(&timed, hold)).unwrap().unwrap();
+        output.push(b"one\n");
+        assert_eq!(read_later(&timed), "one\n");
+        // More files than there is memory for what each may hold back.
+        let hold = Hold::new(LOG_QUEUE_BYTES_MAX, None, None);
+        let lines = vec![b'x'; LOG_QUEUE_BYTES_MAX / 4];
+        let count = LOG_HELD_BYTES_MAX / lines.len() + 1;
+        let open = |number: usize| {
+            let path = folder.join(format!("{number}.log"));
+            (outputs.open(&held(&path, hold)).unwrap().unwrap(), path)
+        };
+        let files: Vec<_> = (0..count).map(open).collect();
+        for (output, _) in &files {
+            assert_eq!(output.push(&lines), Pushed::Queued);
+        }
+        for (_, path) in &files[..count - 1] {
+            assert_eq!(read_later(path).len(), lines.len());
+        }
+        // A configuration that holds back nothing any more.
+        let (output, path) = open(count);
+        output.push(b"y");
+        outputs.open(&file_options(&path)).unwrap();
+        assert_eq!(read_later(&path), "y");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! `nginx_log`: lines of access logs as nginx writes them. Where they go is left to the logs of the configuration.
 
-use std::sync::{Arc, OnceLock};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
-use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config};
+use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config, NamedFile};
 use sluice_route::{Template, Unknown};
 
 use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Late};
 use crate::handler::{Handler, Step};
-use crate::log::{Head, Level, Log, Route};
+use crate::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
 use crate::values::{At, expanded, is_set};
 
 struct Lines {
@@ -22,9 +25,19 @@ struct Line {
     format: Template,
     escape: Escape,
     condition: Option<Template>,
+    /// The file that it names itself, in place of the logger.
+    file: Option<Box<File>>,
     log: Option<Log>,
     /// Where lines go: known once the logs of the configuration are in use.
     route: OnceLock<Route>,
+}
+
+/// A file whose name follows from the request.
+#[derive(Debug)]
+struct File {
+    path: Template,
+    root: Template,
+    target: Arc<Target>,
 }
 
 /// How values are made harmless, so that what a client sends cannot look like another line.
@@ -55,6 +68,12 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
                 .as_ref()
                 .map(|text| cx.template(text))
                 .transpose()?,
+            file: line
+                .file
+                .as_ref()
+                .zip(cx.log)
+                .map(|(file, log)| File::build(file, log, cx).map(Box::new))
+                .transpose()?,
             log: cx.log.cloned(),
             route: OnceLock::new(),
         }))
@@ -65,6 +84,44 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         .map(line)
         .collect::<Result<_, Refusal>>()?;
     Ok(Box::new(Lines { lines }))
+}
+
+impl File {
+    fn build(config: &NamedFile, log: &Log, cx: &Builder<'_>) -> Result<File, Refusal> {
+        let logger = match config.errors.as_str() {
+            "" => "http.log.error".to_owned(),
+            name => format!("http.log.error.{name}"),
+        };
+        let time = |time: sluice_model::Duration| time.to_std().unwrap_or_default();
+        let kept = (config.open_max > 0).then(|| Kept {
+            max: config.open_max as usize,
+            inactive: time(config.inactive),
+            uses_min: config.uses_min,
+            valid: time(config.valid),
+        });
+        Ok(File {
+            path: cx.template(&config.path)?,
+            root: cx.template(&config.root)?,
+            target: Arc::new(Target {
+                log: log.clone(),
+                logger,
+                kept,
+                told: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Hands over a line for the file that the request means.
+    fn write(&self, x: &Exchange, log: &Log, mut line: Vec<u8>) {
+        line.push(b'\n');
+        let path = |template| PathBuf::from(OsString::from_vec(expanded(template, x)));
+        log.outputs().named().push(NamedLine {
+            target: self.target.clone(),
+            path: path(&self.path),
+            root: path(&self.root),
+            line,
+        });
+    }
 }
 
 impl Handler for Lines {
@@ -78,7 +135,6 @@ impl Handler for Lines {
 impl Late for Line {
     fn add(&self, x: &mut Exchange) {
         let Some(log) = &self.log else { return };
-        let route = self.route.get_or_init(|| log.plan().route(&self.logger));
         if let Some(condition) = &self.condition
             && !is_set(&expanded(condition, x))
         {
@@ -89,6 +145,10 @@ impl Late for Line {
             .expand_each(&At(x), Unknown::Empty, &mut text, |_, out, start| {
                 self.escape.apply(out, start);
             });
+        if let Some(file) = &self.file {
+            return file.write(x, log, text);
+        }
+        let route = self.route.get_or_init(|| log.plan().route(&self.logger));
         let message = String::from_utf8_lossy(&text);
         let head = Head {
             level: Level::Info,

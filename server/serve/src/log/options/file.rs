@@ -9,6 +9,7 @@ use sluice_model::logging::FileWriter;
 
 use super::super::archive::{Archive, Compression};
 use super::super::file::{DirMode, Rotation, Schedule};
+use super::super::hold::Hold;
 use super::super::limits::{LOG_FILE_BYTES_DEFAULT, LOG_FILES_KEPT_DEFAULT, LOG_KEPT_DEFAULT};
 use super::super::zone::Zone;
 use super::{OutputOptions, Place, PlanError};
@@ -32,7 +33,26 @@ pub(super) fn output(file: &FileWriter, at: &Place) -> Result<OutputOptions, Pla
         mode,
         dir_mode,
         rotation: Arc::new(rotation(file, at)?),
+        hold: hold(file, at)?,
     })
+}
+
+fn hold(file: &FileWriter, at: &Place) -> Result<Hold, PlanError> {
+    let gzip = match file.gzip_level {
+        0 => None,
+        level @ 1..=9 => Some(level as u32),
+        level => {
+            let problem = format!("{level} is not between 1 and 9");
+            return Err(at.wrong("writer.gzip_level", problem));
+        }
+    };
+    let time = file.hold_time.to_std().filter(|time| !time.is_zero());
+    let bytes = usize::try_from(file.hold_bytes).unwrap_or_default();
+    if gzip.is_some() && file.roll != Some(false) {
+        let problem = "a file of compressed pieces is not put aside; add `roll: false`";
+        return Err(at.wrong("writer.gzip_level", problem.to_owned()));
+    }
+    Ok(Hold::new(bytes, time, gzip))
 }
 
 fn rotation(file: &FileWriter, at: &Place) -> Result<Rotation, PlanError> {

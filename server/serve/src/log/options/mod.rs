@@ -15,6 +15,7 @@ use sluice_model::logging::{Log, LogSampling, LogWriter, Logging};
 
 use super::Level;
 use super::file::{DirMode, Rotation};
+use super::hold::Hold;
 
 pub use net::{Family, NetOptions, Network};
 pub use shape::Shape;
@@ -74,6 +75,8 @@ pub enum OutputOptions {
         dir_mode: DirMode,
         /// When it is put aside for a new one.
         rotation: Arc<Rotation>,
+        /// How lines are held back.
+        hold: Hold,
     },
     /// Another program, over a socket.
     Net(NetOptions),
