@@ -11,6 +11,7 @@ mod logs;
 mod matchers;
 mod metrics;
 mod nginx;
+mod nginx_bodies;
 mod nginx_cache;
 mod nginx_crowd;
 mod nginx_sites;

@@ -74,6 +74,19 @@ impl SharedSlice {
         SharedSlice { bytes, start, end }
     }
 
+    /// The part of it from `start` to `end`, which must lie within.
+    pub fn within(&self, start: usize, end: usize) -> Self {
+        assert!(
+            start <= end && end <= self.end - self.start,
+            "a part lies within its slice"
+        );
+        SharedSlice {
+            bytes: self.bytes.clone(),
+            start: self.start + start,
+            end: self.start + end,
+        }
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]

@@ -13,8 +13,8 @@ use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
     AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
-    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, RealIp, Substitutions, Trailers,
-    TryFiles, UserId,
+    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice,
+    Substitutions, Trailers, TryFiles, UserId,
 };
 use crate::object::{RawModule, objects, tagged};
 use crate::proxy::ReverseProxy;
@@ -68,6 +68,8 @@ tagged! {
         NginxConnections(ConnectionLimits) = "nginx_limit_conn",
         /// What nginx answers itself. Our own module.
         NginxContent(OwnContent) = "nginx_content",
+        /// Parts of answers that something may change. Our own module.
+        NginxRanges(Ranges) = "nginx_ranges",
         /// How fast answers are sent, as nginx says it. Our own module.
         NginxRate(AnswerRate) = "nginx_limit_rate",
         /// Whose word counts for the address of a client, as nginx has it. Our own module.
@@ -86,6 +88,8 @@ tagged! {
         NginxMirror(Mirror) = "nginx_mirror",
         /// Passes requests on to addresses with variables, as nginx does. Our own module.
         NginxPass(Box<PassByVariable>) = "nginx_pass",
+        /// Answers that are asked for piece by piece. Our own module.
+        NginxSlice(Slice) = "nginx_slice",
         /// Replaces texts in answers, as nginx does. Our own module.
         NginxSub(Substitutions) = "nginx_sub",
         /// Fields behind answers, as nginx adds them. Our own module.

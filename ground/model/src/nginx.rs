@@ -369,6 +369,18 @@ objects! {
         pub after: String,
     }
 
+    /// Gives parts of answers, once everything that may change them has seen them.
+    pub struct Ranges {
+        /// The most parts that are sent of one answer; any number when absent, none where it is 0.
+        pub max: Option<u32>,
+    }
+
+    /// Asks for an answer piece by piece.
+    pub struct Slice {
+        /// The bytes of each piece but the last; more than none.
+        pub size: u64,
+    }
+
     /// How many requests of one key are answered at a time.
     pub struct ConnectionLimits {
         /// The limits; the first that is reached refuses.

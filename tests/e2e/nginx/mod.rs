@@ -29,6 +29,7 @@ mod passwords;
 mod patterns;
 pub mod prefix;
 mod proxying;
+mod ranges;
 mod rights;
 mod studies;
 mod syslog;

@@ -12,7 +12,7 @@ use super::level::Level;
 use super::text::{Derived, Facts};
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
-    log, mirror, proxy, realip, rewrite, scgi, sub, user_id,
+    log, mirror, proxy, ranges, realip, rewrite, scgi, slice, sub, user_id,
 };
 use crate::tree::{Directive, Word};
 
@@ -466,6 +466,7 @@ impl Lowering<'_> {
         let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
         // What is added last changes answers first: fields are added before texts are replaced, and the rest of nginx's order.
         filters.extend(headers::trailers(self, level, facts));
+        let ranges_at = filters.len();
         filters.extend(gzip::lower(self, level));
         let is_passed = here
             .content
@@ -481,9 +482,13 @@ impl Lowering<'_> {
         if let Some(text) = &signature {
             filters.push(server_field(text));
         }
+        let ranges = ranges::lower(level, &filters[ranges_at..], is_passed);
+        let rate = content::rate(self, level, facts);
+        let ranges_at = ranges_at + usize::from(rate.is_some());
         // The rate holds for what leaves.
-        filters.splice(0..0, content::rate(self, level, facts));
+        filters.splice(0..0, rate);
         let mut handle = filters.clone();
+        handle.splice(ranges_at..ranges_at, ranges);
         handle.extend(realip::of_location(self, level));
         handle.extend(http_core::body_limit(level));
         handle.extend(limits::lower(self, level, facts));
@@ -496,6 +501,7 @@ impl Lowering<'_> {
             ));
         }
         handle.extend(mirror::lower(self, level));
+        handle.extend(slice::lower(level));
         match here.content {
             Some(directive) => handle.extend(match directive.name() {
                 "stub_status" | "empty_gif" => Some(content::lower(directive)),
@@ -573,6 +579,8 @@ fn makers(handler: &Handler) -> &'static [&'static str] {
         Handler::NginxMirror(_) => &["mirror"],
         Handler::NginxRate(_) => &["limit_rate", "limit_rate_after"],
         Handler::NginxRealIp(_) => &["set_real_ip_from"],
+        Handler::NginxRanges(_) => &["max_ranges"],
+        Handler::NginxSlice(_) => &["slice"],
         Handler::NginxSub(_) => &["sub_filter"],
         Handler::NginxTryFiles(_) => &["try_files"],
         Handler::RateLimit(_) => &["limit_req"],

@@ -81,6 +81,8 @@ pub struct Derived {
     pub referer: Option<usize>,
     /// What a link says, and until when it holds.
     pub link: Option<(usize, usize)>,
+    /// Whether a browser is modern, and whether it is ancient.
+    pub browser: Option<(usize, usize)>,
 }
 
 /// The name of the table with this number.
@@ -114,6 +116,15 @@ impl Facts {
             OfPlace::SecureLinkExpires => {
                 let link = self.derived.link.map(|(_, until)| shown(until));
                 Some(link.unwrap_or_default())
+            }
+            // Without a word of browsers all are ancient.
+            OfPlace::ModernBrowser => {
+                let modern = self.derived.browser.map(|(modern, _)| shown(modern));
+                Some(modern.unwrap_or_default())
+            }
+            OfPlace::AncientBrowser => {
+                let ancient = self.derived.browser.map(|(_, ancient)| shown(ancient));
+                Some(ancient.unwrap_or_else(|| "1".to_owned()))
             }
             OfPlace::Connections(what) => Some(format!("{{nginx.table.connections:{what}}}")),
         }

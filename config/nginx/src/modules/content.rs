@@ -8,6 +8,7 @@ use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Derived, Facts, literal};
+use crate::modules::browser;
 use crate::registry::Takes::{Nothing, Size, Words};
 use crate::registry::Verdict::{Always, Partly};
 use crate::registry::{MANY, Word};
@@ -55,6 +56,7 @@ pub fn derived(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Deriv
         real_root,
         referer: referer(cx, level),
         link: link(cx, level, facts),
+        browser: browser::tables(cx, level),
     }
 }
 

@@ -64,7 +64,7 @@ pub const WORDS: &[Word] = &[
     Word::once("log_not_found", Flag),
     Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),
     Word::once("max_headers", Number).but(Idle("a head has at most 100 fields")),
-    Word::once("max_ranges", Number).but(Partly("for files; answers of upstreams have the parts that those send")),
+    Word::once("max_ranges", Number),
     Word::once("merge_slashes", Flag),
     Word::once("msie_padding", Flag).but(Always("no such browser is left")),
     Word::once("msie_refresh", Flag).but(Always("no such browser is left")),

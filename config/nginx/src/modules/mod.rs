@@ -5,6 +5,7 @@ pub mod acme;
 pub mod addition;
 pub mod answers;
 pub mod auth;
+pub mod browser;
 pub mod cache;
 pub mod cgi;
 pub mod charset;
@@ -24,9 +25,11 @@ pub mod map;
 pub mod mirror;
 pub mod openssl;
 pub mod proxy;
+pub mod ranges;
 pub mod realip;
 pub mod rewrite;
 pub mod scgi;
+pub mod slice;
 pub mod ssl;
 pub mod sub;
 pub mod upstream;
@@ -44,6 +47,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_auth_basic_module", auth::BASIC),
     ("ngx_http_auth_request_module", auth::REQUEST),
     ("ngx_http_autoindex_module", files::AUTOINDEX),
+    ("ngx_http_browser_module", browser::WORDS),
     ("ngx_http_charset_module", charset::WORDS),
     ("ngx_http_core_module", http_core::WORDS),
     ("ngx_http_dav_module", files::DAV),
@@ -68,6 +72,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_rewrite_module", rewrite::WORDS),
     ("ngx_http_scgi_module", scgi::WORDS),
     ("ngx_http_secure_link_module", content::SECURE_LINK),
+    ("ngx_http_slice_module", slice::WORDS),
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
     ("ngx_http_ssl_module", ssl::WORDS),
     ("ngx_http_stub_status_module", content::STUB_STATUS),

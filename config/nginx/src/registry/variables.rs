@@ -40,6 +40,10 @@ pub enum OfPlace {
     SecureLink,
     /// `$secure_link_expires`
     SecureLinkExpires,
+    /// `$modern_browser`
+    ModernBrowser,
+    /// `$ancient_browser`
+    AncientBrowser,
     /// `$connections_…`, by what they count.
     Connections(&'static str),
 }
@@ -52,6 +56,7 @@ use Variable::{NotYet, OfPlace as Of, Placeholder as As, Text};
 
 /// All variables with one name.
 pub const VARIABLES: &[(&str, Variable)] = &[
+    ("ancient_browser", Of(P::AncientBrowser)),
     ("args", As("http.request.uri.query")),
     ("binary_remote_addr", As("http.vars.client_ip")),
     ("body_bytes_sent", As("nginx.body_bytes_sent")),
@@ -83,7 +88,9 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("limit_conn_status", As("nginx.limit_conn_status")),
     ("limit_rate", As("http.vars.nginx.limit_rate")),
     ("limit_req_status", As("nginx.limit_req_status")),
+    ("modern_browser", Of(P::ModernBrowser)),
     ("msec", As("nginx.msec")),
+    ("msie", As("nginx.msie")),
     ("nginx_version", Text(NGINX_VERSION)),
     ("pid", As("nginx.pid")),
     ("pipe", NotYet),
@@ -128,7 +135,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("server_name", Of(P::ServerName)),
     ("server_port", As("http.request.local.port")),
     ("server_protocol", As("http.request.proto")),
-    ("slice_range", NotYet),
+    ("slice_range", As("nginx.slice_range")),
     ("ssl_alpn_protocol", As("http.request.tls.proto")),
     ("ssl_cipher", As("nginx.tls.cipher")),
     ("ssl_ciphers", As("nginx.tls.ciphers")),

@@ -23,6 +23,8 @@ pub struct Rules {
     pub ignores_vary: bool,
     /// Credentials do not matter: whoever answers does not see them, or the cache tells clients apart by them.
     pub ignores_authorization: bool,
+    /// Parts (206) are stored: whoever asks for the same key asks for the same part.
+    pub takes_parts: bool,
     /// For how many seconds answers with this status are fresh that do not say so themselves.
     pub usual: Option<u32>,
 }
@@ -79,7 +81,8 @@ pub fn may_be_stored(
     given: Given<'_>,
     rules: &Rules,
 ) -> Result<Lifetime, Refused> {
-    if matches!(given.status.code(), 100..=199 | 206 | 304 | 416) {
+    let is_part = given.status == Status::PARTIAL_CONTENT && !rules.takes_parts;
+    if is_part || matches!(given.status.code(), 100..=199 | 304 | 416) {
         return Err(Refused::Status);
     }
     if forbids_storing(asked.fields) {

@@ -74,6 +74,10 @@ pub enum NginxKey {
     RequestLength,
     /// `bytes_sent`: bytes of line, head and body as HTTP/1 writes them.
     BytesSent,
+    /// `msie`: `1` where the browser says to be that.
+    IsMsie,
+    /// `slice_range`: the piece of an answer that is asked for, as the field Range names it.
+    SliceRange,
     /// `date_gmt`: as in `Sunday, 22-Nov-2026 10:00:00 GMT`.
     DateGmt,
     /// `proxy_protocol_addr`
@@ -266,6 +270,8 @@ impl NginxKey {
             "request_length" => NginxKey::RequestLength,
             "bytes_sent" => NginxKey::BytesSent,
             "date_gmt" => NginxKey::DateGmt,
+            "msie" => NginxKey::IsMsie,
+            "slice_range" => NginxKey::SliceRange,
             "proxy_protocol_addr" => NginxKey::ProxyAddr,
             "proxy_protocol_port" => NginxKey::ProxyPort,
             "proxy_protocol_server_addr" => NginxKey::ProxyServerAddr,

@@ -93,6 +93,14 @@ impl Ops {
         })
     }
 
+    /// Leaves out, or takes away, what gets no value: nginx has no fields without.
+    pub fn skipping_empty(self) -> Ops {
+        Ops {
+            skips_empty: true,
+            ..self
+        }
+    }
+
     /// Applies them.
     pub fn apply(&self, x: &mut Exchange, of: Of) {
         if self.delete_all {
@@ -331,9 +339,9 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
             let now = !response.deferred && require.is_none();
             let when = if now { When::Now } else { When::AtEnd };
             Some(Arc::new(ResponseOps {
-                ops: Ops {
-                    skips_empty: response.skip_empty,
-                    ..Ops::build(&ops, cx)?
+                ops: match response.skip_empty {
+                    true => Ops::build(&ops, cx)?.skipping_empty(),
+                    false => Ops::build(&ops, cx)?,
                 },
                 require,
                 when,

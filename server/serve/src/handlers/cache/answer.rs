@@ -18,6 +18,7 @@ use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::set_content_range;
+use crate::handlers::nginx::ranges;
 
 /// What a request wants of an answer.
 enum Wanted {
@@ -111,6 +112,9 @@ pub(crate) fn part_by_force(x: &mut Exchange, body: Body) -> Step {
     if x.res.status != Status::OK || !reads || length.is_none() {
         return Step::Done(body);
     }
+    if ranges::are_left(x) {
+        return Step::Done(body);
+    }
     x.res.fields.remove(FieldId::AcceptRanges);
     let wanted = match x.req.fields.has(FieldId::Range) {
         true => {
@@ -140,7 +144,7 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
         Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
             ([range], Some(size)) => {
                 set_content_range(x, *range, size);
-                cut(x, body, *range)
+                ranges::cut(x, body, *range)
             }
             // Several parts of what is still coming would have to be collected; RFC 9110, section 14.2 lets a
             // server give the whole.
@@ -157,7 +161,8 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
 /// upstream said.
 fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let reads = matches!(x.req.method, Method::Get | Method::Head);
-    if x.res.status != Status::OK || !reads {
+    // Conditions of a request are not meant for what the server asks on its behalf.
+    if x.res.status != Status::OK || !reads || x.context.nginx.is_subrequest() {
         return Wanted::Whole;
     }
     let now = now(x);
@@ -197,11 +202,14 @@ fn validators(x: &Exchange, now: u64) -> Validators<'_> {
 /// The parts of the answer whose head is in `x.res` that the request wants.
 fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let now = now(x);
+    let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
+    if !is_refused && size.is_some() && ranges::are_left(x) {
+        return Wanted::Whole;
+    }
     let validators = validators(x, now);
     let (Some(field), Some(size)) = (x.req.fields.first(FieldId::Range), size) else {
         return Wanted::Whole;
     };
-    let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
     if is_refused || !condition::range_applies(&x.req.fields, validators, now) {
         return Wanted::Whole;
     }
@@ -246,21 +254,13 @@ fn part(stored: &Stored, range: Range) -> Body {
     }
 }
 
-fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
-    match body {
-        Body::Inline => {
-            let (start, len) = (range.start as usize, range.len as usize);
-            x.inline.truncate(start + len);
-            x.inline.drain(..start);
-            Body::Inline
-        }
-        Body::Stream(stream) => Body::Stream(Box::new(Part {
-            stream,
-            skip: range.start,
-            left: range.len,
-        })),
-        body => body,
-    }
+/// A part of what is on its way.
+pub(crate) fn cut_stream(stream: Box<dyn BodyStream>, range: Range) -> Body {
+    Body::Stream(Box::new(Part {
+        stream,
+        skip: range.start,
+        left: range.len,
+    }))
 }
 
 /// A part of what is on its way.

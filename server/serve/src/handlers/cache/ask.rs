@@ -14,6 +14,7 @@ use super::{CacheStatus, Rule, Turns, count, is_any_set, is_of_part, now};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::handlers::nginx::slice;
 
 /// What is asked for.
 pub(super) struct Ask {
@@ -207,7 +208,7 @@ impl Rule {
 
     /// For how long an error is to be told again.
     fn lifetime(&self, asked: &Fields, head: &ResponseHead, at: u64) -> Option<u32> {
-        self.judged(asked, head, at)
+        self.judged(asked, head, at, &self.rules_for(head.status))
             .map(|lifetime| lifetime.fresh)
             .ok()
     }
@@ -217,13 +218,14 @@ impl Rule {
         asked: &Fields,
         head: &ResponseHead,
         at: u64,
+        rules: &caching::Rules,
     ) -> Result<Lifetime, caching::Refused> {
         let given = Given {
             status: head.status,
             fields: &head.fields,
             at,
         };
-        caching::may_be_stored(Asked { fields: asked }, given, &self.rules_for(head.status))
+        caching::may_be_stored(Asked { fields: asked }, given, rules)
     }
 
     fn rules_for(&self, status: Status) -> caching::Rules {
@@ -329,8 +331,12 @@ impl Rule {
         let is_head = x.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(x);
         let may_be = ask.stores && !is_head && self.is_buffered(head);
+        let rules = caching::Rules {
+            takes_parts: slice::is_in(x, &ask.key),
+            ..self.rules_for(head.status)
+        };
         let judged = match may_be && !is_any_set(&self.no_store, x) {
-            true => self.judged(asked, head, at).ok(),
+            true => self.judged(asked, head, at, &rules).ok(),
             false => None,
         };
         let names = match (self.rules.ignores_vary, caching::vary(&head.fields)) {

@@ -19,7 +19,7 @@ use super::gzip::Clients;
 use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{Query, base_name, go_on_at, pages};
+use super::{Query, base_name, go_on_at, pages, ranges};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -243,7 +243,8 @@ impl Files {
             Tags::Sent => written_tag(file, &mut tag),
             Tags::Off => &[][..],
         };
-        if x.res.status == Status::OK {
+        // Conditions are not meant for what the server asks on behalf of a request.
+        if x.res.status == Status::OK && !x.context.nginx.subrequest {
             match unchanged(x, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {
@@ -297,7 +298,7 @@ impl Files {
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        if self.ranges_max == Some(0) {
+        if self.ranges_max == Some(0) || ranges::are_left(x) {
             return Step::Done(send::whole(file));
         }
         let selection = match send::selection(x, validators, now, size) {

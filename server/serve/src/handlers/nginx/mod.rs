@@ -5,6 +5,7 @@
 pub mod access;
 pub mod addition;
 mod autoindex;
+mod browser;
 mod changed;
 pub mod charset;
 mod clients;
@@ -24,6 +25,7 @@ pub mod log;
 pub mod mirror;
 mod pages;
 pub mod pass;
+pub(crate) mod ranges;
 pub mod rate;
 pub mod realip;
 pub(crate) mod redirect;
@@ -31,6 +33,7 @@ mod referer;
 mod rewrite;
 mod secure_link;
 mod servers;
+pub(crate) mod slice;
 mod state;
 pub(crate) mod subrequest;
 pub mod substitute;
@@ -240,6 +243,9 @@ impl Tree {
     }
 
     fn choose(&self, x: &mut Exchange) -> Step {
+        if x.context.nginx.is_piece {
+            return Step::Enter(self.place(x).list);
+        }
         let number = match x.context.nginx.server {
             Some(number) => number,
             None => match self.begin(x) {
@@ -457,6 +463,7 @@ fn start_again(x: &mut Exchange) -> Step {
         x.context.filters.push(pages::keep_status());
     }
     x.context.nginx.internal = true;
+    x.context.nginx.is_piece = false;
     if x.context.nginx.named.is_none() {
         x.context.nginx.has_final_path = false;
     }

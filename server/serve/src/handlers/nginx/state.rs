@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::explained::Told;
+use super::ranges::Taking;
+use super::slice::Piece;
 use super::user_id::Known;
 use crate::context::Empty;
 use crate::failure::Fault;
@@ -62,6 +64,8 @@ pub struct State {
     pub(super) redirects: u8,
     /// The number of the doubt in the certificate that its client has shown; 0 for none.
     pub(super) doubt: u8,
+    /// Who takes the part of the answer that it asks for.
+    pub(super) ranges: Taking,
     /// What limits of requests have made of it.
     pub(crate) limited_requests: Limited,
     /// What limits of connections have made of it.
@@ -78,6 +82,8 @@ pub struct State {
     pub(super) rewritten: bool,
     /// Whether the server asks it of itself.
     pub(super) subrequest: bool,
+    /// Whether it asks for a piece of an answer, in the place that was chosen for the first.
+    pub(super) is_piece: bool,
     /// Whether `rewrite … break` made its path the one that upstreams are asked for.
     pub(super) has_final_path: bool,
     /// Whether the request is explained.
@@ -112,6 +118,8 @@ pub struct Occasional {
     pub(super) gzip: Option<Arc<Counts>>,
     /// The cookie by which its client is known again.
     pub(super) user_id: Option<Box<Known>>,
+    /// The piece of an answer that it asks for.
+    pub(super) slice: Option<Arc<Piece>>,
     /// What an explanation is told of its way.
     pub(super) explained: Vec<Told>,
 }
@@ -137,6 +145,7 @@ impl Empty for Occasional {
             held_for: Duration::ZERO,
             gzip: None,
             user_id: None,
+            slice: None,
             explained: Vec::new(),
         };
         &EMPTY
@@ -153,6 +162,7 @@ impl Empty for Occasional {
         self.held_for = Duration::ZERO;
         self.gzip = None;
         self.user_id = None;
+        self.slice = None;
         self.explained.clear();
         for text in [dial, host, uri] {
             text.clear();

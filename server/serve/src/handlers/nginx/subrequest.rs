@@ -4,6 +4,7 @@
 use sluice_message::{FieldId, Method};
 use sluice_net::{Exchange as Of, RequestBody};
 
+use super::ranges::Taking;
 use super::state::State;
 use crate::context::{Context, Exchange};
 
@@ -79,6 +80,7 @@ fn state_for(state: &State) -> State {
         internal: true,
         rewritten: true,
         subrequest: true,
+        ranges: Taking::Never,
         // What counted the request does not count what is asked on its behalf.
         limited_requests: state.limited_requests,
         limited_connections: state.limited_connections,

@@ -11,6 +11,7 @@ use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
 
 use sluice_route::placeholder::NginxKey;
 
+use super::browser::{self, Browsers};
 use super::geo::Geo;
 use super::groups::{Case, Pattern};
 use super::referer::Referers;
@@ -45,6 +46,7 @@ enum Rows {
     /// Where shares of all hashes end; the last may take what is left.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
+    Browser(Browsers, browser::Told),
     Referer(Referers),
     Link(SecureLink, Asked),
     /// The source is a path, whose links are followed.
@@ -94,6 +96,10 @@ impl Tables {
                 "geo" => Rows::Geo(Geo::build(config, cx)?),
                 "split_clients" => Rows::Split(shares(config, cx)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
+                "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Told::Modern),
+                "ancient_browser" => {
+                    Rows::Browser(Browsers::build(config)?, browser::Told::Ancient)
+                }
                 "referer" => Rows::Referer(Referers::build(config, cx.recorder)?),
                 "secure_link" => Rows::Link(link(config, cx)?, Asked::Verdict),
                 "secure_link_expires" => Rows::Link(link(config, cx)?, Asked::Expires),
@@ -153,6 +159,8 @@ impl Table {
                 Match::Nothing => None,
             },
             Rows::Geo(geo) => geo.find(x, source),
+            Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
+            Rows::Browser(..) => return,
             Rows::Referer(referers) => {
                 if !referers.welcome(source) {
                     out.push(b'1');

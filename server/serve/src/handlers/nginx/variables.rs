@@ -218,6 +218,13 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             }
         }
         NginxKey::GzipRatio => super::gzip::push_ratio(x, out),
+        NginxKey::SliceRange => super::slice::push(x, out),
+        NginxKey::IsMsie => {
+            let agent = x.req.fields.first(FieldId::UserAgent).unwrap_or_default();
+            if super::browser::is_msie(agent) {
+                out.push(b'1');
+            }
+        }
         NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
         _ => return Found::Unknown,
     }

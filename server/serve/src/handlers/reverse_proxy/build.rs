@@ -62,6 +62,10 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         maker.transport.warn(log, &dials.join(" "));
     }
     let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
+    let header_up = match &config.as_nginx {
+        Some(_) => header_up.map(Ops::skipping_empty),
+        None => header_up,
+    };
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
     let servers = match &group {

@@ -1,0 +1,210 @@
+//! `nginx_ranges`: which part of an answer a request gets, decided once everything that may change the answer has seen it. A
+//! part of something that is then compressed or added to would be a part of nothing. What selects a part is left to
+//! `sluice-message`; where nothing changes answers, those who give them take their parts at once.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_cache::Content;
+use sluice_message::condition::Validators;
+use sluice_message::date::parse_http;
+use sluice_message::range::{Range, Selection};
+use sluice_message::{FieldId, Method, Status};
+use sluice_model::nginx::Ranges as Config;
+use sluice_net::{Body, FileSlice};
+
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::{Filter, Handler, Step, Waiting};
+use crate::handlers::cache::answer::cut_stream;
+use crate::handlers::file_server::multipart::Multipart;
+use crate::handlers::file_server::send::{selection, set_content_range};
+
+/// Who takes the part of an answer that a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// Whoever answers.
+    #[default]
+    AtOnce,
+    /// The filter, if whoever answers offers that.
+    Later,
+    /// The filter: parts are offered.
+    Offered,
+    /// Nobody: the answer becomes a part of another.
+    Never,
+}
+
+/// The directive at work.
+struct Settings {
+    /// The most parts of one answer.
+    max: Option<u32>,
+}
+
+struct Ranges(Arc<Settings>);
+
+/// Builds the handler.
+pub fn build(config: &Config) -> Box<dyn Handler> {
+    Box::new(Ranges(Arc::new(Settings { max: config.max })))
+}
+
+impl Handler for Ranges {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        // Who asks for no part gets none, and needs no filter for that.
+        if x.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
+            if x.context.nginx.ranges == Taking::AtOnce {
+                x.context.nginx.ranges = Taking::Later;
+            }
+            x.context.filters.push(self.0.clone());
+        }
+        Step::Next
+    }
+}
+
+/// Whether whoever answers leaves parts to others; if so parts are offered of an answer that has some.
+pub(crate) fn are_left(x: &mut Exchange) -> bool {
+    match x.context.nginx.ranges {
+        Taking::AtOnce => false,
+        Taking::Never => true,
+        Taking::Later | Taking::Offered => {
+            x.context.nginx.ranges = Taking::Offered;
+            x.res.fields.set(FieldId::AcceptRanges, b"bytes");
+            true
+        }
+    }
+}
+
+impl Settings {
+    /// What a request gets of an answer.
+    fn selected(&self, x: &Exchange, body: &Body) -> Selection {
+        let reads = matches!(x.req.method, Method::Get | Method::Head);
+        let is_offered = x.context.nginx.ranges == Taking::Offered
+            && x.res.fields.has(FieldId::AcceptRanges)
+            && x.res.status == Status::OK;
+        let length = body.len(x.inline.len());
+        let (true, Some(size), true) = (is_offered && reads, length, self.max != Some(0)) else {
+            return Selection::Whole;
+        };
+        let now = x.worker.clock.unix_seconds();
+        let modified = x.res.fields.first(FieldId::LastModified);
+        let validators = Validators {
+            etag: x.res.fields.first(FieldId::Etag),
+            modified: modified.and_then(|text| parse_http(text, now)),
+        };
+        match selection(x, validators, now, size) {
+            Selection::Many(ranges) if self.max.is_some_and(|max| ranges.len() > max as usize) => {
+                Selection::Whole
+            }
+            selection => selection,
+        }
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        let selected = self.selected(x, &body);
+        let size = body.len(x.inline.len());
+        let was = std::mem::take(&mut x.context.nginx.ranges);
+        match (selected, size) {
+            (Selection::One(range), Some(size)) => {
+                x.res.status = Status::PARTIAL_CONTENT;
+                x.res.fields.remove(FieldId::AcceptRanges);
+                set_content_range(x, range, size);
+                cut(x, body, range)
+            }
+            (Selection::Many(ranges), Some(size)) => several(x, body, ranges, size),
+            _ => {
+                // What has no length has no parts.
+                if was == Taking::Offered && (size.is_none() || self.max == Some(0)) {
+                    x.res.fields.remove(FieldId::AcceptRanges);
+                }
+                body
+            }
+        }
+    }
+
+    fn waits(&self, x: &Exchange, body: &Body) -> bool {
+        let selected = self.selected(x, body);
+        matches!(selected, Selection::Unsatisfiable | Selection::Malformed)
+    }
+
+    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
+        let size = body.len(x.inline.len()).unwrap_or(0);
+        x.inline.clear();
+        x.context.nginx.ranges = Taking::AtOnce;
+        // What was said is said of the answer that is not given; its place adds to the refusal anew.
+        x.res.fields.retain(|field| field.id == FieldId::Server);
+        let text = format!("bytes */{size}");
+        x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+        let status = Status::RANGE_NOT_SATISFIABLE;
+        Box::pin(async move { Step::Fail(Fault::new(status, "the answer has no such part")) })
+    }
+
+    fn give_up(&self, x: &mut Exchange) {
+        if x.context.nginx.ranges != Taking::Never {
+            x.context.nginx.ranges = Taking::AtOnce;
+        }
+    }
+}
+
+/// A part of a body.
+pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
+    let within = |length: usize| {
+        let start = usize::try_from(range.start)
+            .unwrap_or(usize::MAX)
+            .min(length);
+        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+        (start, start.saturating_add(len).min(length))
+    };
+    match body {
+        Body::Inline => {
+            let (start, end) = within(x.inline.len());
+            x.inline.truncate(end);
+            x.inline.drain(..start);
+            Body::Inline
+        }
+        Body::Shared(slice) => {
+            let (start, end) = within(slice.as_bytes().len());
+            Body::Shared(slice.within(start, end))
+        }
+        Body::File(slice) => Body::File(FileSlice {
+            file: slice.file,
+            start: slice.start + range.start,
+            len: range.len,
+        }),
+        Body::Stream(stream) => cut_stream(stream, range),
+        body @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => body,
+    }
+}
+
+/// Several parts of a body; all of it where it is still on its way, as they would have to be collected (RFC 9110, section
+/// 14.2 allows that).
+fn several(x: &mut Exchange, body: Body, ranges: Vec<Range>, size: u64) -> Body {
+    let (content, base) = match &body {
+        Body::Inline => (Content::Bytes(Rc::from(&x.inline[..])), 0),
+        Body::Shared(slice) => (Content::Bytes(Rc::from(slice.as_bytes())), 0),
+        Body::File(slice) => (Content::Handle(slice.file.clone()), slice.start),
+        Body::Stream(_) | Body::Empty | Body::Tunnel(_) | Body::Abort => return body,
+    };
+    x.inline.clear();
+    x.res.status = Status::PARTIAL_CONTENT;
+    x.res.fields.remove(FieldId::AcceptRanges);
+    let media_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
+    let parts = Multipart::of(x.worker.clone(), (content, base, size), ranges, media_type);
+    let text = parts.media_type();
+    x.res.fields.set(FieldId::ContentType, text.as_bytes());
+    Body::Stream(Box::new(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_net::body::SharedSlice;
+
+    #[test]
+    fn slices_are_cut_within() {
+        let whole = SharedSlice::new(Rc::from(&b"0123456789"[..]));
+        let part = whole.within(2, 8);
+        assert_eq!(part.as_bytes(), b"234567");
+        assert_eq!(part.within(1, 3).as_bytes(), b"34");
+    }
+}
