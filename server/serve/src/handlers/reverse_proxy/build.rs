@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps};
+use sluice_model::handler::{HeaderOps, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
 use sluice_net::upstream::Address;
@@ -61,11 +61,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         let dials: Vec<&str> = config.upstreams.iter().map(|one| &*one.dial).collect();
         maker.transport.warn(log, &dials.join(" "));
     }
-    let (header_up, header_down) = headers(config.headers.as_ref(), cx)?;
-    let header_up = match &config.as_nginx {
-        Some(_) => header_up.map(Ops::skipping_empty),
-        None => header_up,
-    };
+    let (header_up, header_down) = headers(config, cx)?;
     let trusted_proxies = IpRanges::new(&config.trusted_proxies)
         .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
     let servers = match &group {
@@ -251,18 +247,22 @@ pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
 }
 
 fn headers(
-    config: Option<&Headers>,
+    config: &Config,
     cx: &Builder<'_>,
 ) -> Result<(Option<Ops>, Option<HeaderDown>), Refusal> {
-    let Some(config) = config else {
+    let Some(changes) = &config.headers else {
         return Ok((None, None));
     };
-    let up = config
+    let up = changes
         .request
         .as_ref()
         .map(|ops| Ops::build(ops, cx))
         .transpose()?;
-    let down = config
+    let up = match config.as_nginx {
+        Some(_) => up.map(Ops::skipping_empty),
+        None => up,
+    };
+    let down = changes
         .response
         .as_ref()
         .map(|down| header_down(down, cx))
