@@ -5,6 +5,15 @@ use std::time::Duration;
 /// The largest certificate or key file that is read: a chain of a hundred certificates is far below it.
 pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Pairs with names by variables that are kept, whatever the configuration says: some ten kilobytes each.
+pub const NAMED_KEPT_MAX: usize = 100_000;
+
+/// Handshakes that wait for such pairs to be read: a file is read within a millisecond, a slow disk makes a crowd.
+pub const NAMED_WAITING_MAX: usize = 4096;
+
+/// Threads that read such pairs for one policy.
+pub const NAMED_THREADS_MAX: usize = 4;
+
 /// Passwords in one file of them: each is tried on every key, and stretching one takes milliseconds on purpose.
 pub const PASSWORDS_MAX: usize = 64;
 

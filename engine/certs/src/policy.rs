@@ -23,7 +23,9 @@ use rustls::{
 use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor, Signatures};
 
 use crate::challenges::{self, Challenges};
+
 use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
+use crate::named::{ByClient, NamedPairs};
 use crate::on_demand::{Demand, OnDemand};
 use crate::secrets_log::SecretsLog;
 use crate::selection::Selection;
@@ -208,6 +210,8 @@ pub struct TlsPolicies {
     challenges: Option<Arc<Challenges>>,
     on_demand: Option<Arc<OnDemand>>,
     keeps_offers: bool,
+    /// Pairs with names by variables, by the number of the policy that shows them.
+    named: HashMap<usize, Arc<NamedPairs>>,
 }
 
 /// A policy that is for some connections only.
@@ -279,6 +283,7 @@ impl TlsPolicies {
             refusing,
             challenges: None,
             on_demand: None,
+            named: HashMap::new(),
         })
     }
 
@@ -286,6 +291,32 @@ impl TlsPolicies {
     pub fn with_on_demand(mut self, on_demand: Option<Arc<OnDemand>>) -> TlsPolicies {
         self.on_demand = on_demand;
         self
+    }
+
+    /// Has the policies with these numbers show pairs whose names follow from handshakes.
+    pub fn with_named(mut self, named: HashMap<usize, Arc<NamedPairs>>) -> TlsPolicies {
+        self.named = named;
+        self
+    }
+
+    /// What a handshake waits for whose pairs have such names.
+    fn find_named(&self, hello: &ClientHello<'_>, ends: Ends) -> Option<Preparation> {
+        let built = self.find(hello.server_name(), ends)?;
+        let index = self.built.iter().position(|one| std::ptr::eq(one, built))?;
+        let named = self.named.get(&index)?;
+        if built.policy.refuse || self.challenge(hello).is_some() {
+            return None;
+        }
+        let found = named.find(hello.server_name(), ends);
+        let (config, refusing) = (built.config(hello).clone(), self.refusing.clone());
+        Some(Box::pin(async move {
+            let Some(pairs) = found.end().await else {
+                return Some(refusing);
+            };
+            let mut config = ServerConfig::clone(&config);
+            config.cert_resolver = Arc::new(ByClient(pairs));
+            Some(Arc::new(config))
+        }))
     }
 
     /// Answers the handshakes of authorities, too.
@@ -329,6 +360,11 @@ impl TlsPolicies {
 
 impl ConfigChoice for TlsPolicies {
     fn prepare(&self, hello: &ClientHello<'_>, ends: Ends) -> Option<Preparation> {
+        if !self.named.is_empty()
+            && let Some(found) = self.find_named(hello, ends)
+        {
+            return Some(found);
+        }
         let on_demand = self.on_demand.as_ref()?;
         let name = hello.server_name()?;
         let policy = &self.find(Some(name), ends)?.policy;
@@ -343,7 +379,10 @@ impl ConfigChoice for TlsPolicies {
         match on_demand.demand(name, told) {
             Demand::Nothing => None,
             // The sender says nothing: its end does.
-            Demand::Wait(made) => Some(Box::pin(async move { _ = made.await })),
+            Demand::Wait(made) => Some(Box::pin(async move {
+                _ = made.await;
+                None
+            })),
         }
     }
 
@@ -366,11 +405,7 @@ impl ConfigChoice for TlsPolicies {
         if built.policy.refuse {
             return self.refusing.clone();
         }
-        let config = if prefers_chacha(hello) {
-            &built.theirs
-        } else {
-            &built.ours
-        };
+        let config = built.config(hello);
         if hello.server_name().is_some() || ends.local.is_none() {
             return config.clone();
         }
@@ -420,6 +455,14 @@ impl Sessions {
 }
 
 impl Built {
+    /// The one for a client.
+    fn config(&self, hello: &ClientHello<'_>) -> &Arc<ServerConfig> {
+        match prefers_chacha(hello) {
+            true => &self.theirs,
+            false => &self.ours,
+        }
+    }
+
     fn new(
         policy: Policy,
         store: &Arc<CertStore>,

@@ -17,6 +17,8 @@ pub struct Selection {
     pub organizations: Vec<String>,
     /// A key of this kind.
     pub key_algorithm: Option<KeyAlgorithm>,
+    /// Of those with the first of `any_tag` the client chooses, by the signatures that it knows; names do not matter.
+    pub by_client: bool,
 }
 
 /// The kind of a key.
@@ -60,6 +62,7 @@ impl Selection {
             serial_numbers,
             organizations,
             key_algorithm,
+            by_client: _,
         } = self;
         (any_tag.is_empty() || pair.tags.iter().any(|tag| any_tag.contains(tag)))
             && all_tags.iter().all(|tag| pair.tags.contains(tag))

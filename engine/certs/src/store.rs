@@ -12,6 +12,7 @@ use rustls::client::ResolvesClientCert;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use crate::named::ByClient;
 use crate::pair::Pair;
 use crate::selection::Selection;
 use crate::subject::Subject;
@@ -28,6 +29,8 @@ struct Index {
     /// By name, wildcard or address; in each list manual ones come first.
     by_subject: HashMap<Subject, Vec<Entry>>,
     first: Vec<Entry>,
+    /// By their tags, in the order of the configuration; only those that somebody else renews.
+    by_tag: HashMap<String, Vec<Entry>>,
     /// Names whose certificate is on order.
     expected: HashSet<Subject>,
 }
@@ -101,6 +104,7 @@ impl CertStore {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let entries = std::mem::take(&mut index.first);
         index.by_subject.clear();
+        index.by_tag.clear();
         for mut entry in entries {
             if Arc::ptr_eq(&entry.pair, old) {
                 entry.pair = new.clone();
@@ -152,11 +156,21 @@ impl CertStore {
         });
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let Index {
-            by_subject, first, ..
+            by_subject,
+            first,
+            by_tag,
+            ..
         } = &mut *index;
         let of_subjects = pair.subjects.iter();
         for subject in of_subjects {
             for entry in by_subject.get_mut(subject).into_iter().flatten() {
+                if Arc::ptr_eq(&entry.pair, pair) {
+                    entry.stapled = stapled.clone();
+                }
+            }
+        }
+        for tag in &pair.tags {
+            for entry in by_tag.get_mut(tag).into_iter().flatten() {
                 if Arc::ptr_eq(&entry.pair, pair) {
                     entry.stapled = stapled.clone();
                 }
@@ -181,6 +195,21 @@ impl CertStore {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The certificate with this tag that a client with these schemes of signatures likes best, whatever name it asks for.
+    pub(crate) fn choose_by_client(
+        &self,
+        tag: &str,
+        schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = index.by_tag.get(tag)?;
+        let chosen = ByClient::choose(entries.iter().map(|entry| &entry.pair), schemes)?;
+        let entry = entries
+            .iter()
+            .find(|entry| Arc::ptr_eq(&entry.pair, chosen))?;
+        Some(entry.shown().clone())
     }
 
     /// The certificate for a client that asks for `server_name` at our address `local`: the exact name, then a
@@ -213,8 +242,20 @@ impl CertStore {
     }
 }
 
+impl Entry {
+    fn shown(&self) -> &Arc<CertifiedKey> {
+        self.stapled.as_ref().unwrap_or(&self.pair.certified)
+    }
+}
+
 impl Index {
     fn add(&mut self, entry: Entry) {
+        if !entry.is_managed {
+            for tag in &entry.pair.tags {
+                let tagged = self.by_tag.entry(tag.clone()).or_default();
+                tagged.push(entry.clone());
+            }
+        }
         let mut replaced = entry.pair.subjects.is_empty();
         for subject in &entry.pair.subjects {
             self.expected.remove(subject);
@@ -269,13 +310,7 @@ fn best(
     usable()
         .find(is_valid)
         .or_else(|| usable().next())
-        .map(|entry| {
-            entry
-                .stapled
-                .as_ref()
-                .unwrap_or(&entry.pair.certified)
-                .clone()
-        })
+        .map(|entry| entry.shown().clone())
 }
 
 /// `*.example.com` for `www.example.com`: a wildcard stands for exactly one label (RFC 9525, section 6.3).
@@ -342,6 +377,14 @@ pub(crate) struct Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes: &[SignatureScheme] = hello.signature_schemes();
+        if let Some(tag) = self
+            .selection
+            .any_tag
+            .first()
+            .filter(|_| self.selection.by_client)
+        {
+            return self.store.choose_by_client(tag, schemes);
+        }
         let usable = |pair: &Pair| {
             self.selection.takes(pair) && pair.certified.key.choose_scheme(schemes).is_some()
         };

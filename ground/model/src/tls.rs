@@ -244,6 +244,35 @@ objects! {
         pub early_data: bool,
         /// Remembers what clients offer. Ours; Caddy has no such word.
         pub keep_offers: bool,
+        /// Certificates whose names follow from the handshake; they are read when one needs them. Ours; Caddy has no such word.
+        pub named_certificates: Option<NamedCertificates>,
+    }
+
+    /// Certificates whose names follow from the handshake.
+    pub struct NamedCertificates {
+        /// What they are called; the client chooses among several by the signatures that it knows.
+        pub pairs: Vec<NamedPair>,
+        /// The folder that relative paths begin in.
+        pub folder: String,
+        /// A file of passwords, one in each line, for keys that are protected.
+        pub password_file: String,
+        /// How many are kept; none when zero.
+        pub kept_max: u32,
+        /// How long one is kept that nobody needs.
+        pub kept_inactive: Duration,
+        /// How long one is kept before it is read anew.
+        pub kept_valid: Duration,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
+    }
+
+    /// What a certificate and its key are called: paths, or texts of PEM behind `data:`, with placeholders.
+    pub struct NamedPair {
+        /// The chain, leaf first.
+        pub certificate: String,
+        /// The key.
+        pub key: String,
     }
 
     /// How the sessions of a policy go on.
@@ -288,6 +317,9 @@ objects! {
         pub any_tag: Vec<String>,
         /// All of these tags.
         pub all_tags: Vec<String>,
+        /// Of those with the first of `any_tag` the client chooses, by the signatures that it knows; names do not matter. Ours;
+        /// Caddy has no such word.
+        pub by_client: bool,
     }
 
     /// Client certificates.

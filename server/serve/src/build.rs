@@ -89,6 +89,11 @@ pub(crate) struct Listed<'m> {
     pub(crate) routes: &'m [model::Route],
 }
 
+/// A text with placeholders.
+pub(crate) fn template(text: &str) -> Result<Template, Refusal> {
+    Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
+}
+
 /// What handlers of a server that runs need.
 pub struct Serving<'m> {
     /// What outlives the configuration.
@@ -265,7 +270,7 @@ impl<'m> Builder<'m> {
 
     /// Parses a text with placeholders.
     pub fn template(&self, text: &str) -> Result<Template, Refusal> {
-        Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
+        template(text)
     }
 
     /// Notes a refusal at the place where the builder is.

@@ -6,6 +6,7 @@ mod answers;
 mod auth;
 mod cache;
 mod certbot;
+mod certificates;
 mod clients;
 mod command_line;
 mod content;

@@ -292,6 +292,11 @@ impl<'r> Lowering<'r> {
         }
     }
 
+    /// The folder of the file, where paths of certificates begin; empty for the current one.
+    pub fn folder(&self) -> &'r str {
+        self.folder
+    }
+
     /// A path of files that are served or written: relative ones begin in the prefix of the command line.
     pub fn prefixed(&self, path: &str) -> String {
         match &self.invocation.prefix {

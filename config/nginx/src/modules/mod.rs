@@ -23,6 +23,7 @@ pub mod limits;
 pub mod log;
 pub mod map;
 pub mod mirror;
+pub mod named;
 pub mod openssl;
 pub mod proxy;
 pub mod ranges;

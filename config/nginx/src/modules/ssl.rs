@@ -7,73 +7,76 @@ use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
 };
 
-use super::{acme, handshakes};
+use super::{acme, handshakes, named};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::has_variables;
 use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
-use crate::registry::{MANY, Word};
+use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::registry::{MANY, Word as Known};
+use crate::tree::{Directive, Word};
+
+const NAMED: Verdict =
+    Partly("a file, `data:` and a text, with or without variables; not `engine:` and `store:`");
 
 /// Those of TLS.
-pub const WORDS: &[Word] = &[
-    Word::once("ssl", Flag).but(Partly(
+pub const WORDS: &[Known] = &[
+    Known::once("ssl", Flag).but(Partly(
         "as it was until nginx 1.25: TLS at all addresses of the server",
     )),
-    Word::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
-    Word::many("ssl_certificate", Words(1, 1))
-        .but(Partly("a file, or `$acme_certificate`; no other variables")),
-    Word::many("ssl_certificate_key", Words(1, 1)).but(Partly("a file, without variables")),
-    Word::once("ssl_ciphers", Words(1, 1)).but(Partly(
+    Known::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
+    Known::many("ssl_certificate", Words(1, 1))
+        .but(NAMED),
+    Known::many("ssl_certificate_key", Words(1, 1)).but(NAMED),
+    Known::once("ssl_ciphers", Words(1, 1)).but(Partly(
         "of TLS 1.2 there are six, all of them with forward secrecy; a list without any leaves TLS 1.3",
     )),
-    Word::once("ssl_client_certificate", Words(1, 1)),
-    Word::many("ssl_conf_command", Words(2, 2)).but(Partly(
+    Known::once("ssl_client_certificate", Words(1, 1)),
+    Known::many("ssl_conf_command", Words(2, 2)).but(Partly(
         "`CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
     )),
-    Word::once("ssl_crl", Words(1, 1)),
-    Word::once("ssl_dhparam", Words(1, 1))
+    Known::once("ssl_crl", Words(1, 1)),
+    Known::once("ssl_dhparam", Words(1, 1))
         .but(Idle("only cipher suites that are not offered need it")),
-    Word::once("ssl_early_data", Flag).but(Partly(
+    Known::once("ssl_early_data", Flag).but(Partly(
         "requests that change something wait for the end of the handshake, or get 425; not with `ssl_verify_client`",
     )),
-    Word::once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
+    Known::once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
         "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
     )),
-    Word::once("ssl_password_file", Words(1, 1)).but(super::upstream_tls::PASSWORDS),
-    Word::once("ssl_prefer_server_ciphers", Flag).but(Partly(
+    Known::once("ssl_password_file", Words(1, 1)).but(super::upstream_tls::PASSWORDS),
+    Known::once("ssl_prefer_server_ciphers", Flag).but(Partly(
         "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
     )),
-    Word::once("ssl_protocols", Words(1, MANY)).but(Partly(
+    Known::once("ssl_protocols", Words(1, MANY)).but(Partly(
         "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
     )),
-    Word::once("ssl_reject_handshake", Flag),
-    Word::once("ssl_session_cache", Words(1, MANY))
+    Known::once("ssl_reject_handshake", Flag),
+    Known::once("ssl_session_cache", Words(1, MANY))
         .but(Partly(
             "sessions are kept in memory only without tickets, ten thousand for each server",
         )),
-    Word::many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
+    Known::many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
         "instances of this server share sessions by it, others do not",
     )),
-    Word::once("ssl_session_tickets", Flag),
-    Word::once("ssl_session_timeout", Time)
+    Known::once("ssl_session_tickets", Flag),
+    Known::once("ssl_session_timeout", Time)
         .but(Partly("tickets last for that long, and up to half as long again; a minute at least")),
-    Word::once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
-    Word::once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
-    Word::once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
-    Word::once("ssl_certificate_cache", Words(1, 3))
-        .but(Always("certificates are read once, and again when their files change")),
-    Word::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
-    Word::once("ssl_stapling", Flag).but(Always(
+    Known::once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
+    Known::once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    Known::once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    Known::once("ssl_certificate_cache", Words(1, 3)),
+    Known::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
+    Known::once("ssl_stapling", Flag).but(Always(
         "answers of OCSP servers are stapled where certificates name one",
     )),
-    Word::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
-    Word::once("ssl_trusted_certificate", Words(1, 1)),
-    Word::once(
+    Known::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
+    Known::once("ssl_trusted_certificate", Words(1, 1)),
+    Known::once(
         "ssl_verify_client",
         Choice(&["on", "off", "optional", "optional_no_ca"]),
     ),
-    Word::once("ssl_verify_depth", Number),
+    Known::once("ssl_verify_depth", Number),
 ];
 
 /// How handshakes for a server are answered; `tag` joins its certificates and its policy. `None` where it has no
@@ -83,66 +86,110 @@ pub fn lower(
     level: &Level<'_>,
     tag: &str,
 ) -> Option<(Vec<CertificateFiles>, ConnectionPolicy)> {
-    let certificates = level.nearest(&["ssl_certificate"]);
-    let keys = level.nearest(&["ssl_certificate_key"]);
     let drops = level.is_on("ssl_reject_handshake", false);
-    if certificates.is_empty() && !drops {
+    if level.find("ssl_certificate").is_none() && !drops {
         return None;
     }
-    let (mut files, mut is_ordered) = (Vec::new(), false);
-    for (index, certificate) in certificates.iter().enumerate() {
-        let word = &certificate.args[0];
-        let Some((line, key)) = keys.get(index).map(|key| (*key, &key.args[0])) else {
-            cx.report.push(
-                Diagnostic::error("missing-key", "`ssl_certificate` without its key")
-                    .at(certificate.span(), "no `ssl_certificate_key` belongs to it")
-                    .imported(certificate.name.import)
-                    .help("add `ssl_certificate_key <file>;`"),
-            );
-            continue;
-        };
-        if word.text == acme::CERTIFICATE && key.text == acme::KEY {
-            is_ordered = true;
-            continue;
-        }
-        for word in [word, key] {
-            if has_variables(&word.text)
-                || word.text.starts_with("data:")
-                || word.text.starts_with("engine:")
-            {
-                let _: Option<()> =
-                    cx.invalid(word, "ssl_certificate", "a file, without variables");
-            }
-        }
-        let lines = [
-            Some(*certificate),
-            Some(line),
-            level.find("ssl_password_file"),
-        ];
-        let lines = lines.into_iter().flatten();
-        files.push(CertificateFiles {
-            certificate: cx.path(&word.text),
-            key: cx.path(&key.text),
-            tags: vec![tag.to_owned()],
-            password_file: level
-                .word("ssl_password_file")
-                .map(|file| cx.path(file))
-                .unwrap_or_default(),
-            origin: RouteOrigin(lines.map(|line| cx.origin_id(line)).collect()),
-            ..CertificateFiles::default()
-        });
+    let mut pairs = pairs(cx, level);
+    let all = pairs.len();
+    pairs.retain(|pair| pair.certificate.text != acme::CERTIFICATE || pair.key.text != acme::KEY);
+    let is_ordered = pairs.len() < all;
+    // As in nginx, those without variables are read with the others.
+    let is_named = pairs.iter().any(Pair::is_named);
+    if !is_named {
+        // A mistake in it is told all the same.
+        named::keep(cx, level);
     }
+    let named = is_named.then(|| named::lower(cx, level, &pairs));
+    let files: Vec<CertificateFiles> = match is_named {
+        true => Vec::new(),
+        false => pairs
+            .iter()
+            .map(|pair| pair.files(cx, level, tag))
+            .collect(),
+    };
+    let selects = !is_ordered && !pairs.is_empty();
     let mut policy = ConnectionPolicy {
-        certificate_selection: (!files.is_empty() && !is_ordered).then(|| CertificateSelection {
+        certificate_selection: selects.then(|| CertificateSelection {
             any_tag: vec![tag.to_owned()],
+            by_client: files.len() > 1,
             ..CertificateSelection::default()
         }),
-        drop: drops && files.is_empty() && !is_ordered,
+        drop: drops && !selects && !is_ordered,
         client_authentication: asked(cx, level),
+        named_certificates: named,
         ..ConnectionPolicy::default()
     };
     handshakes::lower(cx, level, &mut policy);
     Some((files, policy))
+}
+
+/// A certificate and its key.
+pub(super) struct Pair<'t> {
+    certificate: &'t Word,
+    key: &'t Word,
+    lines: [&'t Directive; 2],
+}
+
+/// The pairs of a place: certificates and keys belong together by their order.
+fn pairs<'t>(cx: &mut Lowering<'_>, level: &Level<'t>) -> Vec<Pair<'t>> {
+    let certificates = level.nearest(&["ssl_certificate"]);
+    let keys = level.nearest(&["ssl_certificate_key"]);
+    let mut pairs = Vec::new();
+    for (index, line) in certificates.iter().enumerate() {
+        let Some(key) = keys.get(index) else {
+            cx.report.push(
+                Diagnostic::error("missing-key", "`ssl_certificate` without its key")
+                    .at(line.span(), "no `ssl_certificate_key` belongs to it")
+                    .imported(line.name.import)
+                    .help("add `ssl_certificate_key <file>;`"),
+            );
+            continue;
+        };
+        for line in [line, key] {
+            let word = &line.args[0];
+            if word.text.starts_with("engine:") || word.text.starts_with("store:") {
+                let wanted = "a file, or `data:` and the text; keys in other places are not built";
+                let _: Option<()> = cx.invalid(word, line.name(), wanted);
+            }
+        }
+        pairs.push(Pair {
+            certificate: &line.args[0],
+            key: &key.args[0],
+            lines: [line, key],
+        });
+    }
+    pairs
+}
+
+impl Pair<'_> {
+    /// What it is called: chain and key.
+    pub(super) fn words(&self) -> [&Word; 2] {
+        [self.certificate, self.key]
+    }
+
+    /// Whether it is read when a handshake needs it.
+    fn is_named(&self) -> bool {
+        let words = [self.certificate, self.key];
+        let mut words = words.iter();
+        words.any(|word| has_variables(&word.text) || word.text.starts_with("data:"))
+    }
+
+    fn files(&self, cx: &mut Lowering<'_>, level: &Level<'_>, tag: &str) -> CertificateFiles {
+        let passwords = level.find("ssl_password_file");
+        let lines = self.lines.into_iter().chain(passwords);
+        CertificateFiles {
+            certificate: cx.path(&self.certificate.text),
+            key: cx.path(&self.key.text),
+            tags: vec![tag.to_owned()],
+            password_file: passwords
+                .and_then(|line| line.arg(0))
+                .map(|file| cx.path(file))
+                .unwrap_or_default(),
+            origin: RouteOrigin(lines.map(|line| cx.origin_id(line)).collect()),
+            ..CertificateFiles::default()
+        }
+    }
 }
 
 /// What clients have to show of themselves; `None` where they are asked for nothing.

@@ -5,6 +5,7 @@
 mod acme;
 mod authorities;
 mod auto;
+mod by_variable;
 mod loading;
 mod plans;
 mod policies;

@@ -1,6 +1,8 @@
 //! The settings of handshakes: from the model's words to those of `sluice-certs`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
@@ -14,7 +16,7 @@ use sluice_model::tls::{
 use sluice_model::{Config, RawModule, Server};
 use sluice_net::Protocols;
 
-use super::{Keys, LOGGER, Purpose};
+use super::{Keys, LOGGER, Purpose, by_variable};
 use crate::build::Refusal;
 use crate::log::Log;
 use crate::process_values;
@@ -40,11 +42,15 @@ pub(super) fn build(
 ) -> Result<TlsPolicies, Refusal> {
     let configs = &server.tls_connection_policies;
     let mut policies = Vec::with_capacity(configs.len());
+    let mut named = HashMap::new();
     for (index, config) in configs.iter().enumerate() {
         let built = policy(config, protocols, around).map_err(|refusal| Refusal {
             place: format!("{place}[{index}]"),
             ..refusal
         })?;
+        if let Some(found) = by_variable::build(config, server, around)? {
+            named.insert(index, Arc::new(found));
+        }
         policies.push(Policy {
             scope: format!("{place}[{index}] {protocols:?}"),
             early_data: server.allow_0rtt == Some(true) || config.early_data,
@@ -52,10 +58,12 @@ pub(super) fn build(
             ..built
         });
     }
-    TlsPolicies::build(policies, around.keys.store, previous).map_err(|error| Refusal {
+    let built = TlsPolicies::build(policies, around.keys.store, previous);
+    let built = built.map_err(|error| Refusal {
         place: place.to_owned(),
         ..Refusal::new(error.to_string())
-    })
+    })?;
+    Ok(built.with_named(named))
 }
 
 /// How the sessions of a policy go on.
@@ -164,6 +172,7 @@ fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
         public_key_algorithm,
         any_tag,
         all_tags,
+        by_client,
     } = config;
     let serial = |number: &Value| {
         let digits = number.as_str().unwrap_or_default();
@@ -189,6 +198,7 @@ fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
         all_tags: all_tags.clone(),
         serial_numbers: serial_number.iter().map(serial).collect::<Result<_, _>>()?,
         organizations: subject_organization.clone(),
+        by_client: *by_client,
         key_algorithm: public_key_algorithm.as_ref().map(algorithm).transpose()?,
     })
 }
@@ -353,6 +363,7 @@ mod tests {
             serial_numbers: vec!["7".to_owned(), "0".to_owned()],
             organizations: vec!["Ours".to_owned()],
             key_algorithm: Some(KeyAlgorithm::Ecdsa),
+            by_client: false,
         };
         assert_eq!(all, Ok(expected));
         for (bad, named) in [

@@ -14,8 +14,9 @@ use super::{Live, tls_error};
 use crate::limits::{TLS_HANDSHAKE_READ_BYTES, TLS_OFFERS_MAX};
 use crate::tls::session::{Acceptor, Ends, Session, SessionError};
 
-/// Something that a handshake waits for, such as a certificate that is being made.
-pub type Preparation = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Something that a handshake waits for, such as a certificate that is being made. It may give the configuration to go on
+/// with; nobody is asked for one then.
+pub type Preparation = Pin<Box<dyn Future<Output = Option<Arc<ServerConfig>>> + Send>>;
 
 /// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
 pub trait ConfigChoice: Send + Sync {
@@ -90,7 +91,7 @@ impl ServerSession {
         match acceptor.accept() {
             Ok(None) => Ok(Stage::AwaitHello(acceptor)),
             Ok(Some(accepted)) => match self.prepare(&accepted) {
-                None => self.go_on(accepted),
+                None => self.go_on(accepted, None),
                 Some(preparation) => Ok(Stage::Prepare(Box::new(Preparing {
                     accepted,
                     preparation,
@@ -105,9 +106,13 @@ impl ServerSession {
         self.choice.prepare(&accepted.client_hello(), self.ends)
     }
 
-    fn go_on(&mut self, accepted: Accepted) -> Result<Stage, SessionError> {
+    fn go_on(
+        &mut self,
+        accepted: Accepted,
+        prepared: Option<Arc<ServerConfig>>,
+    ) -> Result<Stage, SessionError> {
         let hello = accepted.client_hello();
-        let config = self.choice.choose(&hello, self.ends);
+        let config = prepared.unwrap_or_else(|| self.choice.choose(&hello, self.ends));
         let keeps = self.choice.keeps_offers();
         let offered = keeps.then(|| Box::new(offered(&hello)));
         let is_probe = config.alpn_protocols == [CHALLENGE_ALPN];
@@ -167,13 +172,13 @@ impl Session for ServerSession {
         let Stage::Prepare(preparing) = &mut self.stage else {
             return Poll::Ready(Ok(()));
         };
-        ready!(preparing.preparation.as_mut().poll(cx));
+        let prepared = ready!(preparing.preparation.as_mut().poll(cx));
         let stage = std::mem::replace(&mut self.stage, Stage::Refused(Vec::new()));
         let Stage::Prepare(preparing) = stage else {
             return Poll::Ready(Ok(()));
         };
         let Preparing { accepted, held, .. } = *preparing;
-        self.stage = match self.go_on(accepted) {
+        self.stage = match self.go_on(accepted, prepared) {
             Ok(stage) => stage,
             Err(error) => return Poll::Ready(Err(error)),
         };

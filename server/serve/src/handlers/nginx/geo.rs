@@ -8,7 +8,7 @@ use sluice_route::Template;
 use sluice_route::matcher::AddressSpan;
 
 use super::realip::RealIp;
-use crate::build::{Builder, Refusal};
+use crate::build::{Refusal, template};
 use crate::context::Exchange;
 
 /// The table of a variable.
@@ -30,7 +30,7 @@ struct Piece {
 
 impl Geo {
     /// Reads the table.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Geo, Refusal> {
+    pub fn build(config: &Config) -> Result<Geo, Refusal> {
         let (mut values, mut spans) = (Vec::new(), [Vec::new(), Vec::new()]);
         for row in &config.rows {
             let span = match row.key.contains('-') {
@@ -44,7 +44,7 @@ impl Geo {
                 last: span.last,
                 value: values.len(),
             });
-            values.push(cx.template(&row.value)?);
+            values.push(template(&row.value)?);
         }
         let proxies = Proxies {
             from: config.proxies.clone(),

@@ -552,7 +552,7 @@ pub fn build<'m>(
         places: build.places,
         answers: build.answers,
         secure: config.secure,
-        tables: Some(Arc::new(Tables::build(&config.tables, cx)?))
+        tables: Some(Arc::new(Tables::build(&config.tables, cx.recorder)?))
             .filter(|tables| !tables.is_empty()),
         log: cx.log.cloned(),
     });

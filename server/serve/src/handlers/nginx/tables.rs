@@ -16,7 +16,7 @@ use super::geo::Geo;
 use super::groups::{Case, Pattern};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use crate::build::{Builder, Refusal};
+use crate::build::{Refusal, template};
 use crate::context::Exchange;
 use crate::record::Recorder;
 use crate::values::{At, expanded};
@@ -88,30 +88,30 @@ struct Map {
 
 impl Tables {
     /// Reads the tables.
-    pub fn build(configs: &[Config], cx: &Builder<'_>) -> Result<Tables, Refusal> {
+    pub fn build(configs: &[Config], recorder: Option<&Arc<Recorder>>) -> Result<Tables, Refusal> {
         let mut tables = HashMap::new();
         for config in configs {
             let rows = match config.kind.as_str() {
-                "map" => Rows::Map(Map::build(config, cx)?),
-                "geo" => Rows::Geo(Geo::build(config, cx)?),
-                "split_clients" => Rows::Split(shares(config, cx)?),
-                "script" => Rows::Script(Script::build(Part::Script, config, cx)?),
+                "map" => Rows::Map(Map::build(config, recorder)?),
+                "geo" => Rows::Geo(Geo::build(config)?),
+                "split_clients" => Rows::Split(shares(config)?),
+                "script" => Rows::Script(Script::build(Part::Script, config, recorder)?),
                 "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Told::Modern),
                 "ancient_browser" => {
                     Rows::Browser(Browsers::build(config)?, browser::Told::Ancient)
                 }
-                "referer" => Rows::Referer(Referers::build(config, cx.recorder)?),
-                "secure_link" => Rows::Link(link(config, cx)?, Asked::Verdict),
-                "secure_link_expires" => Rows::Link(link(config, cx)?, Asked::Expires),
+                "referer" => Rows::Referer(Referers::build(config, recorder)?),
+                "secure_link" => Rows::Link(link(config)?, Asked::Verdict),
+                "secure_link_expires" => Rows::Link(link(config)?, Asked::Expires),
                 "real_path" => Rows::RealPath,
-                "connections" => Rows::Connections(connections(config)?, cx.recorder.cloned()),
-                "path_info" => Rows::Script(Script::build(Part::Rest, config, cx)?),
+                "connections" => Rows::Connections(connections(config)?, recorder.cloned()),
+                "path_info" => Rows::Script(Script::build(Part::Rest, config, recorder)?),
                 other => return Err(Refusal::new(format!("`{other}` is no kind of table"))),
             };
             let table = Table {
-                source: cx.template(&config.source)?,
+                source: template(&config.source)?,
                 rows,
-                default: cx.template(&config.default)?,
+                default: template(&config.default)?,
             };
             tables.insert(config.variable.as_str().into(), table);
         }
@@ -191,9 +191,9 @@ impl Table {
     }
 }
 
-fn link(config: &Config, cx: &Builder<'_>) -> Result<SecureLink, Refusal> {
+fn link(config: &Config) -> Result<SecureLink, Refusal> {
     match config.rows.first() {
-        Some(row) if row.key == "md5" => Ok(SecureLink::Md5(cx.template(&row.value)?)),
+        Some(row) if row.key == "md5" => Ok(SecureLink::Md5(template(&row.value)?)),
         Some(row) if row.key == "secret" => Ok(SecureLink::Secret(row.value.as_bytes().into())),
         _ => Err(Refusal::new("`secure_link` without a way to check")),
     }
@@ -223,11 +223,15 @@ impl Connections {
 }
 
 impl Script {
-    fn build(part: Part, config: &Config, cx: &Builder<'_>) -> Result<Script, Refusal> {
+    fn build(
+        part: Part,
+        config: &Config,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<Script, Refusal> {
         let row = config.rows.first();
         let split = match row.map_or("", |row| &row.key) {
             "" => None,
-            pattern => Some(Pattern::new(pattern, Case::Kept, cx.recorder)?),
+            pattern => Some(Pattern::new(pattern, Case::Kept, recorder)?),
         };
         if split
             .as_ref()
@@ -240,7 +244,7 @@ impl Script {
         Ok(Script {
             part,
             split,
-            index: cx.template(row.map_or("", |row| &row.value))?,
+            index: template(row.map_or("", |row| &row.value))?,
         })
     }
 
@@ -272,16 +276,16 @@ enum Match<'m> {
 }
 
 impl Map {
-    fn build(config: &Config, cx: &Builder<'_>) -> Result<Map, Refusal> {
+    fn build(config: &Config, recorder: Option<&Arc<Recorder>>) -> Result<Map, Refusal> {
         let mut map = Map::default();
         let lower = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         for row in &config.rows {
-            let value = cx.template(&row.value)?;
+            let value = template(&row.value)?;
             let key = row.key.as_str();
             if let Some(pattern) = key.strip_prefix('~') {
                 let pattern = match pattern.strip_prefix('*') {
-                    Some(pattern) => Pattern::new(pattern, Case::Folded, cx.recorder)?,
-                    None => Pattern::new(pattern, Case::Kept, cx.recorder)?,
+                    Some(pattern) => Pattern::new(pattern, Case::Folded, recorder)?,
+                    None => Pattern::new(pattern, Case::Kept, recorder)?,
                 };
                 map.patterns.push((pattern, value));
                 continue;
@@ -371,7 +375,7 @@ impl Values for Groups<'_> {
     }
 }
 
-fn shares(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
+fn shares(config: &Config) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
     let mut shares = Vec::with_capacity(config.rows.len());
     let mut end = 0u64;
     for row in &config.rows {
@@ -385,7 +389,7 @@ fn shares(config: &Config, cx: &Builder<'_>) -> Result<Vec<(Option<u32>, Templat
                 Some(u32::try_from(end).unwrap_or(u32::MAX))
             }
         };
-        shares.push((share, cx.template(&row.value)?));
+        shares.push((share, template(&row.value)?));
     }
     Ok(shares)
 }

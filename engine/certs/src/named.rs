@@ -1,0 +1,501 @@
+//! Certificates whose files are named by what a client asks for: they are read when a handshake needs them, off the
+//! workers, and kept for a while if the configuration says so. How the names are made is left to the floor above.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use sluice_net::tls::Ends;
+use tokio::sync::oneshot;
+
+use crate::failure::CertsError;
+use crate::limits::{NAMED_KEPT_MAX, NAMED_THREADS_MAX, NAMED_WAITING_MAX};
+use crate::pair::{Origin, Pair};
+use crate::sealed::Passwords;
+use crate::storage::{StoredPair, read_file};
+
+/// What a pair is called: two paths, or texts of PEM behind `data:`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PairName {
+    /// The chain.
+    pub certificate: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// What texts of PEM that stand in the place of a path begin with.
+pub const DATA: &[u8] = b"data:";
+
+/// Makes names of pairs for handshakes, and hears what becomes of them.
+pub trait NamesPairs: Send + Sync {
+    /// The pairs for a client between `ends` that asks for `server_name`.
+    fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName>;
+
+    /// Their handshake fails: a pair could not be had.
+    fn tell(&self, failed: &Unusable, ends: Ends);
+}
+
+/// Why a handshake has no certificate.
+#[derive(Clone, Debug)]
+pub enum Unusable {
+    /// A pair cannot be used.
+    Pair {
+        /// What it is called.
+        name: PairName,
+        /// Why.
+        error: Arc<CertsError>,
+    },
+    /// Too many wait already.
+    Crowded,
+}
+
+/// For how long pairs are kept; not at all where `max` is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// How many.
+    pub max: usize,
+    /// A pair that nobody needed for so long is forgotten.
+    pub inactive: Duration,
+    /// A pair is read anew after so long.
+    pub valid: Duration,
+}
+
+/// Pairs with names that follow from handshakes.
+pub struct NamedPairs {
+    names: Arc<dyn NamesPairs>,
+    passwords: Arc<Passwords>,
+    keep: Keep,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    kept: HashMap<PairName, Kept>,
+    /// Who waits for pairs that are being read or wait for their turn.
+    waiting: HashMap<Vec<PairName>, Vec<oneshot::Sender<Found>>>,
+    /// How many wait altogether.
+    waiting_count: usize,
+    queue: VecDeque<Vec<PairName>>,
+    /// Threads at work.
+    threads: usize,
+}
+
+struct Kept {
+    pair: Arc<Pair>,
+    read: Instant,
+    used: Instant,
+}
+
+/// The pairs of a handshake, or why there are none.
+type Found = Result<Arc<[Arc<Pair>]>, Unusable>;
+
+/// What becomes of a handshake.
+pub(crate) struct Finding {
+    named: Arc<NamedPairs>,
+    ends: Ends,
+    state: Finds,
+}
+
+enum Finds {
+    Now(Found),
+    Later(oneshot::Receiver<Found>),
+}
+
+impl Finding {
+    /// The pairs; failures were told.
+    pub(crate) async fn end(self) -> Option<Arc<[Arc<Pair>]>> {
+        let found = match self.state {
+            Finds::Now(found) => found,
+            // The sender ends without a word only if its thread panicked or could not be had.
+            Finds::Later(found) => found.await.unwrap_or(Err(Unusable::Crowded)),
+        };
+        match found {
+            Ok(pairs) => Some(pairs),
+            Err(failed) => {
+                self.named.names.tell(&failed, self.ends);
+                None
+            }
+        }
+    }
+}
+
+impl NamedPairs {
+    /// Pairs with the names that `names` makes, whose keys `passwords` open.
+    pub fn new(names: Arc<dyn NamesPairs>, passwords: Arc<Passwords>, keep: Keep) -> NamedPairs {
+        NamedPairs {
+            names,
+            passwords,
+            keep: Keep {
+                max: keep.max.min(NAMED_KEPT_MAX),
+                ..keep
+            },
+            state: Mutex::default(),
+        }
+    }
+
+    /// Begins to find the pairs for a client between `ends` that asks for `server_name`.
+    pub(crate) fn find(self: &Arc<Self>, server_name: Option<&str>, ends: Ends) -> Finding {
+        let names = self.names.names(server_name, ends);
+        Finding {
+            state: self.begin(names),
+            named: self.clone(),
+            ends,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>, names: Vec<PairName>) -> Finds {
+        let mut state = self.state();
+        if let Some(pairs) = state.all_kept(&names, self.keep, Instant::now()) {
+            return Finds::Now(Ok(pairs));
+        }
+        if state.waiting_count >= NAMED_WAITING_MAX {
+            return Finds::Now(Err(Unusable::Crowded));
+        }
+        state.waiting_count += 1;
+        let (sender, receiver) = oneshot::channel();
+        if let Some(waiters) = state.waiting.get_mut(&names) {
+            waiters.push(sender);
+            return Finds::Later(receiver);
+        }
+        state.waiting.insert(names.clone(), vec![sender]);
+        state.queue.push_back(names);
+        if state.threads < NAMED_THREADS_MAX {
+            state.threads += 1;
+            drop(state);
+            self.start();
+        }
+        Finds::Later(receiver)
+    }
+
+    fn start(self: &Arc<Self>) {
+        let ours = self.clone();
+        let started = std::thread::Builder::new()
+            .name("certificates by name".to_owned())
+            .spawn(move || ours.work());
+        if started.is_err() {
+            // Those who wait are told by the end of their channels.
+            let mut state = self.state();
+            state.threads -= 1;
+            if state.threads == 0 {
+                state.queue.clear();
+                state.waiting.clear();
+                state.waiting_count = 0;
+            }
+        }
+    }
+
+    /// Reads pairs until nobody waits for any.
+    fn work(&self) {
+        loop {
+            let mut state = self.state();
+            let Some(names) = state.queue.pop_front() else {
+                state.threads -= 1;
+                return;
+            };
+            drop(state);
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.read(&names)));
+            let found = read.unwrap_or(Err(Unusable::Crowded));
+            let mut state = self.state();
+            let waiters = state.waiting.remove(&names).unwrap_or_default();
+            state.waiting_count -= waiters.len();
+            drop(state);
+            for waiter in waiters {
+                // Whoever hung up needs no certificate.
+                let _ = waiter.send(found.clone());
+            }
+        }
+    }
+
+    fn read(&self, names: &[PairName]) -> Found {
+        let mut pairs = Vec::with_capacity(names.len());
+        for name in names {
+            let now = Instant::now();
+            let kept = self.state().kept(name, self.keep, now);
+            let pair = match kept {
+                Some(pair) => pair,
+                None => {
+                    let pair = Arc::new(self.read_one(name).map_err(|error| Unusable::Pair {
+                        name: name.clone(),
+                        error: Arc::new(error),
+                    })?);
+                    self.state().keep(name, &pair, self.keep, now);
+                    pair
+                }
+            };
+            pairs.push(pair);
+        }
+        Ok(pairs.into())
+    }
+
+    fn read_one(&self, name: &PairName) -> Result<Pair, CertsError> {
+        let certificate = text_of(&name.certificate)?;
+        let key = text_of(&name.key)?;
+        let stored = StoredPair {
+            certificate: certificate.1,
+            key: key.1,
+        };
+        let origin = Origin {
+            certificate: &certificate.0,
+            key: &key.0,
+        };
+        Pair::from_sealed(&stored, origin, &self.passwords)
+    }
+}
+
+/// The text that a path or `data:` stands for, and what it is called in messages.
+fn text_of(name: &[u8]) -> Result<(PathBuf, Vec<u8>), CertsError> {
+    if let Some(text) = name.strip_prefix(DATA) {
+        return Ok((PathBuf::from("data:"), text.to_vec()));
+    }
+    let path = Path::new(OsStr::from_bytes(name));
+    match read_file(path)? {
+        Some(text) => Ok((path.to_owned(), text)),
+        None => Err(CertsError::io(
+            "read",
+            path,
+            std::io::ErrorKind::NotFound.into(),
+        )),
+    }
+}
+
+impl State {
+    /// All of these pairs, where none has to be read.
+    fn all_kept(
+        &mut self,
+        names: &[PairName],
+        keep: Keep,
+        now: Instant,
+    ) -> Option<Arc<[Arc<Pair>]>> {
+        names
+            .iter()
+            .map(|name| self.kept(name, keep, now))
+            .collect()
+    }
+
+    fn kept(&mut self, name: &PairName, keep: Keep, now: Instant) -> Option<Arc<Pair>> {
+        let kept = self.kept.get_mut(name)?;
+        let since = |then: Instant| now.saturating_duration_since(then);
+        if since(kept.read) >= keep.valid || since(kept.used) >= keep.inactive {
+            return None;
+        }
+        kept.used = now;
+        Some(kept.pair.clone())
+    }
+
+    /// Keeps a pair; where there are too many, the one goes that nobody has needed for the longest time. Texts are not
+    /// kept: looking for them costs as much as reading them.
+    fn keep(&mut self, name: &PairName, pair: &Arc<Pair>, keep: Keep, now: Instant) {
+        let is_text = name.certificate.starts_with(DATA) || name.key.starts_with(DATA);
+        if keep.max == 0 || is_text {
+            return;
+        }
+        if self.kept.len() >= keep.max && !self.kept.contains_key(name) {
+            let is_needed = |kept: &Kept| now.saturating_duration_since(kept.used) < keep.inactive;
+            self.kept.retain(|_, kept| is_needed(kept));
+            let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used);
+            let oldest = oldest.map(|(name, _)| name.clone());
+            if let Some(oldest) = oldest.filter(|_| self.kept.len() >= keep.max) {
+                self.kept.remove(&oldest);
+            }
+        }
+        let kept = Kept {
+            pair: pair.clone(),
+            read: now,
+            used: now,
+        };
+        self.kept.insert(name.clone(), kept);
+    }
+}
+
+/// Shows the pair that the client likes best, whatever name it asks for.
+pub(crate) struct ByClient(pub(crate) Arc<[Arc<Pair>]>);
+
+impl ByClient {
+    /// The pair for a client with these schemes of signatures, in its order. Of two with keys of one kind the later counts,
+    /// as in OpenSSL.
+    pub(crate) fn choose<'a>(
+        pairs: impl DoubleEndedIterator<Item = &'a Arc<Pair>> + Clone,
+        schemes: &[rustls::SignatureScheme],
+    ) -> Option<&'a Arc<Pair>> {
+        schemes.iter().find_map(|scheme| {
+            let fits = |pair: &&Arc<Pair>| pair.certified.key.choose_scheme(&[*scheme]).is_some();
+            pairs.clone().rev().find(fits)
+        })
+    }
+}
+
+impl ResolvesServerCert for ByClient {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let pair = ByClient::choose(self.0.iter(), hello.signature_schemes())?;
+        Some(pair.certified.clone())
+    }
+}
+
+impl fmt::Debug for ByClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pairs", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tests::{TempFolder, TestCa};
+
+    struct Fixed(Vec<PairName>);
+
+    impl NamesPairs for Fixed {
+        fn names(&self, _: Option<&str>, _: Ends) -> Vec<PairName> {
+            self.0.clone()
+        }
+
+        fn tell(&self, _: &Unusable, _: Ends) {}
+    }
+
+    /// A pair on disk, and how to change it.
+    struct OnDisk {
+        folder: TempFolder,
+        ca: TestCa,
+    }
+
+    impl OnDisk {
+        fn write(&self, subject: &str) -> PairName {
+            let made = self.ca.issue(subject);
+            let path = |name: &str| self.folder.path().join(name);
+            fs::write(path("a.crt"), made.certificate).unwrap();
+            fs::write(path("a.key"), made.key).unwrap();
+            let bytes = |name: &str| path(name).as_os_str().as_bytes().to_vec();
+            PairName {
+                certificate: bytes("a.crt"),
+                key: bytes("a.key"),
+            }
+        }
+    }
+
+    fn found(named: &Arc<NamedPairs>) -> Found {
+        match named.find(None, Ends::default()).state {
+            Finds::Now(found) => found,
+            Finds::Later(found) => found.blocking_recv().unwrap(),
+        }
+    }
+
+    fn subject(named: &Arc<NamedPairs>) -> String {
+        found(named).unwrap()[0].subjects[0].to_string()
+    }
+
+    fn pairs(name: PairName, keep: Keep) -> Arc<NamedPairs> {
+        let names = Arc::new(Fixed(vec![name]));
+        Arc::new(NamedPairs::new(names, Arc::default(), keep))
+    }
+
+    #[test]
+    fn pairs_are_read_each_time_or_kept_for_as_long_as_is_said() {
+        let disk = OnDisk {
+            folder: TempFolder::new(),
+            ca: TestCa::new(),
+        };
+        let long = Duration::from_secs(3600);
+        let keep = Keep {
+            max: 1,
+            inactive: long,
+            valid: long,
+        };
+        let stale = Keep {
+            valid: Duration::ZERO,
+            ..keep
+        };
+        let name = disk.write("a.test");
+        let [fresh, kept, stale] =
+            [Keep::default(), keep, stale].map(|keep| pairs(name.clone(), keep));
+        for named in [&fresh, &kept, &stale] {
+            assert_eq!(subject(named), "a.test");
+        }
+        disk.write("b.test");
+        assert_eq!(subject(&fresh), "b.test");
+        assert_eq!(subject(&kept), "a.test");
+        assert_eq!(subject(&stale), "b.test");
+        fs::remove_file(disk.folder.path().join("a.key")).unwrap();
+        assert!(found(&fresh).is_err() && found(&kept).is_ok());
+    }
+
+    #[test]
+    fn texts_are_pairs_and_what_is_none_is_told() {
+        let made = TestCa::new().issue("a.test");
+        let data = |text: &[u8]| [DATA, text].concat();
+        let name = PairName {
+            certificate: data(&made.certificate),
+            key: data(&made.key),
+        };
+        assert_eq!(subject(&pairs(name.clone(), Keep::default())), "a.test");
+        let empty = PairName {
+            key: data(b""),
+            ..name
+        };
+        let failed = found(&pairs(empty, Keep::default())).unwrap_err();
+        let Unusable::Pair { error, .. } = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!(error.to_string(), "no private key in `data:`");
+    }
+
+    #[test]
+    fn what_is_kept_and_who_waits_is_bounded() {
+        let disk = OnDisk {
+            folder: TempFolder::new(),
+            ca: TestCa::new(),
+        };
+        let name = disk.write("a.test");
+        let pair = Arc::new(
+            pairs(name.clone(), Keep::default())
+                .read_one(&name)
+                .unwrap(),
+        );
+        let long = Duration::from_secs(3600);
+        let keep = Keep {
+            max: 2,
+            inactive: long,
+            valid: long,
+        };
+        let mut state = State::default();
+        let now = Instant::now();
+        let named = |letter: u8| PairName {
+            certificate: vec![letter],
+            key: vec![letter],
+        };
+        for (at, letter) in [b'a', b'b', b'c'].into_iter().enumerate() {
+            let now = now + Duration::from_secs(at as u64);
+            state.keep(&named(letter), &pair, keep, now);
+            let after = now + Duration::from_millis(500);
+            assert!(state.kept(&named(b'a'), keep, after).is_some(), "it is used");
+        }
+        assert_eq!(state.kept.len(), 2);
+        assert!(state.kept(&named(b'b'), keep, now).is_none());
+        let later = now + Duration::from_secs(3700);
+        assert!(state.kept(&named(b'a'), keep, later).is_none());
+        let limited = NamedPairs::new(
+            Arc::new(Fixed(Vec::new())),
+            Arc::default(),
+            Keep {
+                max: usize::MAX,
+                ..keep
+            },
+        );
+        assert_eq!(limited.keep.max, NAMED_KEPT_MAX);
+        let crowded = pairs(name, Keep::default());
+        crowded.state().waiting_count = NAMED_WAITING_MAX;
+        assert!(matches!(found(&crowded), Err(Unusable::Crowded)));
+    }
+}

@@ -1,0 +1,176 @@
+//! Certificates whose names hold variables: their values for a handshake, and what is told of those that cannot be had.
+//! Reading them is left to `sluice-certs`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_certs::named::DATA;
+use sluice_certs::{CertsError, Keep, NamedPairs, NamesPairs, PairName, Passwords, Unusable};
+use sluice_message::{ConnFacts, ConnInfo, Remote, TlsInfo};
+use sluice_model::tls::{ConnectionPolicy, NamedCertificates};
+use sluice_model::{Handler, Server};
+use sluice_net::tls::Ends;
+use sluice_net::worker::Worker;
+use sluice_route::Template;
+
+use super::policies::Around;
+use crate::build::{Refusal, template};
+use crate::context::Exchange;
+use crate::handlers::nginx::Tables;
+use crate::log::Log;
+use crate::settings::given;
+use crate::values::expanded;
+
+thread_local! {
+    /// What exchanges that stand for handshakes are given as their worker: no variable of theirs asks it for more than its
+    /// number.
+    static WORKER: Rc<Worker> = Worker::new(0, 1);
+}
+
+/// The names of the certificates of a policy.
+struct Names {
+    pairs: Vec<(Template, Template)>,
+    /// What relative paths begin with; empty, or with a slash at its end.
+    folder: Vec<u8>,
+    tables: Option<Arc<Tables>>,
+    log: Log,
+}
+
+/// The pairs of a policy whose names hold variables; `None` where there are none.
+pub(super) fn build(
+    config: &ConnectionPolicy,
+    server: &Server,
+    around: &Around<'_>,
+) -> Result<Option<NamedPairs>, Refusal> {
+    let Some(config) = &config.named_certificates else {
+        return Ok(None);
+    };
+    let NamedCertificates {
+        pairs,
+        folder,
+        password_file,
+        kept_max,
+        kept_inactive,
+        kept_valid,
+        origin,
+    } = config;
+    let written = origin.route();
+    let pairs = pairs
+        .iter()
+        .map(|pair| Ok((template(&pair.certificate)?, template(&pair.key)?)))
+        .collect::<Result<Vec<_>, Refusal>>()?;
+    let passwords = match password_file.as_str() {
+        "" => Passwords::default(),
+        file => Passwords::read(Path::new(file)).map_err(|error| Refusal {
+            written,
+            ..Refusal::new(error.to_string())
+        })?,
+    };
+    let names = Names {
+        pairs,
+        folder: match folder.as_str() {
+            "" => Vec::new(),
+            folder => format!("{folder}/").into_bytes(),
+        },
+        tables: tables(server)?,
+        log: around.log.clone(),
+    };
+    let keep = Keep {
+        max: *kept_max as usize,
+        inactive: given(*kept_inactive).unwrap_or_default(),
+        valid: given(*kept_valid).unwrap_or_default(),
+    };
+    Ok(Some(NamedPairs::new(
+        Arc::new(names),
+        Arc::new(passwords),
+        keep,
+    )))
+}
+
+/// The tables that variables are looked up in.
+fn tables(server: &Server) -> Result<Option<Arc<Tables>>, Refusal> {
+    let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
+    let nginx = handlers.find_map(|handler| match handler {
+        Handler::Nginx(nginx) => Some(nginx),
+        _ => None,
+    });
+    let tables = nginx.map(|nginx| Tables::build(&nginx.tables, None));
+    Ok(tables.transpose()?.map(Arc::new))
+}
+
+impl NamesPairs for Names {
+    fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
+        let worker = WORKER.with(Rc::clone);
+        let mut x = Exchange::new(Rc::new(connection(server_name, ends)), worker);
+        x.context.tables = self.tables.clone();
+        let named = |text: &Template| {
+            let name = expanded(text, &x);
+            match name.first() {
+                Some(b'/') | None => name,
+                Some(_) if name.starts_with(DATA) => name,
+                Some(_) => [self.folder.as_slice(), &name].concat(),
+            }
+        };
+        let pairs = self.pairs.iter();
+        pairs
+            .map(|(certificate, key)| PairName {
+                certificate: named(certificate),
+                key: named(key),
+            })
+            .collect()
+    }
+
+    fn tell(&self, failed: &Unusable, ends: Ends) {
+        let message = format!("{} while SSL handshaking", told(failed));
+        let shown = |ip: Option<IpAddr>| ip.map_or(String::new(), |ip| ip.to_string());
+        self.log
+            .error("http.log.error.error", &message)
+            .text("client", shown(ends.remote))
+            .text("server", shown(ends.local))
+            .send();
+    }
+}
+
+/// The words of nginx, which are looked for in logs.
+fn told(failed: &Unusable) -> String {
+    let Unusable::Pair { name, error } = failed else {
+        return "cannot load certificate: too many handshakes wait for theirs".to_owned();
+    };
+    let shown = |name: &[u8]| match name.strip_prefix(DATA) {
+        Some(_) => "data:".to_owned(),
+        None => sluice_diag::shown(&String::from_utf8_lossy(name)).to_string(),
+    };
+    let key = String::from_utf8_lossy(&name.key);
+    let (what, name) = match error.is_about_key(Path::new(&*key)) {
+        true => ("certificate key", shown(&name.key)),
+        false => ("certificate", shown(&name.certificate)),
+    };
+    let why = match &**error {
+        CertsError::Io { source, .. } => {
+            let number = source.raw_os_error().unwrap_or(2);
+            let text = std::io::Error::from_raw_os_error(number).to_string();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            format!("BIO_new_file() failed ({number}: {text})")
+        }
+        other => other.to_string(),
+    };
+    format!("cannot load {what} \"{name}\": {why}")
+}
+
+/// The connection that a handshake is on, as far as it is known.
+fn connection(server_name: Option<&str>, ends: Ends) -> ConnInfo {
+    ConnInfo {
+        remote: match ends.remote {
+            Some(ip) => Remote::Ip(SocketAddr::new(ip, 0)),
+            None => Remote::Unix,
+        },
+        local: ends.local.map(|ip| SocketAddr::new(ip, 0)),
+        tls: Some(Box::new(TlsInfo {
+            server_name: server_name.unwrap_or_default().to_ascii_lowercase(),
+            ..TlsInfo::default()
+        })),
+        facts: ConnFacts::default(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Which certificates are shown: those with variables in their names, and several for one server.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use pki_types::CertificateDer;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+use crate::harness::{Folder, Server, eventually, text};
+use crate::tls;
+
+/// Writes a certificate with its key as `file`, and gives it.
+fn write(folder: &Folder, file: &str, name: &str, key: &KeyPair) -> CertificateDer<'static> {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, file);
+    let made = params.self_signed(key).expect("a certificate");
+    folder.write(&format!("{file}.crt"), made.pem());
+    folder.write(&format!("{file}.key"), key.serialize_pem());
+    made.der().clone()
+}
+
+fn new_key() -> KeyPair {
+    KeyPair::generate().expect("a key")
+}
+
+fn client(
+    roots: &[&CertificateDer<'static>],
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add((*root).clone()).expect("a root");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[version])
+        .expect("it is known")
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// The certificate that a client is shown; `None` where no hands are shaken.
+fn shown(
+    server: &Server,
+    client: &Arc<ClientConfig>,
+    name: &str,
+) -> Option<CertificateDer<'static>> {
+    let mut wire = tls::connect(client, server.port, name).ok()?;
+    let shown = wire.stream().conn.peer_certificates()?.first()?.clone();
+    Some(shown.into_owned())
+}
+
+const BY_NAME: &str = "events {}\nerror_log error.log;\nhttp {\n\
+    map $ssl_server_name $file { a.test one/a; default $ssl_server_name; }\n\
+    map $ssl_server_name $text { in.text.test \"{chain}\"; }\n\
+    map $ssl_server_name $secret { in.text.test \"{key}\"; }\n\
+    server {\nlisten 127.0.0.1:{port} ssl;\nserver_name _;\n\
+    ssl_certificate $file.crt;\nssl_certificate_key $file.key;\n{lines}\nreturn 200 $ssl_server_name;\n}\n\
+    server {\nlisten 127.0.0.1:{port} ssl;\nserver_name in.text.test;\n\
+    ssl_certificate data:$text;\nssl_certificate_key data:$secret;\nreturn 204;\n}\n}\n";
+
+/// A server with certificates by name, and those of `a.test` and `in.text.test`.
+fn by_name(lines: &str) -> (Server, Folder, [CertificateDer<'static>; 2]) {
+    let folder = Folder::new();
+    let text = write(&folder, "text", "in.text.test", &new_key());
+    let conf = BY_NAME
+        .replace("{lines}", lines)
+        .replace("{chain}", &folder.read("text.crt"))
+        .replace("{key}", &folder.read("text.key"));
+    let setup = super::setup(&conf);
+    fs::create_dir_all(setup.folder().path().join("one")).expect("a folder");
+    let own = write(setup.folder(), "one/a", "a.test", &new_key());
+    (setup.start(), folder, [own, text])
+}
+
+#[test]
+fn certificates_are_found_by_the_name_that_is_asked_for() {
+    let (server, _folder, [own, text]) = by_name("");
+    let both = client(&[&own, &text], &TLS13);
+    assert_eq!(shown(&server, &both, "a.test").as_ref(), Some(&own));
+    assert_eq!(shown(&server, &both, "in.text.test").as_ref(), Some(&text));
+    assert_eq!(shown(&server, &both, "b.test"), None);
+    let log = || server.folder.read("error.log");
+    let wanted =
+        "b.test.crt\": BIO_new_file() failed (2: No such file or directory) while SSL handshaking";
+    eventually("a line", || log().contains(wanted), log);
+    assert!(log().contains("cannot load certificate \""), "{}", log());
+    // It is there from now on.
+    let late = write(&server.folder, "b.test", "b.test", &new_key());
+    let third = client(&[&late], &TLS13);
+    assert_eq!(shown(&server, &third, "b.test").as_ref(), Some(&late));
+    let next = write(&server.folder, "b.test", "b.test", &new_key());
+    let third = client(&[&next], &TLS12);
+    assert_eq!(shown(&server, &third, "b.test").as_ref(), Some(&next));
+    let mut wire = tls::connect(&both, server.port, "a.test").expect("a handshake");
+    assert_eq!(tls::get(&mut wire, "a.test", "/").1, "a.test");
+}
+
+#[test]
+fn certificates_by_name_are_kept_for_as_long_as_the_file_says() {
+    let (server, _folder, [own, _]) = by_name("ssl_certificate_cache max=10 inactive=1h valid=1h;");
+    let old = client(&[&own], &TLS13);
+    assert_eq!(shown(&server, &old, "a.test").as_ref(), Some(&own));
+    write(&server.folder, "one/a", "a.test", &new_key());
+    assert_eq!(shown(&server, &old, "a.test").as_ref(), Some(&own));
+}
+
+#[test]
+fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
+    let setup = super::setup(
+        "events {}\nhttp {\nserver {\nlisten 127.0.0.1:{port} ssl;\n\
+         ssl_certificate rsa.crt;\nssl_certificate_key rsa.key;\n\
+         ssl_certificate ec.crt;\nssl_certificate_key ec.key;\nreturn 204;\n}\n}\n",
+    );
+    let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).expect("a key");
+    write(setup.folder(), "rsa", "localhost", &key);
+    write(setup.folder(), "ec", "other.test", &new_key());
+    let server = setup.start();
+    // OpenSSL takes whatever it is shown, and says what that is.
+    let subject = |words: &str| {
+        let output = Command::new("openssl")
+            .args([
+                "s_client",
+                "-connect",
+                &format!("127.0.0.1:{}", server.port),
+            ])
+            .args(words.split_whitespace())
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .expect("OpenSSL is installed");
+        let said = text(&output.stdout);
+        let subject = said.lines().find_map(|line| line.strip_prefix("subject="));
+        subject.map(str::to_owned)
+    };
+    for name in ["localhost", "other.test", "nobody.test"] {
+        // Whatever the certificates are called.
+        for (words, wanted) in [
+            ("", "CN = ec"),
+            (
+                "-sigalgs rsa_pss_rsae_sha256:ecdsa_secp256r1_sha256",
+                "CN = rsa",
+            ),
+            (
+                "-sigalgs ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256",
+                "CN = ec",
+            ),
+            ("-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256", "CN = rsa"),
+            ("-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256", "CN = ec"),
+        ] {
+            let said = subject(&format!("-servername {name} {words}"));
+            assert_eq!(said.as_deref(), Some(wanted), "{name} {words}");
+        }
+    }
+}
