@@ -479,7 +479,10 @@ mod tests {
             let now = now + Duration::from_secs(at as u64);
             state.keep(&named(letter), &pair, keep, now);
             let after = now + Duration::from_millis(500);
-            assert!(state.kept(&named(b'a'), keep, after).is_some(), "it is used");
+            assert!(
+                state.kept(&named(b'a'), keep, after).is_some(),
+                "it is used"
+            );
         }
         assert_eq!(state.kept.len(), 2);
         assert!(state.kept(&named(b'b'), keep, now).is_none());

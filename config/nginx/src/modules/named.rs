@@ -1,7 +1,6 @@
 //! Certificates of `ngx_http_ssl_module` whose names hold variables, and `ssl_certificate_cache`.
 
 use sluice_model::Duration;
-use sluice_model::http::RouteOrigin;
 use sluice_model::tls::{NamedCertificates, NamedPair};
 
 use super::ssl::Pair;
@@ -36,7 +35,7 @@ pub(super) fn lower(
             .and_then(|line| line.arg(0))
             .map(|file| cx.path(file))
             .unwrap_or_default(),
-        origin: origin.unwrap_or_else(RouteOrigin::default),
+        origin: origin.unwrap_or_default(),
         ..keep(cx, level)
     };
     for pair in pairs {
