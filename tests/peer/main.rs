@@ -14,6 +14,7 @@ mod nginx;
 mod nginx_bodies;
 mod nginx_cache;
 mod nginx_crowd;
+mod nginx_endings;
 mod nginx_sites;
 mod origins;
 mod peers;

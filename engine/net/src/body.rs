@@ -145,6 +145,9 @@ pub trait BodyStream {
         None
     }
 
+    /// How long a client may be silent from now on, where it comes from one.
+    fn set_idle_timeout(&mut self, _timeout: Duration) {}
+
     /// Whether it can be shown once more from its beginning.
     fn is_rewindable(&self) -> bool {
         false

@@ -60,6 +60,11 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Whether a client was too slow.
+    pub fn is_slow_client(&self) -> bool {
+        self.side == Side::Client && self.kind == FailureKind::Timeout
+    }
+
     /// A failure without a cause that must not be retried.
     pub fn new(side: Side, kind: FailureKind) -> Self {
         Failure {

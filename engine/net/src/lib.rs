@@ -34,7 +34,10 @@ pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use places::{Crowd, Place, PlaceLimit};
 pub use probes::Probes;
-pub use service::{Answer, Completion, Ending, Exchange, Protocols, Service, Settings};
+pub use service::{
+    Answer, Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols,
+    Refused, Service, Settings, Slow,
+};
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};

@@ -29,6 +29,9 @@ pub const COPY_BYTES_MAX: usize = 8 * 1024;
 /// A file longer than this is sent with full segments only: a shorter one goes out in one call anyway.
 pub const CORK_BYTES_MIN: u64 = 64 * 1024;
 
+/// What logs are told of the first line of a request that is refused: as much as a target may have by default.
+pub const REFUSED_LINE_BYTES_MAX: usize = 8 * 1024;
+
 /// Unread request body that is read and thrown away to keep a connection; beyond it closing is cheaper.
 pub const DRAIN_BYTES_MAX: u64 = 256 * 1024;
 
@@ -100,7 +103,7 @@ pub const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Input thrown away while lingering.
-pub const LINGER_BYTES_MAX: usize = 256 * 1024;
+pub const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
 /// Commands a worker can have waiting; a reload sends one and waits for the answer.
 pub const COMMANDS_MAX: usize = 16;

@@ -237,7 +237,7 @@ mod tests {
                 let (worker, place) = (worker.clone(), worker.places.take());
                 tokio::task::spawn_local(async move {
                     let timer = worker.timers.timer();
-                    timer.set_idle(&worker.clock, Duration::from_secs(seconds));
+                    timer.set_idle(&worker.clock, Duration::from_secs(seconds), Duration::ZERO);
                     std::future::poll_fn(|cx| timer.poll_expired(cx)).await;
                     drop(place);
                 })

@@ -103,6 +103,23 @@ impl Stream {
         }
     }
 
+    /// Has the kernel throw away what is not sent yet, and tell the peer so, once the socket is closed.
+    pub fn reset_on_close(&self) {
+        let ask = |socket: socket2::SockRef<'_>| {
+            // A socket that refuses is closed as usual.
+            let _ = socket.set_linger(Some(std::time::Duration::ZERO));
+        };
+        match self {
+            Stream::Tcp(socket) => ask(socket2::SockRef::from(socket)),
+            Stream::Unix(_) => {}
+            Stream::Tls(tls) => {
+                if let Some(socket) = tls.socket() {
+                    socket.reset_on_close();
+                }
+            }
+        }
+    }
+
     /// Hands everything taken so far to the kernel; plain sockets hold nothing back.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

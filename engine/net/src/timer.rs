@@ -33,6 +33,8 @@ enum State {
     IdleUntil(Moment, Moment),
     /// The same, but for the end of the process, which it need not hurry for.
     YieldUntil(Moment, Moment),
+    /// As `IdleUntil` with the second of these moments from the first on, and until then worth as much as others.
+    KeptUntil(Moment, Moment),
     /// Acts when all that is idle is ended, and never by itself.
     Drain,
     Expired,
@@ -54,12 +56,18 @@ impl Timers {
     /// Marks what is due at `now` and wakes whoever waits for it.
     pub fn sweep(&self, now: Moment) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
-            let due = match slot.state {
-                State::Until(at) | State::IdleUntil(at, _) | State::YieldUntil(at, _) => at <= now,
-                State::Unset | State::Drain | State::Expired => false,
+            let next = match slot.state {
+                State::Until(at) | State::IdleUntil(at, _) | State::YieldUntil(at, _) => {
+                    (at <= now).then_some(State::Expired)
+                }
+                State::KeptUntil(at, end) if at <= now => {
+                    self.may_be_idle.set(true);
+                    Some(State::IdleUntil(end, now))
+                }
+                State::KeptUntil(..) | State::Unset | State::Drain | State::Expired => None,
             };
-            if due {
-                slot.state = State::Expired;
+            if let Some(state) = next {
+                slot.state = state;
                 if let Some(waker) = &slot.waker {
                     waker.wake_by_ref();
                 }
@@ -137,11 +145,24 @@ impl Timer {
         self.timers.slots.borrow_mut()[self.key].state = State::Until(clock.coarse() + after);
     }
 
-    /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed.
-    pub fn set_idle(&self, clock: &Clock, after: Duration) {
+    /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed, or when the
+    /// process ends, but not before it was idle for `least`.
+    pub fn set_idle(&self, clock: &Clock, after: Duration, least: Duration) {
         let now = clock.coarse();
-        self.timers.may_be_idle.set(true);
-        self.timers.slots.borrow_mut()[self.key].state = State::IdleUntil(now + after, now);
+        let state = match least.is_zero() {
+            true => {
+                self.timers.may_be_idle.set(true);
+                State::IdleUntil(now + after, now)
+            }
+            false => State::KeptUntil(now + least.min(after), now + after),
+        };
+        self.timers.slots.borrow_mut()[self.key].state = state;
+    }
+
+    /// Whether it was set for a connection that is idle and not to be closed for that yet.
+    pub fn is_kept(&self) -> bool {
+        let state = self.timers.slots.borrow()[self.key].state;
+        matches!(state, State::KeptUntil(..))
     }
 
     /// As [`Timer::set_idle`] for a connection that has not asked for anything yet, but may be about to: a process that
@@ -225,7 +246,7 @@ mod tests {
     fn a_timer_that_yields_makes_room_and_does_not_end_early() {
         let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
         let (idle, yielding) = (timers.timer(), timers.timer());
-        idle.set_idle(&clock, Duration::from_secs(9));
+        idle.set_idle(&clock, Duration::from_secs(9), Duration::ZERO);
         yielding.set_yielding(&clock, Duration::from_secs(5));
         timers.expire_all_idle();
         assert!(idle.has_expired() && !yielding.has_expired());
@@ -243,7 +264,7 @@ mod tests {
         let expired = || all.iter().filter(|timer| timer.has_expired()).count();
         assert_eq!(timers.expire_oldest_idle(32, 8), 0);
         all.iter()
-            .for_each(|timer| timer.set_idle(&clock, Duration::from_secs(9)));
+            .for_each(|timer| timer.set_idle(&clock, Duration::from_secs(9), Duration::ZERO));
         assert_eq!((timers.expire_oldest_idle(32, 8), expired()), (3, 3));
         assert!(all[..3].iter().all(Timer::has_expired), "the first ones");
         assert_eq!((timers.expire_oldest_idle(32, 8), expired()), (2, 5));
@@ -251,8 +272,29 @@ mod tests {
         assert_eq!((timers.expire_oldest_idle(32, 99), expired()), (1, 16));
         assert_eq!((timers.expire_oldest_idle(32, 1), expired()), (8, 24));
         assert_eq!(timers.expire_oldest_idle(32, 1), 0);
-        all[7].set_idle(&clock, Duration::from_secs(9));
+        all[7].set_idle(&clock, Duration::from_secs(9), Duration::ZERO);
         assert_eq!(timers.expire_oldest_idle(32, 1), 1);
+    }
+
+    #[test]
+    fn what_is_kept_makes_no_room_and_does_not_end_before_its_time() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let timer = timers.timer();
+        timer.set_idle(&clock, Duration::from_secs(9), Duration::from_secs(5));
+        assert!(timer.is_kept());
+        timers.expire_all_idle();
+        assert_eq!(timers.expire_oldest_idle(9, 1), 0);
+        timers.sweep(clock.coarse() + Duration::from_secs(4));
+        assert!(timer.is_kept());
+        timers.sweep(clock.coarse() + Duration::from_secs(5));
+        assert!(!timer.is_kept() && !timer.has_expired());
+        assert_eq!(timers.expire_oldest_idle(9, 1), 1);
+        assert!(timer.has_expired());
+        // Never longer than it may wait at all.
+        timer.set_idle(&clock, Duration::from_secs(2), Duration::from_secs(5));
+        timers.sweep(clock.coarse() + Duration::from_secs(2));
+        timers.sweep(clock.coarse() + Duration::from_secs(2));
+        assert!(timer.has_expired());
     }
 
     #[test]

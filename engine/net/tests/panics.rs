@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::Status;
-use sluice_net::service::{Answer, Completion, Exchange, Protocols, Service, Settings};
+use sluice_net::service::{
+    Answer, ClientLimits, Completion, Exchange, Protocols, Refused, Service, Settings,
+};
 use sluice_net::{Body, ConnectionLimit, Listen, ListenAddr, Workers};
 use sluice_wire::{h1, h2};
 
@@ -42,12 +43,8 @@ impl Service for Fragile {
         Answer::Ready(Body::Empty)
     }
 
-    fn refuse(&self, _: &mut Exchange<()>, _: Status, _: &dyn std::fmt::Display) -> Body {
-        Body::Empty
-    }
-
-    fn time_out(&self, _: &mut Exchange<()>) -> Body {
-        Body::Empty
+    fn refuse<'a>(&'a self, _: &'a mut Exchange<()>, _: &Refused<'_>) -> Answer<'a, bool> {
+        Answer::Ready(Body::Empty)
     }
 
     fn record(&self, _: &mut Exchange<()>, _: &Completion) {}
@@ -62,9 +59,8 @@ fn settings() -> Settings {
         h1: h1::Limits::default(),
         h2: h2::Limits::SERVER,
         head_timeout: PATIENCE,
-        body_idle_timeout: PATIENCE,
-        write_idle_timeout: PATIENCE,
-        keep_alive_timeout: PATIENCE,
+        first_byte_timeout: PATIENCE,
+        client: ClientLimits::patient(PATIENCE),
         handshake_timeout: PATIENCE,
         exact_times: false,
         probes: None,

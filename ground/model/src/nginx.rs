@@ -21,6 +21,50 @@ objects! {
         pub servers: Vec<VirtualServer>,
         /// Whether TLS is spoken at their addresses: who does not gets an error.
         pub secure: bool,
+        /// What holds for clients in some places, which name it by number, from 1.
+        pub client_limits: Vec<ClientLimits>,
+    }
+
+    /// What holds for clients in a place: while they send and take, and for their connections after that. What is absent
+    /// is as nginx has it by default.
+    pub struct ClientLimits {
+        /// The longest pause between two reads of a body; 60 seconds when absent.
+        pub body_timeout: Option<Duration>,
+        /// The longest pause between two writes of an answer; 60 seconds when absent.
+        pub send_timeout: Option<Duration>,
+        /// How long a connection waits for another request, and closes where it is zero; 75 seconds when absent.
+        pub keepalive_timeout: Option<Duration>,
+        /// The seconds that clients are told of that; they are told nothing when 0.
+        pub keepalive_told: u32,
+        /// For how long a connection is not closed to make room, or because the process ends.
+        pub keepalive_min: Duration,
+        /// Requests that a connection may bring; 1000 when absent.
+        pub keepalive_requests: Option<u64>,
+        /// How old a connection may become; an hour when absent.
+        pub keepalive_time: Option<Duration>,
+        /// Browsers whose connections close after each answer: `msie6` after a POST, `safari`; `msie6` when absent.
+        pub keepalive_disable: Option<Vec<String>>,
+        /// When what a client still sends is read before its connection closes: `off`, `always`; where something was sent
+        /// that is not read when empty.
+        pub lingering: String,
+        /// The longest that is done; 30 seconds when absent.
+        pub lingering_time: Option<Duration>,
+        /// The longest pause while it is done; 5 seconds when absent.
+        pub lingering_timeout: Option<Duration>,
+        /// Whether connections that time out are reset.
+        pub reset_timed_out: bool,
+    }
+
+    /// What holds for connections whose handshakes named a server, or that is the default one, and for their heads.
+    pub struct HeadLimits {
+        /// How long a head may take; 60 seconds when absent.
+        pub timeout: Option<Duration>,
+        /// The most bytes that a head may have; 32 KiB when 0.
+        pub bytes_max: u64,
+        /// Requests at a time on one connection of HTTP/2; 128, which are the most, when absent.
+        pub streams_max: Option<u64>,
+        /// What a request over HTTP/2 may send of its body before anything is read of it; 64 KiB when absent.
+        pub body_ahead: Option<u64>,
     }
 
     /// What clients have to show of themselves.
@@ -84,6 +128,10 @@ objects! {
         pub merge_slashes: Option<bool>,
         /// Whether fields with an underscore in their names count.
         pub underscores_in_headers: bool,
+        /// Whether fields count that have anything in their names but letters, digits, hyphens and underscores.
+        pub keeps_invalid_headers: bool,
+        /// What holds for heads.
+        pub heads: HeadLimits,
         /// Whose word counts for the address of a client.
         pub real_ip: Option<RealIp>,
         /// What clients have to show of themselves; nothing when absent.
@@ -156,6 +204,8 @@ objects! {
         pub log_not_found: Option<bool>,
         /// Whether it is told what `rewrite` does.
         pub rewrite_log: bool,
+        /// The number of what holds for its clients; what nginx has by default when 0.
+        pub client_limits: u32,
     }
 
     /// How redirects name this server.

@@ -23,6 +23,18 @@ pub struct Limits {
     pub chunk_surplus_bytes_max: usize,
     /// A whole trailer section.
     pub trailer_bytes_max: usize,
+    /// What becomes of a message with a field whose name is none.
+    pub odd_names: OddNames,
+}
+
+/// What becomes of a message with a field whose name has a byte that no name has (RFC 9110, section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OddNames {
+    /// It is refused.
+    Refuse,
+    /// The field is left out, unless the byte is white space or a control character: those are what different readers
+    /// take for different names.
+    PassOver,
 }
 
 impl Limits {
@@ -37,6 +49,7 @@ impl Limits {
         chunk_line_bytes_max: 256,
         chunk_surplus_bytes_max: 4096,
         trailer_bytes_max: 8 * 1024,
+        odd_names: OddNames::Refuse,
     };
 }
 

@@ -4,7 +4,7 @@
 mod feed;
 
 use feed::request;
-use sluice_wire::h1::Limits;
+use sluice_wire::h1::{Limits, OddNames};
 
 /// A request line for the root of host `a`.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n";
@@ -783,5 +783,40 @@ fn each_byte_is_taken_only_where_it_may_stand() {
         let host = byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte);
         let start = b"GET / HTTP/1.1\r\nHost: a";
         assert_eq!(accepts(&around(start, b"b\r\n\r\n")), host, "host {byte}");
+    }
+}
+
+/// Section 5.1 of RFC 9110: where asked for a field whose name is none is left out, but for those that readers could take
+/// for one that frames the message. The outcome does not depend on how the bytes are cut.
+#[test]
+fn fields_with_odd_names_are_left_out_where_asked() {
+    let limits = Limits {
+        odd_names: OddNames::PassOver,
+        fields_max: 3,
+        ..Limits::DEFAULT
+    };
+    for odd in [&b"X[1]: a"[..], b"X\xc3\xa4: a", b"{:", b"(a)b: c:d"] {
+        let lines = [b"A: 1\r\n", odd, b"\r\nB: 2\r\n"].concat();
+        let outcome = request(&with(GET, &lines), &limits);
+        assert!(outcome.ends_with("Host: a\nA: 1\nB: 2\n"), "{outcome}");
+        refused(&with(GET, &lines), 400, "Field");
+    }
+    for odd in [
+        &b"X y: a"[..],
+        b"X : a",
+        b"X\x01[: a",
+        b": a",
+        b"[",
+        b"X[: a\x00",
+        b"Content-Length\xa0: 3",
+        b"[transfer-Encoding: chunked",
+        b"Ho(st: b",
+    ] {
+        let outcome = request(&with(GET, &[odd, b"\r\n"].concat()), &limits);
+        assert!(
+            outcome.starts_with("400 "),
+            "{} gave {outcome}",
+            feed::text(odd)
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! The control interface as a service of `sluice-net`: reads bodies within their limit and sends answers. What to
 //! answer is left to `api`.
 
-use std::fmt;
-
 use sluice_message::{FieldId, Status};
-use sluice_net::{Answer, Body, Completion, Exchange, RequestBody, Service, Settings, read_whole};
+use sluice_net::{
+    Answer, Body, ClientLimits, Completion, Exchange, Refused, RequestBody, Service, Settings,
+    read_whole,
+};
 use sluice_wire::{h1, h2};
 
 use crate::access::Access;
@@ -27,9 +28,8 @@ impl AdminService {
             h1: h1::Limits::default(),
             h2: h2::Limits::SERVER,
             head_timeout: CLIENT_PATIENCE,
-            body_idle_timeout: CLIENT_PATIENCE,
-            write_idle_timeout: CLIENT_PATIENCE,
-            keep_alive_timeout: CLIENT_PATIENCE,
+            first_byte_timeout: CLIENT_PATIENCE,
+            client: ClientLimits::patient(CLIENT_PATIENCE),
             handshake_timeout: CLIENT_PATIENCE,
             exact_times: false,
             probes: None,
@@ -84,15 +84,9 @@ impl Service for AdminService {
         Answer::Ready(write(x, reply))
     }
 
-    fn refuse(&self, x: &mut Exchange<()>, status: Status, why: &dyn fmt::Display) -> Body {
-        write(x, Reply::error(status, why.to_string()))
-    }
-
-    fn time_out(&self, x: &mut Exchange<()>) -> Body {
-        write(
-            x,
-            Reply::error(Status::REQUEST_TIMEOUT, "the request took too long"),
-        )
+    fn refuse<'a>(&'a self, x: &'a mut Exchange<()>, refused: &Refused<'_>) -> Answer<'a, Reply> {
+        let reply = Reply::error(refused.status, refused.why.to_string());
+        Answer::Ready(write(x, reply))
     }
 
     fn record(&self, x: &mut Exchange<()>, _completion: &Completion) {

@@ -207,6 +207,7 @@ impl<'m> Builder<'m> {
                 errors: errors.or(builder.own_errors),
                 errors_recur: builder.own_errors.is_some(),
                 itself: builder.itself,
+                nginx: builder.nginx_tree.get(),
                 metrics: builder.metrics,
             };
             Ok((program, builder.listed))

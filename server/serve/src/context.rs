@@ -172,6 +172,9 @@ impl Empty for LogInfo {
             late: Vec::new(),
             body_bytes_sent: 0,
             body_bytes_read: 0,
+            bytes_sent: 0,
+            head_bytes_sent: 0,
+            is_complete: false,
             error: None,
             is_told: false,
             trace: None,
@@ -187,6 +190,9 @@ impl Empty for LogInfo {
         self.late.clear();
         self.body_bytes_sent = 0;
         self.body_bytes_read = 0;
+        self.bytes_sent = 0;
+        self.head_bytes_sent = 0;
+        self.is_complete = false;
         self.error = None;
         self.is_told = false;
         self.trace = None;
@@ -401,6 +407,12 @@ pub struct LogInfo {
     pub body_bytes_sent: u64,
     /// Bytes of the request's body that were read, once the answer has ended.
     pub body_bytes_read: u64,
+    /// Bytes of the answer as it was sent, known once it has ended; 0 before.
+    pub bytes_sent: u64,
+    /// How many of these are its head.
+    pub head_bytes_sent: u64,
+    /// Whether it has ended and was sent whole.
+    pub is_complete: bool,
     /// Error that ended the request, if any.
     pub error: Option<String>,
     /// Whether the log was told of it already.

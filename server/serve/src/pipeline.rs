@@ -10,6 +10,7 @@ use sluice_route::{MatcherSets, RouteIndex};
 use crate::context::{ErrorInfo, Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
+use crate::handlers::nginx::Tree;
 use crate::limits::FRAMES_MAX;
 use crate::metrics::SiteMetrics;
 use crate::site::SiteRef;
@@ -24,6 +25,8 @@ pub struct Program {
     pub(crate) errors_recur: bool,
     /// The server that it belongs to, for handlers that ask it for a page.
     pub(crate) itself: SiteRef,
+    /// The servers of an nginx.conf, where it was made from one.
+    pub(crate) nginx: Option<Arc<Tree>>,
     /// Counts requests by the routes of the first list, where the configuration asks for it.
     pub(crate) metrics: Option<SiteMetrics>,
 }
@@ -150,6 +153,23 @@ impl Program {
         applied
             .unwrap_or_else(|| self.walk(x, &mut Unwatched))
             .into_answer(x)
+    }
+
+    /// Answers a request that has no head to walk with: it fails before the first step.
+    pub fn refuse<'a>(&'a self, x: &'a mut Exchange, fault: Fault) -> Answer<'a, Step> {
+        let applied = self.fail(x, fault, &mut Unwatched);
+        applied
+            .unwrap_or_else(|| self.walk(x, &mut Unwatched))
+            .into_answer(x)
+    }
+
+    /// Has the handlers of a list note what they have to say of a request that gets no answer.
+    pub(crate) fn note(&self, x: &mut Exchange, list: usize) {
+        x.context.frames.push(Frame::at(list));
+        // Whatever they answer is thrown away, also where it would have to be waited for.
+        let _ = self.walk(x, &mut Unwatched);
+        x.context.frames.clear();
+        x.context.filters.clear();
     }
 
     fn walk<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
@@ -303,8 +323,10 @@ impl Program {
 
     /// Sends the walk to the routes for errors; where there are none gives the plain answer.
     fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
+        // As nginx a server of an nginx.conf says nothing to a client that is too slow.
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
+                || failure.is_slow_client() && self.nginx.is_some()
         });
         // RFC 9110, section 15.5.9: the rest of a request that came too late is not waited for. In HTTP/2 that concerns its
         // stream only.
@@ -333,6 +355,9 @@ impl Program {
             filter.give_up(x);
         }
         if gone {
+            if let Some(tree) = &self.nginx {
+                tree.tell_gone(x, fault.failure.as_ref());
+            }
             return Some(Applied::Answer(Body::Abort));
         }
         if let Some(scope) = x.context.scopes.pop() {

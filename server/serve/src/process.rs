@@ -18,6 +18,7 @@ use sluice_net::{
 use crate::build::{Refusal, Serving};
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
+use crate::handlers::nginx::patience::PerServer;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
@@ -473,9 +474,15 @@ fn build_site(
     } else {
         Times::Coarse
     };
+    let settings = settings(server, times);
+    let (settings, per_server) = match &rules.program.nginx {
+        Some(tree) => PerServer::build(tree, &settings),
+        None => (settings, None),
+    };
     Ok(Site {
         rules,
-        settings: settings(server, times),
+        settings,
+        per_server,
         access,
         recorder: around.recorder.clone(),
         challenges: around.challenges.clone(),

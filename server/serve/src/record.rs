@@ -184,6 +184,9 @@ impl Recorder {
             if !x.context.log.late.is_empty() {
                 x.context.log.body_bytes_sent = completion.body_bytes_sent;
                 x.context.log.body_bytes_read = completion.body_bytes_read;
+                x.context.log.bytes_sent = completion.bytes_sent;
+                x.context.log.head_bytes_sent = completion.head_bytes_sent;
+                x.context.log.is_complete = matches!(completion.ending, Ending::Complete);
                 // As the directives are nested in Caddy: the last one says its word first.
                 for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
                     late.add(x);
@@ -302,6 +305,8 @@ pub(crate) fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
     let completion = Completion {
         ending: Ending::Complete,
         body_bytes_sent: 0,
+        bytes_sent: 0,
+        head_bytes_sent: 0,
         body_bytes_read: 0,
         duration: Duration::ZERO,
     };
@@ -375,6 +380,8 @@ mod tests {
         Completion {
             ending,
             body_bytes_sent: 10,
+            bytes_sent: 60,
+            head_bytes_sent: 50,
             body_bytes_read: 2,
             duration: Duration::from_millis(1),
         }

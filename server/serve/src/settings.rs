@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluice_model::Server;
-use sluice_net::{Probes, Settings};
+use sluice_net::limits::FIRST_HEAD_TIMEOUT;
+use sluice_net::{ClientLimits, Probes, Settings};
 use sluice_wire::{h1, h2};
 
 /// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
@@ -37,24 +38,42 @@ pub(crate) enum Times {
 
 /// The limits for a server.
 pub(crate) fn settings(server: &Server, times: Times) -> Settings {
+    let limits = h1_limits(server.max_header_bytes);
+    Settings {
+        h2: h2_limits(&limits),
+        h1: limits,
+        head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
+        first_byte_timeout: FIRST_HEAD_TIMEOUT,
+        client: ClientLimits {
+            body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
+            write_idle_timeout: given(server.write_timeout).unwrap_or(WRITE_IDLE_TIMEOUT),
+            ..ClientLimits::patient(given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT))
+        },
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        exact_times: times == Times::Exact,
+        probes: probes(server),
+    }
+}
+
+/// The same limits with other ones for heads; the usual ones where that is 0.
+pub(crate) fn with_head_bytes(settings: &Settings, bytes_max: u64) -> Settings {
+    let limits = h1_limits(bytes_max);
+    Settings {
+        h2: h2_limits(&limits),
+        h1: limits,
+        ..settings.clone()
+    }
+}
+
+fn h1_limits(head_bytes_max: u64) -> h1::Limits {
     let mut limits = h1::Limits::default();
-    if let Ok(max) = usize::try_from(server.max_header_bytes)
+    if let Ok(max) = usize::try_from(head_bytes_max)
         && max > 0
     {
         limits.head_bytes_max = max;
         limits.target_bytes_max = limits.target_bytes_max.min(max);
     }
-    Settings {
-        h2: h2_limits(&limits),
-        h1: limits,
-        head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
-        body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
-        write_idle_timeout: given(server.write_timeout).unwrap_or(WRITE_IDLE_TIMEOUT),
-        keep_alive_timeout: given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT),
-        handshake_timeout: HANDSHAKE_TIMEOUT,
-        exact_times: times == Times::Exact,
-        probes: probes(server),
-    }
+    limits
 }
 
 /// Heads are as long as in HTTP/1.

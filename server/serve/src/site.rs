@@ -1,21 +1,22 @@
 //! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
 //! left to `pipeline`, limits of connections to `sluice-net`.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
-use sluice_message::{FieldId, FixedField, Moment, Status};
+use sluice_message::{ConnInfo, FieldId, FixedField, Moment, Status};
 use sluice_model::Server;
-use sluice_net::{Answer, Body, Completion, Service, Settings};
+use sluice_net::{Answer, Body, ClientLimits, Completion, Refused, Service, Settings};
 
 use crate::build::{Builder, Listed, Refusal, Serving};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::early;
 use crate::handler::Step;
+use crate::handlers::nginx::patience::PerServer;
+use crate::handlers::nginx::refused;
 use crate::log::AccessLog;
 use crate::metrics::Marks;
 use crate::pipeline::Program;
@@ -29,6 +30,8 @@ static SERVER: LazyLock<FixedField> =
 pub struct Site {
     pub(crate) rules: Rules,
     pub(crate) settings: Settings,
+    /// Those of the servers of an nginx.conf, where they differ.
+    pub(crate) per_server: Option<PerServer>,
     pub(crate) access: Option<AccessLog>,
     pub(crate) recorder: Arc<Recorder>,
     /// What authorities ask for to see whether a name is ours.
@@ -214,26 +217,40 @@ impl Service for Site {
         self.rules.program.go_on(x, step)
     }
 
-    fn refuse(&self, x: &mut Exchange, status: Status, why: &dyn fmt::Display) -> Body {
+    fn refuse<'a>(&'a self, x: &'a mut Exchange, refused: &Refused<'_>) -> Answer<'a, Step> {
         self.begin(x);
-        x.res.status = status;
+        let program = &self.rules.program;
+        if let Some(tree) = &program.nginx {
+            return match tree.refuse(x, refused) {
+                Some(fault) => program.refuse(x, fault),
+                None => {
+                    if let Some(list) = tree.notes_of(x) {
+                        program.note(x, list);
+                    }
+                    x.res.status = refused.status;
+                    Answer::Ready(Body::Abort)
+                }
+            };
+        }
+        x.res.status = refused.status;
+        let why = refused.why;
+        if refused.status == Status::REQUEST_TIMEOUT {
+            x.context.log.error = Some(why.to_string());
+            return Answer::Ready(Body::Empty);
+        }
         x.context.log.error = Some(format!("malformed request: {why}"));
         let text = format!("{} {}\n", x.res.status.code(), x.res.status.reason());
         x.inline.extend_from_slice(text.as_bytes());
         x.res
             .fields
             .push(FieldId::ContentType, b"text/plain; charset=utf-8");
-        Body::Inline
-    }
-
-    fn time_out(&self, x: &mut Exchange) -> Body {
-        self.begin(x);
-        x.res.status = Status::REQUEST_TIMEOUT;
-        x.context.log.error = Some("request head took too long".to_owned());
-        Body::Empty
+        Answer::Ready(Body::Inline)
     }
 
     fn record(&self, x: &mut Exchange, completion: &Completion) {
+        if let Some(tree) = &self.rules.program.nginx {
+            refused::note_ending(tree, x, completion);
+        }
         let metrics = self.rules.program.metrics.as_ref();
         self.recorder
             .end(x, completion, self.access.as_ref(), metrics);
@@ -245,6 +262,20 @@ impl Service for Site {
 
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn settings_for(&self, conn: &ConnInfo) -> &Settings {
+        match (&self.per_server, &self.rules.program.nginx) {
+            (Some(per_server), Some(tree)) => per_server.of(tree.asked_by(conn)),
+            _ => &self.settings,
+        }
+    }
+
+    fn client_limits(&self, x: &Exchange) -> &ClientLimits {
+        match &self.rules.program.nginx {
+            Some(tree) => tree.client_limits(x),
+            None => &self.settings.client,
+        }
     }
 }
 

@@ -204,7 +204,7 @@ fn copies_that_nobody_takes_are_left_out() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("it is bound").port();
     let server = setup(&format!(
-        "worker_processes 1;\nevents {{ worker_connections 4096; }}\nhttp {{ server {{ listen 127.0.0.1:{{port}}; root {{folder}}; \
+        "worker_processes 1;\nevents {{ worker_connections 4096; }}\nhttp {{ keepalive_requests 10000; server {{ listen 127.0.0.1:{{port}}; root {{folder}}; \
          location / {{ mirror /copy; }} location = /copy {{ internal; proxy_pass http://127.0.0.1:{port}; }} }} }}\n"
     ))
     .start();

@@ -12,6 +12,7 @@ mod command_line;
 mod content;
 mod corners;
 mod crowd;
+mod endings;
 mod error_log;
 mod groups;
 mod gzip;
@@ -27,6 +28,7 @@ mod names;
 mod origin;
 mod pass;
 mod passwords;
+mod patience;
 mod patterns;
 pub mod prefix;
 mod proxying;
@@ -37,6 +39,7 @@ mod syslog;
 mod tables;
 mod trees;
 mod upgrade;
+mod versions;
 
 use crate::harness::{Server, Setup};
 

@@ -80,13 +80,6 @@ const CONTENT: [&str; 7] = [
     "uwsgi_pass",
 ];
 
-/// What has no effect in a location.
-const NOT_IN_LOCATIONS: &[(&str, &str)] = &[
-    ("client_body_timeout", "that of the default server counts"),
-    ("keepalive_timeout", "that of the default server counts"),
-    ("send_timeout", "that of the default server counts"),
-];
-
 /// What stands around a place and in it.
 struct Here<'a> {
     level: Level<'a>,
@@ -143,6 +136,8 @@ impl Lowering<'_> {
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
             real_ip: realip::of_server(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
+            keeps_invalid_headers: !level.is_on("ignore_invalid_headers", true),
+            heads: http_core::heads(level),
             // For whoever knows what else the server has.
             clients: None,
             rewrite,
@@ -153,20 +148,6 @@ impl Lowering<'_> {
                 .block()
                 .map(|block| self.origin(block))
                 .unwrap_or_default(),
-        }
-    }
-
-    /// Warns of what counts only in the blocks around this one.
-    fn warn_of_outer(&mut self, level: &Level<'_>, names: &[(&str, &str)]) {
-        for (name, holds) in names {
-            for directive in level.own(name) {
-                self.report.push(
-                    Diagnostic::warning("no-effect", format!("`{name}` has no effect here"))
-                        .at(directive.span(), "read, and then left alone")
-                        .imported(directive.name.import)
-                        .note(*holds),
-                );
-            }
         }
     }
 
@@ -348,7 +329,6 @@ impl Lowering<'_> {
         around: &Around,
     ) -> Location {
         let inner = level.within(directive.body());
-        self.warn_of_outer(&inner, NOT_IN_LOCATIONS);
         let root = self.root(&inner, level, Some(kind), &around.root, &around.server_name);
         let around = Around {
             root: root.clone(),
@@ -524,6 +504,7 @@ impl Lowering<'_> {
             error_log: self.errors_of(level),
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
+            client_limits: http_core::client_limits(self, level),
         }
     }
 

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use sluice_diag::{Diagnostic, Origin, OriginId, Origins, Report, Span};
 use sluice_model::cache::CacheStore;
 use sluice_model::http::{AutoHttps, RouteOrigin};
-use sluice_model::nginx::{MediaTypes, Nginx, TableRow, VariableTable, VirtualServer};
+use sluice_model::nginx::{
+    ClientLimits, MediaTypes, Nginx, TableRow, VariableTable, VirtualServer,
+};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::pcre::{Case, Pattern, Wrong};
@@ -86,6 +88,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         types: Vec::new(),
         access_logs: logs::AccessLogs::default(),
         names_log_files: false,
+        client_limits: Vec::new(),
         error_logs: Vec::new(),
         tables: Vec::new(),
         scripts: Vec::new(),
@@ -121,6 +124,8 @@ pub struct Lowering<'r> {
     access_logs: logs::AccessLogs,
     /// Whether there are files of access logs that each line names anew.
     pub names_log_files: bool,
+    /// What holds for clients in different places.
+    client_limits: Vec<ClientLimits>,
     /// What `error_log` says in different places; first that of the process.
     error_logs: Vec<logs::ErrorLogs>,
     tables: Vec<VariableTable>,
@@ -404,6 +409,19 @@ impl<'r> Lowering<'r> {
         u32::try_from(index).unwrap_or(u32::MAX)
     }
 
+    /// The number of what holds for clients; 0 for what nginx has by default.
+    pub fn client_limits_number(&mut self, limits: ClientLimits) -> u32 {
+        if limits == ClientLimits::default() {
+            return 0;
+        }
+        let known = self.client_limits.iter().position(|known| *known == limits);
+        let index = known.unwrap_or_else(|| {
+            self.client_limits.push(limits);
+            self.client_limits.len() - 1
+        });
+        u32::try_from(index + 1).unwrap_or(u32::MAX)
+    }
+
     fn main(&mut self, directives: &[Directive]) -> Config {
         let mut config = Config::default();
         let main = Level::outermost(directives);
@@ -521,9 +539,12 @@ impl<'r> Lowering<'r> {
             tables: self.all_tables(),
             servers: order.iter().map(|site| site.lowered.clone()).collect(),
             secure: address.is_ssl,
+            client_limits: self.client_limits.clone(),
         };
         let mut protocols = vec!["h1".to_owned()];
-        if address.is_http2 || default.is_http2 {
+        // A handshake names its server, and so what is spoken; other connections have yet to name one.
+        let is_any = order.iter().any(|site| site.is_http2 && address.is_ssl);
+        if address.is_http2 || default.is_http2 || is_any {
             protocols.push("h2".to_owned());
             if !address.is_ssl {
                 protocols.push("h2c".to_owned());
@@ -567,11 +588,16 @@ impl<'r> Lowering<'r> {
             if let Some(policy) = site.policy.as_ref().filter(|_| !sni.is_empty()) {
                 let mut policy = policy.clone();
                 policy.r#match.sni = sni;
+                policy.alpn = alpn(address, order, site);
                 policies.push(policy);
             }
         }
-        match order.first().and_then(|site| site.policy.clone()) {
-            Some(policy) => policies.push(policy),
+        let usual = order.first();
+        match usual.and_then(|site| Some((site, site.policy.clone()?))) {
+            Some((site, policy)) => policies.push(ConnectionPolicy {
+                alpn: alpn(address, order, site),
+                ..policy
+            }),
             None => {
                 self.report.push(
                     Diagnostic::error("missing-certificate", "`ssl` without a certificate")
@@ -611,6 +637,15 @@ impl<'r> Lowering<'r> {
                 }
             }
         }
+    }
+}
+
+/// What handshakes for a server offer; nothing where that is what all servers of the address speak.
+fn alpn(address: &Address, order: &[&Site], site: &Site) -> Vec<String> {
+    let is_any = order.iter().any(|site| site.is_http2);
+    match address.is_http2 || site.is_http2 || !is_any {
+        true => Vec::new(),
+        false => vec!["http/1.1".to_owned()],
     }
 }
 

@@ -2,7 +2,9 @@
 //! left to `lower::listen`, locations to `lower::locations`.
 
 use sluice_diag::Diagnostic;
-use sluice_model::nginx::{ErrorPage, FollowedLinks, MediaTypes, Redirects, TryFiles};
+use sluice_model::nginx::{
+    ClientLimits, ErrorPage, FollowedLinks, HeadLimits, MediaTypes, Redirects, TryFiles,
+};
 use sluice_model::{Handler, Server};
 
 use super::upstream;
@@ -16,8 +18,6 @@ use crate::tree::{Directive, Word as Text};
 
 const BUFFERS: crate::registry::Verdict = Always("buffers are those of the program");
 const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
-const DEFAULT_SERVER: crate::registry::Verdict =
-    Partly("that of the default server counts for all servers of an address");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
@@ -31,9 +31,9 @@ pub const WORDS: &[Word] = &[
     Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
     Word::once("client_body_in_single_buffer", Flag).but(BUFFERS),
     Word::once("client_body_temp_path", Words(1, 4)).but(Always("bodies are not written to files")),
-    Word::once("client_body_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("client_body_timeout", Time),
     Word::once("client_header_buffer_size", Size).but(BUFFERS),
-    Word::once("client_header_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("client_header_timeout", Time),
     Word::once("client_max_body_size", Size),
     Word::once("connection_pool_size", Size).but(BUFFERS),
     Word::once("default_type", Words(1, 1)),
@@ -45,20 +45,20 @@ pub const WORDS: &[Word] = &[
     Word::once("etag", Flag),
     Word::once("http", Block(0, 0)),
     Word::once("if_modified_since", Choice(&["off", "exact", "before"])),
-    Word::once("ignore_invalid_headers", Flag).but(Partly("`on`; a field with an invalid name is refused with 400")),
+    Word::once("ignore_invalid_headers", Flag).but(Partly("with `off` names have the characters of RFC 9110; a name that could be taken for one that frames the message gets 400, and in HTTP/2 every invalid one")),
     Word::once("internal", crate::registry::Takes::Nothing),
-    Word::once("keepalive_disable", Words(1, MANY)).but(Always("no such browser is left")),
-    Word::once("keepalive_min_timeout", Time).but(Idle("idle connections are closed only when room is needed")),
-    Word::once("keepalive_requests", Number).but(Idle("a connection is not closed for the number of its requests")),
-    Word::once("keepalive_time", Time).but(Idle("a connection is not closed for its age")),
-    Word::once("keepalive_timeout", Words(1, 2)).but(DEFAULT_SERVER),
+    Word::once("keepalive_disable", Words(1, MANY)),
+    Word::once("keepalive_min_timeout", Time),
+    Word::once("keepalive_requests", Number),
+    Word::once("keepalive_time", Time),
+    Word::once("keepalive_timeout", Words(1, 2)),
     Word::once("large_client_header_buffers", Words(2, 2)).but(Partly("the product of both is the most that a head may have")),
     Word::once("limit_except", Block(1, MANY)),
     Word::once("limit_rate", Words(1, 1)),
     Word::once("limit_rate_after", Words(1, 1)),
-    Word::once("lingering_close", Words(1, 1)).but(Always("what a client still sends is read, up to 256 KiB")),
-    Word::once("lingering_time", Time).but(Always("what a client still sends is read, up to 256 KiB")),
-    Word::once("lingering_timeout", Time).but(Always("what a client still sends is read, up to 256 KiB")),
+    Word::once("lingering_close", Choice(&["on", "off", "always"])),
+    Word::once("lingering_time", Time),
+    Word::once("lingering_timeout", Time),
     Word::many("listen", Words(1, MANY)).but(Partly("address, port, `unix:`, `default_server`, `ssl`, `http2`, `proxy_protocol`; of the rest each word says what it does")),
     Word::many("location", Block(1, 2)),
     Word::once("log_not_found", Flag),
@@ -79,13 +79,13 @@ pub const WORDS: &[Word] = &[
     Word::once("read_ahead", Size).but(BUFFERS),
     Word::once("recursive_error_pages", Flag),
     Word::once("request_pool_size", Size).but(BUFFERS),
-    Word::once("reset_timedout_connection", Flag).but(Idle("connections that time out are closed as usual")),
+    Word::once("reset_timedout_connection", Flag).but(Partly("of HTTP/1: in HTTP/2 it would reset other streams, too")),
     Word::once("resolver", Words(1, MANY)).but(upstream::RESOLVER),
     Word::once("resolver_timeout", Time),
     Word::once("root", Words(1, 1)),
     Word::once("satisfy", Choice(&["all", "any"])),
     Word::once("send_lowat", Size).but(BUFFERS),
-    Word::once("send_timeout", Time).but(DEFAULT_SERVER),
+    Word::once("send_timeout", Time),
     Word::once("sendfile", Flag).but(Always("large files are sent by the kernel, small ones from memory")),
     Word::once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
     Word::many("server", Block(0, 0)),
@@ -106,7 +106,8 @@ pub const WORDS: &[Word] = &[
     Word::once("variables_hash_max_size", Size).but(TABLES),
 ];
 
-/// What the default server of an address says of its connections.
+/// What the default server of an address says of its connections. All but the model's other readers look at what servers
+/// and places say themselves.
 pub fn connections(level: &Level<'_>, server: &mut Server) {
     use sluice_model::Duration;
     server.read_header_timeout = level
@@ -122,13 +123,78 @@ pub fn connections(level: &Level<'_>, server: &mut Server) {
         Some(Duration(0)) => Duration(1),
         Some(time) => time,
     };
-    if let Some(directive) = level.find("large_client_header_buffers") {
-        let count = directive.arg(0).and_then(|count| count.parse::<u64>().ok());
-        let size = directive.arg(1).and_then(crate::lower::values::size);
-        if let (Some(count), Some(size)) = (count, size) {
-            server.max_header_bytes = count.saturating_mul(size);
-        }
+    server.max_header_bytes = head_bytes_max(level);
+}
+
+/// The most bytes that a head may have; 0 where nothing is said.
+fn head_bytes_max(level: &Level<'_>) -> u64 {
+    let Some(directive) = level.find("large_client_header_buffers") else {
+        return 0;
+    };
+    let count = directive.arg(0).and_then(|count| count.parse::<u64>().ok());
+    let size = directive.arg(1).and_then(crate::lower::values::size);
+    let product = count
+        .zip(size)
+        .map(|(count, size)| count.saturating_mul(size));
+    product.unwrap_or_default()
+}
+
+/// What holds for the heads of a server.
+pub fn heads(level: &Level<'_>) -> HeadLimits {
+    HeadLimits {
+        timeout: level.time("client_header_timeout"),
+        bytes_max: head_bytes_max(level),
+        streams_max: level
+            .word("http2_max_concurrent_streams")
+            .and_then(|word| word.parse().ok()),
+        body_ahead: level.size("http2_body_preread_size"),
     }
+}
+
+/// The number of what holds for clients in a place.
+pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
+    let number = |name: &str| level.word(name).and_then(|word| word.parse().ok());
+    let disabled = level.find("keepalive_disable").map(|directive| {
+        let mut browsers = Vec::new();
+        for word in &directive.args {
+            match word.text.as_str() {
+                "none" => {}
+                "msie6" | "safari" => browsers.push(word.text.clone()),
+                _ => {
+                    let wanted = "`none`, `msie6` or `safari`";
+                    let _: Option<()> = cx.invalid(word, "keepalive_disable", wanted);
+                }
+            }
+        }
+        browsers
+    });
+    let told = level.find("keepalive_timeout").and_then(|directive| {
+        let word = directive.args.get(1)?;
+        let Some(time) = crate::lower::values::time(&word.text) else {
+            return cx.invalid(
+                word,
+                "keepalive_timeout",
+                "two lengths of time, such as `75s 60s`",
+            );
+        };
+        u32::try_from(time.0 / 1_000_000_000).ok()
+    });
+    let lingering = level.word("lingering_close").filter(|word| *word != "on");
+    let limits = ClientLimits {
+        body_timeout: level.time("client_body_timeout"),
+        send_timeout: level.time("send_timeout"),
+        keepalive_timeout: level.time("keepalive_timeout"),
+        keepalive_told: told.unwrap_or_default(),
+        keepalive_min: level.time("keepalive_min_timeout").unwrap_or_default(),
+        keepalive_requests: number("keepalive_requests"),
+        keepalive_time: level.time("keepalive_time"),
+        keepalive_disable: disabled,
+        lingering: lingering.unwrap_or_default().to_owned(),
+        lingering_time: level.time("lingering_time"),
+        lingering_timeout: level.time("lingering_timeout"),
+        reset_timed_out: level.is_on("reset_timedout_connection", false),
+    };
+    cx.client_limits_number(limits)
 }
 
 /// How redirects name the server.

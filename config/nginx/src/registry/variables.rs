@@ -93,7 +93,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("msie", As("nginx.msie")),
     ("nginx_version", Text(NGINX_VERSION)),
     ("pid", As("nginx.pid")),
-    ("pipe", NotYet),
+    ("pipe", As("nginx.pipe")),
     (
         "proxy_add_x_forwarded_for",
         As("nginx.proxy_add_x_forwarded_for"),

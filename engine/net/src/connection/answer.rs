@@ -11,7 +11,7 @@ use sluice_message::Status;
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::interims::Interim;
-use crate::service::{Answer, Exchange, Service};
+use crate::service::{Answer, Exchange, Refused, Service};
 use crate::sys::prefetch::Lines;
 use crate::worker::Worker;
 
@@ -24,10 +24,11 @@ pub(super) trait Asker {
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Failure>;
 }
 
-/// Lets the service answer. A panic in it ends this request with 500.
+/// Lets the service answer, or refuse. A panic in it ends this request with 500.
 pub(super) async fn answer<S: Service>(
     service: &S,
     x: &mut Exchange<S::Context>,
+    refused: Option<&Refused<'_>>,
     worker: &Worker,
     asker: &impl Asker,
 ) -> Result<Body, Failure> {
@@ -36,9 +37,10 @@ pub(super) async fn answer<S: Service>(
     loop {
         // Borrowed anew for each step: a step keeps the exchange until it is over.
         let y = &mut *x;
-        let step = guarded(move || match outcome {
-            None => service.serve(y),
-            Some(outcome) => service.resume(y, outcome),
+        let step = guarded(move || match (outcome, refused) {
+            (None, None) => service.serve(y),
+            (None, Some(refused)) => service.refuse(y, refused),
+            (Some(outcome), _) => service.resume(y, outcome),
         });
         let mut future = match step {
             Some(Answer::Ready(body)) => return Ok(body),

@@ -211,6 +211,10 @@ impl H1Body {
 }
 
 impl BodyStream for H1Body {
+    fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.idle_timeout = timeout;
+    }
+
     fn len(&self) -> Option<u64> {
         self.unread.left
     }

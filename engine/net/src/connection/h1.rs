@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sluice_message::Moment;
+use sluice_message::Status;
 use sluice_wire::h1::{
     self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFault, RequestFraming,
 };
@@ -19,8 +19,10 @@ use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;
 use crate::failure::Failure;
 use crate::interims::Interim;
-use crate::limits::{DRAIN_BYTES_MAX, FIRST_HEAD_TIMEOUT, PIPELINE_BURST_MAX};
-use crate::service::{Binding, Completion, Ending, Exchange, Service, Settings};
+use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
+use crate::service::{
+    Binding, Came, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
+};
 use crate::tunnel;
 
 impl<S: Service> Asker for Connection<S> {
@@ -51,24 +53,26 @@ impl<S: Service> Connection<S> {
                 return Box::pin(h2::serve(self)).await;
             }
         }
+        let binding = self.slot.binding();
+        let settings = binding.service.settings_for(&self.info);
         // Who has connected and not asked is worth no more than who has asked and been answered.
         self.link
             .timer
-            .set_yielding(&self.link.worker.clock, FIRST_HEAD_TIMEOUT);
+            .set_yielding(&self.link.worker.clock, settings.first_byte_timeout);
+        drop(binding);
+        let mut linger = Linger::default();
         loop {
-            match self.serve_next().await {
+            match self.serve_next(&mut linger).await {
                 Next::Reuse => {
                     self.is_new = false;
-                    self.link
-                        .timer
-                        .set_idle(&self.link.worker.clock, self.keep_alive_timeout);
                     self.burst += 1;
                     if self.burst > PIPELINE_BURST_MAX && !self.link.input.borrow().is_empty() {
                         self.burst = 0;
                         tokio::task::yield_now().await;
                     }
                 }
-                Next::Linger => return Box::pin(linger::close(&self.link)).await,
+                Next::Linger => return Box::pin(linger::close(&self.link, linger)).await,
+                Next::Reset => return linger::reset(&self.link),
                 Next::Drop => return,
                 Next::Http2 => return Box::pin(h2::serve(self)).await,
                 Next::Tunnel(peer) => return Box::pin(self.tunnel(peer)).await,
@@ -81,8 +85,10 @@ impl<S: Service> Connection<S> {
         tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
     }
 
-    async fn serve_next(&mut self) -> Next {
+    /// Serves one request. Sets how long its connection waits for the next, or how it closes.
+    async fn serve_next(&mut self, linger: &mut Linger) -> Next {
         self.head_wait = HeadWait::Nothing;
+        let is_pipelined = !self.is_new && !self.link.input.borrow().is_empty();
         // While nothing has come a connection holds no exchange: that is most of its memory.
         if self.link.input.borrow().is_empty() {
             self.link.rest();
@@ -92,26 +98,31 @@ impl<S: Service> Connection<S> {
         }
         let binding = self.slot.binding();
         let mut x = take_exchange(&self.shared, &self.info);
-        let settings = binding.service.settings();
+        x.came = Came {
+            is_pipelined,
+            ..Came::default()
+        };
+        let settings = binding.service.settings_for(&self.info);
         let awaited = poll_fn(|cx| self.poll_head(cx, &mut x.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
-            Awaited::Head(_) if !binding.protocols.h1 => {
+            Awaited::Head(..) if !binding.protocols.h1 => {
                 let fault = RequestFault::VersionUnsupported;
                 let error = RequestError { fault, offset: 0 };
                 Box::pin(self.refuse(&binding, &mut x, Some(error))).await
             }
-            Awaited::Head(framing) => {
+            Awaited::Head(framing, length) => {
+                x.came.head_bytes = length;
                 self.begin(&mut x, framing, settings);
-                let worker = &self.link.worker;
-                let answered = answer(&*binding.service, &mut x, worker, &*self).await;
-                let until = binding.service.write_until(&x);
-                let mut sending = self.begin_sending(&mut x, answered, settings, until);
+                let service = &*binding.service;
+                let answered = answer(service, &mut x, None, &self.link.worker, &*self).await;
+                let mut sending = self.begin_sending(service, &mut x, answered);
                 let ended = poll_fn(|cx| sending.poll(cx, &x)).await;
                 drop(sending);
-                match self.end(&binding.service, &mut x, ended) {
+                match self.end(service, &mut x, ended) {
                     Next::Reuse if !self.is_body_finished() => {
-                        Box::pin(self.clear_body(settings.body_idle_timeout)).await
+                        let pause = service.client_limits(&x).body_idle_timeout;
+                        Box::pin(self.clear_body(pause)).await
                     }
                     next => next,
                 }
@@ -120,6 +131,16 @@ impl<S: Service> Connection<S> {
             Awaited::Refused(error) => Box::pin(self.refuse(&binding, &mut x, Some(error))).await,
             Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut x, None)).await,
         };
+        match next {
+            Next::Reuse => {
+                let limits = binding.service.client_limits(&x);
+                let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
+                let link = &self.link;
+                link.timer.set_idle(&link.worker.clock, most, least);
+            }
+            Next::Linger => *linger = binding.service.client_limits(&x).linger,
+            Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
+        }
         binding.service.reset(&mut x.context);
         x.body = RequestBody::None;
         self.shared.give_back(x);
@@ -158,21 +179,29 @@ impl<S: Service> Connection<S> {
         framing: RequestFraming,
         settings: &Settings,
     ) {
-        self.keep_alive_timeout = settings.keep_alive_timeout;
-        self.link.timer.clear();
-        let requests = &self.info.facts.requests;
-        requests.set(requests.get() + 1);
-        self.link.body_bytes.set(0);
-        *self.link.body.borrow_mut() = BodyState::Finished;
-        x.started = start_of(settings, &self.link.worker.clock);
+        self.count_request(x, settings);
         x.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
         x.res.clear();
         x.inline.clear();
         if framing.body != BodyFraming::None {
             let awaits = framing.expectation == Expectation::Continue;
-            let timeout = settings.body_idle_timeout;
+            let timeout = settings.client.body_idle_timeout;
             let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, timeout);
             x.body = RequestBody::Stream(Box::new(body));
+        }
+    }
+
+    /// Counts a request, and forgets the one before.
+    fn count_request(&mut self, x: &mut Exchange<S::Context>, settings: &Settings) {
+        let link = &self.link;
+        link.timer.clear();
+        let requests = &self.info.facts.requests;
+        requests.set(requests.get() + 1);
+        link.body_bytes.set(0);
+        *link.body.borrow_mut() = BodyState::Finished;
+        x.started = start_of(settings, &link.worker.clock);
+        if let HeadWait::Begun(since) = self.head_wait {
+            x.came.head_time = link.worker.clock.coarse().since(since);
         }
     }
 
@@ -182,12 +211,22 @@ impl<S: Service> Connection<S> {
         x.body = RequestBody::None;
         let completion = Completion {
             ending: ended.ending,
-            body_bytes_sent: ended.content_sent,
+            body_bytes_sent: ended.sent.content,
+            bytes_sent: ended.sent.all,
+            head_bytes_sent: ended.sent.head,
             body_bytes_read: self.link.body_bytes.get(),
             duration: self.duration_of(x.started, service.settings().exact_times),
         };
         service.record(x, &completion);
-        ended.next
+        match (ended.next, &completion.ending) {
+            (Next::Drop, Ending::Aborted) => {}
+            (Next::Drop, Ending::Failed(failure)) if failure.is_slow_client() => {}
+            (next, _) => return next,
+        }
+        match service.client_limits(x).slow {
+            Slow::Close => Next::Drop,
+            Slow::Reset => Next::Reset,
+        }
     }
 
     fn duration_of(&self, started: sluice_message::Moment, exact: bool) -> Duration {
@@ -202,10 +241,9 @@ impl<S: Service> Connection<S> {
     /// Begins to send an answer, if there is one.
     fn begin_sending(
         &self,
+        service: &S,
         x: &mut Exchange<S::Context>,
         answered: Result<Body, Failure>,
-        settings: &Settings,
-        until: Option<Moment>,
     ) -> Sending<'_> {
         let body = match answered {
             Err(failure) => return Sending::Nothing(Some(Ending::Failed(failure))),
@@ -215,11 +253,13 @@ impl<S: Service> Connection<S> {
         if !self.is_body_finished() && !self.body_can_end(x) {
             x.close = true;
         }
+        let limits = service.client_limits(x);
+        x.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
         let patience = Patience {
-            idle: settings.write_idle_timeout,
-            until,
+            idle: limits.write_idle_timeout,
+            until: service.write_until(x),
         };
-        Sending::new(&self.link, patience, x, body)
+        Sending::new(&self.link, patience, limits.keep_alive_told, x, body)
     }
 
     fn is_body_finished(&self) -> bool {
@@ -272,20 +312,82 @@ impl<S: Service> Connection<S> {
         x: &mut Exchange<S::Context>,
         error: Option<RequestError>,
     ) -> Next {
-        let settings = binding.service.settings();
+        let service = &*binding.service;
+        self.count_request(x, service.settings_for(&self.info));
         x.res.clear();
         x.inline.clear();
         x.close = true;
-        x.started = start_of(settings, &self.link.worker.clock);
-        self.link.timer.clear();
-        let body = match error {
-            Some(error) => binding.service.refuse(x, error.status(), &error),
-            None => binding.service.time_out(x),
+        let line = first_line(&self.link.input.borrow());
+        x.came.head_bytes = head_bytes(&self.link.input.borrow(), error.as_ref());
+        let refused = match &error {
+            Some(error) => Refused {
+                status: error.status(),
+                why: error,
+                line: &line,
+            },
+            None => Refused {
+                status: Status::REQUEST_TIMEOUT,
+                why: &"request head took too long",
+                line: &line,
+            },
         };
+        let worker = &self.link.worker;
+        let answered = answer(service, x, Some(&refused), worker, &*self).await;
         x.close = true;
-        self.link.body_bytes.set(0);
-        let mut sending = self.begin_sending(x, Ok(body), settings, None);
+        let mut sending = self.begin_sending(service, x, answered);
         let ended = poll_fn(|cx| sending.poll(cx, x)).await;
-        self.end(&binding.service, x, ended)
+        drop(sending);
+        self.end(service, x, ended)
+    }
+}
+
+/// The first line of what was received, without its end.
+fn first_line(input: &[u8]) -> Vec<u8> {
+    let start = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let line = &input[start.unwrap_or(input.len())..];
+    let end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    let end = end.unwrap_or(line.len()).min(REFUSED_LINE_BYTES_MAX);
+    line[..end].to_vec()
+}
+
+/// How much of a head was read and found right, in whole lines: all before the one with the fault, or what came in time.
+fn head_bytes(input: &[u8], error: Option<&RequestError>) -> usize {
+    let read = match error.map(|error| (error.fault, error.offset)) {
+        None => input,
+        Some((
+            RequestFault::HostMissing
+            | RequestFault::HostRepeated
+            | RequestFault::HostInvalid
+            | RequestFault::LengthMissing
+            | RequestFault::Expectation
+            | RequestFault::Framing(_),
+            _,
+        )) => {
+            let end = input.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+            return end.map_or(input.len(), |end| end + 4);
+        }
+        Some((_, offset)) => &input[..offset.min(input.len())],
+    };
+    let last = read.iter().rposition(|byte| *byte == b'\n');
+    last.map_or(0, |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_wire::h1::{FieldFault, RequestError, RequestFault};
+
+    use super::{first_line, head_bytes};
+
+    #[test]
+    fn of_what_is_refused_its_line_and_its_length_are_known() {
+        assert_eq!(first_line(b"\r\nGET /\x01 x\r\nA: b"), b"GET /\x01 x");
+        assert_eq!(first_line(b""), b"");
+        assert_eq!(first_line(&[b'x'; 9000]).len(), 8192);
+        let input = b"GET / HTTP/1.1\r\nA: b\r\nC d\r\n\r\nrest";
+        let of = |fault, offset| head_bytes(input, Some(&RequestError { fault, offset }));
+        assert_eq!(head_bytes(&input[..20], None), 16);
+        assert_eq!(of(RequestFault::Method, 3), 0);
+        assert_eq!(of(RequestFault::Field(FieldFault::NoColon), 24), 22);
+        assert_eq!(of(RequestFault::HostMissing, 0), 29);
     }
 }

@@ -11,8 +11,8 @@ use crate::service::{Service, Settings};
 
 /// What came of waiting.
 pub(super) enum Awaited {
-    /// A request; its head is in the exchange and no longer in the input.
-    Head(RequestFraming),
+    /// A request; its head, of so many bytes, is in the exchange and no longer in the input.
+    Head(RequestFraming, usize),
     /// Bytes that are no request.
     Refused(RequestError),
     /// A head began and did not end in time.
@@ -36,10 +36,9 @@ impl<S: Service> Connection<S> {
             let idle = self.link.input.borrow().is_empty();
             // From its first byte that is not a whole head, also one that came behind the request before.
             if !idle && self.head_wait == HeadWait::Nothing {
-                self.head_wait = HeadWait::Begun;
-                self.link
-                    .timer
-                    .set(&self.link.worker.clock, settings.head_timeout);
+                let clock = &self.link.worker.clock;
+                self.head_wait = HeadWait::Begun(clock.coarse());
+                self.link.timer.set(clock, settings.head_timeout);
             }
             if !idle && self.link.timer.has_expired() {
                 return Poll::Ready(Awaited::TimedOut);
@@ -73,7 +72,7 @@ impl<S: Service> Connection<S> {
                 drop(input);
                 self.decoder.reset();
                 self.link.consume(consumed);
-                Some(Awaited::Head(value))
+                Some(Awaited::Head(value, consumed))
             }
             Err(error) => Some(Awaited::Refused(error)),
         }

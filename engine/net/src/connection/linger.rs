@@ -5,13 +5,24 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::task::{Poll, ready};
 
-use super::Link;
-use crate::limits::{LINGER, LINGER_BYTES_MAX};
+use super::{BodyState, Link};
+use crate::service::{Linger, Lingering};
 use crate::stream::Stream;
 
 /// Ends our direction, then reads and throws away what the client still sends, for a limited time and amount.
-pub(super) async fn close(link: &Link) {
-    link.timer.set_yielding(&link.worker.clock, LINGER);
+pub(super) async fn close(link: &Link, linger: Linger) {
+    let clock = &link.worker.clock;
+    let until = clock.coarse() + linger.time;
+    let pause = linger.pause.min(linger.time);
+    link.timer.set_yielding(clock, pause);
+    let waits = match linger.when {
+        Lingering::Never => false,
+        Lingering::Unread => {
+            let is_whole = matches!(*link.body.borrow(), BodyState::Finished);
+            !is_whole || !link.input.borrow().is_empty() || link.stream.borrow().has_arrived()
+        }
+        Lingering::Always => true,
+    };
     let mut thrown_away = 0;
     let mut shut_down = false;
     poll_fn(|cx| {
@@ -19,7 +30,7 @@ pub(super) async fn close(link: &Link) {
             return Poll::Ready(());
         }
         if !shut_down {
-            if ready!(link.stream.borrow_mut().poll_shutdown(cx)).is_err() {
+            if ready!(link.stream.borrow_mut().poll_shutdown(cx)).is_err() || !waits {
                 return Poll::Ready(());
             }
             shut_down = true;
@@ -28,16 +39,23 @@ pub(super) async fn close(link: &Link) {
             link.input.borrow_mut().clear();
             match ready!(link.poll_fill(cx)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
-                Ok(count) => thrown_away += count,
+                Ok(count) => thrown_away += count as u64,
             }
-            if thrown_away > LINGER_BYTES_MAX {
+            let left = until.since(clock.coarse());
+            if thrown_away > linger.bytes_max || left.is_zero() {
                 return Poll::Ready(());
             }
+            link.timer.set_yielding(clock, left.min(pause));
         }
     })
     .await;
     link.input.borrow_mut().clear();
     link.rest();
+}
+
+/// Has the kernel forget what it holds of a connection, and its client told so, once it is closed.
+pub(super) fn reset(link: &Link) {
+    link.stream.borrow().reset_on_close();
 }
 
 const PLAIN_ON_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
@@ -57,5 +75,5 @@ pub(super) async fn refuse_plain_http(link: &Link) {
             .map(|_| ())
     })
     .await;
-    close(link).await;
+    close(link, Linger::default()).await;
 }

@@ -12,14 +12,12 @@ mod linger;
 mod redirect;
 mod send;
 
+use sluice_message::{ConnFacts, ConnInfo, Moment, Remote, Told};
+use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-
-use sluice_message::{ConnFacts, ConnInfo, Remote, Told};
-use sluice_wire::h1::RequestDecoder;
 
 use crate::failure::Failure;
 use crate::handshakes::Handshake;
@@ -144,7 +142,6 @@ pub(crate) struct Connection<S: Service> {
     head_wait: HeadWait,
     /// Whether nothing was served on it yet.
     is_new: bool,
-    keep_alive_timeout: Duration,
     /// Requests answered without letting other connections have a turn.
     burst: u32,
     _open: Open,
@@ -155,8 +152,8 @@ pub(crate) struct Connection<S: Service> {
 enum HeadWait {
     /// Nothing: the connection is idle.
     Nothing,
-    /// A part; the time for the whole runs.
-    Begun,
+    /// A part, since then; the time for the whole runs.
+    Begun(Moment),
 }
 
 impl<S: Service> Connection<S> {
@@ -213,7 +210,6 @@ impl<S: Service> Connection<S> {
             decoder: RequestDecoder::new(),
             head_wait: HeadWait::Nothing,
             is_new: true,
-            keep_alive_timeout: Duration::ZERO,
             burst: 0,
             _open: open,
         }
@@ -232,7 +228,8 @@ impl<S: Service> Connection<S> {
     /// Whether a connection on which nothing was asked is to be closed. Only to be looked at once nothing was there to be
     /// read: whoever closes then resets a request that has just come. Who has just connected is about to ask.
     fn is_unwanted(&self) -> bool {
-        self.link.timer.has_expired() || (self.is_ending() && !self.is_new)
+        let timer = &self.link.timer;
+        timer.has_expired() || (self.is_ending() && !self.is_new && !timer.is_kept())
     }
 
     /// Whether something has come at the very end, which the runtime will soon wake us for: whoever closes now resets it.
@@ -340,6 +337,8 @@ enum Next {
     Linger,
     /// Close at once.
     Drop,
+    /// The same, and the kernel keeps nothing of it.
+    Reset,
     /// HTTP/2 is spoken from here on; its first bytes are in the input.
     Http2,
     /// It became a tunnel.

@@ -10,6 +10,7 @@ use sluice_wire::h1::{Limits, Progress, RequestDecoder};
 
 use super::{Link, linger};
 use crate::entrance;
+use crate::service::Linger;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
@@ -69,5 +70,5 @@ pub(super) async fn send(stream: Stream, worker: Rc<Worker>, answer: &str) {
             .map(|_| ())
     })
     .await;
-    linger::close(&link).await;
+    linger::close(&link, Linger::default()).await;
 }

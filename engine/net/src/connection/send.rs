@@ -46,22 +46,35 @@ pub(super) struct Patience {
     pub(super) until: Option<Moment>,
 }
 
-/// What sending came to, and how much content was handed to the kernel.
-type Sent = (Result<(), Failure>, u64);
+/// What sending came to, and how much was handed to the kernel.
+type Sent = (Result<(), Failure>, Count);
+
+/// How much of an answer was handed to the kernel, before it was encrypted.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Count {
+    /// Content without its framing.
+    pub(super) content: u64,
+    /// The head, and what went before it.
+    pub(super) head: u64,
+    /// All of it.
+    pub(super) all: u64,
+}
 
 /// How an exchange ended, and what becomes of its connection.
 pub(super) struct Ended {
     pub(super) next: Next,
     pub(super) ending: Ending,
-    /// Content handed to the kernel.
-    pub(super) content_sent: u64,
+    /// What was handed to the kernel.
+    pub(super) sent: Count,
 }
 
 impl<'a> Sending<'a> {
-    /// Encodes the head, and puts a short content behind it. `x.close` may be set by what the framing demands.
+    /// Encodes the head, and puts a short content behind it. Clients are `told` for how many seconds the connection waits
+    /// for another request, unless that is 0. `x.close` may be set by what the framing demands.
     pub(super) fn new<C>(
         link: &'a Link,
         patience: Patience,
+        told: u32,
         x: &mut Exchange<C>,
         body: Body,
     ) -> Sending<'a> {
@@ -70,7 +83,7 @@ impl<'a> Sending<'a> {
             sender.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
             return sender.bytes(x, Source::None, Some(peer));
         }
-        let framing = sender.frame(x, &body);
+        let framing = sender.frame(x, &body, told);
         let silent = x.req.method == Method::Head || x.res.status.is_bodiless();
         match body {
             _ if silent => sender.bytes(x, Source::None, None),
@@ -79,24 +92,24 @@ impl<'a> Sending<'a> {
             Body::Shared(slice) => sender.bytes(x, Source::Shared(slice), None),
             Body::File(file) => Sending::Flow(Box::pin(async move {
                 let result = sender.send_file(&file).await;
-                (result, sender.content_sent)
+                (result, sender.sent)
             })),
             Body::Stream(mut stream) => Sending::Flow(Box::pin(async move {
                 let chunked = framing == BodyFraming::Chunked;
                 let result = sender.send_stream(&mut *stream, chunked).await;
-                (result, sender.content_sent)
+                (result, sender.sent)
             })),
         }
     }
 
     /// Sends on; `x` is that of [`Sending::new`].
     pub(super) fn poll<C>(&mut self, cx: &mut Context<'_>, x: &Exchange<C>) -> Poll<Ended> {
-        let (result, content_sent) = match self {
+        let (result, sent) = match self {
             Sending::Nothing(ending) => {
                 return Poll::Ready(Ended {
                     next: Next::Drop,
                     ending: ending.take().unwrap_or(Ending::Aborted),
-                    content_sent: 0,
+                    sent: Count::default(),
                 });
             }
             Sending::Flow(future) => ready!(future.as_mut().poll(cx)),
@@ -110,8 +123,13 @@ impl<'a> Sending<'a> {
                 let parts = [content];
                 let parts = if content.is_empty() { &[] } else { &parts[..] };
                 let result = ready!(sender.poll_flush_with(cx, parts, done));
-                let content_sent = result.as_ref().map_or(0, |()| sender.content_sent);
-                (result, content_sent)
+                let mut sent = sender.sent;
+                if result.is_err() {
+                    // The content, all of which was to follow, as far as it did.
+                    let content = sent.all.saturating_sub(sent.head);
+                    sent.content = sent.content.min(content);
+                }
+                (result, sent)
             }
         };
         let next = match (&result, self) {
@@ -125,7 +143,7 @@ impl<'a> Sending<'a> {
         Poll::Ready(Ended {
             next,
             ending: result.map_or_else(Ending::Failed, |()| Ending::Complete),
-            content_sent,
+            sent,
         })
     }
 }
@@ -155,7 +173,7 @@ pub(super) struct Sender<'a> {
     patience: Patience,
     /// Encoded and not yet sent.
     out: Vec<u8>,
-    content_sent: u64,
+    sent: Count,
 }
 
 impl<'a> Sender<'a> {
@@ -166,7 +184,7 @@ impl<'a> Sender<'a> {
             link,
             patience,
             out,
-            content_sent: 0,
+            sent: Count::default(),
         }
     }
 
@@ -178,7 +196,7 @@ impl<'a> Sender<'a> {
         tunnel: Option<Box<Tunnel>>,
     ) -> Sending<'a> {
         let content = source.content(&x.inline);
-        self.content_sent = content.len() as u64;
+        self.sent.content = content.len() as u64;
         let is_short = content.len() <= COPY_BYTES_MAX;
         if is_short {
             self.out.extend_from_slice(content);
@@ -192,7 +210,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Decides the framing and encodes the head.
-    fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body) -> BodyFraming {
+    fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body, told: u32) -> BodyFraming {
         let framing = match body.len(x.inline.len()) {
             _ if x.res.status.is_bodiless() => BodyFraming::None,
             // Nothing is said of the content of an answer to HEAD that its handler did not make.
@@ -204,6 +222,7 @@ impl<'a> Sender<'a> {
         x.close |= framing == BodyFraming::UntilClose && x.req.method != Method::Head;
         let connection = match (x.close, x.req.version) {
             (true, _) => ConnectionHeader::Close,
+            (false, _) if told > 0 => ConnectionHeader::KeepAliveFor(told),
             (false, Version::Http10) => ConnectionHeader::KeepAlive,
             (false, Version::Http11 | Version::Http2 | Version::Http3) => ConnectionHeader::None,
         };
@@ -223,6 +242,7 @@ impl<'a> Sender<'a> {
             x.req.version,
             &mut self.out,
         );
+        self.sent.head = self.out.len() as u64;
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -259,6 +279,7 @@ impl<'a> Sender<'a> {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(closed())),
                 Poll::Ready(Ok(count)) => {
                     *done += count;
+                    self.sent.all += count as u64;
                     self.link.timer.clear();
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(client_failure(error))),
@@ -318,7 +339,7 @@ impl<'a> Sender<'a> {
     /// Head and file share segments, and the file does not pass through this process.
     async fn send_file_plain(&mut self, file: &FileSlice) -> Result<(), Failure> {
         let (mut head_done, mut done) = (0, 0);
-        poll_fn(|cx| {
+        let sent = poll_fn(|cx| {
             while head_done < self.out.len() || done < file.len {
                 if self.is_late() {
                     return Poll::Ready(Err(late()));
@@ -355,9 +376,11 @@ impl<'a> Sender<'a> {
             }
             Poll::Ready(Ok(()))
         })
-        .await?;
+        .await;
+        self.sent.content += done;
+        self.sent.all += head_done as u64 + done;
+        sent?;
         self.out.clear();
-        self.content_sent += file.len;
         Ok(())
     }
 
@@ -379,7 +402,7 @@ impl<'a> Sender<'a> {
                         break Err(failure);
                     }
                     done += count as u64;
-                    self.content_sent += count as u64;
+                    self.sent.content += count as u64;
                 }
                 Err(error) => break Err(Failure::from_io(Side::Internal, error)),
             }
@@ -454,7 +477,7 @@ impl<'a> Sender<'a> {
     }
 
     fn note_content(&mut self, count: usize, expected: &mut Option<u64>) -> Result<(), Failure> {
-        self.content_sent += count as u64;
+        self.sent.content += count as u64;
         match expected {
             Some(left) if *left < count as u64 => Err(shrunk()),
             Some(left) => {

@@ -40,8 +40,10 @@ pub enum NginxKey {
     Status,
     /// `body_bytes_sent`: known once the answer has ended.
     BodyBytesSent,
-    /// `request_completion`: `OK` once an answer is being written.
+    /// `request_completion`: `OK` once an answer has ended and was sent whole.
     RequestCompletion,
+    /// `pipe`: `p` if the request was here before the answer to the one before had ended, else a dot.
+    Pipe,
     /// `request_time`: seconds with milliseconds.
     RequestTime,
     /// `time_local`, as `combined` has it.
@@ -254,6 +256,7 @@ impl NginxKey {
             "status" => NginxKey::Status,
             "body_bytes_sent" => NginxKey::BodyBytesSent,
             "request_completion" => NginxKey::RequestCompletion,
+            "pipe" => NginxKey::Pipe,
             "request_time" => NginxKey::RequestTime,
             "time_local" => NginxKey::TimeLocal,
             "time_iso8601" => NginxKey::TimeIso,

@@ -29,6 +29,8 @@ pub enum ConnectionHeader {
     Close,
     /// `keep-alive`, which HTTP/1.0 clients need to hear.
     KeepAlive,
+    /// The same, and for how many seconds the connection waits for another request.
+    KeepAliveFor(u32),
     /// `upgrade`; the list's Upgrade field is kept only with this.
     Upgrade,
 }
@@ -137,12 +139,19 @@ pub fn encode_response_head(
         Some(value) => push_line(b"Content-Length", value, out),
         None => push_framing(framing, out),
     }
-    out.extend_from_slice(match conn {
-        ConnectionHeader::None => b"\r\n",
-        ConnectionHeader::Close => b"Connection: close\r\n\r\n",
-        ConnectionHeader::KeepAlive => b"Connection: keep-alive\r\n\r\n",
-        ConnectionHeader::Upgrade => b"Connection: Upgrade\r\n\r\n",
-    });
+    let line: &[u8] = match conn {
+        ConnectionHeader::None => b"",
+        ConnectionHeader::Close => b"Connection: close\r\n",
+        ConnectionHeader::KeepAlive => b"Connection: keep-alive\r\n",
+        ConnectionHeader::KeepAliveFor(seconds) => {
+            out.extend_from_slice(b"Keep-Alive: timeout=");
+            push_integer(out, u64::from(seconds));
+            b"\r\nConnection: keep-alive\r\n"
+        }
+        ConnectionHeader::Upgrade => b"Connection: Upgrade\r\n",
+    };
+    out.extend_from_slice(line);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes an interim response: 1xx other than 101 (RFC 9110, section 15.2).

@@ -8,7 +8,7 @@ use sluice_message::name::is_token_byte;
 use sluice_message::{FieldId, Fields};
 
 use super::scan;
-use crate::limits::Limits;
+use crate::limits::{Limits, OddNames};
 
 /// Why a field line was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +138,11 @@ pub(crate) fn read_section(
             }
         }
         let Some(line) = read_plain(bytes, at, limits) else {
-            refuse_if_complete(bytes, at, limits)?;
-            return Ok(Section::Unfinished(at));
+            match pass_over_if_complete(bytes, at, limits)? {
+                Some(next) => at = next,
+                None => return Ok(Section::Unfinished(at)),
+            }
+            continue;
         };
         if fields.len() == limits.fields_max {
             return Err(Located::new(FieldFault::TooMany, at));
@@ -168,14 +171,15 @@ struct Line {
 
 /// Refuses the line that starts at `at` if it is complete and has a fault. Faults are told only of complete
 /// lines, so that the answer does not depend on how the bytes were cut.
+/// Tells whether the line counts, and is not passed over.
 pub(crate) fn check_line(
     bytes: &[u8],
     at: usize,
     limits: &Limits,
-) -> Result<(), Located<FieldFault>> {
+) -> Result<bool, Located<FieldFault>> {
     match read_plain(bytes, at, limits) {
-        Some(_) => Ok(()),
-        None => refuse_if_complete(bytes, at, limits),
+        Some(_) => Ok(true),
+        None => pass_over_if_complete(bytes, at, limits).map(|passed| passed.is_none()),
     }
 }
 
@@ -215,15 +219,49 @@ fn read_plain(bytes: &[u8], at: usize, limits: &Limits) -> Option<Line> {
     })
 }
 
-/// Says why [`read_plain`] gave up: the line is not complete, or it has a fault.
+/// Says why [`read_plain`] gave up: the line is not complete, or it has a fault. Gives the end of one that is passed over.
 #[cold]
-fn refuse_if_complete(bytes: &[u8], at: usize, limits: &Limits) -> Result<(), Located<FieldFault>> {
+fn pass_over_if_complete(
+    bytes: &[u8],
+    at: usize,
+    limits: &Limits,
+) -> Result<Option<usize>, Located<FieldFault>> {
     let Some(length) = memchr(b'\n', &bytes[at..]) else {
-        return Ok(());
+        return Ok(None);
     };
     let line = &bytes[at..at + length + 1];
     let (fault, place) = fault_in(line, limits);
-    Err(Located::new(fault, at + place))
+    match limits.odd_names {
+        OddNames::PassOver if is_odd(line, limits) => Ok(Some(at + line.len())),
+        OddNames::PassOver | OddNames::Refuse => Err(Located::new(fault, at + place)),
+    }
+}
+
+/// Whether nothing is wrong with a complete line but its name, which every reader takes for a name and none for a known
+/// one: it has printable bytes only, or such of other alphabets.
+fn is_odd(line: &[u8], limits: &Limits) -> bool {
+    let name_end = line
+        .iter()
+        .position(|byte| matches!(byte, b':' | 0x7f | 0..=b' '));
+    let Some(name_end) = name_end.filter(|end| (1..=limits.name_bytes_max).contains(end)) else {
+        return false;
+    };
+    line[name_end] == b':'
+        && &line[scan::value_end(line, name_end + 1)..] == b"\r\n"
+        && !FRAMING
+            .iter()
+            .any(|known| is_alike(&line[..name_end], known))
+}
+
+/// What decides where a message ends and whom it is for.
+const FRAMING: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"host"];
+
+/// Whether somebody may take `name` for one that is known: it has the same letters, and odd bytes beside them.
+fn is_alike(name: &[u8], known: &[u8]) -> bool {
+    let letters = name.iter().filter(|byte| is_token_byte(**byte));
+    letters
+        .map(u8::to_ascii_lowercase)
+        .eq(known.iter().copied())
 }
 
 /// The first fault of a complete line, with its place.

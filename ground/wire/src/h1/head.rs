@@ -60,11 +60,12 @@ impl Resume {
             if &bytes[self.at..end] == b"\r\n" {
                 return Ok(true);
             }
-            check_line(&bytes[..end], self.at, limits)?;
-            if self.fields == limits.fields_max {
-                return Err(Located::new(FieldFault::TooMany, self.at));
+            if check_line(&bytes[..end], self.at, limits)? {
+                if self.fields == limits.fields_max {
+                    return Err(Located::new(FieldFault::TooMany, self.at));
+                }
+                self.fields += 1;
             }
-            self.fields += 1;
             self.at = end;
             self.scanned = end;
         }

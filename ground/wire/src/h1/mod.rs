@@ -19,7 +19,7 @@ mod response;
 pub(crate) mod scan;
 mod target;
 
-pub use crate::limits::Limits;
+pub use crate::limits::{Limits, OddNames};
 pub(crate) use body::may_trail;
 pub use body::{BodyDecoder, BodyError, BodyStep, MergedStep};
 pub(crate) use encode::push_target;

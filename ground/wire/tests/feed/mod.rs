@@ -6,7 +6,7 @@
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Version};
 use sluice_wire::h1::{
     BodyDecoder, BodyError, BodyFraming, BodyStep, CHUNK_END, ConnectionHeader, LAST_CHUNK, Limits,
-    Progress, RequestDecoder, ResponseDecoder, ResponseKind, encode_chunk_head,
+    OddNames, Progress, RequestDecoder, ResponseDecoder, ResponseKind, encode_chunk_head,
     encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 
@@ -292,6 +292,7 @@ fn tight() -> Limits {
         chunk_line_bytes_max: 24,
         chunk_surplus_bytes_max: 30,
         trailer_bytes_max: 60,
+        odd_names: OddNames::PassOver,
     }
 }
 

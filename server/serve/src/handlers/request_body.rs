@@ -68,6 +68,10 @@ struct Limited {
 }
 
 impl BodyStream for Limited {
+    fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.inner.set_idle_timeout(timeout);
+    }
+
     fn len(&self) -> Option<u64> {
         self.inner.len()
     }
@@ -99,6 +103,10 @@ struct Timely {
 }
 
 impl BodyStream for Timely {
+    fn set_idle_timeout(&mut self, timeout: Duration) {
+        self.inner.set_idle_timeout(timeout);
+    }
+
     fn len(&self) -> Option<u64> {
         self.inner.len()
     }

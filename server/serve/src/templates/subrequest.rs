@@ -114,6 +114,7 @@ fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
         }),
         worker: x.worker.clone(),
         started: x.worker.clock.coarse(),
+        came: Default::default(),
         close: false,
         context: Context::default(),
     }

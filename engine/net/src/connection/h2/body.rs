@@ -104,6 +104,12 @@ impl StreamBody {
 }
 
 impl BodyStream for StreamBody {
+    fn set_idle_timeout(&mut self, timeout: Duration) {
+        if let Some(known) = &mut self.idle_timeout {
+            *known = timeout;
+        }
+    }
+
     fn len(&self) -> Option<u64> {
         self.left
     }

@@ -23,10 +23,9 @@ use crate::body::RequestBody;
 use crate::connection::head::start_of;
 use crate::connection::{Connection, take_exchange};
 use crate::limits::{
-    DRAIN_PATIENCE, FIRST_HEAD_TIMEOUT, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX,
-    UNSENT_BYTES_MAX,
+    DRAIN_PATIENCE, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
 };
-use crate::service::{Exchange, Service, Settings};
+use crate::service::{Came, Exchange, Service, Settings};
 use crate::timer::Timer;
 
 /// The driver of one connection. `F` is the future of a stream, `M` makes it.
@@ -109,17 +108,22 @@ pub(super) enum Over {
 /// Times of the configuration that the connection began with.
 #[derive(Clone, Copy)]
 struct Times {
+    begin: Duration,
     head: Duration,
     idle: Duration,
+    /// How much of that is not cut short.
+    idle_min: Duration,
     write: Duration,
 }
 
 impl From<&Settings> for Times {
     fn from(settings: &Settings) -> Times {
         Times {
+            begin: settings.first_byte_timeout,
             head: settings.head_timeout,
-            idle: settings.keep_alive_timeout,
-            write: settings.write_idle_timeout,
+            idle: settings.client.keep_alive_timeout,
+            idle_min: settings.client.keep_alive_min,
+            write: settings.client.write_idle_timeout,
         }
     }
 }
@@ -151,7 +155,10 @@ where
             decoded_until: 0,
             is_prompt: false,
             leave,
-            settings: Times::from(connection.slot.binding().service.settings()),
+            settings: {
+                let binding = connection.slot.binding();
+                Times::from(binding.service.settings_for(&connection.info))
+            },
         }
     }
 
@@ -298,11 +305,14 @@ where
         };
         self.mux.begin(id, end);
         let binding = self.connection.slot.binding();
-        let settings = binding.service.settings();
-        x.started = start_of(settings, &self.connection.link.worker.clock);
+        let settings = binding.service.settings_for(&self.connection.info);
+        let clock = &self.connection.link.worker.clock;
+        x.started = start_of(settings, clock);
+        x.came = Came::default();
         x.close = false;
         let requests = &x.conn.facts.requests;
         requests.set(requests.get() + 1);
+        let is_last = settings.client.ends(&x.conn, clock.coarse());
         x.res.clear();
         x.inline.clear();
         let connect = facts.map_or(Connect::No, |facts| facts.connect);
@@ -315,7 +325,7 @@ where
                 BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => None,
             };
             let awaits = facts.expectation == Expectation::Continue;
-            let timeout = settings.body_idle_timeout;
+            let timeout = settings.client.body_idle_timeout;
             let body = StreamBody::new(self.mux.clone(), id, length, awaits, timeout);
             x.body = RequestBody::Stream(Box::new(body));
         }
@@ -339,6 +349,9 @@ where
         }
         self.works[id.slot()].future = Some(self.places.fill(future));
         self.mux.wake(id.slot());
+        if is_last {
+            self.drain();
+        }
     }
 
     /// Polls the streams that were woken, as long as the output has room. Tells how many.
@@ -505,9 +518,12 @@ where
             let clock = &link.worker.clock;
             match waits {
                 Waits::Nothing => link.timer.clear(),
-                Waits::Begin => link.timer.set_yielding(clock, FIRST_HEAD_TIMEOUT),
+                Waits::Begin => link.timer.set_yielding(clock, self.settings.begin),
                 Waits::Head => link.timer.set(clock, self.settings.head),
-                Waits::Idle => link.timer.set_idle(clock, self.settings.idle),
+                Waits::Idle => {
+                    let Times { idle, idle_min, .. } = self.settings;
+                    link.timer.set_idle(clock, idle, idle_min);
+                }
                 Waits::Client => link.timer.set(clock, self.settings.write),
                 Waits::Last => link.timer.set(clock, DRAIN_PATIENCE),
                 Waits::End => link.timer.set(clock, LINGER),

@@ -24,7 +24,10 @@ pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
     let link = &connection.link;
     link.worker.counters.http2_connections.up();
     let binding = connection.slot.binding();
-    let mux = Mux::new(link.clone(), &binding.service.settings().h2);
+    let mux = Mux::new(
+        link.clone(),
+        &binding.service.settings_for(&connection.info).h2,
+    );
     drop(binding);
     let home = Rc::new(Home {
         mux: Rc::new(mux),
@@ -36,6 +39,9 @@ pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
     let over = poll_fn(|cx| drive.poll(cx)).await;
     drop(drive);
     if over == Over::Said {
-        linger::close(link).await;
+        let binding = connection.slot.binding();
+        let linger = binding.service.settings_for(&connection.info).client.linger;
+        drop(binding);
+        linger::close(link, linger).await;
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Sender<'a> {
     waits_for: WaitsFor,
     /// Content handed over.
     pub(super) content_sent: u64,
+    /// The bytes of the head, once it was handed over.
+    pub(super) head_sent: u64,
 }
 
 /// How sending ended: for the record, and for the stream.
@@ -55,6 +57,7 @@ impl<'a> Sender<'a> {
             stall: None,
             waits_for: WaitsFor::Nothing,
             content_sent: 0,
+            head_sent: 0,
         }
     }
 
@@ -148,9 +151,11 @@ impl<'a> Sender<'a> {
     ) -> Result<(), Failure> {
         let date = self.mux.link.worker.clock.date();
         let mut server = self.mux.server.borrow_mut();
-        server
-            .send_head(self.id, x.res.status, &x.res.fields, framing, &date, end)
-            .map_err(|_| self.gone())
+        let before = server.output().len();
+        let sent = server.send_head(self.id, x.res.status, &x.res.fields, framing, &date, end);
+        self.head_sent = server.output().len().saturating_sub(before) as u64;
+        drop(server);
+        sent.map_err(|_| self.gone())
     }
 
     /// Content that is all here, to the end of the answer.

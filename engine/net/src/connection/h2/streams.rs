@@ -19,7 +19,7 @@ use crate::connection::send::Patience;
 use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::limits::STREAMS_KEPT_MAX;
-use crate::service::{Binding, Completion, Exchange, Service};
+use crate::service::{Binding, Completion, Exchange, Refused, Service};
 use crate::worker::Shared;
 
 /// What the streams of a connection need, beside their own.
@@ -53,20 +53,21 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     } = start;
     let (mux, service) = (&*home.mux, &*binding.service);
     let settings = service.settings();
-    let answered = match refused {
-        None => {
-            let asker = StreamAsker { mux, id };
-            answer(service, &mut x, &mux.link.worker, &asker).await
-        }
-        Some((status, fault)) => Ok(service.refuse(&mut x, status, &fault)),
-    };
+    let refused = refused.as_ref().map(|(status, fault)| Refused {
+        status: *status,
+        why: fault,
+        line: &[],
+    });
+    let asker = StreamAsker { mux, id };
+    let worker = &mux.link.worker;
+    let answered = answer(service, &mut x, refused.as_ref(), worker, &asker).await;
     let patience = Patience {
-        idle: settings.write_idle_timeout,
+        idle: service.client_limits(&x).write_idle_timeout,
         until: service.write_until(&x),
     };
     let mut sender = Sender::new(&home.mux, id, patience, connect);
     let sent = sender.send(&mut x, answered).await;
-    let body_bytes_sent = sender.content_sent;
+    let (body_bytes_sent, head_bytes_sent) = (sender.content_sent, sender.head_sent);
     // What a handler took and forgot is given back before it is counted.
     x.body = RequestBody::None;
     let now = match settings.exact_times {
@@ -76,6 +77,8 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     let completion = Completion {
         ending: sent.ending,
         body_bytes_sent,
+        bytes_sent: head_bytes_sent + body_bytes_sent,
+        head_bytes_sent,
         body_bytes_read: mux.bytes_read(id),
         duration: now.since(x.started),
     };

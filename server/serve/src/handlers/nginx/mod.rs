@@ -25,11 +25,13 @@ pub mod log;
 pub mod mirror;
 mod pages;
 pub mod pass;
+pub(crate) mod patience;
 pub(crate) mod ranges;
 pub mod rate;
 pub mod realip;
 pub(crate) mod redirect;
 mod referer;
+pub(crate) mod refused;
 mod rewrite;
 mod secure_link;
 mod servers;
@@ -55,12 +57,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_message::uri::decode_percent;
-use sluice_message::{FieldId, Method, Status, path};
+use sluice_message::{ConnInfo, FieldId, Method, Status, path};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
-    Location as LocationConfig, Nginx as Config, Place as PlaceConfig, VirtualServer,
+    ClientLimits as ClientLimitsConfig, HeadLimits, Location as LocationConfig, Nginx as Config,
+    Place as PlaceConfig, VirtualServer,
 };
-use sluice_net::{Body, RequestBody};
+use sluice_net::{Body, ClientLimits, RequestBody};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -72,6 +75,7 @@ use clients::Clients;
 use groups::{Case, Pattern};
 use locations::{Found, How, Locations};
 use pages::Pages;
+use patience::Patience;
 use realip::RealIp;
 use redirect::Naming;
 use rewrite::{Answer, Flow, Line};
@@ -88,6 +92,8 @@ pub struct Tree {
     places: Vec<Place>,
     /// What `return` gives, by number.
     answers: Vec<Answer>,
+    /// What holds for clients, by number; first what nginx has by default.
+    patience: Vec<Patience>,
     /// Whether TLS is spoken at their addresses.
     secure: bool,
     /// Variables that are looked up; nothing where there are none.
@@ -101,7 +107,7 @@ pub struct Tree {
 pub struct TreeRef(Arc<OnceLock<Weak<Tree>>>);
 
 impl TreeRef {
-    fn get(&self) -> Option<Arc<Tree>> {
+    pub(crate) fn get(&self) -> Option<Arc<Tree>> {
         self.0.get()?.upgrade()
     }
 
@@ -165,6 +171,9 @@ struct Server {
     name: Arc<str>,
     merges_slashes: bool,
     takes_underscores: bool,
+    /// Whether it takes fields of all names.
+    takes_odd_names: bool,
+    heads: HeadLimits,
     real_ip: Option<Box<RealIp>>,
     /// What clients have to show of themselves.
     clients: Option<Box<Clients>>,
@@ -208,6 +217,8 @@ struct Place {
     tells_missing: bool,
     /// Whether it is told what `rewrite` does.
     tells_rewrites: bool,
+    /// The number of what holds for its clients.
+    patience: u32,
 }
 
 /// Chooses server and location.
@@ -278,7 +289,9 @@ impl Tree {
         state.server = Some(number);
         state.place = server.place;
         self.admit(x, server)?;
-        drop_odd_names(x, server.takes_underscores);
+        if !server.takes_odd_names {
+            drop_odd_names(x, server.takes_underscores);
+        }
         if let Some(real_ip) = &server.real_ip {
             real_ip.set(x);
         }
@@ -362,7 +375,7 @@ impl Tree {
                 }
             }
             if !x.context.nginx.changed {
-                return Step::Enter(self.place(x).list);
+                return self.arrive(x);
             }
             if let Err(fault) = count(x) {
                 return Step::Fail(fault);
@@ -409,12 +422,39 @@ impl Tree {
         }
         match x.context.nginx.changed {
             true => self.search(x, server),
-            false => Step::Enter(self.place(x).list),
+            false => self.arrive(x),
         }
+    }
+
+    /// The request is in its place.
+    fn arrive(&self, x: &mut Exchange) -> Step {
+        let place = self.place(x);
+        let patience = self.patience_of(place);
+        x.close |= patience.turns_away(x);
+        if let RequestBody::Stream(body) = &mut x.body {
+            body.set_idle_timeout(patience.body_timeout());
+        }
+        Step::Enter(place.list)
+    }
+
+    fn patience_of(&self, place: &Place) -> &Patience {
+        &self.patience[place.patience as usize]
+    }
+
+    /// What holds for the client of a request.
+    pub(crate) fn client_limits(&self, x: &Exchange) -> &ClientLimits {
+        self.patience_of(self.place(x)).limits()
+    }
+
+    /// The server that a handshake asked for.
+    pub(crate) fn asked_by(&self, conn: &ConnInfo) -> u32 {
+        let name = conn.tls.as_ref().map(|tls| tls.server_name.as_bytes());
+        name.map_or(0, |name| self.names.by_sni(name))
     }
 
     /// Gives an answer, after its place has added to it.
     fn answer(&self, x: &mut Exchange, answer: u32) -> Step {
+        x.close |= self.patience_of(self.place(x)).turns_away(x);
         match self.place(x).errors {
             None => self.answers[answer as usize].give(self, x),
             Some(list) => {
@@ -534,6 +574,10 @@ pub fn build<'m>(
         locations: Vec::new(),
         places: Vec::new(),
         answers: Vec::new(),
+        patience: std::iter::once(&ClientLimitsConfig::default())
+            .chain(&config.client_limits)
+            .map(Patience::build)
+            .collect::<Result<_, Refusal>>()?,
     };
     cx.nginx_types = build.types.clone();
     cx.nginx_tree = TreeRef::default();
@@ -551,6 +595,7 @@ pub fn build<'m>(
         locations: build.locations,
         places: build.places,
         answers: build.answers,
+        patience: build.patience,
         secure: config.secure,
         tables: Some(Arc::new(Tables::build(&config.tables, cx.recorder)?))
             .filter(|tables| !tables.is_empty()),
@@ -571,6 +616,7 @@ struct Build {
     locations: Vec<Location>,
     places: Vec<Place>,
     answers: Vec<Answer>,
+    patience: Vec<Patience>,
 }
 
 impl Build {
@@ -588,6 +634,8 @@ impl Build {
             name: config.names.first().map_or("", String::as_str).into(),
             merges_slashes: config.merge_slashes.unwrap_or(true),
             takes_underscores: config.underscores_in_headers,
+            takes_odd_names: config.keeps_invalid_headers,
+            heads: config.heads.clone(),
             real_ip: config
                 .real_ip
                 .as_ref()
@@ -703,6 +751,9 @@ impl Build {
             error_log: config.error_log.as_str().into(),
             tells_missing: config.log_not_found.unwrap_or(true),
             tells_rewrites: config.rewrite_log,
+            patience: Some(config.client_limits)
+                .filter(|number| (*number as usize) < self.patience.len())
+                .ok_or_else(|| Refusal::new("a place names limits that are not there"))?,
         };
         self.places.push(place);
         Ok(number(self.places.len() - 1))

@@ -289,6 +289,8 @@ impl Answer {
     /// Gives the answer.
     pub(super) fn give(&self, tree: &Tree, x: &mut Exchange) -> Step {
         if self.status == CLOSE {
+            // Nobody is told, but the log.
+            x.res.status = Status::new(CLOSE).unwrap_or(x.res.status);
             return Step::Done(Body::Abort);
         }
         // Numbers were looked at when it was built.

@@ -143,6 +143,20 @@ impl Names {
         Ok(false)
     }
 
+    /// The server that a handshake asked for; the default one where that has no name of ours. A pattern that takes too
+    /// long does not match.
+    pub fn by_sni(&self, name: &[u8]) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        if let Some((index, _)) = self.by_text(name) {
+            return index;
+        }
+        let mut patterns = self.patterns.iter();
+        let found = patterns.find(|(pattern, _)| pattern.is_match(name).unwrap_or(false));
+        found.map_or(0, |(_, index)| *index)
+    }
+
     /// The server that has a name, as far as that takes no pattern.
     fn by_text(&self, host: &[u8]) -> Option<(u32, By)> {
         if let Some(index) = self.exact.get(host) {

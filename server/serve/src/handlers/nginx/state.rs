@@ -116,6 +116,8 @@ pub struct Occasional {
     pub(crate) held_for: Duration,
     /// By how much its answer was compressed.
     pub(super) gzip: Option<Arc<Counts>>,
+    /// The first line of a request whose head is none.
+    pub(super) refused_line: Option<Box<[u8]>>,
     /// The cookie by which its client is known again.
     pub(super) user_id: Option<Box<Known>>,
     /// The piece of an answer that it asks for.
@@ -144,6 +146,7 @@ impl Empty for Occasional {
             },
             held_for: Duration::ZERO,
             gzip: None,
+            refused_line: None,
             user_id: None,
             slice: None,
             explained: Vec::new(),
@@ -161,6 +164,7 @@ impl Empty for Occasional {
         *port = 0;
         self.held_for = Duration::ZERO;
         self.gzip = None;
+        self.refused_line = None;
         self.user_id = None;
         self.slice = None;
         self.explained.clear();

@@ -47,6 +47,7 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
         conn: x.conn.clone(),
         worker: x.worker.clone(),
         started: x.started,
+        came: Default::default(),
         close: false,
         context,
     }

@@ -84,9 +84,9 @@ pub(super) fn grade_of(status: Status, message: &str) -> Grade {
     match status.code() {
         // What upstreams answer is their concern.
         _ if message == crate::handlers::reverse_proxy::INTERCEPTED => Grade::Debug,
-        500.. => Grade::Error,
         _ if ERRORS.iter().any(begins) => Grade::Error,
         _ if INFOS.iter().any(begins) => Grade::Info,
+        500.. => Grade::Error,
         _ => Grade::Debug,
     }
 }

@@ -66,10 +66,17 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         }
         NginxKey::RemoteUser => remote_user(x, out),
         NginxKey::Status => show(out, format_args!("{:03}", x.res.status.code())),
-        NginxKey::BodyBytesSent => show(out, format_args!("{}", x.context.log.body_bytes_sent)),
-        NginxKey::RequestCompletion => out.extend_from_slice(b"OK"),
+        NginxKey::BodyBytesSent => {
+            let log = &x.context.log;
+            let body = log.bytes_sent.saturating_sub(log.head_bytes_sent);
+            show(out, format_args!("{body}"));
+        }
+        NginxKey::RequestCompletion if x.context.log.is_complete => out.extend_from_slice(b"OK"),
+        NginxKey::RequestCompletion => {}
+        NginxKey::Pipe => out.push(if x.came.is_pipelined { b'p' } else { b'.' }),
         NginxKey::RequestTime => {
-            seconds(clock::now().since(x.started), out);
+            // It begins with the first byte of the head.
+            seconds(clock::now().since(x.started) + x.came.head_time, out);
         }
         NginxKey::TimeLocal => time(x, "02/Jan/2006:15:04:05 -0700", out),
         NginxKey::TimeIso => time(x, "2006-01-02T15:04:05-07:00", out),
@@ -167,6 +174,9 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             .sum()
     };
     match key {
+        // Of a request whose line is none.
+        NginxKey::RequestMethod
+            if x.req.target.is_empty() && x.context.occasional.refused_line.is_some() => {}
         NginxKey::RequestMethod => {
             let own = &x.req.method;
             let method = match x.context.nginx.is_subrequest() {
@@ -192,22 +202,20 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             out.extend_from_slice(x.context.nginx.limited_connections.as_str().as_bytes());
         }
         NginxKey::RequestLength => {
-            let line =
-                x.req.method.as_str().len() + x.req.target.len() + "  HTTP/1.1\r\n\r\n".len();
-            let head = line as u64 + length(&x.req.fields);
+            let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
+            let head = match is_known {
+                true => x.came.head_bytes as u64,
+                false => {
+                    let line = x.req.method.as_str().len() + x.req.target.len();
+                    (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + length(&x.req.fields)
+                }
+            };
             show(
                 out,
                 format_args!("{}", head + x.context.log.body_bytes_read),
             );
         }
-        NginxKey::BytesSent => {
-            let line = x.res.status.reason().len() + "HTTP/1.1 200 \r\n\r\n".len();
-            let head = line as u64 + length(&x.res.fields);
-            show(
-                out,
-                format_args!("{}", head + x.context.log.body_bytes_sent),
-            );
-        }
+        NginxKey::BytesSent => show(out, format_args!("{}", x.context.log.bytes_sent)),
         NginxKey::UidGot | NginxKey::UidSet => {
             let which = match key {
                 NginxKey::UidGot => Which::Got,
@@ -289,6 +297,9 @@ pub fn sent(x: &Exchange) -> &[u8] {
 }
 
 fn request_line(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(line) = &x.context.occasional.refused_line {
+        return out.extend_from_slice(line);
+    }
     let method = x
         .context
         .original_method

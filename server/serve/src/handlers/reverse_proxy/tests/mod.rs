@@ -115,6 +115,7 @@ fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
     let site = Site {
         rules: rules.unwrap().0,
         settings: settings(&config, Times::Coarse),
+        per_server: None,
         access: None,
         recorder: Arc::new(Recorder::new(Log::silent(), 1)),
         challenges: Arc::default(),

@@ -1,0 +1,176 @@
+//! What holds for clients: how long they may take in a place, and when their connections close. Keeping to it is left to
+//! the connection, which asks once it is known what answers a request.
+
+use std::time::Duration;
+
+use sluice_message::{FieldId, Method};
+use sluice_model::nginx::{ClientLimits as Config, HeadLimits};
+use sluice_net::{ClientLimits, Linger, Lingering, Settings, Slow};
+use sluice_wire::h1::OddNames;
+
+use super::Tree;
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::settings::with_head_bytes;
+
+/// What holds for clients in some places.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    limits: ClientLimits,
+    /// Whether the connections of some browsers close after each answer.
+    disables_msie6: bool,
+    disables_safari: bool,
+}
+
+impl Patience {
+    /// Reads the settings of a place.
+    pub fn build(config: &Config) -> Result<Patience, Refusal> {
+        let time = |given: Option<sluice_model::Duration>, usual: u64| match given {
+            None => Duration::from_secs(usual),
+            Some(given) => Duration::from_nanos(given.0.unsigned_abs()),
+        };
+        let when = match config.lingering.as_str() {
+            "" | "on" => Lingering::Unread,
+            "off" => Lingering::Never,
+            "always" => Lingering::Always,
+            other => return Err(Refusal::new(format!("`lingering` of clients is `{other}`"))),
+        };
+        let is_disabled = |browser: &str| match &config.keepalive_disable {
+            None => browser == "msie6",
+            Some(browsers) => browsers.iter().any(|known| known == browser),
+        };
+        Ok(Patience {
+            disables_msie6: is_disabled("msie6"),
+            disables_safari: is_disabled("safari"),
+            limits: ClientLimits {
+                body_idle_timeout: time(config.body_timeout, 60),
+                write_idle_timeout: time(config.send_timeout, 60),
+                keep_alive_timeout: time(config.keepalive_timeout, 75),
+                keep_alive_min: time(Some(config.keepalive_min), 0),
+                keep_alive_told: config.keepalive_told,
+                requests_max: config.keepalive_requests.unwrap_or(1000),
+                age_max: time(config.keepalive_time, 3600),
+                linger: Linger {
+                    when,
+                    time: time(config.lingering_time, 30),
+                    pause: time(config.lingering_timeout, 5),
+                    // nginx reads as much as comes in that time.
+                    bytes_max: u64::MAX,
+                },
+                slow: match config.reset_timed_out {
+                    true => Slow::Reset,
+                    false => Slow::Close,
+                },
+            },
+        })
+    }
+
+    /// What the connection keeps to.
+    pub fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    /// How long a client may be silent inside of a body.
+    pub fn body_timeout(&self) -> Duration {
+        self.limits.body_idle_timeout
+    }
+
+    /// Whether the connection of a browser closes after its answer.
+    pub fn turns_away(&self, x: &Exchange) -> bool {
+        (self.disables_msie6 && x.req.method == Method::Post && is_msie6(agent(x)))
+            || (self.disables_safari && is_safari(agent(x)))
+    }
+}
+
+fn agent(x: &Exchange) -> &[u8] {
+    x.req.fields.first(FieldId::UserAgent).unwrap_or_default()
+}
+
+/// As nginx tells it: versions 4 to 6, the last without the security changes of its second service pack.
+fn is_msie6(agent: &[u8]) -> bool {
+    let Some(at) = memchr::memmem::find(agent, b"MSIE ") else {
+        return false;
+    };
+    match &agent[at + 5..] {
+        [b'4' | b'5', b'.', ..] => true,
+        [b'6', b'.', rest @ ..] => memchr::memmem::find(rest, b"SV1").is_none(),
+        _ => false,
+    }
+}
+
+/// As nginx tells it: on macOS, and no Chrome.
+fn is_safari(agent: &[u8]) -> bool {
+    let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+    !has(b"Chrome/") && has(b"Safari/") && has(b"Mac OS X")
+}
+
+/// The limits of connections at the addresses of some servers, where servers differ in them.
+#[derive(Clone, Debug)]
+pub struct PerServer(Vec<Settings>);
+
+impl PerServer {
+    /// The limits of the default server, which are made of `settings`, and those of all if others have different ones.
+    pub fn build(tree: &Tree, settings: &Settings) -> (Settings, Option<PerServer>) {
+        let of = |server: &super::Server| {
+            let place = &tree.places[server.place as usize];
+            of_server(settings, &server.heads, tree.patience_of(place).limits())
+        };
+        let all: Vec<Settings> = tree.servers.iter().map(of).collect();
+        let first = all[0].clone();
+        let differ = all.iter().any(|settings| *settings != first);
+        (first, differ.then_some(PerServer(all)))
+    }
+
+    /// Those of the server with this number.
+    pub fn of(&self, server: u32) -> &Settings {
+        &self.0[server as usize]
+    }
+}
+
+fn of_server(settings: &Settings, heads: &HeadLimits, client: &ClientLimits) -> Settings {
+    let head_timeout = match heads.timeout {
+        None => Duration::from_secs(60),
+        Some(timeout) => Duration::from_nanos(timeout.0.unsigned_abs()),
+    };
+    let mut settings = Settings {
+        head_timeout,
+        first_byte_timeout: head_timeout,
+        handshake_timeout: settings.handshake_timeout.min(head_timeout),
+        client: client.clone(),
+        ..with_head_bytes(settings, heads.bytes_max)
+    };
+    settings.h1.odd_names = OddNames::PassOver;
+    let h2 = &mut settings.h2;
+    let streams = heads.streams_max.and_then(|max| u16::try_from(max).ok());
+    h2.streams_max = streams.unwrap_or(h2.streams_max).clamp(1, h2.streams_max);
+    if let Some(ahead) = heads.body_ahead {
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        h2.stream_window = ahead.clamp(h2.stream_window, h2.stream_window_max);
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_browsers_are_told_as_nginx_tells_them() {
+        for (agent, expected) in [
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)", true),
+            (
+                "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; SV1)",
+                false,
+            ),
+            ("Mozilla/4.0 (compatible; MSIE 5.5; Windows 98)", true),
+            ("Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.1)", false),
+            ("curl/8", false),
+        ] {
+            assert_eq!(is_msie6(agent.as_bytes()), expected, "{agent}");
+        }
+        let safari = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) Version/17.0 Safari/605.1";
+        assert!(is_safari(safari.as_bytes()));
+        let chrome = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) Chrome/120 Safari/537.36";
+        assert!(!is_safari(chrome.as_bytes()));
+    }
+}

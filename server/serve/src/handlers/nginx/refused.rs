@@ -1,0 +1,97 @@
+//! Requests that get no answer of a location: those whose head is none or never came, and those whose client has left.
+//! Statuses are nginx's, in the log and on its pages.
+
+use sluice_message::{Method, Status};
+use sluice_net::{Completion, Ending, Failure, Refused, Side};
+
+use super::Tree;
+use super::told::Grade;
+use crate::context::Exchange;
+use crate::failure::Fault;
+
+/// nginx's own statuses: a head is too large, which clients are told as 400; the client has left, which nobody is told.
+const HEAD_TOO_LARGE: u16 = 494;
+const CLIENT_LEFT: u16 = 499;
+
+impl Tree {
+    /// Notes what is known of a request without a head, which belongs to the server that its handshake named, or else to
+    /// the default one. Gives what it is refused for; nothing where it is not told, as it came too late.
+    pub(crate) fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
+        x.context.tables.clone_from(&self.tables);
+        let number = self.asked_by(&x.conn);
+        x.context.nginx.server = Some(number);
+        x.context.nginx.place = self.servers[number as usize].place;
+        x.context.occasional.refused_line = Some(refused.line.into());
+        read_line(x, refused.line);
+        if refused.status == Status::REQUEST_TIMEOUT {
+            self.tell(x, Grade::Info, "client timed out", "");
+            return None;
+        }
+        let status = match refused.status {
+            Status::HEADERS_TOO_LARGE => Status::new(HEAD_TOO_LARGE).unwrap_or(refused.status),
+            // nginx knows no method of this kind.
+            Status::NOT_IMPLEMENTED if x.req.target.is_empty() => Status::BAD_REQUEST,
+            status => status,
+        };
+        let why = format!("client sent an invalid request: {}", refused.why);
+        Some(Fault::new(status, why))
+    }
+
+    /// The list of what the place of a request notes of it.
+    pub(crate) fn notes_of(&self, x: &Exchange) -> Option<usize> {
+        self.place(x).errors
+    }
+}
+
+impl Tree {
+    /// Tells the log of a client that left, or that was too slow.
+    pub(crate) fn tell_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
+        let message = match failure.is_some_and(Failure::is_slow_client) {
+            true => "client timed out",
+            false => "client prematurely closed connection",
+        };
+        self.tell(x, Grade::Info, message, "");
+        x.context.log.is_told = true;
+    }
+}
+
+/// Takes method and target from a request line, if it is one.
+fn read_line(x: &mut Exchange, line: &[u8]) {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return;
+    };
+    let Some(method) = Method::from_token(method) else {
+        return;
+    };
+    if target.starts_with(b"/") && version.starts_with(b"HTTP/1.") {
+        x.req.method = method;
+        x.req.target = target.into();
+        let (path, query) = match memchr::memchr(b'?', target) {
+            Some(at) => (&target[..at], Some(&target[at + 1..])),
+            None => (target, None),
+        };
+        x.req.uri.set_path(path);
+        x.req.uri.set_query(query);
+    }
+}
+
+/// Gives a request the status that nginx logs where its client left, or was too slow, before it got anything.
+pub(crate) fn note_ending(tree: &Tree, x: &mut Exchange, completion: &Completion) {
+    let Ending::Failed(failure) = &completion.ending else {
+        return;
+    };
+    if failure.side != Side::Client {
+        return;
+    }
+    tree.tell_gone(x, Some(failure));
+    if completion.bytes_sent == 0 {
+        let status = match failure.is_slow_client() {
+            true => Some(Status::REQUEST_TIMEOUT),
+            false => Status::new(CLIENT_LEFT),
+        };
+        x.res.status = status.unwrap_or(x.res.status);
+    }
+}
