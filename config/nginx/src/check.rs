@@ -12,6 +12,15 @@ use crate::words;
 pub fn check(directives: &mut Vec<Directive>, context: Context, report: &mut Report) {
     let mut first: HashMap<String, Span> = HashMap::new();
     directives.retain_mut(|directive| is_fit(directive, context, &mut first, report));
+    for (directive, label, help) in words::among(directives) {
+        let title = format!("`{}` does not stand right", directive.name());
+        report.push(
+            Diagnostic::error("misplaced-directive", title)
+                .at(directive.span(), label)
+                .imported(directive.name.import)
+                .help(help),
+        );
+    }
 }
 
 fn is_fit(
@@ -32,7 +41,8 @@ fn is_fit(
     }
     if let Some((at, wanted)) = words::wrong(directive) {
         refuse(directive, at, wanted, report);
-        return false;
+        // Who uses what is defined there has made no mistake.
+        return words::defines(directive.name());
     }
     let identity = words::identity(directive);
     let is_once = word.repeats == Repeats::No || identity.is_some();

@@ -23,3 +23,6 @@ pub const WORD_BYTES_MAX: usize = 4096;
 
 /// Variables in one text: more are a mistake of whoever makes files by program.
 pub const VARIABLES_MAX: usize = 100;
+
+/// Ports of one `listen` with a range: each is a socket for each worker, and a mistyped range would take all there are.
+pub const LISTEN_PORTS_MAX: usize = 1024;

@@ -5,6 +5,7 @@ use sluice_model::RawModule;
 
 use super::Lowering;
 use super::level::Level;
+use crate::limits::LISTEN_PORTS_MAX;
 use crate::modules::http2;
 use crate::tree::{Directive, Word};
 
@@ -27,6 +28,8 @@ pub struct Address {
     pub span: Span,
     /// Whether a server asked to be the default one.
     has_default: Option<Span>,
+    /// The `listen` that says what its socket is like, and the server of that.
+    options: Option<(usize, Span)>,
 }
 
 impl Address {
@@ -78,15 +81,30 @@ impl Addresses {
     }
 
     fn listen(&mut self, cx: &mut Lowering<'_>, site: usize, line: &Directive, is_ssl: bool) {
-        let Some((address, params)) = line.args.split_first() else {
+        let Some(address) = line.args.first() else {
             return;
         };
-        let Some(listen) = address_of(&address.text) else {
+        let Some(listens) = addresses_of(&address.text) else {
             let _: Option<()> = cx.invalid(
                 address,
                 "listen",
-                "`80`, `127.0.0.1:80`, `[::]:80`, `*:80` or `unix:/path`",
+                "`80`, `127.0.0.1:80`, `[::]:80`, `*:80`, `8000-8010` or `unix:/path`",
             );
+            return;
+        };
+        for listen in listens {
+            self.listen_at(cx, site, line, (listen, is_ssl));
+        }
+    }
+
+    fn listen_at(
+        &mut self,
+        cx: &mut Lowering<'_>,
+        site: usize,
+        line: &Directive,
+        (listen, is_ssl): (String, bool),
+    ) {
+        let Some((address, params)) = line.args.split_first() else {
             return;
         };
         let entry = self.entry(listen, site, line.span());
@@ -105,6 +123,9 @@ impl Addresses {
         for param in params {
             parameter(cx, entry, site, param);
         }
+        if params.iter().any(is_of_socket) {
+            options_once(cx, entry, site, line);
+        }
     }
 
     fn entry(&mut self, listen: String, site: usize, span: Span) -> &mut Address {
@@ -122,6 +143,7 @@ impl Addresses {
                 has_proxy_header: false,
                 span,
                 has_default: None,
+                options: None,
             });
             self.0.len() - 1
         });
@@ -182,6 +204,40 @@ fn pass_over(cx: &mut Lowering<'_>, line: &Directive, word: &Word) {
     );
 }
 
+/// Whether a word says what a socket is like.
+fn is_of_socket(param: &Word) -> bool {
+    let name = param.text.split('=').next();
+    let names = [
+        "bind",
+        "backlog",
+        "rcvbuf",
+        "sndbuf",
+        "deferred",
+        "ipv6only",
+        "so_keepalive",
+        "reuseport",
+        "fastopen",
+        "setfib",
+        "accept_filter",
+    ];
+    name.is_some_and(|name| names.contains(&name))
+}
+
+/// A socket is described once, however many servers it has.
+fn options_once(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, line: &Directive) {
+    let before = *entry.options.get_or_insert((site, line.span()));
+    if before.0 == site {
+        return;
+    }
+    cx.report.push(
+        Diagnostic::error("duplicate-listen", "options of one address in two servers")
+            .at(line.span(), "its socket is described elsewhere")
+            .imported(line.name.import)
+            .also(before.1, "the first one")
+            .help("leave `backlog=`, `bind`, `reuseport` and the like in one of them"),
+    );
+}
+
 fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Word) {
     let (name, _) = param.text.split_once('=').unwrap_or((&param.text, ""));
     match name {
@@ -236,6 +292,24 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
     }
 }
 
+/// The addresses of a `listen`: one, or those of each port of a range.
+fn addresses_of(text: &str) -> Option<Vec<String>> {
+    let start = text.rfind(':').map_or(0, |colon| colon + 1);
+    let (host, ports) = text.split_at(start);
+    let range = ports.split_once('-').filter(|_| !text.starts_with("unix:"));
+    let Some((first, last)) = range else {
+        return address_of(text).map(|one| vec![one]);
+    };
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let ports = port(first)
+        .zip(port(last))
+        .map(|(first, last)| first..=last);
+    let ports = ports.filter(|ports| (1..=LISTEN_PORTS_MAX).contains(&ports.len()))?;
+    ports
+        .map(|port| address_of(&format!("{host}{port}")))
+        .collect()
+}
+
 /// An address as the model writes it.
 fn address_of(text: &str) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix:") {
@@ -269,7 +343,23 @@ fn address_of(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::address_of;
+    use super::{address_of, addresses_of};
+
+    #[test]
+    fn ranges_of_ports_are_addresses_each() {
+        let found = addresses_of("127.0.0.1:80-82").expect("it is a range");
+        assert_eq!(found, ["127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"]);
+        assert_eq!(addresses_of("8000-8000").expect("one"), ["tcp4/:8000"]);
+        assert_eq!(addresses_of("[::1]:1-2").expect("two").len(), 2);
+        for wrong in ["82-80", "0-1", "1-1025", "a-b:80", "1-65536", "80-"] {
+            let found = addresses_of(wrong);
+            assert!(found.is_none_or(|found| found == ["a-b:80"]), "{wrong}");
+        }
+        assert_eq!(
+            addresses_of("unix:/a:1-2").expect("a path"),
+            ["unix//a:1-2"]
+        );
+    }
 
     #[test]
     fn addresses_are_read() {

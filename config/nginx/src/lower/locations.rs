@@ -303,6 +303,12 @@ impl Lowering<'_> {
             {
                 Some("its path does not begin with that of the location around it")
             }
+            // nginx compares with the text of the pattern, which no path begins with but by chance.
+            (Kind::Path { path, .. }, Some(Kind::Pattern { pattern, .. }))
+                if !path.starts_with(pattern) =>
+            {
+                Some("a location for a pattern holds patterns, but no paths")
+            }
             _ => None,
         };
         match misplaced {

@@ -87,6 +87,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         http: http.map_or(&[], Directive::body),
         types: Vec::new(),
         access_logs: logs::AccessLogs::default(),
+        groups_used: HashSet::new(),
         names_log_files: false,
         client_limits: Vec::new(),
         error_logs: Vec::new(),
@@ -122,6 +123,8 @@ pub struct Lowering<'r> {
     types: Vec<MediaTypes>,
     /// The files of access logs; the logger of each has its number.
     access_logs: logs::AccessLogs,
+    /// The names of the groups of upstreams that somebody asks.
+    groups_used: HashSet<String>,
     /// Whether there are files of access logs that each line names anew.
     pub names_log_files: bool,
     /// What holds for clients in different places.
@@ -460,6 +463,7 @@ impl<'r> Lowering<'r> {
             sites.push(site);
         }
         self.warn_of_shadowed_names(level, &addresses, &sites);
+        self.unused_groups();
         if self.keeps_offers {
             let policies = sites.iter_mut().filter_map(|site| site.policy.as_mut());
             policies.for_each(|policy| policy.keep_offers = true);
@@ -482,6 +486,19 @@ impl<'r> Lowering<'r> {
         });
         acme::lower(self, level, acme::ports(listened), config);
         config.apps.http = (!http.servers.is_empty()).then_some(http);
+    }
+
+    /// Groups that nobody asks may hold mistakes as well.
+    fn unused_groups(&mut self) {
+        let groups: Vec<&Directive> = self
+            .groups
+            .iter()
+            .filter(|(name, _)| !self.groups_used.contains(**name))
+            .map(|(_, group)| *group)
+            .collect();
+        for group in groups {
+            upstream::lower(self, group);
+        }
     }
 
     fn site(&mut self, level: &Level<'_>, number: usize) -> Site {

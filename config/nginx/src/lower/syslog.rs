@@ -90,6 +90,11 @@ fn address(text: &str) -> Option<String> {
         }
         None => false,
     };
+    let last = text.rsplit(':').next().unwrap_or_default();
+    let is_number = text.contains(':') && last.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && !has_port {
+        return None;
+    }
     match (text.is_empty(), has_port) {
         (true, _) => None,
         (false, true) => Some(format!("udp/{text}")),

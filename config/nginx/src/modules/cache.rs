@@ -210,16 +210,16 @@ pub fn around(
         // nginx stores only what goes through its buffers.
         unbuffered: !level.is_on(&of("buffering"), true),
         purge: texts(cx, level, &of("cache_purge"), facts),
-        valid: valid(cx, level, &of("cache_valid"))?,
+        valid: valid(level, &of("cache_valid")),
         min_uses: min_uses(cx, level, &of("cache_min_uses"))?,
-        use_stale: use_stale(cx, level, module)?,
+        use_stale: use_stale(level, module),
         lock,
         revalidate: level.is_on(&of("cache_revalidate"), false),
         background_update: level.is_on(&of("cache_background_update"), false),
         keep_head: !level.is_on(&of("cache_convert_head"), true),
         store_head: tells_methods,
-        max_range_offset: offset(cx, level, &of("cache_max_range_offset"))?,
-        ignore: ignored(cx, level, &of("ignore_headers"))?,
+        max_range_offset: offset(level, &of("cache_max_range_offset")),
+        ignore: ignored(level, &of("ignore_headers")),
         ignore_authorization: tells_clients || hides_authorization(level, module),
         origin,
     })))
@@ -313,38 +313,22 @@ fn methods(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<S
     Some(found)
 }
 
-fn valid(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<CacheValid>> {
-    let mut found = Vec::new();
-    for line in level.nearest(&[name]) {
+fn valid(level: &Level<'_>, name: &str) -> Vec<CacheValid> {
+    let valid = |line: &&crate::tree::Directive| {
         let (last, codes) = line.args.split_last()?;
-        let Some(time) = values::time(&last.text) else {
-            return cx.invalid(
-                last,
-                name,
-                "statuses or `any`, and a length of time at its end",
-            );
+        let is_any = codes.iter().any(|word| word.text == "any");
+        let statuses = codes.iter().flat_map(|word| word.text.parse());
+        let codes = match (is_any, codes.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![200, 301, 302],
+            (false, false) => statuses.collect(),
         };
-        let mut statuses = Vec::new();
-        let mut is_any = false;
-        for word in codes {
-            match (word.text.as_str(), word.text.parse()) {
-                ("any", _) => is_any = true,
-                (_, Ok(code @ 100..=599)) => statuses.push(code),
-                _ => return cx.invalid(word, name, "a status from 100 to 599, or `any`"),
-            }
-        }
-        if codes.is_empty() {
-            statuses = vec![200, 301, 302];
-        }
-        if is_any {
-            statuses.clear();
-        }
-        found.push(CacheValid {
-            codes: statuses,
-            time,
-        });
-    }
-    Some(found)
+        Some(CacheValid {
+            codes,
+            time: values::time(&last.text)?,
+        })
+    };
+    level.nearest(&[name]).iter().filter_map(valid).collect()
 }
 
 fn min_uses(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<u32> {
@@ -357,47 +341,25 @@ fn min_uses(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<u32>
     }
 }
 
-fn offset(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Option<u64>> {
-    let Some(word) = level.find(name).and_then(|line| line.args.first()) else {
-        return Some(None);
-    };
-    match values::size(&word.text) {
-        Some(offset) => Some(Some(offset)),
-        None => cx.invalid(word, name, "a number of bytes"),
+fn offset(level: &Level<'_>, name: &str) -> Option<u64> {
+    level.word(name).and_then(values::size)
+}
+
+fn use_stale(level: &Level<'_>, module: &str) -> Vec<String> {
+    let line = level.find(&format!("{module}_cache_use_stale"));
+    let words = line.into_iter().flat_map(|line| &line.args);
+    let words: Vec<String> = words.map(|word| word.text.clone()).collect();
+    match words.iter().any(|word| word == "off") {
+        true => Vec::new(),
+        // What may be asked again says nothing about stale answers.
+        false => words
+            .into_iter()
+            .filter(|word| word != "non_idempotent")
+            .collect(),
     }
 }
 
-fn use_stale(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Option<Vec<String>> {
-    let name = format!("{module}_cache_use_stale");
-    let mut found = Vec::new();
-    for word in level
-        .find(&name)
-        .map(|line| &line.args[..])
-        .unwrap_or_default()
-    {
-        match word.text.as_str() {
-            "off" => return Some(Vec::new()),
-            "http_502" | "http_504" if module != "proxy" => {
-                return cx.invalid(
-                    word,
-                    &name,
-                    "`http_500`, `http_503`, `http_403`, `http_404`, `http_429`",
-                );
-            }
-            "error" | "timeout" | "invalid_header" | "updating" | "http_500" | "http_502"
-            | "http_503" | "http_504" | "http_403" | "http_404" | "http_429" => {
-                found.push(word.text.clone());
-            }
-            _ => {
-                let wanted = "`error`, `timeout`, `invalid_header`, `updating`, `http_500` and the like, or `off`";
-                return cx.invalid(word, &name, wanted);
-            }
-        }
-    }
-    Some(found)
-}
-
-fn ignored(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<String>> {
+fn ignored(level: &Level<'_>, name: &str) -> Vec<String> {
     const LOOKED_AT: [&str; 6] = [
         "Cache-Control",
         "Expires",
@@ -406,22 +368,11 @@ fn ignored(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Option<Vec<S
         "X-Accel-Buffering",
         "X-Accel-Expires",
     ];
-    const OTHERS: [&str; 3] = ["X-Accel-Charset", "X-Accel-Limit-Rate", "X-Accel-Redirect"];
-    let mut found = Vec::new();
-    for word in level.nearest(&[name]).iter().flat_map(|line| &line.args) {
-        let is = |known: &&str| known.eq_ignore_ascii_case(&word.text);
-        match (
-            LOOKED_AT.iter().find(|known| is(known)),
-            OTHERS.iter().any(is),
-        ) {
-            (Some(known), _) => found.push((*known).to_owned()),
-            (None, true) => {}
-            (None, false) => {
-                let wanted =
-                    "`Cache-Control`, `Expires`, `Set-Cookie`, `Vary` or a field of `X-Accel-`";
-                return cx.invalid(word, name, wanted);
-            }
-        }
-    }
-    Some(found)
+    let lines = level.nearest(&[name]);
+    let words = lines.iter().flat_map(|line| &line.args);
+    let looked_at = |word: &crate::tree::Word| {
+        let mut known = LOOKED_AT.into_iter();
+        known.find(|known| known.eq_ignore_ascii_case(&word.text))
+    };
+    words.filter_map(looked_at).map(str::to_owned).collect()
 }

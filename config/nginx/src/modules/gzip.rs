@@ -31,19 +31,6 @@ pub const GUNZIP: &[Word] = &[
     Word::once("gunzip_buffers", Words(2, 2)).but(Always("buffers are those of the program")),
 ];
 
-/// The words of `gzip_proxied`.
-const PROXIED: [&str; 9] = [
-    "off",
-    "expired",
-    "no-cache",
-    "no-store",
-    "private",
-    "no_last_modified",
-    "no_etag",
-    "auth",
-    "any",
-];
-
 /// Compresses what a place answers.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     if !level.is_on("gzip", false) {
@@ -95,10 +82,6 @@ pub fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> GzipClients {
         .iter()
         .flat_map(|line| &line.args)
     {
-        if !PROXIED.contains(&word.text.as_str()) {
-            let _: Option<()> =
-                cx.invalid(word, "gzip_proxied", &format!("`{}`", PROXIED.join("`, `")));
-        }
         proxied.push(word.text.clone());
     }
     // One word that forbids it forbids it.

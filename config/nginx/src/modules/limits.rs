@@ -48,7 +48,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
     if !limits.is_empty() {
         found.push(Handler::NginxConnections(ConnectionLimits {
             limits,
-            status: status(cx, level, "limit_conn_status"),
+            status: status(level, "limit_conn_status"),
             dry_run: level.is_on("limit_conn_dry_run", false),
             log_level: log_level(level, "limit_conn_log_level"),
         }));
@@ -62,7 +62,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
     if !zones.is_empty() {
         found.push(Handler::RateLimit(Box::new(RateLimit {
             rate_limits: zones,
-            status: match status(cx, level, "limit_req_status") {
+            status: match status(level, "limit_req_status") {
                 0 => 503,
                 status => status,
             },
@@ -83,17 +83,9 @@ fn log_level(level: &Level<'_>, name: &str) -> String {
 }
 
 /// The status of refusals, 0 where nothing is said.
-fn status(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> u16 {
-    let Some(word) = level.find(name).and_then(|line| line.args.first()) else {
-        return 0;
-    };
-    match word.text.parse::<u16>() {
-        Ok(status @ 400..=599) => status,
-        _ => {
-            let _: Option<()> = cx.invalid(word, name, "a status from 400 to 599");
-            0
-        }
-    }
+fn status(level: &Level<'_>, name: &str) -> u16 {
+    let word = level.word(name);
+    word.and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
 /// The value of a word such as `zone=one`.
@@ -136,31 +128,11 @@ fn requests(
     directive: &Directive,
     facts: &Facts,
 ) -> Option<(String, RateZone)> {
-    let Some((word, name)) = param(&directive.args, "zone") else {
-        return cx.invalid(directive.args.first()?, "limit_req", "`zone=NAME`");
-    };
-    let (mut burst, mut delay) = (0, Some(0));
-    for word in &directive.args {
-        match word.text.split_once('=').unwrap_or((&word.text, "")) {
-            ("zone", _) => {}
-            ("nodelay", "") => delay = None,
-            ("delay", number) => match number.parse::<u32>() {
-                Ok(number) if number <= 1_000_000 => delay = Some(number),
-                _ => return cx.invalid(word, "limit_req", "`delay=` and a number"),
-            },
-            ("burst", number) => match number.parse::<i64>() {
-                Ok(number @ 0..=1_000_000) => burst = number,
-                _ => return cx.invalid(word, "limit_req", "`burst=` and a number"),
-            },
-            _ => {
-                return cx.invalid(
-                    word,
-                    "limit_req",
-                    "`zone=`, `burst=`, and `nodelay` or `delay=`",
-                );
-            }
-        }
-    }
+    let (word, name) = param(&directive.args, "zone")?;
+    let number = |name: &str| param(&directive.args, name).and_then(|(_, text)| text.parse().ok());
+    let burst = number("burst").map_or(0, i64::from);
+    let is_plain = !directive.args.iter().any(|word| word.text == "nodelay");
+    let delay = is_plain.then(|| number("delay").unwrap_or_default());
     let line = zone_line(cx, level, "limit_req_zone", name, word)?;
     let key = cx.text(line.args.first()?, facts);
     let Some((rate_word, rate)) = param(&line.args, "rate") else {
@@ -173,7 +145,7 @@ fn requests(
     let per = match (rate.strip_suffix("r/s"), rate.strip_suffix("r/m")) {
         (Some(count), _) => Some((count, 1)),
         (None, Some(count)) => Some((count, 60)),
-        (None, None) => None,
+        (None, None) => Some((rate, 1)),
     };
     let counted = per.and_then(|(count, seconds)| {
         let count = count.parse::<i64>().ok().filter(|count| *count > 0)?;
@@ -202,14 +174,7 @@ fn connections(
     facts: &Facts,
 ) -> Option<ConnectionLimit> {
     let (name, number) = (directive.args.first()?, directive.args.get(1)?);
-    let Some(max) = number
-        .text
-        .parse()
-        .ok()
-        .filter(|max| (1..=65_535).contains(max))
-    else {
-        return cx.invalid(number, "limit_conn", "a zone and a number from 1 to 65535");
-    };
+    let max = number.text.parse().ok()?;
     let line = zone_line(cx, level, "limit_conn_zone", &name.text, name)?;
     Some(ConnectionLimit {
         zone: name.text.clone(),

@@ -465,30 +465,14 @@ fn parameter(
 
 /// What is said by `proxy_next_upstream` and its kin; `prefix` is the beginning of their names.
 pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
-    const REASONS: [&str; 11] = [
-        "error",
-        "timeout",
-        "invalid_header",
-        "http_500",
-        "http_502",
-        "http_503",
-        "http_504",
-        "http_403",
-        "http_404",
-        "http_429",
-        "non_idempotent",
-    ];
     let name = format!("{prefix}_next_upstream");
     let reasons = match level.find(&name) {
         None => vec!["error".to_owned(), "timeout".to_owned()],
         Some(line) if line.args.iter().any(|word| word.text == "off") => Vec::new(),
+        // `updating` is for stale answers, and no failure.
         Some(line) => {
-            let known = |word: &&Text| REASONS.contains(&word.text.as_str());
-            if let Some(word) = line.args.iter().find(|word| !known(word)) {
-                let named = REASONS.map(|reason| format!("`{reason}`")).join(", ");
-                let _: Option<()> = cx.invalid(word, &name, &format!("{named} or `off`"));
-            }
-            line.args.iter().map(|word| word.text.clone()).collect()
+            let words = line.args.iter().map(|word| word.text.clone());
+            words.filter(|word| word != "updating").collect()
         }
     };
     let tries = level.word(&format!("{name}_tries"));

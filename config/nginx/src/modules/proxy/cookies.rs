@@ -5,7 +5,6 @@ use sluice_model::proxy::{CookieFlags, LocationChange};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
-use crate::tree::Word;
 
 /// Whether small and capital letters are the same to a pattern that does not say so.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,17 +64,6 @@ pub fn changes(
 
 /// What `proxy_cookie_flags` says.
 pub fn flags(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<CookieFlags> {
-    const FLAGS: [&str; 9] = [
-        "secure",
-        "nosecure",
-        "httponly",
-        "nohttponly",
-        "samesite",
-        "samesite=strict",
-        "samesite=lax",
-        "samesite=none",
-        "nosamesite",
-    ];
     let mut all = Vec::new();
     for line in level.nearest(&["proxy_cookie_flags"]) {
         let Some((cookie, flags)) = line.args.split_first() else {
@@ -83,11 +71,6 @@ pub fn flags(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Coo
         };
         if cookie.text == "off" && flags.is_empty() {
             return Vec::new();
-        }
-        let unknown = |word: &&Word| !FLAGS.contains(&word.text.as_str());
-        if let Some(word) = flags.iter().find(unknown) {
-            let named = FLAGS.map(|flag| format!("`{flag}`")).join(", ");
-            let _: Option<()> = cx.invalid(word, "proxy_cookie_flags", &named);
         }
         let (name, pattern) = match cookie.text.strip_prefix('~') {
             None => (cx.text(cookie, facts), String::new()),

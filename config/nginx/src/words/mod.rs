@@ -1,6 +1,9 @@
 //! What the words of directives may say wherever these stand, whether or not anything uses them: what `nginx -t` would refuse
 //! is refused. What needs more than the directive itself is left to `lower`.
 
+mod sets;
+mod values;
+
 use crate::lower::values::{size, time};
 use crate::modules::log;
 use crate::registry::variables::may_be_set;
@@ -11,6 +14,20 @@ pub type Wrong = (usize, &'static str);
 
 /// Looks at the words of a directive whose number of words fits.
 pub fn wrong(directive: &Directive) -> Option<Wrong> {
+    not_of_its_set(directive)
+        .or_else(|| values::wrong(directive))
+        .or_else(|| malformed(directive))
+}
+
+fn not_of_its_set(directive: &Directive) -> Option<Wrong> {
+    let set = sets::of(directive.name())?;
+    let is_one = |text: &str| set.words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    let mut words = directive.args.iter().enumerate().skip(set.from);
+    let (at, _) = words.find(|(_, word)| !is_one(&word.text))?;
+    Some((at, set.wanted))
+}
+
+fn malformed(directive: &Directive) -> Option<Wrong> {
     match directive.name() {
         "gzip_comp_level" => not_in(directive, 1..=9, "a number from 1 to 9"),
         "limit_req_status" | "limit_conn_status" => {
@@ -68,6 +85,11 @@ pub fn wrong(directive: &Directive) -> Option<Wrong> {
     }
 }
 
+/// Whether directives of this name define what others use.
+pub fn defines(name: &str) -> bool {
+    matches!(name, "limit_req_zone" | "limit_conn_zone" | "log_format")
+}
+
 /// nginx refuses zones of fewer than eight pages of memory.
 const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
@@ -112,6 +134,13 @@ fn open_file_cache(directive: &Directive) -> Option<Wrong> {
     })
 }
 
+/// Whether an address of a DNS server has a port that there is, if it has any.
+fn has_good_port(word: &str) -> bool {
+    let after = word.rfind(']').map_or(word, |at| &word[at + 1..]);
+    let port = after.rsplit_once(':').map(|(_, port)| port);
+    port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
 fn resolver(directive: &Directive) -> Option<Wrong> {
     const WANTED: &str = "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`, one of them on; \
          only nginx Plus has `status_zone=`";
@@ -123,7 +152,11 @@ fn resolver(directive: &Directive) -> Option<Wrong> {
         Some(("valid", length)) => time(length).is_some(),
         Some(("ipv4" | "ipv6", value)) => matches!(value, "on" | "off"),
         Some(_) => false,
-        None => word.starts_with('[') || word.matches(':').count() < 2,
+        None => (word.starts_with('[') || word.matches(':').count() < 2) && has_good_port(word),
+    })
+    .or_else(|| {
+        let mut words = directive.args.iter();
+        (!words.any(|word| !word.text.contains('='))).then_some((0, WANTED))
     })
 }
 
@@ -133,7 +166,7 @@ fn listen(directive: &Directive) -> Option<Wrong> {
         let (name, value) = word.text.split_once('=')?;
         let (fits, wanted) = match name {
             "backlog" => (
-                value.parse::<i32>().is_ok_and(|count| count != 0),
+                value.parse::<u32>().is_ok_and(|count| count != 0),
                 "`backlog=N`",
             ),
             "fastopen" => (value.parse::<u32>().is_ok(), "`fastopen=N`"),
@@ -156,7 +189,26 @@ fn is_keep_alive(text: &str) -> bool {
         return false;
     };
     let is_time = |part: &str| part.is_empty() || time(part).is_some();
-    is_time(idle) && is_time(interval) && (count.is_empty() || count.parse::<u32>().is_ok())
+    let is_said = !(idle.is_empty() && interval.is_empty() && count.is_empty());
+    let is_zero = |part: &str| time(part).is_some_and(|time| time.0 == 0);
+    let is_count = count.is_empty() || count.parse::<u32>().is_ok_and(|count| count > 0);
+    is_said
+        && is_time(idle)
+        && is_time(interval)
+        && !is_zero(idle)
+        && !is_zero(interval)
+        && is_count
+}
+
+/// Whether a word is a rate of one or more.
+fn is_rate(word: &str) -> bool {
+    let rate = word.strip_prefix("rate=");
+    // Without a unit it is one of a second, as in nginx.
+    let count = rate.map(|rate| {
+        let bare = rate.strip_suffix("r/s").or(rate.strip_suffix("r/m"));
+        bare.unwrap_or(rate)
+    });
+    count.is_some_and(|count| count.parse::<u32>().is_ok_and(|count| count > 0))
 }
 
 fn zone(directive: &Directive) -> Option<Wrong> {
@@ -165,6 +217,20 @@ fn zone(directive: &Directive) -> Option<Wrong> {
         .iter()
         .enumerate()
         .find_map(|(at, word)| Some((at, word.text.strip_prefix("zone=")?)))?;
+    if !text.contains(':') {
+        return Some((at, "`zone=NAME:SIZE`"));
+    }
+    if directive.name() == "limit_req_zone" {
+        let mut words = directive.args.iter().enumerate().skip(1);
+        let is_known = |word: &str| word.starts_with("zone=") || word == "sync" || is_rate(word);
+        let unknown = words.find(|(_, word)| !is_known(&word.text));
+        if let Some((at, _)) = unknown {
+            return Some((
+                at,
+                "a key, `zone=NAME:SIZE`, and `rate=10r/s` or `rate=30r/m`",
+            ));
+        }
+    }
     let bytes = text.rsplit_once(':').map(|(_, bytes)| size(bytes));
     let is_enough = bytes.is_none_or(|bytes| bytes.is_some_and(|bytes| bytes >= ZONE_BYTES_MIN));
     (!is_enough).then_some((at, "a size that is large enough, such as `10m`"))
@@ -182,9 +248,41 @@ fn names_are_free(pattern: &str) -> bool {
 
 fn address(directive: &Directive) -> Option<Wrong> {
     let first = directive.arg(0)?;
-    first
-        .starts_with('/')
-        .then_some((0, "`host:port` or `unix:/path`"))
+    let is_of_cgi = directive.name() != "server";
+    let fits = match first.strip_prefix("unix:") {
+        _ if first.contains('$') => !first.starts_with('/'),
+        Some(path) => !path.is_empty(),
+        None if is_of_cgi => !first.starts_with('/'),
+        None => !first.contains('/') && (has_good_port(first) || first.matches(':').count() > 1),
+    };
+    (!fits).then_some((0, "`host:port` or `unix:/path`"))
+}
+
+/// Directives that mean nothing among those of their block: what is wrong, and what helps.
+pub fn among(directives: &[Directive]) -> Vec<(&Directive, &'static str, &'static str)> {
+    let mut found = Vec::new();
+    let mut is_passed = false;
+    let redirects = directives
+        .iter()
+        .filter(|one| one.name() == "proxy_redirect");
+    let is_several = redirects.count() > 1;
+    for directive in directives {
+        match (directive.name(), directive.arg(0)) {
+            ("proxy_pass", _) => is_passed = true,
+            ("proxy_redirect", Some("default")) if !is_passed => found.push((
+                directive,
+                "no `proxy_pass` stands before it, from which it would follow",
+                "put it behind `proxy_pass`, or leave it out: it holds where nothing is said",
+            )),
+            ("proxy_redirect", Some("off")) if is_several => found.push((
+                directive,
+                "other lines of this block say what is replaced",
+                "keep it, or the others",
+            )),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// What may be there once: directives of one name are told apart by the word that names what they define. A directive that
@@ -198,8 +296,8 @@ pub fn identity(directive: &Directive) -> Option<String> {
     let name = directive.name();
     let own = match name {
         "alias" => return Some("root".to_owned()),
-        "upstream" | "log_format" | "limit_conn" => directive.arg(0)?,
-        "limit_req_zone" | "limit_conn_zone" => zone()?,
+        "upstream" | "log_format" | "limit_conn" | "thread_pool" => directive.arg(0)?,
+        "limit_req" | "limit_req_zone" | "limit_conn_zone" => zone()?,
         _ => return None,
     };
     Some(format!("{name} {own}"))
