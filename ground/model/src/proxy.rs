@@ -225,7 +225,8 @@ objects! {
     pub struct NginxGroup {
         /// The name of the group: handlers of one name share what is known of its servers.
         pub name: String,
-        /// How it chooses: `round_robin`, `least_conn`, `ip_hash`, `hash`, `consistent_hash`, `random`, `random_two`.
+        /// How it chooses: `round_robin`, `least_conn`, `ip_hash`, `hash`, `consistent_hash`, `random`, `random_two`; `least_time_header`
+        /// and `least_time_last_byte`, also with `_inflight` behind them or `random_two_` in front.
         pub method: String,
         /// What is hashed, with placeholders.
         pub key: String,
@@ -243,6 +244,20 @@ objects! {
         pub cookie: Option<StickyCookie>,
         /// What may name the server, with placeholders; the first one that is not empty counts.
         pub names: Vec<String>,
+        /// `names` name sessions, and which server has one is learned from its answers.
+        pub learn: Option<StickyLearn>,
+    }
+
+    /// Sessions that servers begin.
+    pub struct StickyLearn {
+        /// What may name a new session, with placeholders; the first one that is not empty counts.
+        pub create: Vec<String>,
+        /// The most sessions that are remembered.
+        pub sessions_max: u32,
+        /// How long a session is remembered that nobody goes on with, ten minutes when zero.
+        pub timeout: Duration,
+        /// A session begins with the head of an answer; with the end of it when false.
+        pub at_header: bool,
     }
 
     /// A cookie that names a server.

@@ -39,6 +39,49 @@ pub enum Method {
     Random,
     /// The less busy of two drawn by chance.
     RandomTwo,
+    /// The one that is expected to be done first, beside its weight.
+    LeastTime(Timed, Unanswered),
+    /// Of two drawn by chance the one that is expected to be done first.
+    RandomTwoLeastTime(Timed),
+}
+
+/// Which part of an answer servers are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// Its head.
+    Header,
+    /// All of it.
+    LastByte,
+}
+
+/// Whether requests that wait for their answers count as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// They do: a server that hangs is slow before it has answered.
+    Count,
+    /// Only answers do.
+    Ignored,
+}
+
+impl Method {
+    /// Which part of answers it wants to be told the times of.
+    pub fn timed(self) -> Option<Timed> {
+        match self {
+            Method::LeastTime(timed, _) | Method::RandomTwoLeastTime(timed) => Some(timed),
+            Method::RoundRobin
+            | Method::LeastConn
+            | Method::IpHash
+            | Method::Hash
+            | Method::ConsistentHash
+            | Method::Random
+            | Method::RandomTwo => None,
+        }
+    }
+
+    /// Whether it compares how many requests servers are working on.
+    pub fn compares_load(self) -> bool {
+        matches!(self, Method::LeastConn | Method::RandomTwo) || self.timed().is_some()
+    }
 }
 
 /// A server of a group as it is configured.
@@ -122,6 +165,18 @@ struct Peer {
     failed_at: AtomicU64,
     /// When it was tried last after a while without, or failed, in nanoseconds.
     checked_at: AtomicU64,
+    times: Times,
+}
+
+/// How fast a server was, in milliseconds.
+#[derive(Debug, Default)]
+struct Times {
+    /// On average, the latest counting one part in twenty; 0 before the first.
+    average: AtomicU64,
+    /// Requests without an answer.
+    waiting: AtomicU64,
+    /// The sum of the moments when these began.
+    began: AtomicU64,
 }
 
 impl Group {
@@ -268,6 +323,34 @@ impl Group {
         }
     }
 
+    /// Notes that a server took so long for an answer.
+    pub fn note_time(&self, index: usize, time: Duration) {
+        let latest = u64::try_from(time.as_millis())
+            .unwrap_or(u64::MAX)
+            .min(TIME_MAX);
+        let next = |average: u64| match average {
+            0 => Some(latest),
+            _ => Some((average * 19 + latest) / 20),
+        };
+        let average = &self.peers[index].times.average;
+        // It always gives a value.
+        let _: Result<u64, u64> = average.fetch_update(Relaxed, Relaxed, next);
+    }
+
+    /// Notes that a request waits for its answer since `began`.
+    pub fn wait(&self, index: usize, began: Moment) {
+        let times = &self.peers[index].times;
+        times.waiting.fetch_add(1, Relaxed);
+        times.began.fetch_add(millis(began), Relaxed);
+    }
+
+    /// Notes that it waits no longer.
+    pub fn end_wait(&self, index: usize, began: Moment) {
+        let times = &self.peers[index].times;
+        times.began.fetch_sub(millis(began), Relaxed);
+        times.waiting.fetch_sub(1, Relaxed);
+    }
+
     /// Notes that a server did what it was asked.
     pub fn succeed(&self, index: usize) {
         self.peers[index].succeed();
@@ -287,6 +370,30 @@ impl Peer {
             fails: AtomicU32::new(0),
             failed_at: AtomicU64::new(0),
             checked_at: AtomicU64::new(0),
+            times: Times::default(),
+        }
+    }
+
+    /// How long it is expected to take for a request, in milliseconds.
+    fn expected(&self, unanswered: Unanswered, now: Moment) -> u64 {
+        let mut time = self.times.average.load(Relaxed);
+        // One that was not asked for long gets another chance: it counts half as slow after each such time.
+        let quiet = nanos(now).saturating_sub(self.checked_at.load(Relaxed));
+        if quiet > self.patience() {
+            let halves = quiet / self.patience().max(1_000_000_000);
+            time >>= halves.min(63);
+        }
+        let waiting = self.times.waiting.load(Relaxed);
+        if unanswered == Unanswered::Count && waiting > 0 {
+            let began = self.times.began.load(Relaxed);
+            let all = waiting.saturating_mul(millis(now));
+            time = time.max(all.saturating_sub(began) / waiting);
+        }
+        match time {
+            // All that are so slow are equally bad, and what they are working on counts alone.
+            TIME_MAX.. => TIME_MAX,
+            // Those that are about as fast take turns.
+            _ => time + TIME_STEP - time % TIME_STEP,
         }
     }
 
@@ -364,6 +471,16 @@ impl core::ops::Deref for AddressKey {
     }
 }
 
+/// The longest time that makes a difference, in milliseconds, as in nginx.
+const TIME_MAX: u64 = 5000;
+
+/// Times that differ by less are the same, in milliseconds, as in nginx.
+const TIME_STEP: u64 = 20;
+
+fn millis(moment: Moment) -> u64 {
+    u64::try_from(moment.since_start().as_millis()).unwrap_or(u64::MAX)
+}
+
 fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
 }
@@ -382,14 +499,21 @@ impl<S: Servers> Look<'_, S> {
         let found = match method {
             _ if members.len() < 2 => None,
             Method::RoundRobin => None,
-            Method::LeastConn => return self.least_conn(),
+            Method::LeastConn => return self.least(&|index| self.busy(index)),
+            Method::LeastTime(_, unanswered) => {
+                return self.least(&|index| self.done_in(index, unanswered));
+            }
             Method::IpHash => self.by_address(key),
             Method::Hash if key.is_empty() => None,
             Method::Hash => self.by_key(key),
             Method::ConsistentHash if key.is_empty() => None,
             Method::ConsistentHash => self.by_ring(key),
             Method::Random => self.by_chance(&mut Random::new(seed)),
-            Method::RandomTwo => self.of_two(&mut Random::new(seed)),
+            Method::RandomTwo => self.of_two(&mut Random::new(seed), &|index| self.busy(index)),
+            Method::RandomTwoLeastTime(_) => {
+                let cost = |index| self.done_in(index, Unanswered::Ignored);
+                self.of_two(&mut Random::new(seed), &cost)
+            }
         };
         found.or_else(|| self.in_turn(members.iter().copied()))
     }
@@ -425,11 +549,23 @@ impl<S: Servers> Look<'_, S> {
         Some(index)
     }
 
-    fn least_conn(&self) -> Option<usize> {
-        // Products instead of quotients: how busy one is beside its weight.
+    /// How many requests one is working on.
+    fn busy(&self, index: usize) -> u64 {
+        u64::from(self.servers.in_flight(index))
+    }
+
+    /// When one is expected to be done with what it is working on, and one request more.
+    fn done_in(&self, index: usize, unanswered: Unanswered) -> u64 {
+        let expected = self.peers[index].expected(unanswered, self.now);
+        expected * (self.busy(index) + 1)
+    }
+
+    /// The one that costs least beside its weight; those that cost the same take turns.
+    fn least(&self, cost: &dyn Fn(usize) -> u64) -> Option<usize> {
+        // Products instead of quotients: what one costs beside its weight.
         let load = |index: usize| {
             let weight = u64::from(self.peers[index].weight.max(1));
-            (u64::from(self.servers.in_flight(index)), weight)
+            (cost(index), weight)
         };
         let able = || {
             let members = self.tier.members.iter().copied();
@@ -504,7 +640,7 @@ impl<S: Servers> Look<'_, S> {
         self.first_able(|| random.below(total))
     }
 
-    fn of_two(&self, random: &mut Random) -> Option<usize> {
+    fn of_two(&self, random: &mut Random, cost: &dyn Fn(usize) -> u64) -> Option<usize> {
         let total = self.tier.total_weight;
         let mut first: Option<usize> = None;
         for _ in 0..LOOKS_MAX {
@@ -516,9 +652,7 @@ impl<S: Servers> Look<'_, S> {
                 first = Some(index);
                 continue;
             };
-            let busy = |one: usize, beside: usize| {
-                u64::from(self.servers.in_flight(one)) * u64::from(self.peers[beside].weight)
-            };
+            let busy = |one: usize, beside: usize| cost(one) * u64::from(self.peers[beside].weight);
             return Some(match busy(index, other) > busy(other, index) {
                 true => other,
                 false => index,

@@ -136,6 +136,8 @@ pub struct Builder<'m> {
     body_is_asked: bool,
     /// Whether anything in the server asks for the times or the load of upstreams.
     pub(crate) proxy_facts_are_asked: bool,
+    /// Whether anything in the server asks for the fields that upstreams answered with.
+    pub(crate) upstream_fields_are_asked: bool,
     /// The media types of the nginx.conf that is being built.
     pub(crate) nginx_types: Vec<Arc<Types>>,
     /// Its servers once they are built.
@@ -175,6 +177,7 @@ impl<'m> Builder<'m> {
             named: HashMap::new(),
             body_is_asked: routes::asks_for_body(server),
             proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
+            upstream_fields_are_asked: routes::asks_for_upstream_fields(server),
             nginx_types: Vec::new(),
             nginx_tree: TreeRef::default(),
             own_errors: None,

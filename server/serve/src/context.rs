@@ -373,6 +373,8 @@ pub struct ProxyTry {
     pub status: Option<Status>,
     /// What is known of the body of its answer.
     pub body: std::rc::Rc<ProxyBody>,
+    /// The bytes to it and from it.
+    pub traffic: std::rc::Rc<sluice_net::upstream::Traffic>,
 }
 
 /// The body of an upstream's answer, as far as it has come.
@@ -382,6 +384,8 @@ pub struct ProxyBody {
     pub bytes: std::cell::Cell<u64>,
     /// How long it took until it had ended.
     pub ended: std::cell::Cell<Option<std::time::Duration>>,
+    /// The fields behind it.
+    pub trailers: std::cell::RefCell<Option<Fields>>,
 }
 
 /// What adds to the access log when the answer has ended.

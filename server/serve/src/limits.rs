@@ -43,6 +43,12 @@ pub const PEERS_OF_NAME_MAX: usize = 256;
 /// server answers within milliseconds; one that does not should hold up nobody.
 pub const FIRST_ADDRESSES_WAIT: Duration = Duration::from_secs(1);
 
+/// Sessions of servers that one group remembers; each takes about a hundred bytes.
+pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// How long a session is remembered that nobody goes on with, where nobody sets another time; nginx's number.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// Names that a source remembers, where placeholders make several of one.
 pub const SOURCE_NAMES_MAX: usize = 256;
 

@@ -7,6 +7,7 @@ mod auth;
 mod cache;
 mod certbot;
 mod certificates;
+mod choosing;
 mod clients;
 mod command_line;
 mod content;

@@ -307,7 +307,7 @@ fn of_family(name: &str) -> Option<Option<String>> {
         .max_by_key(|(prefix, _)| prefix.len())?;
     let rest = &name[prefix.len()..];
     Some(placeholder.map(|placeholder| {
-        let rest = match prefix.contains("http") {
+        let rest = match prefix.contains("http") || prefix.contains("trailer") {
             true => rest.replace('_', "-"),
             false => rest.to_owned(),
         };
@@ -365,6 +365,10 @@ mod tests {
             ("$http_user_agent", "{nginx.http.user-agent}"),
             ("$arg_a_b $cookie_x", "{nginx.arg.a_b} {nginx.cookie.x}"),
             ("$sent_http_etag", "{nginx.sent_http.etag}"),
+            ("$sent_trailer_a_b", "{nginx.sent_trailer.a-b}"),
+            ("$upstream_trailer_a_b", "{nginx.upstream_trailer.a-b}"),
+            ("$upstream_cookie_a_b", "{nginx.upstream_cookie.a_b}"),
+            ("$upstream_bytes_sent", "{nginx.upstream.bytes_sent}"),
             ("$server_name", "a.example"),
         ] {
             assert_eq!(
@@ -383,7 +387,7 @@ mod tests {
             ("${a", "invalid-variable"),
             ("$hots", "unknown-variable"),
             ("$document_root", "unsupported-directive"),
-            ("$sent_trailer_x", "unsupported-directive"),
+            ("$tcpinfo_rtt", "unsupported-directive"),
         ] {
             assert!(
                 lowered(text).1.contains(slug),

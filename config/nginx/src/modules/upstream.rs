@@ -4,7 +4,7 @@ use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
     AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
-    StickyCookie, Upstream,
+    StickyCookie, StickyLearn, Upstream,
 };
 
 use super::proxy;
@@ -28,7 +28,8 @@ pub const WORDS: &[Word] = &[
     Word::once("keepalive_time", Time),
     Word::once("keepalive_timeout", Time),
     Word::once("least_conn", Nothing),
-    Word::once("random", Words(0, 2)).but(Partly("`random`, `random two` and `random two least_conn`")),
+    Word::once("least_time", Words(1, 2)),
+    Word::once("random", Words(0, 2)),
     Word::once("resolver", Words(1, MANY)).but(RESOLVER),
     Word::once("resolver_timeout", Time),
     Word::many("server", Words(1, 16)).but(Partly(
@@ -36,7 +37,7 @@ pub const WORDS: &[Word] = &[
          one without an address leaves the other servers, and does not stop the start; `localhost` is one server, at whichever \
          of its addresses somebody listens",
     )),
-    Word::once("sticky", Words(2, 16)).but(Partly("`cookie` and `route`; `learn` is not built yet")),
+    Word::once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
     Word::many("upstream", Block(1, 1)),
     Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
 ];
@@ -228,7 +229,7 @@ fn keep_alive(cx: &mut Lowering<'_>, line: &Directive) -> Option<KeepAlive> {
 
 /// How a group chooses, and what by. As in nginx the last line that says so counts.
 fn method(cx: &mut Lowering<'_>, directive: &Directive) -> (&'static str, String) {
-    let names = ["hash", "ip_hash", "least_conn", "random"];
+    let names = ["hash", "ip_hash", "least_conn", "least_time", "random"];
     let mut lines = directive.body().iter();
     let Some(line) = lines.rfind(|line| names.contains(&line.name())) else {
         return ("round_robin", String::new());
@@ -239,11 +240,29 @@ fn method(cx: &mut Lowering<'_>, directive: &Directive) -> (&'static str, String
         ("least_conn", _) => ("least_conn", String::new()),
         ("random", []) => ("random", String::new()),
         ("random", ["two"] | ["two", "least_conn"]) => ("random_two", String::new()),
+        ("random", ["two", "least_time=header"]) => ("random_two_least_time_header", String::new()),
+        ("random", ["two", "least_time=last_byte"]) => {
+            ("random_two_least_time_last_byte", String::new())
+        }
+        ("least_time", ["header"]) => ("least_time_header", String::new()),
+        ("least_time", ["header", "inflight"]) => ("least_time_header_inflight", String::new()),
+        ("least_time", ["last_byte"]) => ("least_time_last_byte", String::new()),
+        ("least_time", ["last_byte", "inflight"]) => {
+            ("least_time_last_byte_inflight", String::new())
+        }
+        ("least_time", _) => {
+            let _: Option<()> = cx.invalid(
+                line.args.last().unwrap_or(&line.name),
+                "least_time",
+                "`header` or `last_byte`, and `inflight` behind it",
+            );
+            ("least_time_header", String::new())
+        }
         ("random", _) => {
             let _: Option<()> = cx.invalid(
                 line.args.last().unwrap_or(&line.name),
                 "random",
-                "nothing, `two` or `two least_conn`; only nginx Plus knows other methods",
+                "nothing, or `two` and perhaps `least_conn`, `least_time=header` or `least_time=last_byte`",
             );
             ("random", String::new())
         }
@@ -282,6 +301,7 @@ fn sticky(cx: &mut Lowering<'_>, directive: &Directive) -> Option<Sticky> {
             Some(Sticky {
                 names: vec![format!("{{http.request.cookie.{}}}", name.text)],
                 cookie: Some(cookie),
+                learn: None,
             })
         }
         "route" => {
@@ -296,24 +316,81 @@ fn sticky(cx: &mut Lowering<'_>, directive: &Directive) -> Option<Sticky> {
             Some(Sticky {
                 names: names.collect(),
                 cookie: None,
+                learn: None,
             })
         }
-        "learn" => {
-            cx.report.push(
-                Diagnostic::error("unsupported-directive", "`sticky learn` is not built yet")
-                    .at(kind.span, "known, but not built")
-                    .imported(kind.import)
-                    .help("use `sticky cookie`, or `sticky route` with what the application tells"),
-            );
-            None
-        }
+        "learn" => learn(cx, line, rest),
         _ => cx.invalid(
             kind,
             "sticky",
-            "`cookie` and a name, or `route` and variables",
+            "`cookie` and a name, `route` and variables, or `learn` with `create=`, `lookup=` and `zone=`",
         ),
     }
 }
+
+/// nginx keeps about so many sessions in a megabyte.
+const SESSIONS_OF_MEGABYTE: u64 = 4000;
+
+/// `sticky learn`: sessions that servers begin.
+fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sticky> {
+    const WANTED: &str = "`create=$VARIABLE`, `lookup=$VARIABLE`, `zone=NAME:SIZE`, and perhaps `timeout=TIME` and `header`";
+    let mut sticky = Sticky::default();
+    let mut learn = StickyLearn::default();
+    for param in params {
+        let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
+        let taken = match name {
+            "create" | "lookup" if value.starts_with('$') => {
+                let text = Text {
+                    text: value.to_owned(),
+                    ..param.clone()
+                };
+                let text = cx.text(&text, &Facts::default());
+                match name {
+                    "create" => learn.create.push(text),
+                    _ => sticky.names.push(text),
+                }
+                Some(())
+            }
+            "zone" => {
+                let size = value
+                    .split_once(':')
+                    .and_then(|(_, size)| values::size(size));
+                let size = size.filter(|bytes| *bytes >= ZONE_BYTES_MIN);
+                size.map(|bytes| {
+                    let sessions = bytes / 1024 * SESSIONS_OF_MEGABYTE / 1024;
+                    learn.sessions_max = u32::try_from(sessions).unwrap_or(u32::MAX);
+                })
+            }
+            "timeout" => values::time(value).map(|time| learn.timeout = time),
+            "header" if value.is_empty() => {
+                learn.at_header = true;
+                Some(())
+            }
+            "sync" => {
+                cx.report.push(
+                    Diagnostic::error("unsupported-directive", "`sticky learn` with `sync`")
+                        .at(param.span, "only nginx Plus has it")
+                        .imported(param.import)
+                        .help("remove it: each server learns its own sessions"),
+                );
+                Some(())
+            }
+            _ => None,
+        };
+        if taken.is_none() {
+            return cx.invalid(param, "sticky learn", WANTED);
+        }
+    }
+    if learn.create.is_empty() || sticky.names.is_empty() || learn.sessions_max == 0 {
+        let word = line.args.first()?;
+        return cx.invalid(word, "sticky", WANTED);
+    }
+    sticky.learn = Some(learn);
+    Some(sticky)
+}
+
+/// nginx refuses zones of fewer than eight pages of memory.
+const ZONE_BYTES_MIN: u64 = 8 * 4096;
 
 fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Text) -> Option<()> {
     let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
@@ -362,7 +439,8 @@ fn server(
     };
     for param in params {
         parameter(cx, (&mut upstream, &mut server), param);
-        let stands_by = matches!(method.0, "round_robin" | "least_conn");
+        let is_by_time = method.0.starts_with("least_time");
+        let stands_by = is_by_time || matches!(method.0, "round_robin" | "least_conn");
         if param.text == "backup" && !stands_by {
             cx.report.push(
                 Diagnostic::error(

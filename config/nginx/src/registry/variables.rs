@@ -182,8 +182,11 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("uid_reset", Text("")),
     ("uid_set", As("nginx.uid_set")),
     ("upstream_addr", As("nginx.upstream.addr")),
-    ("upstream_bytes_received", NotYet),
-    ("upstream_bytes_sent", NotYet),
+    (
+        "upstream_bytes_received",
+        As("nginx.upstream.bytes_received"),
+    ),
+    ("upstream_bytes_sent", As("nginx.upstream.bytes_sent")),
     ("upstream_cache_status", As("nginx.upstream_cache_status")),
     ("upstream_connect_time", As("nginx.upstream.connect_time")),
     ("upstream_header_time", As("nginx.upstream.header_time")),
@@ -202,10 +205,10 @@ pub const FAMILIES: &[(&str, Option<&str>)] = &[
     ("cookie_", Some("nginx.cookie.")),
     ("http_", Some("nginx.http.")),
     ("sent_http_", Some("nginx.sent_http.")),
-    ("sent_trailer_", None),
-    ("upstream_cookie_", None),
+    ("sent_trailer_", Some("nginx.sent_trailer.")),
+    ("upstream_cookie_", Some("nginx.upstream_cookie.")),
     ("upstream_http_", Some("http.reverse_proxy.header.")),
-    ("upstream_trailer_", None),
+    ("upstream_trailer_", Some("nginx.upstream_trailer.")),
 ];
 
 /// What the variable `name`, in lower case, stands for.

@@ -189,6 +189,7 @@ impl AnswerBody {
             }
             Ok(count) => {
                 self.bytes_read += count as u64;
+                call.upload.note_received(count);
                 Poll::Ready(Ok(()))
             }
             Err(error) => Poll::Ready(Err(closed(error))),

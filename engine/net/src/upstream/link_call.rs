@@ -134,7 +134,10 @@ impl LinkCall {
         }
         match ready!(polled) {
             Ok(0) => Poll::Ready(Err(closed(io::ErrorKind::UnexpectedEof.into()))),
-            Ok(_) => Poll::Ready(Ok(())),
+            Ok(count) => {
+                self.upload.note_received(count);
+                Poll::Ready(Ok(()))
+            }
             Err(error) => Poll::Ready(Err(closed(error))),
         }
     }

@@ -34,7 +34,7 @@ pub use link::{Lease, Link, Load, Origin};
 pub use link_call::LinkCall;
 pub use pool::Pool;
 pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
-pub use upload::Upload;
+pub use upload::{Traffic, Upload};
 
 /// Runs `task` on this worker beside its connections, until it ends or the worker does: checks of upstreams.
 ///

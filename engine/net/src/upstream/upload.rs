@@ -1,7 +1,9 @@
 //! The sending half of a call: head, then body as it arrives, at the pace of the upstream. Reading the answer is
 //! left to `call` and may begin before this has ended.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -30,6 +32,18 @@ pub struct Upload {
     pub(super) touched: bool,
     pub(super) trailers: Trailers,
     pub(super) waits_for: WaitsFor,
+    /// Where bytes are counted, where somebody asks for their number.
+    traffic: Option<Rc<Traffic>>,
+}
+
+/// The bytes of one call, without those of TLS; over HTTP/2 those of contents alone, as heads are made smaller by what
+/// went before them.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// To the upstream.
+    pub sent: Cell<u64>,
+    /// From the upstream.
+    pub received: Cell<u64>,
 }
 
 /// Whose turn it is while nothing moves.
@@ -90,6 +104,28 @@ impl Upload {
             touched: false,
             trailers: Trailers::Pass,
             waits_for: WaitsFor::Upstream,
+            traffic: None,
+        }
+    }
+
+    /// Has bytes counted in `traffic`, those of the answer as well.
+    pub fn counted(self, traffic: Rc<Traffic>) -> Upload {
+        let traffic = Some(traffic);
+        Upload { traffic, ..self }
+    }
+
+    /// Notes that so many bytes were handed over.
+    pub(super) fn note_sent(&mut self, count: usize) {
+        self.sent += count as u64;
+        if let Some(traffic) = &self.traffic {
+            traffic.sent.set(self.sent);
+        }
+    }
+
+    /// Notes that so many bytes of the answer have come.
+    pub(super) fn note_received(&self, count: usize) {
+        if let Some(traffic) = &self.traffic {
+            traffic.received.set(traffic.received.get() + count as u64);
         }
     }
 
@@ -203,7 +239,7 @@ impl Upload {
             let slice = IoSlice::new(&self.framing[self.framing_sent..]);
             let count = ready!(stream.poll_write(cx, &[slice]))?;
             self.framing_sent += at_least_one(count)?;
-            self.sent += count as u64;
+            self.note_sent(count);
         }
         Poll::Ready(Ok(()))
     }
@@ -267,7 +303,7 @@ impl Upload {
 
     /// Notes that `count` bytes of the parts framing, content and chunk end were taken.
     fn note(&mut self, count: usize, parts: [usize; 3], end: &[u8]) {
-        self.sent += count as u64;
+        self.note_sent(count);
         self.framing_sent += count.min(parts[0]);
         let content_sent = count.saturating_sub(parts[0]).min(parts[1]);
         if content_sent == 0 {

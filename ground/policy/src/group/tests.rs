@@ -315,3 +315,67 @@ fn servers_that_stay_keep_their_failures_and_their_turns() {
     let chosen = renewed.choose(&Now::default(), &[], 1, at(101));
     assert_eq!(chosen, Some(1));
 }
+
+fn timed(unanswered: Unanswered) -> Group {
+    group(Method::LeastTime(Timed::Header, unanswered), &EQUAL[..2])
+}
+
+fn next(group: &Group, now: Moment) -> Option<usize> {
+    group.choose(&Now::default(), &[], 1, now)
+}
+
+#[test]
+fn the_one_that_is_expected_to_be_done_first_is_chosen() {
+    let group = timed(Unanswered::Ignored);
+    // Before anything is known they take turns; and so do those that are about as fast.
+    let first = [next(&group, at(100)), next(&group, at(100))];
+    assert_eq!(first, [Some(0), Some(1)]);
+    group.note_time(0, Duration::from_millis(12));
+    group.note_time(1, Duration::from_millis(3));
+    assert_eq!([next(&group, at(100)), next(&group, at(100))], first);
+    group.note_time(0, Duration::from_millis(900));
+    for _ in 0..5 {
+        assert_eq!(next(&group, at(101)), Some(1));
+    }
+    // Two requests of 20 ms are done before one of 56 ms, and three are not.
+    let with = |busy: u32| Now {
+        in_flight: RefCell::new(vec![0, busy]),
+        ..Now::default()
+    };
+    assert_eq!(group.choose(&with(1), &[], 1, at(101)), Some(1));
+    assert_eq!(group.choose(&with(3), &[], 1, at(101)), Some(0));
+}
+
+#[test]
+fn a_slow_one_gets_another_chance_and_weights_count() {
+    let group = timed(Unanswered::Ignored);
+    assert_eq!(next(&group, at(100)), Some(0));
+    group.note_time(0, Duration::from_millis(100));
+    for seconds in 101..110 {
+        assert_eq!(next(&group, at(seconds)), Some(1), "{seconds}");
+    }
+    // 100, 50, 25 and then 12 ms: as fast as the other.
+    let later: Vec<_> = (130..150)
+        .map(|seconds| next(&group, at(seconds)))
+        .collect();
+    assert!(later.contains(&Some(0)), "{later:?}");
+    let heavy = self::group(
+        Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
+        &[5, 1],
+    );
+    heavy.note_time(0, Duration::from_millis(70));
+    heavy.note_time(1, Duration::from_millis(30));
+    assert_eq!(next(&heavy, at(1)), Some(0));
+}
+
+#[test]
+fn a_server_that_hangs_is_slow_before_it_answers() {
+    for (unanswered, expected) in [(Unanswered::Count, Some(1)), (Unanswered::Ignored, Some(0))] {
+        let group = timed(unanswered);
+        group.note_time(1, Duration::from_millis(30));
+        group.wait(0, at(1));
+        assert_eq!(next(&group, at(4)), expected, "{unanswered:?}");
+        group.end_wait(0, at(1));
+        assert_eq!(next(&group, at(4)), Some(0));
+    }
+}

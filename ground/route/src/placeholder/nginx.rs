@@ -54,6 +54,12 @@ pub enum NginxKey {
     Msec,
     /// `upstream.NAME`: of each upstream that was asked.
     Upstream(UpstreamKey),
+    /// `upstream_cookie.NAME`: a cookie that the latest upstream sets.
+    UpstreamCookie(Box<str>),
+    /// `upstream_trailer.NAME`: a field behind the latest upstream's answer, once that has ended.
+    UpstreamTrailer(Box<str>),
+    /// `sent_trailer.NAME`: a field behind the answer, once that has ended.
+    SentTrailer(Box<str>),
     /// `request_method`: that of the request that the client sent.
     RequestMethod,
     /// `request_port`: the one in its Host field.
@@ -138,6 +144,10 @@ pub enum UpstreamKey {
     ResponseTime,
     /// `response_length`: bytes of the body.
     ResponseLength,
+    /// `bytes_sent`: to it.
+    BytesSent,
+    /// `bytes_received`: from it.
+    BytesReceived,
 }
 
 /// What `nginx.tls.*` stands for.
@@ -239,6 +249,8 @@ impl UpstreamKey {
             "header_time" => UpstreamKey::HeaderTime,
             "response_time" => UpstreamKey::ResponseTime,
             "response_length" => UpstreamKey::ResponseLength,
+            "bytes_sent" => UpstreamKey::BytesSent,
+            "bytes_received" => UpstreamKey::BytesReceived,
             _ => return None,
         })
     }
@@ -304,6 +316,9 @@ impl NginxKey {
             "arg" => NginxKey::Argument(rest.into()),
             "http" => NginxKey::Field(rest.into()),
             "sent_http" => NginxKey::SentField(rest.into()),
+            "sent_trailer" => NginxKey::SentTrailer(rest.into()),
+            "upstream_cookie" => NginxKey::UpstreamCookie(rest.into()),
+            "upstream_trailer" => NginxKey::UpstreamTrailer(rest.into()),
             "cookie" => NginxKey::Cookie(rest.into()),
             "table" => NginxKey::Table(rest.into()),
             "tls" => NginxKey::Tls(TlsKey::parse(rest)?),

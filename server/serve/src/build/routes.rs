@@ -166,8 +166,14 @@ pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
                 NAMES.iter().any(|known| name.starts_with(known))
             })
     };
-    let shows_tries = |text: &str| text.contains("{nginx.upstream.");
+    let shows_tries = |text: &str| text.contains("{nginx.upstream.") || text.contains("_trailer.");
     serde_json::to_string(config).is_ok_and(|text| shows_tries(&text) || asks(text))
+}
+
+/// Whether a configuration asks for the fields that upstreams answered with.
+pub(super) fn asks_for_upstream_fields(config: &impl serde::Serialize) -> bool {
+    let names = ["{http.reverse_proxy.header.", "{nginx.upstream_cookie."];
+    serde_json::to_string(config).is_ok_and(|text| names.iter().any(|name| text.contains(name)))
 }
 
 fn body_in_condition() -> Refusal {

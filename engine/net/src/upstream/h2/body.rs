@@ -69,6 +69,7 @@ impl StreamBody {
         match call.seat.mux.take(id, &mut self.buf, cx) {
             Taken::Content => {
                 self.bytes_read += self.buf.len() as u64;
+                call.upload.note_received(self.buf.len());
                 Poll::Ready(Ok(()))
             }
             Taken::End(trailers) => {

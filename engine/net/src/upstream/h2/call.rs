@@ -153,6 +153,7 @@ impl StreamCall {
             (h1::BodyFraming::None, _) | (_, Some(0)) => Ok(Body::Empty),
             (_, Some(..=COPY_BYTES_MAX)) => {
                 mux.copy_whole(id, inline);
+                self.upload.note_received(inline.len());
                 Ok(Body::Inline)
             }
             (body, _) => Ok(Body::Stream(Box::new(StreamBody::new(self, body, worker)))),

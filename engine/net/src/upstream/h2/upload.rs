@@ -77,7 +77,7 @@ impl Upload {
         let is_done = is_last && count == content.len();
         body.consume(count);
         self.touched = true;
-        self.sent += count as u64;
+        self.note_sent(count);
         if is_done {
             self.finish();
         }

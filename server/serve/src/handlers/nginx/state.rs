@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_message::Fields;
+
 use super::explained::Told;
 use super::ranges::Taking;
 use super::slice::Piece;
@@ -124,6 +126,8 @@ pub struct Occasional {
     pub(super) slice: Option<Arc<Piece>>,
     /// What an explanation is told of its way.
     pub(super) explained: Vec<Told>,
+    /// The fields that were added behind its answer.
+    pub(super) trailers: Fields,
 }
 
 /// Where a request is passed on to.
@@ -150,6 +154,7 @@ impl Empty for Occasional {
             user_id: None,
             slice: None,
             explained: Vec::new(),
+            trailers: Fields::new(),
         };
         &EMPTY
     }
@@ -168,6 +173,7 @@ impl Empty for Occasional {
         self.user_id = None;
         self.slice = None;
         self.explained.clear();
+        self.trailers.clear();
         for text in [dial, host, uri] {
             text.clear();
         }

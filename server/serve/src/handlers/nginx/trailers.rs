@@ -59,6 +59,7 @@ impl Filter for Settings {
                 fields.push_name(&field.name, &value);
             }
         }
+        x.context.occasional.trailers.clone_from(&fields);
         let source = match Source::of(x, body) {
             Ok(source) => Some(source),
             Err(Body::Empty) => None,

@@ -1,8 +1,9 @@
 //! `$upstream_addr` and its kin: a value of each upstream that was asked, one behind the other.
 
+use sluice_message::FieldId;
 use sluice_route::placeholder::nginx::UpstreamKey;
 
-use super::variables::{seconds, show};
+use super::variables::{join, seconds, show};
 use crate::context::{Exchange, ProxyTry};
 
 /// Appends the values: `, ` stands between upstreams, ` : ` where the server redirected the request to other ones.
@@ -26,6 +27,41 @@ pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
     }
 }
 
+/// A cookie that the latest upstream sets: what stands there in front of its attributes.
+pub fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let lines = x.context.upstream.fields.all(FieldId::SetCookie);
+    let mut values = lines.filter_map(|line| {
+        let pair = line.split(|byte| *byte == b';').next()?.trim_ascii();
+        let (known, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
+        let is_meant = known.trim_ascii_end().eq_ignore_ascii_case(name);
+        is_meant.then(|| value[1..].trim_ascii_start())
+    });
+    if let Some(value) = values.next() {
+        out.extend_from_slice(value);
+    }
+}
+
+/// A field behind the latest upstream's answer.
+pub fn trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let facts = x.context.upstream.facts.as_ref();
+    let last = facts.and_then(|facts| facts.tries.last());
+    if let Some(fields) = last.and_then(|last| last.body.trailers.borrow().clone()) {
+        join(&fields, name, out);
+    }
+}
+
+/// A field behind the answer: one of `add_trailer`, or one that the upstream sent.
+pub fn sent_trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    trailer(x, name, out);
+    let mut own = Vec::new();
+    join(&x.context.occasional.trailers, name, &mut own);
+    if out.len() > start && !own.is_empty() {
+        out.extend_from_slice(b", ");
+    }
+    out.append(&mut own);
+}
+
 fn value(one: &ProxyTry, key: UpstreamKey, out: &mut Vec<u8>) {
     let time = match key {
         UpstreamKey::Address => {
@@ -42,6 +78,12 @@ fn value(one: &ProxyTry, key: UpstreamKey, out: &mut Vec<u8>) {
         }
         UpstreamKey::ResponseLength => {
             return show(out, format_args!("{}", one.body.bytes.get()));
+        }
+        UpstreamKey::BytesSent => {
+            return show(out, format_args!("{}", one.traffic.sent.get()));
+        }
+        UpstreamKey::BytesReceived => {
+            return show(out, format_args!("{}", one.traffic.received.get()));
         }
         UpstreamKey::ConnectTime => one.connected,
         UpstreamKey::HeaderTime => one.answered,

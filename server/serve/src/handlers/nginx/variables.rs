@@ -93,6 +93,9 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::tries::push(x, *key, out),
+        NginxKey::UpstreamCookie(name) => super::tries::cookie(x, name.as_bytes(), out),
+        NginxKey::UpstreamTrailer(name) => super::tries::trailer(x, name.as_bytes(), out),
+        NginxKey::SentTrailer(name) => super::tries::sent_trailer(x, name.as_bytes(), out),
         NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
         NginxKey::TlsProtocol => {
             if let Some(tls) = &x.conn.tls {
@@ -323,7 +326,7 @@ pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(found.unwrap_or_default());
 }
 
-fn join(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
+pub(super) fn join(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
     for (index, value) in fields.find(name).enumerate() {
         if index > 0 {
             let is_cookie = name.eq_ignore_ascii_case(b"cookie");

@@ -74,7 +74,8 @@ impl ReverseProxy {
         self.change_down(x, &mut head);
         match &self.as_nginx {
             Some(as_nginx) => {
-                if x.context.nginx.is_subrequest() {
+                // Those of a stored answer as well.
+                if x.context.nginx.is_subrequest() || self.keeps_fields {
                     // Whoever asked looks at them: `auth_request_set`.
                     (*x.context.upstream.fields).clone_from(&head.fields);
                 }

@@ -69,15 +69,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
     };
     let selection = Selection::build(config, &upstreams, &maker)?.with_group(group);
-    let interceptions = config
-        .handle_response
-        .iter()
-        .enumerate()
-        .map(|(index, rule)| {
-            let step = format!(".handle_response[{index}]");
-            cx.within(&step, |cx| Interception::build(rule, cx))
-        })
-        .collect::<Result<_, _>>()?;
+    let interceptions = interceptions(config, cx)?;
     let active = maker
         .checks()
         .map(|checks| ActiveChecks::new(checks, &upstreams));
@@ -103,6 +95,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         },
         trusted_proxies,
         facts,
+        keeps_fields: config.as_nginx.is_some() && cx.upstream_fields_are_asked,
         verbose: verbose(config, cx),
         streams: streams(config)?,
         coalescing: coalescing(config)?,
@@ -111,6 +104,19 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
             answer_bytes: buffered("response_buffers", config.response_buffers)?,
         },
     })
+}
+
+fn interceptions<'m>(
+    config: &'m Config,
+    cx: &mut Builder<'m>,
+) -> Result<Vec<Interception>, Refusal> {
+    let rules = config.handle_response.iter().enumerate();
+    rules
+        .map(|(index, rule)| {
+            let step = format!(".handle_response[{index}]");
+            cx.within(&step, |cx| Interception::build(rule, cx))
+        })
+        .collect()
 }
 
 /// Steps are told at the level `debug`; where nobody listens on that nothing is put together.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::{Fields, Moment, Status};
+use sluice_net::upstream::Traffic;
 use sluice_net::{Body, BodyStream, Failure, clock};
 
 use super::upstream::Upstream;
@@ -51,6 +52,11 @@ pub fn connected(x: &mut Exchange) {
     }
 }
 
+/// Where the bytes to it and from it are counted.
+pub fn traffic(x: &mut Exchange) -> Option<Rc<Traffic>> {
+    latest(x).map(|last| last.traffic.clone())
+}
+
 /// The head of its answer is here.
 pub fn answered(x: &mut Exchange, status: Status) {
     if let Some(facts) = &mut x.context.upstream.facts {
@@ -79,6 +85,7 @@ pub fn follow(x: &mut Exchange, body: Body) -> Body {
             inner,
             began: last.began,
             seen: last.body.clone(),
+            trailers: None,
         })),
         whole => {
             last.body.bytes.set(length.unwrap_or(0));
@@ -97,6 +104,8 @@ struct Followed {
     inner: Box<dyn BodyStream>,
     began: Moment,
     seen: Rc<ProxyBody>,
+    /// Those of `inner` once it has ended, which gives them once.
+    trailers: Option<Fields>,
 }
 
 impl BodyStream for Followed {
@@ -105,11 +114,17 @@ impl BodyStream for Followed {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        let data = ready!(self.inner.poll_data(cx))?;
-        if data.is_empty() && self.seen.ended.get().is_none() {
-            self.seen.ended.set(Some(clock::now().since(self.began)));
+        // What is shown borrows the body, which has to be asked once more for what is behind it.
+        let is_end = ready!(self.inner.poll_data(cx))?.is_empty();
+        if !is_end {
+            return self.inner.poll_data(cx);
         }
-        Poll::Ready(Ok(data))
+        if self.seen.ended.get().is_none() {
+            self.seen.ended.set(Some(clock::now().since(self.began)));
+            self.trailers = self.inner.trailers();
+            self.seen.trailers.borrow_mut().clone_from(&self.trailers);
+        }
+        Poll::Ready(Ok(&[]))
     }
 
     fn consume(&mut self, count: usize) {
@@ -118,7 +133,7 @@ impl BodyStream for Followed {
     }
 
     fn trailers(&mut self) -> Option<Fields> {
-        self.inner.trailers()
+        self.trailers.take().or_else(|| self.inner.trailers())
     }
 }
 

@@ -87,6 +87,8 @@ pub(crate) struct ReverseProxy {
     content: Content,
     /// Whether placeholders show times and load.
     facts: Facts,
+    /// Whether variables of an nginx.conf show what upstreams answered with, hidden fields as well.
+    keeps_fields: bool,
     /// Where each step is told, where that is wanted.
     verbose: Option<Verbose>,
     streams: Streams,
@@ -306,6 +308,7 @@ impl ReverseProxy {
             verbose.chosen(x);
         }
         let mut wanted = upstream.wanted(&x.req.method);
+        let timing = self.selection.timing(upstream);
         let step = loop {
             let endpoint = upstream.endpoint_for(&x.req);
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
@@ -341,6 +344,14 @@ impl ReverseProxy {
                 None => return Err(failed),
             }
             wanted = Wanted::Fresh;
+        };
+        let step = match (timing, step) {
+            (Some(timing), Step::Done(body)) => Step::Done(timing.follow(body)),
+            (_, step) => step,
+        };
+        let step = match (self.selection.begin(x, upstream), step) {
+            (Some(session), Step::Done(body)) => Step::Done(session.follow(body)),
+            (_, step) => step,
         };
         if self.buffering.answer_bytes == 0 {
             return Ok(step);
@@ -395,6 +406,11 @@ impl ReverseProxy {
             let limit = upstream.endpoint.options().timeouts.expect_continue;
             upload = upload.expect_continue(&x.worker, limit);
         }
+        if self.facts == Facts::Shown
+            && let Some(traffic) = facts::traffic(x)
+        {
+            upload = upload.counted(traffic);
+        }
         if !self.passes_trailers(x) {
             upload = upload.without_trailers();
         }
@@ -428,6 +444,9 @@ impl ReverseProxy {
     ) -> Step {
         self.selection
             .note_answer(upstream, x, answer.head.status, asked.at);
+        if self.keeps_fields {
+            (*x.context.upstream.fields).clone_from(&answer.head.fields);
+        }
         self.selection.bind(x, upstream);
         if self.facts == Facts::Shown {
             facts::answered(x, answer.head.status);

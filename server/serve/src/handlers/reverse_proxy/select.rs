@@ -18,7 +18,7 @@ use sluice_route::{query, values as route_values};
 use super::Facts;
 use super::breaking::Breaking;
 use super::build::duration;
-use super::group::Choosing;
+use super::group::{Beginning, Choosing, Timing};
 use super::making::Maker;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
@@ -169,6 +169,11 @@ impl Selection {
         }
     }
 
+    /// The session that an answer of `upstream` begins with its end.
+    pub fn begin(&self, x: &Exchange, upstream: &Upstream) -> Option<Beginning> {
+        self.group.as_ref()?.begin(x, upstream.member.as_ref()?)
+    }
+
     /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
     pub fn choose<'a, U: Borrow<Upstream>>(
         &self,
@@ -193,6 +198,11 @@ impl Selection {
             cookie.tell(x, chosen);
         }
         Some(chosen)
+    }
+
+    /// Begins to time a request to `upstream`, where the choice goes by that.
+    pub fn timing(&self, upstream: &Upstream) -> Option<Timing> {
+        self.group.as_ref()?.timing(upstream.member.as_ref()?)
     }
 
     /// How often a request may be tried with `upstreams`, as far as they go.

@@ -17,6 +17,9 @@ pub struct Sticky {
     /// What may name a server.
     names: Box<[Template]>,
     cookie: Option<Cookie>,
+    /// What may name a session that an answer begins, and whether its head does.
+    created: Box<[Template]>,
+    at_header: bool,
 }
 
 /// A cookie that names a server.
@@ -50,8 +53,13 @@ impl Sticky {
             return Ok(None);
         };
         let names = sticky.names.iter().map(|name| cx.template(name));
+        let learn = sticky.learn.as_ref();
+        let created = learn.map_or(&[][..], |learn| &learn.create);
+        let created = created.iter().map(|name| cx.template(name));
         Ok(Some(Sticky {
             names: names.collect::<Result<_, _>>()?,
+            created: created.collect::<Result<_, _>>()?,
+            at_header: learn.is_some_and(|learn| learn.at_header),
             cookie: match &sticky.cookie {
                 None => None,
                 Some(cookie) => Some(Cookie::build(cookie, cx)?),
@@ -63,6 +71,17 @@ impl Sticky {
     pub fn named(&self, x: &Exchange) -> Option<Vec<u8>> {
         let mut names = self.names.iter().map(|name| expanded(name, x).to_vec());
         names.find(|name| !name.is_empty())
+    }
+
+    /// What names the session that an answer begins.
+    pub fn created(&self, x: &Exchange) -> Option<Vec<u8>> {
+        let mut names = self.created.iter().map(|name| expanded(name, x).to_vec());
+        names.find(|name| !name.is_empty())
+    }
+
+    /// Whether sessions begin with the heads of answers.
+    pub fn learns_at_header(&self) -> bool {
+        self.at_header
     }
 
     /// Names the server that is called `route` to the client, if that is ours to do and the client does not know it.

@@ -3,6 +3,8 @@
 
 mod names;
 mod peers;
+mod sessions;
+mod timing;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,7 +14,7 @@ use sluice_model::proxy::{
     NginxGroup as Config, NginxServer, Upstream as UpstreamConfig, UpstreamTls,
 };
 use sluice_net::tls::Connector;
-use sluice_policy::group::{Method, Servers as Seen, address_key};
+use sluice_policy::group::{Method, Servers as Seen, Timed, Unanswered, address_key};
 use sluice_route::Template;
 
 use super::sticky::Sticky;
@@ -26,6 +28,8 @@ pub use names::Names;
 use names::is_name;
 use peers::{Line, Spot};
 pub use peers::{Member, Peers};
+pub use sessions::{Beginning, Sessions};
+pub use timing::Timing;
 
 /// What the handlers of one configuration share.
 #[derive(Clone, Default)]
@@ -103,6 +107,8 @@ pub struct Group {
     names: Option<Arc<Names>>,
     /// Whether anybody asks how many requests a server is working on.
     is_counted: bool,
+    /// The sessions of its servers, where they are learned.
+    sessions: Option<Arc<Sessions>>,
 }
 
 impl Group {
@@ -119,8 +125,7 @@ impl Group {
         };
         let lines: Box<[Line]> = config.servers.iter().zip(upstreams).map(line).collect();
         let method = method(&config.method)?;
-        let compares = matches!(method, Method::LeastConn | Method::RandomTwo);
-        let is_counted = compares || lines.iter().any(|line| line.requests_max > 0);
+        let is_counted = method.compares_load() || lines.iter().any(|line| line.requests_max > 0);
         let fixed = lines.iter().enumerate();
         let fixed = fixed.filter(|(_, line)| !is_name(&line.dial));
         let spots = fixed.map(|(number, line)| Spot::of(number, line)).collect();
@@ -133,7 +138,12 @@ impl Group {
                 (None, Some(Arc::new(names)))
             }
         };
+        let learn = config
+            .sticky
+            .as_ref()
+            .and_then(|sticky| sticky.learn.as_ref());
         Ok(Group {
+            sessions: learn.map(|learn| Arc::new(Sessions::new(learn))),
             config: config.clone(),
             method,
             peers,
@@ -168,6 +178,12 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "consistent_hash" => Method::ConsistentHash,
         "random" => Method::Random,
         "random_two" => Method::RandomTwo,
+        "least_time_header" => Method::LeastTime(Timed::Header, Unanswered::Ignored),
+        "least_time_last_byte" => Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
+        "least_time_header_inflight" => Method::LeastTime(Timed::Header, Unanswered::Count),
+        "least_time_last_byte_inflight" => Method::LeastTime(Timed::LastByte, Unanswered::Count),
+        "random_two_least_time_header" => Method::RandomTwoLeastTime(Timed::Header),
+        "random_two_least_time_last_byte" => Method::RandomTwoLeastTime(Timed::LastByte),
         other => {
             return Err(Refusal::new(format!(
                 "`{other}` is no way to choose among the servers of a group"
@@ -206,11 +222,36 @@ impl Choosing {
         })
     }
 
+    /// Begins to time a request to a server, where the choice goes by that.
+    pub fn timing(&self, member: &Member) -> Option<Timing> {
+        Timing::begin(self.group.method, member)
+    }
+
     /// Tells the client which server it stays with, if it is told by us and was not told so before.
     pub fn bind(&self, x: &mut Exchange, member: &Member) {
-        if let Some(sticky) = &self.sticky {
-            sticky.tell(x, member.route());
+        let Some(sticky) = &self.sticky else { return };
+        sticky.tell(x, member.route());
+        if sticky.learns_at_header()
+            && let Some(session) = self.beginning(x, member)
+        {
+            let now = x.worker.clock.coarse();
+            session.sessions.learn(&session.name, &session.dial, now);
         }
+    }
+
+    /// The session that begins with the end of an answer.
+    pub fn begin(&self, x: &Exchange, member: &Member) -> Option<Beginning> {
+        let sticky = self.sticky.as_ref()?;
+        (!sticky.learns_at_header()).then(|| self.beginning(x, member))?
+    }
+
+    fn beginning(&self, x: &Exchange, member: &Member) -> Option<Beginning> {
+        let (sticky, sessions) = (self.sticky.as_ref()?, self.group.sessions.as_ref()?);
+        Some(Beginning {
+            name: sticky.created(x)?,
+            sessions: sessions.clone(),
+            dial: member.peers.spots[member.index].dial.clone(),
+        })
     }
 
     /// The group.
@@ -240,9 +281,20 @@ impl Choosing {
         if let Some(sticky) = &self.sticky
             && let Some(name) = sticky.named(x)
         {
-            let mut bound = peers.called(&name);
-            if let Some(index) = bound.find(|index| peers.servers.take(*index, &view, now)) {
-                return Some(index);
+            let index = match &self.group.sessions {
+                None => {
+                    let mut bound = peers.called(&name);
+                    bound.find(|index| peers.servers.take(*index, &view, now))
+                }
+                Some(sessions) => {
+                    let dial = sessions.find(&name, now);
+                    let at = |dial: Arc<str>| peers.spots.iter().position(|one| *one.dial == *dial);
+                    let bound = dial.and_then(at);
+                    bound.filter(|index| peers.servers.take(*index, &view, now))
+                }
+            };
+            if index.is_some() {
+                return index;
             }
         }
         self.with_key(x, |key| peers.servers.choose(&view, key, seed, now))
@@ -280,9 +332,12 @@ impl Choosing {
                 None => then(&[0; 3]),
             },
             Method::Hash | Method::ConsistentHash => then(&expanded(&self.key, x)),
-            Method::RoundRobin | Method::LeastConn | Method::Random | Method::RandomTwo => {
-                then(&[])
-            }
+            Method::RoundRobin
+            | Method::LeastConn
+            | Method::Random
+            | Method::RandomTwo
+            | Method::LeastTime(..)
+            | Method::RandomTwoLeastTime(_) => then(&[]),
         }
     }
 }
