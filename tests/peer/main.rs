@@ -15,6 +15,7 @@ mod nginx_bodies;
 mod nginx_cache;
 mod nginx_crowd;
 mod nginx_endings;
+mod nginx_pages;
 mod nginx_sites;
 mod origins;
 mod peers;

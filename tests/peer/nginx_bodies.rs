@@ -7,11 +7,11 @@ use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
 /// Lines of a `server` block, of one that it can ask, and what is asked of the first.
-struct Case {
-    name: &'static str,
-    lines: &'static str,
-    second: &'static str,
-    requests: &'static [&'static str],
+pub struct Case {
+    pub name: &'static str,
+    pub lines: &'static str,
+    pub second: &'static str,
+    pub requests: &'static [&'static str],
 }
 
 /// What differs on purpose: how the request begins, what differs, and why.
@@ -174,7 +174,7 @@ fn conf(site: &Site, case: &Case, (port, second): (u16, u16), is_nginx: bool) ->
         false => ("", "server_tokens \"nginx\";", "ours"),
     };
     let fill = |lines: &str| site.fill(lines).replace("SECOND", &second.to_string());
-    let types = "types { text/html html shtml; text/plain txt; text/css css; }";
+    let types = "types { text/html html shtml; text/plain txt; text/css css; }\ninclude /etc/nginx/koi-win; include /etc/nginx/koi-utf; include /etc/nginx/win-utf;";
     format!(
         "{user}worker_processes 1;\npid {dir}/nginx.pid;\nerror_log {dir}/nginx-error.log;\nevents {{}}\nhttp {{\naccess_log off;\n{own}{tokens}\n{types}\n\
          proxy_cache_path {dir}/kept-{which} keys_zone=kept:1m;\n\
@@ -204,7 +204,12 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
 }
 
 /// Asks both the same; gives how often, and what differs.
-fn compare(site: &Site, nginx: &Path, case: &Case, requests: &[String]) -> (usize, Vec<String>) {
+pub fn compare(
+    site: &Site,
+    nginx: &Path,
+    case: &Case,
+    requests: &[String],
+) -> (usize, Vec<String>) {
     let theirs = start(site, nginx, case, true);
     let ours = start(site, &sluice(), case, false);
     let mut failures = Vec::new();

@@ -109,7 +109,7 @@ impl Site {
     }
 
     /// Adds a file to what both serve.
-    pub fn write(&self, name: &str, content: &str) {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.dir.join("www").join(name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).expect("the folder is writable");

@@ -13,7 +13,7 @@ use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::nginx::{
     AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
-    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice,
+    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice, Ssi,
     Substitutions, Trailers, TryFiles, UserId,
 };
 use crate::object::{RawModule, objects, tagged};
@@ -90,6 +90,8 @@ tagged! {
         NginxPass(Box<PassByVariable>) = "nginx_pass",
         /// Answers that are asked for piece by piece. Our own module.
         NginxSlice(Slice) = "nginx_slice",
+        /// Commands in pages. Our own module.
+        NginxSsi(Box<Ssi>) = "nginx_ssi",
         /// Replaces texts in answers, as nginx does. Our own module.
         NginxSub(Substitutions) = "nginx_sub",
         /// Fields behind answers, as nginx adds them. Our own module.

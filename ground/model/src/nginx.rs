@@ -19,6 +19,14 @@ objects! {
         pub tables: Vec<VariableTable>,
         /// The servers; the first gets the requests that name none of the others.
         pub servers: Vec<VirtualServer>,
+        /// The encodings of texts that the configuration names anywhere: upstreams may ask for these.
+        pub charsets: Vec<String>,
+        /// From one encoding into another, and back.
+        pub charset_maps: Vec<CharsetMap>,
+        /// The variables that pages may show: by name the placeholder without its braces, or a text behind `=`.
+        pub variables: BTreeMap<String, String>,
+        /// The beginnings of families of such variables, and of the placeholders for them.
+        pub families: BTreeMap<String, String>,
         /// Whether TLS is spoken at their addresses: who does not gets an error.
         pub secure: bool,
         /// What holds for clients in some places, which name it by number, from 1.
@@ -77,6 +85,16 @@ objects! {
         pub revoked: Vec<String>,
         /// How many authorities may stand between a client and a root.
         pub depth: u32,
+    }
+
+    /// A table between two encodings.
+    pub struct CharsetMap {
+        /// The one, which has a byte for each letter.
+        pub from: String,
+        /// The other; UTF-8, or one that has a byte for each letter, too.
+        pub to: String,
+        /// The bytes of letters in both, in hexadecimal digits. Letters of ASCII need not be named.
+        pub rows: Vec<TableRow>,
     }
 
     /// Media types by extension.
@@ -624,12 +642,30 @@ objects! {
         pub reset: String,
     }
 
-    /// Says which encoding texts have.
+    /// Says which encoding texts have, and gives it to them.
     pub struct Charset {
-        /// The encoding, with placeholders.
+        /// The encoding, with placeholders; only what upstreams ask for when empty.
         pub name: String,
+        /// The encoding that they come in where they do not say it, with placeholders; when empty they stay as they are.
+        pub source: String,
+        /// Those that say another one are changed, too.
+        pub overrides: bool,
         /// The media types of such texts; `*` for all.
         pub types: Vec<String>,
+    }
+
+    /// Does what the commands in pages say.
+    pub struct Ssi {
+        /// The media types of pages; `*` for all.
+        pub types: Vec<String>,
+        /// The bytes that a value in a command may not reach.
+        pub value_length: u64,
+        /// Mistakes are not shown in pages.
+        pub silent: bool,
+        /// Pages still say when they were changed.
+        pub keeps_last_modified: bool,
+        /// The variables that follow from the place, by name: texts with placeholders.
+        pub variables: BTreeMap<String, String>,
     }
 
     /// Says until when answers are fresh.

@@ -15,6 +15,8 @@ use sluice_route::{MatcherSets, RouteIndex, Template};
 
 use crate::handler::Handler;
 use crate::handlers::nginx::TreeRef;
+use crate::handlers::nginx::charset::recode::Charsets;
+use crate::handlers::nginx::ssi::variables::Names;
 use crate::handlers::nginx::types::Types;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{Authorities, Keys};
@@ -140,6 +142,10 @@ pub struct Builder<'m> {
     pub(crate) upstream_fields_are_asked: bool,
     /// The media types of the nginx.conf that is being built.
     pub(crate) nginx_types: Vec<Arc<Types>>,
+    /// Its encodings.
+    pub(crate) nginx_charsets: Arc<Charsets>,
+    /// Its variables, for pages.
+    pub(crate) nginx_names: Arc<Names>,
     /// Its servers once they are built.
     pub(crate) nginx_tree: TreeRef,
     /// A list of a handler's own that handles errors.
@@ -179,6 +185,8 @@ impl<'m> Builder<'m> {
             proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
             upstream_fields_are_asked: routes::asks_for_upstream_fields(server),
             nginx_types: Vec::new(),
+            nginx_charsets: Arc::default(),
+            nginx_names: Arc::default(),
             nginx_tree: TreeRef::default(),
             own_errors: None,
             place: place.to_owned(),

@@ -190,3 +190,26 @@ pub const MIRROR_ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// How often a worker tells of copies that it left out.
 pub const MIRROR_TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Answers that are included one in the other: real pages stay below five, and each takes a piece of the stack. nginx's number
+/// is 50.
+pub const SSI_DEPTH_MAX: u8 = 20;
+
+/// Answers that are included in one answer, all in all: a page that includes itself twice would have a million at that depth.
+pub const SSI_INCLUDES_MAX: u32 = 1000;
+
+/// Parts of a page that wait to be sent, and so includes that are asked for at a time.
+pub const SSI_AHEAD_MAX: usize = 16;
+
+/// Bytes of a page that wait to be sent while an include in front of them is asked for.
+pub const SSI_AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer that becomes the value of a variable: nginx's usual `subrequest_output_buffer_size` is a page of memory;
+/// this is as long as any text with variables may become.
+pub const SSI_SET_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of variables and blocks that the pages of one answer keep.
+pub const SSI_KEPT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of a page that are read in one go where nothing of them is sent: a few milliseconds of work.
+pub const SSI_TURN_BYTES: usize = 256 * 1024;

@@ -12,7 +12,7 @@ use super::level::Level;
 use super::text::{Derived, Facts};
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
-    log, mirror, proxy, ranges, realip, rewrite, scgi, slice, sub, user_id,
+    log, mirror, proxy, ranges, realip, rewrite, scgi, slice, ssi, sub, user_id,
 };
 use crate::tree::{Directive, Word};
 
@@ -457,6 +457,7 @@ impl Lowering<'_> {
         let is_passed = here
             .content
             .is_some_and(|line| line.name().ends_with("_pass"));
+        filters.extend(ssi::lower(self, level, facts));
         filters.extend(charset::lower(self, level, facts, is_passed));
         filters.extend(sub::lower(self, level, facts));
         filters.extend(addition::lower(self, level));
@@ -568,6 +569,7 @@ fn makers(handler: &Handler) -> &'static [&'static str] {
         Handler::NginxRealIp(_) => &["set_real_ip_from"],
         Handler::NginxRanges(_) => &["max_ranges"],
         Handler::NginxSlice(_) => &["slice"],
+        Handler::NginxSsi(_) => &["ssi"],
         Handler::NginxSub(_) => &["sub_filter"],
         Handler::NginxTryFiles(_) => &["try_files"],
         Handler::RateLimit(_) => &["limit_req"],

@@ -20,8 +20,9 @@ use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
+use crate::modules::charset::Charsets;
 use crate::modules::upstream::{self, Group};
-use crate::modules::{acme, cache, core, http_core, http2, map, rewrite, ssl};
+use crate::modules::{acme, cache, charset, core, http_core, http2, map, rewrite, ssi, ssl};
 use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::{Directive, Word};
@@ -96,9 +97,12 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         stores: cache::Stores::new(),
         derived: Vec::new(),
         derived_known: HashMap::new(),
+        charsets: Charsets::default(),
+        has_pages: false,
         keeps_offers: false,
         origins: Origins::default(),
     };
+    cx.charsets.note(&directives);
     let config = cx.main(&directives);
     let origins = cx.origins;
     Adapted {
@@ -140,6 +144,10 @@ pub struct Lowering<'r> {
     derived: Vec<(VariableTable, bool)>,
     /// Where each of them is.
     derived_known: HashMap<String, usize>,
+    /// The encodings of texts.
+    pub charsets: Charsets,
+    /// Whether any place has pages with commands.
+    pub has_pages: bool,
     /// Whether a variable asks for what clients offer in their handshakes.
     keeps_offers: bool,
     /// Where the parts of the model were written.
@@ -185,13 +193,18 @@ impl<'r> Lowering<'r> {
     /// A text with its variables as placeholders.
     pub fn text(&mut self, word: &Word, facts: &Facts) -> String {
         let text = text::lower(word, facts, &self.defined, self.report);
+        self.note_use(&text, facts);
+        text
+    }
+
+    /// Notes what a text asks for.
+    pub fn note_use(&mut self, text: &str, facts: &Facts) {
         if let Some(number) = facts.script
             && text.contains("{nginx.table.fastcgi_")
         {
             self.scripts[number].is_used = true;
         }
-        self.note_tables(&text);
-        text
+        self.note_tables(text);
     }
 
     /// Notes which tables a text asks for: the others are left out.
@@ -453,6 +466,7 @@ impl<'r> Lowering<'r> {
             }
         }
         self.tables = map::lower(self, level);
+        charset::lower_maps(self, level);
         self.stores = cache::stores(self, level);
         let mut addresses = Addresses::default();
         let mut sites = Vec::new();
@@ -551,9 +565,17 @@ impl<'r> Lowering<'r> {
         let order: Vec<&Site> = std::iter::once(default)
             .chain(others.map(|index| &sites[*index]))
             .collect();
+        let (variables, families) = match self.has_pages {
+            true => ssi::variables(),
+            false => Default::default(),
+        };
         let nginx = Nginx {
             types: self.types.clone(),
             tables: self.all_tables(),
+            charsets: self.charsets.names.iter().cloned().collect(),
+            charset_maps: self.charsets.maps.clone(),
+            variables,
+            families,
             servers: order.iter().map(|site| site.lowered.clone()).collect(),
             secure: address.is_ssl,
             client_limits: self.client_limits.clone(),

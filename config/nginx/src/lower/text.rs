@@ -91,7 +91,8 @@ pub fn derived_table(number: usize) -> String {
 }
 
 impl Facts {
-    fn placeholder(&self, which: OfPlace) -> Option<String> {
+    /// The text for something of the place; none where it has no such thing.
+    pub fn placeholder(&self, which: OfPlace) -> Option<String> {
         let shown = |number| format!("{{nginx.table.{}}}", derived_table(number));
         match which {
             OfPlace::Host => Some(format!("{{nginx.host/{}}}", self.server_name)),

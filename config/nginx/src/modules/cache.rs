@@ -23,9 +23,6 @@ pub const PATH: Verdict = Partly(
 );
 /// What holds for `*_cache`.
 pub const ZONE: Verdict = Partly("a zone that is named without variables");
-/// What holds for `*_ignore_headers`.
-pub const IGNORE: Verdict = Partly("all but `X-Accel-Charset`, which has no effect here anyway");
-
 /// The stores of a file, by module and zone.
 pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
 

@@ -84,7 +84,7 @@ pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
 pub fn ignored(level: &Level<'_>, prefix: &str) -> Vec<String> {
     let lines = level.nearest(&[&format!("{prefix}_ignore_headers")]);
     let names: Vec<_> = lines.iter().flat_map(|line| &line.args).collect();
-    ["X-Accel-Redirect", "X-Accel-Limit-Rate"]
+    ["X-Accel-Charset", "X-Accel-Redirect", "X-Accel-Limit-Rate"]
         .into_iter()
         .filter(|known| {
             names

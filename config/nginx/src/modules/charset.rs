@@ -1,24 +1,26 @@
-//! `ngx_http_charset_module`: which encoding texts are said to have.
+//! `ngx_http_charset_module`: which encoding texts are said to have, and have.
 
+use std::collections::BTreeSet;
+
+use sluice_diag::Diagnostic;
 use sluice_model::Handler;
-use sluice_model::nginx::Charset;
+use sluice_model::nginx::{Charset, CharsetMap, TableRow};
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
+use crate::modules::map::row_of;
 use crate::registry::Takes::{Block, Flag, Words};
-use crate::registry::Verdict::{NotYet, OnlyAs, Partly};
 use crate::registry::{MANY, Word};
+use crate::tree::{Directive, Word as Text};
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::once("charset", Words(1, 1)).but(Partly(
-        "texts are said to have it, but not changed into it: `charset_map` and `source_charset` are not built",
-    )),
-    Word::many("charset_map", Block(2, 2)).but(NotYet),
+    Word::once("charset", Words(1, 1)),
+    Word::many("charset_map", Block(2, 2)),
     Word::many("charset_types", Words(1, MANY)),
-    Word::once("override_charset", Flag).but(OnlyAs(&["off"])),
-    Word::once("source_charset", Words(1, 1)).but(NotYet),
+    Word::once("override_charset", Flag),
+    Word::once("source_charset", Words(1, 1)),
 ];
 
 const USUAL: [&str; 6] = [
@@ -30,11 +32,152 @@ const USUAL: [&str; 6] = [
     "application/rss+xml",
 ];
 
+/// The encodings of a configuration.
+#[derive(Debug, Default)]
+pub struct Charsets {
+    /// The names of all that it names anywhere, in lower case: upstreams may ask for these.
+    pub names: BTreeSet<String>,
+    /// The tables between them.
+    pub maps: Vec<CharsetMap>,
+    /// Pairs without a table that were told of: places inherit them.
+    told: BTreeSet<(String, String)>,
+}
+
+impl Charsets {
+    /// Notes what these directives name.
+    pub fn note(&mut self, directives: &[Directive]) {
+        for directive in directives {
+            if matches!(
+                directive.name(),
+                "charset" | "source_charset" | "charset_map"
+            ) {
+                let names = directive
+                    .args
+                    .iter()
+                    .map(|word| word.text.to_ascii_lowercase());
+                let is_name = |name: &String| name != "off" && !has_variables(name);
+                self.names.extend(names.filter(is_name));
+            }
+            self.note(directive.body());
+        }
+    }
+
+    fn has_table(&self, from: &str, to: &str) -> bool {
+        let is = |one: &str, other: &str| one.eq_ignore_ascii_case(other);
+        let mut maps = self.maps.iter();
+        maps.any(|map| {
+            is(&map.from, from) && is(&map.to, to) || is(&map.from, to) && is(&map.to, from)
+        })
+    }
+}
+
+/// Reads the tables of `http`.
+pub fn lower_maps(cx: &mut Lowering<'_>, http: &Level<'_>) {
+    for directive in http.own("charset_map") {
+        let map = map(cx, directive);
+        cx.charsets.maps.extend(map);
+    }
+}
+
+fn map(cx: &mut Lowering<'_>, directive: &Directive) -> Option<CharsetMap> {
+    let [from, to] = directive.args.as_slice() else {
+        return None;
+    };
+    if is_utf8(&from.text) {
+        return cx.invalid(from, "charset_map", "`utf-8` as the second of both");
+    }
+    if from.text.eq_ignore_ascii_case(&to.text) {
+        return cx.invalid(to, "charset_map", "another encoding than the first");
+    }
+    let mut rows = Vec::new();
+    for row in directive.body() {
+        let [value] = row.args.as_slice() else {
+            return row_of(cx, row, "charset_map", "a code of each of both encodings");
+        };
+        let Some(key) = code(&row.name, 1) else {
+            return row_of(
+                cx,
+                row,
+                "charset_map",
+                "a code of one byte, such as `80`, and another",
+            );
+        };
+        let value = match is_utf8(&to.text) {
+            true => code(value, 3).filter(|value| is_letter(value)),
+            false => code(value, 1),
+        };
+        let Some(value) = value else {
+            return match is_utf8(&to.text) {
+                true => row_of(
+                    cx,
+                    row,
+                    "charset_map",
+                    "a code, and the bytes of a letter in UTF-8, such as `E282AC`",
+                ),
+                false => row_of(
+                    cx,
+                    row,
+                    "charset_map",
+                    "two codes of one byte each, such as `80 88`",
+                ),
+            };
+        };
+        rows.push(TableRow {
+            key: written(&key),
+            value: written(&value),
+        });
+    }
+    Some(CharsetMap {
+        from: from.text.clone(),
+        to: to.text.clone(),
+        rows,
+    })
+}
+
+fn is_utf8(name: &str) -> bool {
+    name.eq_ignore_ascii_case("utf-8")
+}
+
+/// The bytes of a code, so many at most.
+fn code(word: &Text, most: usize) -> Option<Vec<u8>> {
+    let text = match word.text.len() {
+        1 => format!("0{}", word.text),
+        _ => word.text.clone(),
+    };
+    let is_code = !text.is_empty()
+        && text.len() % 2 == 0
+        && text.len() <= 2 * most
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pairs =
+        (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok());
+    is_code.then(|| pairs.collect()).flatten()
+}
+
+/// Whether bytes are one letter in UTF-8, and none of ASCII.
+fn is_letter(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    text.chars().count() == 1 && !text.is_ascii()
+}
+
+fn written(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Whether a place may give texts another encoding: then the answers themselves tell which one they have.
+fn recodes(level: &Level<'_>) -> bool {
+    let target = level.word("charset").filter(|name| *name != "off");
+    let source = level.word("source_charset");
+    source
+        .zip(target)
+        .is_some_and(|(source, target)| source != target)
+}
+
 /// A media type with what is said of its encoding.
 pub fn with_charset(level: &Level<'_>, media_type: &str) -> String {
     let charset = match level.word("charset") {
         None | Some("off") => return media_type.to_owned(),
         Some(charset) if has_variables(charset) => return media_type.to_owned(),
+        Some(_) if recodes(level) => return media_type.to_owned(),
         Some(charset) => charset,
     };
     let mut types = types(level).into_iter();
@@ -55,20 +198,54 @@ fn types(level: &Level<'_>) -> Vec<String> {
     ["text/html".to_owned()].into_iter().chain(named).collect()
 }
 
-/// Says of what upstreams answer which encoding it has; `is_passed` where such a one answers. Files and what `return` says
-/// have it in their media types already, unless variables say it.
+/// Says which encoding answers have, and gives it to them; `is_passed` where an upstream answers, which may say so itself.
+/// Files and what `return` says have it in their media types already, unless variables say it or they get another one.
 pub fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
     facts: &Facts,
     is_passed: bool,
 ) -> Option<Handler> {
-    let word = level.find("charset")?.args.first()?;
-    if word.text == "off" || !is_passed && !has_variables(&word.text) {
+    let target = level.find("charset").and_then(|line| line.args.first());
+    let target = target.filter(|word| word.text != "off");
+    let source = level
+        .find("source_charset")
+        .and_then(|line| line.args.first());
+    let is_said = target.is_some_and(|word| has_variables(&word.text));
+    let heeds = is_passed && !cx.charsets.names.is_empty();
+    if !is_said && !heeds && !recodes(level) {
         return None;
     }
+    if let (Some(target), Some(source)) = (target, source) {
+        check_pair(cx, source, target);
+    }
+    let mut text = |word: Option<&Text>| word.map(|word| cx.text(word, facts)).unwrap_or_default();
     Some(Handler::NginxCharset(Charset {
-        name: cx.text(word, facts),
+        name: text(target),
+        source: text(source),
+        overrides: level.is_on("override_charset", false),
         types: types(level),
     }))
+}
+
+/// Refuses an encoding that no table leads to: nginx does not start with it either.
+fn check_pair(cx: &mut Lowering<'_>, source: &Text, target: &Text) {
+    let (from, to) = (&source.text, &target.text);
+    let is_open = has_variables(from) || has_variables(to);
+    if is_open || from.eq_ignore_ascii_case(to) || cx.charsets.has_table(from, to) {
+        return;
+    }
+    if !cx.charsets.told.insert((from.clone(), to.clone())) {
+        return;
+    }
+    cx.report.push(
+        Diagnostic::error(
+            "invalid-value",
+            format!("no `charset_map` between `{from}` and `{to}`"),
+        )
+        .at(source.span, "texts have this encoding")
+        .imported(source.import)
+        .also(target.span, "and are to get this one")
+        .help("include a table: nginx comes with `koi-win`, `koi-utf` and `win-utf`"),
+    );
 }

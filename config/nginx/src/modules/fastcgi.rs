@@ -46,7 +46,7 @@ pub const WORDS: &[Word] = &[
     Word::many("fastcgi_hide_header", Words(1, 1)),
     Word::once("fastcgi_ignore_client_abort", Flag),
     Word::once("fastcgi_index", Words(1, 1)),
-    Word::many("fastcgi_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
+    Word::many("fastcgi_ignore_headers", Words(1, MANY)),
     Word::once("fastcgi_intercept_errors", Flag),
     Word::once("fastcgi_keep_conn", Flag)
         .but(Partly("`on`; with `off` a connection is kept for a moment")),

@@ -109,7 +109,13 @@ fn twice<T>(cx: &mut Lowering<'_>, row: &Directive) -> Option<T> {
     None
 }
 
-fn row_of<T>(cx: &mut Lowering<'_>, row: &Directive, of: &str, wanted: &str) -> Option<T> {
+/// A row that is none.
+pub(super) fn row_of<T>(
+    cx: &mut Lowering<'_>,
+    row: &Directive,
+    of: &str,
+    wanted: &str,
+) -> Option<T> {
     cx.report.push(
         Diagnostic::error(
             "invalid-row",

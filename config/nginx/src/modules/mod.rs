@@ -31,6 +31,7 @@ pub mod realip;
 pub mod rewrite;
 pub mod scgi;
 pub mod slice;
+pub mod ssi;
 pub mod ssl;
 pub mod sub;
 pub mod upstream;
@@ -75,6 +76,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_secure_link_module", content::SECURE_LINK),
     ("ngx_http_slice_module", slice::WORDS),
     ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
+    ("ngx_http_ssi_module", ssi::WORDS),
     ("ngx_http_ssl_module", ssl::WORDS),
     ("ngx_http_stub_status_module", content::STUB_STATUS),
     ("ngx_http_upstream_module", upstream::WORDS),

@@ -31,7 +31,7 @@ pub(super) const BUFFERS: Verdict =
 pub(super) const BIND: Verdict = Partly("an address without port and variables, or `off`");
 pub(super) const FILES: Verdict = Always("nothing is written to temporary files");
 pub(super) const IGNORED: Verdict = Partly(
-    "`X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+    "`X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
 );
 pub(super) const REPEATED: Verdict =
     Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
@@ -71,7 +71,7 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_hide_header", Words(1, 1)),
     Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
     Word::once("proxy_ignore_client_abort", Flag),
-    Word::many("proxy_ignore_headers", Words(1, MANY)).but(cache::IGNORE),
+    Word::many("proxy_ignore_headers", Words(1, MANY)),
     Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)),
     Word::once("proxy_max_temp_file_size", Size)

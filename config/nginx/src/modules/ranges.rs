@@ -11,14 +11,16 @@ pub fn lower(level: &Level<'_>, filters: &[Handler], is_passed: bool) -> Option<
     let max = level
         .word("max_ranges")
         .and_then(|number| number.parse().ok());
-    let changes = filters.iter().any(|filter| {
-        matches!(
+    let changes = filters.iter().any(|filter| match filter {
+        Handler::NginxCharset(charset) => !charset.source.is_empty(),
+        _ => matches!(
             filter,
             Handler::NginxAddition(_)
+                | Handler::NginxSsi(_)
                 | Handler::NginxGunzip(_)
                 | Handler::NginxGzip(_)
                 | Handler::NginxSub(_)
-        )
+        ),
     });
     (changes || is_passed && max.is_some()).then_some(Handler::NginxRanges(Ranges { max }))
 }

@@ -8,14 +8,11 @@ use crate::lower::level::Level;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
 use crate::registry::Takes::{Flag, Words};
-use crate::registry::Verdict::Partly;
 use crate::registry::{MANY, Word};
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::many("sub_filter", Words(2, 2)).but(Partly(
-        "answers that the upstream has compressed stay as they are, unless `gunzip` unpacks them; `proxy_set_header Accept-Encoding \"\"` has it send them plain",
-    )),
+    Word::many("sub_filter", Words(2, 2)),
     Word::once("sub_filter_last_modified", Flag),
     Word::once("sub_filter_once", Flag),
     Word::many("sub_filter_types", Words(1, MANY)),

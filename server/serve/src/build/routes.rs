@@ -119,6 +119,7 @@ impl<'m> Builder<'m> {
             Config::NginxMirror(config) => handlers::nginx::mirror::build(config, self),
             Config::NginxPass(config) => handlers::nginx::pass::build(config, self),
             Config::NginxSlice(config) => handlers::nginx::slice::build(config, self),
+            Config::NginxSsi(config) => handlers::nginx::ssi::build(config, self),
             Config::NginxSub(config) => handlers::nginx::substitute::build(config, self),
             Config::NginxTrailers(config) => handlers::nginx::trailers::build(config, self),
             Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),

@@ -36,6 +36,7 @@ mod rewrite;
 mod secure_link;
 mod servers;
 pub(crate) mod slice;
+pub mod ssi;
 mod state;
 pub(crate) mod subrequest;
 pub mod substitute;
@@ -71,6 +72,7 @@ use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::log::Log;
 
+use charset::recode::Charsets;
 use clients::Clients;
 use groups::{Case, Pattern};
 use locations::{Found, How, Locations};
@@ -79,14 +81,15 @@ use patience::Patience;
 use realip::RealIp;
 use redirect::Naming;
 use rewrite::{Answer, Flow, Line};
-use servers::Names;
+use servers::Names as ServerNames;
+use ssi::variables::Names;
 use state::REDIRECTS_MAX;
 pub use tables::Tables;
 use types::Types;
 
 /// All virtual servers of some addresses.
 pub struct Tree {
-    names: Names,
+    names: ServerNames,
     servers: Vec<Server>,
     locations: Vec<Location>,
     places: Vec<Place>,
@@ -580,6 +583,8 @@ pub fn build<'m>(
             .collect::<Result<_, Refusal>>()?,
     };
     cx.nginx_types = build.types.clone();
+    cx.nginx_charsets = Arc::new(Charsets::build(config)?);
+    cx.nginx_names = Arc::new(Names::build(&config.variables, &config.families)?);
     cx.nginx_tree = TreeRef::default();
     let mut servers = Vec::new();
     for (index, server) in config.servers.iter().enumerate() {
@@ -590,7 +595,7 @@ pub fn build<'m>(
         return Err(Refusal::new("`nginx` without a server"));
     }
     let tree = Arc::new(Tree {
-        names: Names::build(&config.servers, cx)?,
+        names: ServerNames::build(&config.servers, cx)?,
         servers,
         locations: build.locations,
         places: build.places,

@@ -8,6 +8,7 @@ use sluice_message::Fields;
 use super::explained::Told;
 use super::ranges::Taking;
 use super::slice::Piece;
+use super::ssi::Shared as Pages;
 use super::user_id::Known;
 use crate::context::Empty;
 use crate::failure::Fault;
@@ -64,6 +65,8 @@ pub struct State {
     pub(super) status: u16,
     /// How often it was redirected, or had a location chosen anew.
     pub(super) redirects: u8,
+    /// How many answers it is included in, one in the other.
+    pub(super) depth: u8,
     /// The number of the doubt in the certificate that its client has shown; 0 for none.
     pub(super) doubt: u8,
     /// Who takes the part of the answer that it asks for.
@@ -78,6 +81,8 @@ pub struct State {
     pub(super) is_error_page: bool,
     /// Whether its target was changed since a location was chosen.
     pub(super) changed: bool,
+    /// Whether anybody asks for the encoding that an upstream wants.
+    pub(super) heeds_charset: bool,
     /// Whether the log was told why it ends.
     pub(crate) is_told: bool,
     /// Whether its target is no longer the one that was sent.
@@ -124,6 +129,12 @@ pub struct Occasional {
     pub(super) user_id: Option<Box<Known>>,
     /// The piece of an answer that it asks for.
     pub(super) slice: Option<Arc<Piece>>,
+    /// What the pages of its answer share.
+    pub(super) ssi: Option<Arc<Pages>>,
+    /// The encoding that an upstream wants its answer to have.
+    pub(super) charset_wanted: Vec<u8>,
+    /// The encoding of the page that its answer becomes a part of.
+    pub(super) charset_of_page: Vec<u8>,
     /// What an explanation is told of its way.
     pub(super) explained: Vec<Told>,
     /// The fields that were added behind its answer.
@@ -153,6 +164,9 @@ impl Empty for Occasional {
             refused_line: None,
             user_id: None,
             slice: None,
+            ssi: None,
+            charset_wanted: Vec::new(),
+            charset_of_page: Vec::new(),
             explained: Vec::new(),
             trailers: Fields::new(),
         };
@@ -172,6 +186,9 @@ impl Empty for Occasional {
         self.refused_line = None;
         self.user_id = None;
         self.slice = None;
+        self.ssi = None;
+        self.charset_wanted.clear();
+        self.charset_of_page.clear();
         self.explained.clear();
         self.trailers.clear();
         for text in [dial, host, uri] {

@@ -71,6 +71,9 @@ pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
     copy.started = x.started;
     copy.context = x.context.apart();
     copy.context.nginx = state_for(&x.context.nginx);
+    if copy.context.occasional.slice.is_some() {
+        copy.context.occasional.slice = None;
+    }
     copy
 }
 
@@ -81,6 +84,7 @@ fn state_for(state: &State) -> State {
         internal: true,
         rewritten: true,
         subrequest: true,
+        depth: state.depth,
         ranges: Taking::Never,
         // What counted the request does not count what is asked on its behalf.
         limited_requests: state.limited_requests,

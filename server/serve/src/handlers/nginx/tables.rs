@@ -118,6 +118,11 @@ impl Tables {
         Ok(Tables(tables))
     }
 
+    /// Whether one gives the variable of this name.
+    pub fn know(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -18,6 +18,7 @@ use crate::context::Exchange;
 use crate::handler::Step;
 use crate::handlers::cache::answer::part_by_force;
 use crate::handlers::nginx;
+use crate::handlers::nginx::charset;
 use crate::handlers::nginx::keep::Keep;
 use crate::handlers::nginx::redirect::Naming;
 use crate::handlers::nginx::uri::escape;
@@ -52,6 +53,7 @@ pub struct AsNginx {
     /// Whether it goes on although the client is gone.
     stays: bool,
     ignores_rate: bool,
+    ignores_charset: bool,
     tree: TreeRef,
     naming: Naming,
     /// When the next server of a group is asked.
@@ -147,6 +149,7 @@ impl AsNginx {
             stays: config.ignore_client_abort,
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
+            ignores_charset: ignores("X-Accel-Charset"),
             tree: cx.nginx_tree.clone(),
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
@@ -368,6 +371,9 @@ impl AsNginx {
     pub fn take_fields(&self, x: &mut Exchange, fields: &mut Fields) {
         if self.heed_rate(x, fields) {
             rate::pace(x);
+        }
+        if !self.ignores_charset {
+            charset::heed(x, fields);
         }
         // What is added by status goes by that of the error whose page this is.
         nginx::set_status(x);

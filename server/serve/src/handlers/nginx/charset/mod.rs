@@ -1,60 +1,276 @@
-//! `nginx_charset`: which encoding texts are said to have that others answer. Files have it in their media types.
+//! `nginx_charset`: which encoding texts are said to have, and have. What files are said to have that stay as they are
+//! stands in their media types already; recoding is left to `recode`.
 
-use sluice_message::FieldId;
+pub(crate) mod recode;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use sluice_message::{FieldId, Fields};
 use sluice_model::nginx::Charset as Config;
-use sluice_net::Body;
+use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
+use super::TreeRef;
+use super::told::Grade;
 use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handler::{Filter, Filtering, Handler};
+use crate::filters::encode::{Silence, Source};
+use crate::handler::{Filter, Handler, Step};
 use crate::text::clean_value;
 use crate::values::expanded;
 
+use recode::{Charsets, Recoder, Table};
+
+/// The directive at work.
+struct Charset(Arc<Settings>);
+
 struct Settings {
     name: Template,
+    /// The encoding of what does not say its own; nobody knows it where the text is empty.
+    source: Template,
+    /// Whether what says its own is changed as well.
+    overrides: bool,
     types: Kinds,
+    charsets: Arc<Charsets>,
+    tree: TreeRef,
 }
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Filtering::boxed(Settings {
+    Ok(Box::new(Charset(Arc::new(Settings {
         name: cx.template(&config.name)?,
+        source: cx.template(&config.source)?,
+        overrides: config.overrides,
         types: Kinds::build(&config.types),
-    }))
+        charsets: cx.nginx_charsets.clone(),
+        tree: cx.nginx_tree.clone(),
+    }))))
 }
 
-/// Whether a media type says which encoding it has.
-fn says_charset(value: &[u8]) -> bool {
-    let mut parts = value.split(|byte| *byte == b';').skip(1);
-    parts.any(|part| {
-        let name = part.trim_ascii().get(..8);
-        name.is_some_and(|name| name.eq_ignore_ascii_case(b"charset="))
-    })
+impl Handler for Charset {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        x.context.nginx.heeds_charset = true;
+        x.context.filters.push(self.0.clone());
+        Step::Next
+    }
+}
+
+/// Notes the encoding that an upstream wants its answer to have (`X-Accel-Charset`), where anybody asks for it.
+pub(crate) fn heed(x: &mut Exchange, fields: &Fields) {
+    if x.context.nginx.heeds_charset
+        && let Some(name) = fields.find_first(b"X-Accel-Charset")
+    {
+        x.context.occasional.charset_wanted = name.to_vec();
+    }
+}
+
+/// A media type in front of its encoding, and the encoding, if it says that.
+fn parted(value: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let mut at = 0;
+    for (index, part) in value.split(|byte| *byte == b';').enumerate() {
+        let word = part.trim_ascii();
+        let is_it = word
+            .get(..8)
+            .is_some_and(|name| name.eq_ignore_ascii_case(b"charset="));
+        if index > 0 && is_it {
+            let name = &word[8..];
+            let bare = name
+                .strip_prefix(b"\"")
+                .and_then(|name| name.strip_suffix(b"\""));
+            return (&value[..at - 1], Some(bare.unwrap_or(name)));
+        }
+        at += part.len() + 1;
+    }
+    (value, None)
+}
+
+/// The encoding that a media type names.
+pub(super) fn named_in(value: &[u8]) -> Option<&[u8]> {
+    parted(value).1
+}
+
+/// What becomes of an answer.
+enum Fate {
+    Stays,
+    /// It is said to have this encoding.
+    Named(Vec<u8>),
+    /// It gets this one by the table.
+    Recoded(Vec<u8>, Arc<Table>),
+}
+
+impl Settings {
+    fn fate(&self, x: &mut Exchange) -> Fate {
+        let Some(value) = x.res.fields.first(FieldId::ContentType) else {
+            return Fate::Stays;
+        };
+        let own = named_in(value).map(<[u8]>::to_vec);
+        let Some(name) = self.wanted(x, own.is_some()) else {
+            return Fate::Stays;
+        };
+        let from = match &own {
+            Some(own) if !self.charsets.know(own) => return Fate::Stays,
+            Some(own) => own.clone(),
+            None => expanded(&self.source, x),
+        };
+        // Old browsers took that of a redirect for that of the next page: nginx says it of none.
+        let is_redirect = matches!(x.res.status.code(), 301 | 302);
+        if from.is_empty() || from == b"off" || from.eq_ignore_ascii_case(&name) || is_redirect {
+            return match own.is_some() || is_redirect {
+                true => Fate::Stays,
+                false => Fate::Named(name),
+            };
+        }
+        match self.charsets.table(&from, &name) {
+            Some(table) => Fate::Recoded(name, table.clone()),
+            None => {
+                let (from, name) = (
+                    String::from_utf8_lossy(&from),
+                    String::from_utf8_lossy(&name),
+                );
+                let why =
+                    format!("no \"charset_map\" between the charsets \"{from}\" and \"{name}\"");
+                self.tree.tell(x, Grade::Error, &why, "");
+                Fate::Stays
+            }
+        }
+    }
+
+    /// The encoding that an answer is to have; `says_own` where it says one.
+    fn wanted(&self, x: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
+        // What becomes a part of another page has its encoding.
+        let of_page = &x.context.occasional.charset_of_page;
+        if x.context.nginx.is_subrequest() && !of_page.is_empty() {
+            return Some(of_page.clone());
+        }
+        if !x.context.occasional.charset_wanted.is_empty() {
+            let mut wanted = std::mem::take(&mut x.context.occasional.charset_wanted);
+            clean_value(&mut wanted);
+            if self.charsets.know(&wanted) {
+                return Some(wanted);
+            }
+            let wanted = String::from_utf8_lossy(&wanted);
+            let why = format!("unknown charset \"{wanted}\" to override");
+            self.tree.tell(x, Grade::Error, &why, "");
+            return None;
+        }
+        if says_own && !self.overrides || !self.types.include(&x.res.fields) {
+            return None;
+        }
+        let mut name = expanded(&self.name, x);
+        clean_value(&mut name);
+        (!name.is_empty() && name != b"off").then_some(name)
+    }
+
+    fn say(&self, fields: &mut Fields, name: &[u8]) {
+        let value = fields.first(FieldId::ContentType).unwrap_or_default();
+        let said = [parted(value).0.trim_ascii_end(), b"; charset=", name].concat();
+        fields.set(FieldId::ContentType, &said);
+    }
 }
 
 impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let Some(value) = x.res.fields.first(FieldId::ContentType) else {
-            return body;
+        let (name, table) = match self.fate(x) {
+            Fate::Stays => return body,
+            Fate::Named(name) => {
+                self.say(&mut x.res.fields, &name);
+                return body;
+            }
+            Fate::Recoded(name, table) => (name, table),
         };
-        // Old browsers took that of a redirect for that of the next page: nginx says it of none.
-        if matches!(x.res.status.code(), 301 | 302) || !self.types.include(&x.res.fields) {
+        self.say(&mut x.res.fields, &name);
+        // The letters of something packed are not those of the text.
+        if x.res.fields.has(FieldId::ContentEncoding) {
             return body;
         }
-        if says_charset(value) {
-            return body;
+        let length = body.len(x.inline.len()).filter(|_| table.keeps_length());
+        if length.is_none() {
+            // As in nginx the tag stays: it is that of a page that always comes in this encoding.
+            x.res.fields.remove(FieldId::ContentLength);
+            x.res.fields.remove(FieldId::AcceptRanges);
         }
-        let mut value = value.to_vec();
-        let mut name = expanded(&self.name, x);
-        clean_value(&mut name);
-        if !name.is_empty() && name != b"off" {
-            value.extend_from_slice(b"; charset=");
-            value.extend_from_slice(&name);
-            x.res.fields.set(FieldId::ContentType, &value);
+        let source = match Source::of(x, body) {
+            Ok(source) => source,
+            Err(other) => return other,
+        };
+        if x.req.method == sluice_message::Method::Head && length.is_none() {
+            return Body::Stream(Box::new(Silence));
         }
-        body
+        let mut recoder = Recoder::new(table);
+        if source.is_at_hand() {
+            let mut out = Vec::with_capacity(source.at_hand().len());
+            recoder.read(source.at_hand(), &mut out);
+            recoder.end(&mut out);
+            x.inline = out;
+            return Body::Inline;
+        }
+        Body::Stream(Box::new(Recoded {
+            source,
+            recoder,
+            out: Vec::new(),
+            sent: 0,
+            left: length,
+            state: State::Reading,
+        }))
+    }
+
+    fn give_up(&self, x: &mut Exchange) {
+        x.context.nginx.heeds_charset = false;
+        if !x.context.occasional.charset_wanted.is_empty() {
+            x.context.occasional.charset_wanted.clear();
+        }
+    }
+}
+
+/// A body in another encoding.
+struct Recoded {
+    source: Source,
+    recoder: Recoder,
+    out: Vec<u8>,
+    /// Bytes of the output that were sent.
+    sent: usize,
+    /// Bytes still to come, where that is known.
+    left: Option<u64>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Reading,
+    Ended,
+}
+
+impl BodyStream for Recoded {
+    fn len(&self) -> Option<u64> {
+        self.left
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
+        while self.sent == self.out.len() && self.state == State::Reading {
+            self.out.clear();
+            self.sent = 0;
+            let piece = ready!(self.source.poll_piece(cx))?;
+            let count = piece.len();
+            if count == 0 {
+                self.recoder.end(&mut self.out);
+                self.state = State::Ended;
+            } else {
+                self.recoder.read(piece, &mut self.out);
+                self.source.take(count);
+            }
+        }
+        Poll::Ready(Ok(&self.out[self.sent..]))
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.sent += count;
+        self.left = self.left.map(|left| left - count as u64);
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.source.trailers()
     }
 }
 
@@ -64,14 +280,17 @@ mod tests {
 
     #[test]
     fn what_a_type_says_of_its_encoding_is_found() {
-        for (value, said) in [
-            ("text/html", false),
-            ("text/html; charset=utf-8", true),
-            ("text/html;Charset=x; a=b", true),
-            ("text/html; a=charset=x", false),
-            ("charset=x", false),
+        for (value, rest, said) in [
+            ("text/html", "text/html", None),
+            ("text/html; charset=utf-8", "text/html", Some("utf-8")),
+            ("text/html;Charset=\"x\"; a=b", "text/html", Some("x")),
+            ("text/html; a=b; charset=y", "text/html; a=b", Some("y")),
+            ("text/html; a=charset=x", "text/html; a=charset=x", None),
+            ("charset=x", "charset=x", None),
         ] {
-            assert_eq!(says_charset(value.as_bytes()), said, "{value}");
+            let (before, name) = parted(value.as_bytes());
+            assert_eq!(before, rest.as_bytes(), "{value}");
+            assert_eq!(name, said.map(str::as_bytes), "{value}");
         }
     }
 }

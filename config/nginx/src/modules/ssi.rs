@@ -1,0 +1,73 @@
+//! `ngx_http_ssi_module`: commands in pages.
+
+use std::collections::BTreeMap;
+
+use sluice_model::Handler;
+use sluice_model::nginx::Ssi;
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::Facts;
+use crate::modules::gzip;
+use crate::registry::Takes::{Flag, Size, Words};
+use crate::registry::Verdict::{Always, Partly};
+use crate::registry::variables::{FAMILIES, VARIABLES, Variable};
+use crate::registry::{MANY, Word};
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("ssi", Flag).but(Partly(
+        "`$request_body` has no value in pages, and times of upstreams only where another text asks for them; an empty \
+         variable of the request counts as one that is not there",
+    )),
+    Word::once("ssi_last_modified", Flag),
+    Word::once("ssi_min_file_chunk", Size).but(Always("buffers are those of the program")),
+    Word::once("ssi_silent_errors", Flag),
+    Word::many("ssi_types", Words(1, MANY)),
+    Word::once("ssi_value_length", Size),
+];
+
+/// The length that a value of a parameter may not reach where nothing is said.
+const VALUE_LENGTH: u64 = 256;
+
+/// Does what the commands in pages of a place say.
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
+    if !level.is_on("ssi", false) {
+        return None;
+    }
+    let mut variables = BTreeMap::new();
+    for (name, variable) in VARIABLES {
+        if let Variable::OfPlace(which) = variable
+            && let Some(text) = facts.placeholder(*which)
+        {
+            cx.note_use(&text, facts);
+            variables.insert((*name).to_owned(), format!("={text}"));
+        }
+    }
+    cx.has_pages = true;
+    Some(Handler::NginxSsi(Box::new(Ssi {
+        types: gzip::types(level, "ssi_types"),
+        value_length: level.size("ssi_value_length").unwrap_or(VALUE_LENGTH),
+        silent: level.is_on("ssi_silent_errors", false),
+        keeps_last_modified: level.is_on("ssi_last_modified", false),
+        variables,
+    })))
+}
+
+/// The variables that all places have, and the beginnings of families of them.
+pub fn variables() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let single = VARIABLES.iter().filter_map(|(name, variable)| {
+        let text = match variable {
+            // The whole of a request is not read for a page that might show it.
+            Variable::Placeholder("http.request.body") => return None,
+            Variable::Placeholder(placeholder) => (*placeholder).to_owned(),
+            Variable::Text(text) => format!("={text}"),
+            Variable::OfPlace(_) | Variable::NotYet => return None,
+        };
+        Some(((*name).to_owned(), text))
+    });
+    let families = FAMILIES.iter().filter_map(|(beginning, placeholder)| {
+        Some(((*beginning).to_owned(), (*placeholder)?.to_owned()))
+    });
+    (single.collect(), families.collect())
+}

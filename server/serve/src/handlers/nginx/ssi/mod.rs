@@ -1,0 +1,93 @@
+//! `nginx_ssi`: commands in pages are done while the pages are sent: other answers are included, variables set and written.
+//! Commands are found by `parse`, done by `page`; what they say is left to `words` and `variables`.
+
+mod page;
+mod parse;
+pub(crate) mod variables;
+mod words;
+
+use std::sync::Arc;
+
+use sluice_message::{FieldId, Fields, Method};
+use sluice_model::nginx::Ssi as Config;
+use sluice_net::Body;
+
+use super::types::Kinds;
+use super::{TreeRef, changed};
+use crate::build::{Builder, Refusal};
+use crate::context::Exchange;
+use crate::filters::encode::{Silence, Source};
+use crate::handler::{Filter, Filtering, Handler};
+use crate::site::SiteRef;
+
+use page::Page;
+use variables::Names;
+pub use variables::Shared;
+
+/// The directive at work.
+#[derive(Clone)]
+struct Settings(Arc<Rules>);
+
+/// What holds in one place.
+struct Rules {
+    types: Kinds,
+    value_bytes_max: usize,
+    /// Whether mistakes are told in the log alone.
+    silent: bool,
+    keeps_last_modified: bool,
+    names: Names,
+    all_names: Arc<Names>,
+    site: SiteRef,
+    tree: TreeRef,
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Filtering::boxed(Settings(Arc::new(Rules {
+        types: Kinds::build(&config.types),
+        value_bytes_max: usize::try_from(config.value_length).unwrap_or(usize::MAX),
+        silent: config.silent,
+        keeps_last_modified: config.keeps_last_modified,
+        names: Names::build(&config.variables, &Default::default())?,
+        all_names: cx.nginx_names.clone(),
+        site: cx.itself.clone(),
+        tree: cx.nginx_tree.clone(),
+    }))))
+}
+
+impl Rules {
+    /// Whether an answer is a page. What is compressed has no commands.
+    fn is_for(&self, x: &Exchange) -> bool {
+        !x.res.status.is_bodiless()
+            && !x.res.fields.has(FieldId::ContentEncoding)
+            && x.res.fields.has(FieldId::ContentType)
+            && self.types.include(&x.res.fields)
+    }
+
+    /// Nobody knows when what is put together was changed.
+    fn change_fields(&self, fields: &mut Fields) {
+        changed::note(fields);
+        if !self.keeps_last_modified {
+            fields.remove(FieldId::LastModified);
+            fields.remove(FieldId::Etag);
+        }
+    }
+}
+
+impl Filter for Settings {
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+        if !self.0.is_for(x) {
+            return body;
+        }
+        let source = match Source::of(x, body) {
+            Ok(source) => source,
+            Err(other) => return other,
+        };
+        self.0.change_fields(&mut x.res.fields);
+        if x.req.method == Method::Head {
+            // How long it would be is known only after it was put together.
+            return Body::Stream(Box::new(Silence));
+        }
+        Body::Stream(Box::new(Page::new(x, self.0.clone(), source)))
+    }
+}

@@ -1,0 +1,217 @@
+//! The variables of pages: what they set themselves, the groups of their patterns, and all variables of an nginx.conf.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluice_message::layout::LocalTime;
+use sluice_net::sys::local_time::{LocalOffset, local_offset};
+use sluice_route::placeholder::nginx::variable_name;
+use sluice_route::{Template, Unknown};
+
+use super::words::{self, Groups, Known};
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
+use crate::values::At;
+
+/// The variables that all places have, and the beginnings of families of them.
+#[derive(Debug, Default)]
+pub struct Names {
+    single: HashMap<Box<str>, Template>,
+    /// The longest beginning first.
+    families: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Names {
+    /// Reads the texts that stand for variables. Some of them have values only where another text of the configuration asks
+    /// for them, too.
+    pub fn build(
+        single: &BTreeMap<String, String>,
+        families: &BTreeMap<String, String>,
+    ) -> Result<Names, Refusal> {
+        let parsed = single.iter().map(|(name, text)| {
+            let template = match text.strip_prefix('=') {
+                Some(text) => Template::parse(text),
+                None if text.starts_with('{') || text.is_empty() => Template::parse(text),
+                None => Template::parse(&format!("{{{text}}}")),
+            };
+            let wrong = |_| Refusal::new(format!("`{text}` is no text for the variable `{name}`"));
+            Ok((name.as_str().into(), template.map_err(wrong)?))
+        });
+        let mut families: Vec<(Box<str>, Box<str>)> = families
+            .iter()
+            .map(|(beginning, placeholder)| {
+                (beginning.as_str().into(), placeholder.as_str().into())
+            })
+            .collect();
+        families.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
+        Ok(Names {
+            single: parsed.collect::<Result<_, Refusal>>()?,
+            families,
+        })
+    }
+
+    /// What stands for one of a family.
+    fn of_family(&self, name: &str) -> Option<Template> {
+        let mut families = self.families.iter();
+        let (beginning, placeholder) = families.find(|(beginning, _)| {
+            name.len() > beginning.len() && name.starts_with(&**beginning)
+        })?;
+        let rest = &name[beginning.len()..];
+        let rest = match beginning.contains("http") {
+            true => rest.replace('_', "-"),
+            false => rest.to_owned(),
+        };
+        Template::parse(&format!("{{{placeholder}{rest}}}")).ok()
+    }
+}
+
+/// What all pages of one answer share: who includes and who is included.
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+pub struct Kept {
+    set: Vec<(String, Vec<u8>)>,
+    groups: Groups,
+    blocks: Vec<(Vec<u8>, Arc<[u8]>)>,
+    /// Bytes of all of these.
+    bytes: usize,
+    includes: u32,
+}
+
+impl Shared {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Whoever panicked with it has left whole values.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets a variable.
+    pub fn set(&self, name: String, value: Vec<u8>) -> Result<(), String> {
+        let mut kept = self.kept();
+        kept.make_room(name.len() + value.len())?;
+        match kept.set.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => kept.set.push((name, value)),
+        }
+        Ok(())
+    }
+
+    /// Remembers the groups of a pattern that matched.
+    pub fn remember(&self, groups: Groups) -> Result<(), String> {
+        for (name, number) in &groups.named {
+            let value = groups.number(*number).unwrap_or_default().to_vec();
+            self.set(name.clone(), value)?;
+        }
+        self.kept().groups = groups;
+        Ok(())
+    }
+
+    /// Keeps a block.
+    pub fn keep_block(&self, name: Vec<u8>, text: Vec<u8>) -> Result<(), String> {
+        let mut kept = self.kept();
+        kept.make_room(name.len() + text.len())?;
+        kept.blocks.push((name, text.into()));
+        Ok(())
+    }
+
+    /// The block of this name; of several the first counts, as in nginx.
+    pub fn block(&self, name: &[u8]) -> Option<Arc<[u8]>> {
+        let kept = self.kept();
+        let found = kept.blocks.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| text.clone())
+    }
+
+    /// Counts an include; false if there are too many.
+    pub fn count_include(&self) -> bool {
+        let mut kept = self.kept();
+        kept.includes += 1;
+        kept.includes <= SSI_INCLUDES_MAX
+    }
+}
+
+impl Kept {
+    fn make_room(&mut self, bytes: usize) -> Result<(), String> {
+        // What is set anew counts again: nothing is ever taken off, and a page cannot go on for ever.
+        self.bytes += bytes;
+        match self.bytes > SSI_KEPT_BYTES_MAX {
+            true => Err("too much is kept by SSI commands".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The variables as a page sees them.
+pub struct Seen<'p> {
+    pub shared: &'p Shared,
+    pub page: &'p Exchange,
+    /// Those of the place, then those of all.
+    pub names: [&'p Names; 2],
+    pub time_format: &'p [u8],
+}
+
+impl Seen<'_> {
+    fn push_time(&self, name: &str, out: &mut Vec<u8>) {
+        let now = self.page.worker.clock.unix_seconds();
+        let offset = match name {
+            "date_local" => local_offset(now),
+            _ => LocalOffset {
+                seconds: 0,
+                name: "GMT".to_owned(),
+            },
+        };
+        let seconds = i64::try_from(now).unwrap_or(i64::MAX);
+        let time = LocalTime::new(seconds, 0, offset.seconds, &offset.name);
+        words::push_time(self.time_format, seconds, &time, out);
+    }
+
+    fn push_template(&self, template: &Template, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        template.expand(&At(self.page), Unknown::Empty, out);
+        out.len() > before
+    }
+}
+
+impl Known for Seen<'_> {
+    fn push(&self, name: &str, out: &mut Vec<u8>) -> bool {
+        {
+            let kept = self.shared.kept();
+            if let Some((_, value)) = kept.set.iter().find(|(known, _)| known == name) {
+                out.extend_from_slice(value);
+                return true;
+            }
+            if let Some(value) = name
+                .parse()
+                .ok()
+                .and_then(|number| kept.groups.number(number))
+            {
+                out.extend_from_slice(value);
+                return true;
+            }
+        }
+        if matches!(name, "date_local" | "date_gmt") {
+            self.push_time(name, out);
+            return true;
+        }
+        if let Some(value) = self.page.context.vars.find(&variable_name(name)) {
+            out.extend_from_slice(value);
+            return true;
+        }
+        if let Some(tables) = &self.page.context.tables
+            && tables.know(name)
+        {
+            let before = out.len();
+            tables.value(self.page, name, out);
+            return out.len() > before;
+        }
+        let mut single = self.names.iter();
+        if let Some(template) = single.find_map(|names| names.single.get(name)) {
+            return self.push_template(template, out);
+        }
+        let mut names = self.names.iter();
+        match names.find_map(|names| names.of_family(name)) {
+            Some(template) => self.push_template(&template, out),
+            None => false,
+        }
+    }
+}
