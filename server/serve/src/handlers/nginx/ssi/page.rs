@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use sluice_message::{FieldId, Method, Status};
+use sluice_message::{FieldId, Method};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure};
 
@@ -51,6 +51,9 @@ pub struct Page {
     time_format: Vec<u8>,
     /// It stays as the command before said, as in nginx.
     encoding: Encoding,
+    /// Whether the first part has shown bytes that nobody has taken yet. Pages in pages would otherwise look for them twice
+    /// each, and so a million times at a depth of twenty.
+    is_shown: bool,
 }
 
 /// Whether there is more to be read.
@@ -145,6 +148,7 @@ impl Page {
             errmsg: MISTAKE.to_vec(),
             time_format: TIME_FORMAT.to_vec(),
             encoding: Encoding::default(),
+            is_shown: false,
         }
     }
 
@@ -391,14 +395,13 @@ impl Page {
             None => (text, None),
         };
         let mut target = Vec::new();
-        if !path.starts_with(b"/") {
+        if is_file || !path.starts_with(b"/") {
             let own = self.request.req.uri.path();
             let folder = memchr::memrchr(b'/', own).map_or(0, |at| at + 1);
             target.extend_from_slice(&own[..folder]);
         }
         sluice_message::uri::decode_percent(path, &mut target);
-        let leads_up = |path: &[u8]| path.split(|byte| *byte == b'/').any(|part| part == b"..");
-        if is_file && (path.starts_with(b"/") || leads_up(&target)) {
+        if target.split(|byte| *byte == b'/').any(|part| part == b"..") {
             return Err(refuse());
         }
         let mut clean = Vec::with_capacity(target.len());
@@ -610,12 +613,12 @@ impl BodyStream for Page {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        loop {
+        while !self.is_shown {
             let is_fed = self.read_on(cx)?;
             self.poll_asked(cx);
             match self.poll_first(cx)? {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(First::Shows) => break,
+                Poll::Ready(First::Shows) => self.is_shown = true,
                 Poll::Ready(First::Changed) => {}
                 Poll::Ready(First::Ended) => {
                     self.out.pop_front();
@@ -639,6 +642,7 @@ impl BodyStream for Page {
     }
 
     fn consume(&mut self, count: usize) {
+        self.is_shown = false;
         match self.out.front_mut() {
             Some(Part::Bytes(_, sent)) => *sent += count,
             Some(Part::Included(source, _)) => source.take(count),

@@ -44,7 +44,7 @@ pub enum Next {
     Text(Range<usize>),
     /// A command, and where it stands.
     Command(Command, Range<usize>),
-    /// Something that begins like a command; why it is none, in nginx's words.
+    /// Something that began like a command and has come to its end; why it was none, in nginx's words.
     Broken(String),
     /// More bytes are needed.
     Nothing,
@@ -54,15 +54,15 @@ pub enum Next {
 pub struct Parser {
     buf: Vec<u8>,
     at: usize,
-    /// Whether the rest of something broken is passed over.
-    skips: bool,
+    /// Why something is broken whose rest is passed over.
+    broken: Option<String>,
     value_bytes_max: usize,
 }
 
 /// What a look at a command gave.
 enum Look {
     Done(Command, usize),
-    /// Broken by the byte at this offset.
+    /// Broken; the bytes in front of which no end of it is looked for.
     Broken(String, usize),
     /// It goes on in the next piece.
     Cut,
@@ -74,7 +74,7 @@ impl Parser {
         Parser {
             buf: Vec::new(),
             at: 0,
-            skips: false,
+            broken: None,
             value_bytes_max,
         }
     }
@@ -93,8 +93,8 @@ impl Parser {
 
     /// What comes next; at the end what was held back in the hope of more is given, too.
     pub fn next(&mut self, is_end: bool) -> Next {
-        if self.skips && !self.skip() {
-            return Next::Nothing;
+        if self.broken.is_some() {
+            return self.skip();
         }
         let rest = &self.buf[self.at..];
         if rest.is_empty() {
@@ -120,10 +120,10 @@ impl Parser {
                 self.at += length;
                 Next::Command(command, range)
             }
-            Look::Broken(why, at) => {
-                self.at += at + 1;
-                self.skips = true;
-                Next::Broken(why)
+            Look::Broken(why, length) => {
+                self.at += length;
+                self.broken = Some(why);
+                self.skip()
             }
             Look::Cut => {
                 if is_end {
@@ -134,19 +134,18 @@ impl Parser {
         }
     }
 
-    /// Passes over the rest of something broken; says whether its end was found.
-    fn skip(&mut self) -> bool {
-        let rest = &self.buf[self.at.min(self.buf.len())..];
+    /// Passes over the rest of something broken, which is told of where it ends, as nginx does.
+    fn skip(&mut self) -> Next {
+        let rest = &self.buf[self.at..];
         match memchr::memmem::find(rest, CLOSING) {
             Some(at) => {
                 self.at += at + CLOSING.len();
-                self.skips = false;
-                true
+                Next::Broken(self.broken.take().unwrap_or_default())
             }
             None => {
                 let kept = rest.len().min(CLOSING.len() - 1);
                 self.at = self.buf.len() - kept;
-                false
+                Next::Nothing
             }
         }
     }
@@ -160,7 +159,7 @@ impl Parser {
         match cursor.command(self.value_bytes_max) {
             Ok(command) => Look::Done(command, cursor.at),
             Err(Stop::Cut) => Look::Cut,
-            Err(Stop::Broken(why)) => Look::Broken(why, cursor.at.min(cursor.rest.len() - 1)),
+            Err(Stop::Broken(why)) => Look::Broken(why, cursor.at),
         }
     }
 }
@@ -204,7 +203,9 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    fn unexpected<T>(&self, byte: u8, of: &str) -> Result<T, Stop> {
+    /// A byte that does not belong there. A hyphen may be the first of those that end a command.
+    fn unexpected<T>(&mut self, byte: u8, of: &str) -> Result<T, Stop> {
+        self.at += usize::from(byte != b'-');
         let shown = char::from(byte);
         let behind = match of {
             "" => "symbol in SSI command".to_owned(),
@@ -215,7 +216,7 @@ impl Cursor<'_> {
 
     fn name(&mut self, most: usize, what: &str) -> Result<String, Stop> {
         let start = self.at;
-        while matches!(self.peek()?, b'a'..=b'z') {
+        while self.peek()?.is_ascii_lowercase() {
             self.at += 1;
             if self.at - start > most {
                 return Err(Stop::Broken(format!("the {what} is too long")));
@@ -232,6 +233,10 @@ impl Cursor<'_> {
             parameters: Vec::new(),
         };
         let byte = self.peek()?;
+        if command.name.is_empty() && byte == b'-' {
+            // nginx takes it for the name.
+            self.at += 1;
+        }
         if command.name.is_empty() || !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'-') {
             return self.unexpected(byte, &command.name);
         }
@@ -259,10 +264,11 @@ impl Cursor<'_> {
     fn closing(&mut self, of: &str) -> Result<(), Stop> {
         for expected in CLOSING {
             let byte = self.peek()?;
+            self.at += 1;
             if byte != *expected {
+                self.at -= usize::from(byte != b'-');
                 return self.unexpected(byte, of);
             }
-            self.at += 1;
         }
         Ok(())
     }
@@ -352,7 +358,12 @@ mod tests {
 
     #[test]
     fn commands_are_found_however_pages_are_cut() {
-        let cases: [(&str, &[&str]); 15] = [
+        let cases: [(&str, &[&str]); 17] = [
+            (
+                "<!--# echo var=\"x\" junk -->z",
+                &["! unexpected \"-\" symbol in \"echo\" SSI command", "z"],
+            ),
+            ("a<!--# echo ->x", &["a"]),
             ("a<!--# echo var=\"x\" -->b", &["a", "echo(var=x)", "b"]),
             ("<!--#else-->", &["else()"]),
             (
@@ -423,10 +434,11 @@ mod tests {
         parser.read("<!--# set ".as_bytes());
         assert_eq!(parser.next(false), Next::Nothing);
         parser.read(&b" ".repeat(SPACE_BYTES_MAX + 1));
-        assert!(matches!(parser.next(false), Next::Broken(_)));
+        assert_eq!(parser.next(false), Next::Nothing);
         parser.read(&b"x".repeat(100_000));
         assert_eq!(parser.next(false), Next::Nothing);
-        parser.read(b"");
-        assert_eq!(parser.buf.len(), CLOSING.len() - 1);
+        parser.read(b"-->");
+        assert_eq!(parser.buf.len(), 2 * CLOSING.len() - 1);
+        assert!(matches!(parser.next(false), Next::Broken(_)));
     }
 }
