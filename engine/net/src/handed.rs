@@ -54,6 +54,10 @@ fn is_at(socket: &Socket, addr: &ListenAddr) -> bool {
             ];
             local.as_socket().is_some_and(|local| any.contains(&local))
         }
+        ListenAddr::AnyTcp6(port) => {
+            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
+            local.as_socket() == Some(any) && SockRef::from(socket).only_v6().unwrap_or(false)
+        }
         ListenAddr::Unix { path, .. } => local.as_pathname() == Some(path.as_path()),
         // It is there by its number.
         ListenAddr::Inherited(_) => false,

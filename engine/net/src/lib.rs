@@ -20,6 +20,7 @@ mod ports;
 pub mod probes;
 pub mod service;
 pub mod signal;
+pub mod sockets;
 pub mod stream;
 pub mod sys;
 pub mod timer;
@@ -38,6 +39,7 @@ pub use service::{
     Answer, Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols,
     Refused, Service, Settings, Slow,
 };
+pub use sockets::SocketSettings;
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};

@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::limits::LISTEN_BACKLOG;
 use crate::probes::Probes;
 use crate::service::{Binding, Service};
+use crate::sockets::{Kind, SocketSettings};
 use crate::stream::Stream;
 use crate::sys;
 
@@ -25,6 +26,8 @@ use crate::sys;
 pub enum ListenAddr {
     /// All addresses of the machine, IPv6 and IPv4, on this TCP port.
     AnyTcp(u16),
+    /// All IPv6 addresses of the machine, and no others, on this TCP port.
+    AnyTcp6(u16),
     /// One TCP address.
     Tcp(SocketAddr),
     /// A unix socket with optional permission bits.
@@ -42,6 +45,7 @@ impl fmt::Display for ListenAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenAddr::AnyTcp(port) => write!(f, ":{port}"),
+            ListenAddr::AnyTcp6(port) => write!(f, "tcp6/:{port}"),
             ListenAddr::Tcp(addr) => write!(f, "{addr}"),
             ListenAddr::Unix { path, .. } => write!(f, "unix/{}", path.display()),
             ListenAddr::Inherited(number) => write!(f, "fd/{number}"),
@@ -53,7 +57,7 @@ impl ListenAddr {
     /// The TCP port that is asked for; `None` for a unix socket and one that is there already.
     pub fn port(&self) -> Option<u16> {
         match self {
-            ListenAddr::AnyTcp(port) => Some(*port),
+            ListenAddr::AnyTcp(port) | ListenAddr::AnyTcp6(port) => Some(*port),
             ListenAddr::Tcp(addr) => Some(addr.port()),
             ListenAddr::Unix { .. } | ListenAddr::Inherited(_) => None,
         }
@@ -79,17 +83,28 @@ impl Bound {
         let sockets = match addr {
             ListenAddr::AnyTcp(port) => {
                 let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
-                match bind_tcp(v6, workers, probe) {
+                match bind_tcp(v6, workers, probe, Families::Both) {
                     // A machine without IPv6 refuses the family, not the port.
                     Err(error) if is_family_missing(&error) => bind_tcp(
                         SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)),
                         workers,
                         probe,
+                        Families::One,
                     )?,
                     other => other?,
                 }
             }
-            ListenAddr::Tcp(addr) => bind_tcp(*addr, workers, probe)?,
+            ListenAddr::AnyTcp6(port) => {
+                let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
+                bind_tcp(v6, workers, probe, Families::One)?
+            }
+            ListenAddr::Tcp(addr) => {
+                let families = match addr.ip().is_unspecified() {
+                    true => Families::Both,
+                    false => Families::One,
+                };
+                bind_tcp(*addr, workers, probe, families)?
+            }
             ListenAddr::Unix { path, mode } => one_for_all(bind_unix(path, *mode)?, workers)?,
             ListenAddr::Inherited(number) => one_for_all(inherited(*number)?, workers)?,
         };
@@ -116,15 +131,20 @@ enum Probe {
     Skip,
 }
 
-fn bind_tcp(addr: SocketAddr, workers: usize, probe: Probe) -> io::Result<Vec<Socket>> {
+fn bind_tcp(
+    addr: SocketAddr,
+    workers: usize,
+    probe: Probe,
+    families: Families,
+) -> io::Result<Vec<Socket>> {
     // With SO_REUSEPORT a second process of the same user would share the port in silence. This first socket
     // asks without it, so that "address in use" is said.
     if probe == Probe::Ask {
-        drop(tcp_socket(addr, SharePort::No)?);
+        drop(tcp_socket(addr, SharePort::No, families)?);
     }
     (0..workers)
         .map(|_| {
-            let socket = tcp_socket(addr, SharePort::Yes)?;
+            let socket = tcp_socket(addr, SharePort::Yes, families)?;
             socket.listen(LISTEN_BACKLOG)?;
             Ok(socket)
         })
@@ -137,7 +157,14 @@ enum SharePort {
     No,
 }
 
-fn tcp_socket(addr: SocketAddr, share: SharePort) -> io::Result<Socket> {
+/// Whether a socket of IPv6 takes IPv4 as well.
+#[derive(Clone, Copy, PartialEq)]
+enum Families {
+    Both,
+    One,
+}
+
+fn tcp_socket(addr: SocketAddr, share: SharePort, families: Families) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
@@ -145,7 +172,7 @@ fn tcp_socket(addr: SocketAddr, share: SharePort) -> io::Result<Socket> {
         socket.set_reuse_port(true)?;
     }
     if addr.is_ipv6() {
-        socket.set_only_v6(!addr.ip().is_unspecified())?;
+        socket.set_only_v6(families == Families::One)?;
     }
     // Inherited by accepted sockets, which saves a system call for each.
     socket.set_tcp_nodelay(true)?;
@@ -258,6 +285,14 @@ impl Listener {
                 (Stream::Unix(socket), Remote::Unix)
             }
         })
+    }
+
+    /// Sets its socket, as far as the system takes that.
+    pub(crate) fn set(&self, settings: &SocketSettings) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => settings.set(SockRef::from(listener), Kind::Tcp),
+            Listener::Unix(listener) => settings.set(SockRef::from(listener), Kind::Unix),
+        }
     }
 
     /// The next connection.

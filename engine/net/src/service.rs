@@ -14,6 +14,7 @@ use crate::body::{Body, RequestBody};
 use crate::entrance::Entrance;
 use crate::failure::Failure;
 use crate::probes::Probes;
+use crate::sockets::SocketSettings;
 use crate::worker::Worker;
 
 /// Answers the requests of one listener.
@@ -186,6 +187,8 @@ pub struct Settings {
     pub handshake_timeout: Duration,
     /// Whether to read the clock for each request (access log, latency metrics) instead of a coarse one.
     pub exact_times: bool,
+    /// What listening sockets are set to.
+    pub sockets: SocketSettings,
     /// How quiet TCP connections are probed; `None` leaves that to their timeouts.
     pub probes: Option<Probes>,
 }

@@ -403,12 +403,14 @@ impl<S: Service> Running<S> {
                 entrance: listen.entrance,
                 protocols: listen.protocols,
             };
-            let probes = binding.service.settings().probes;
+            let settings = binding.service.settings();
+            let (probes, settings) = (settings.probes, settings.sockets);
             if let Some(listening) = before.remove(&listen.addr) {
                 listening.slot.replace(binding);
                 for (listener, _) in &listening.doors {
                     // The kernel takes what it was asked before, or the socket is no TCP one.
                     let _ = listener.probe(probes.as_ref());
+                    let _ = listener.set(&settings);
                 }
                 slots.insert(listen.addr, listening);
                 continue;
@@ -420,6 +422,7 @@ impl<S: Service> Running<S> {
             let doors: Vec<_> = listeners
                 .map(|listener| {
                     let _ = listener.probe(probes.as_ref());
+                    let _ = listener.set(&settings);
                     let listener = Rc::new(listener);
                     let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
                     let task = tokio::task::spawn_local(accepting).abort_handle();

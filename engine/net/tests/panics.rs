@@ -63,6 +63,7 @@ fn settings() -> Settings {
         client: ClientLimits::patient(PATIENCE),
         handshake_timeout: PATIENCE,
         exact_times: false,
+        sockets: Default::default(),
         probes: None,
     }
 }

@@ -32,6 +32,7 @@ impl AdminService {
             client: ClientLimits::patient(CLIENT_PATIENCE),
             handshake_timeout: CLIENT_PATIENCE,
             exact_times: false,
+            sockets: Default::default(),
             probes: None,
         };
         AdminService {

@@ -11,6 +11,7 @@ use sluice_route::matcher::IpRanges;
 
 use crate::build::Refusal;
 use crate::limits::PROXY_HEADER_TIMEOUT;
+use crate::settings::SOCKET_WRAPPER;
 
 /// Whether a server speaks TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
         }
         match name {
             "tls" => {}
+            // It changes no bytes; `settings` reads it.
+            SOCKET_WRAPPER => {}
             "http_redirect" => entrance.plain_http = PlainHttp::Redirect,
             // Our own word: the handlers answer, as nginx does.
             "plain_http" => entrance.plain_http = PlainHttp::Serve,

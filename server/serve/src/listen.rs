@@ -57,6 +57,7 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
         if address.host.is_empty() {
             found.push(match address.network.as_str() {
                 "tcp4" => ListenAddr::Tcp(SocketAddr::from(([0, 0, 0, 0], port))),
+                "tcp6" => ListenAddr::AnyTcp6(port),
                 _ => ListenAddr::AnyTcp(port),
             });
         } else {
@@ -117,6 +118,7 @@ mod tests {
     #[test]
     fn addresses_are_read() {
         assert_eq!(addresses(":80").unwrap(), [ListenAddr::AnyTcp(80)]);
+        assert_eq!(addresses("tcp6/:80").unwrap(), [ListenAddr::AnyTcp6(80)]);
         let both = ["127.0.0.1:80", "127.0.0.1:81"].map(|a| ListenAddr::Tcp(a.parse().unwrap()));
         assert_eq!(addresses("127.0.0.1:80-81").unwrap(), both);
         let socket = ListenAddr::Unix {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluice_model::Server;
 use sluice_net::limits::FIRST_HEAD_TIMEOUT;
-use sluice_net::{ClientLimits, Probes, Settings};
+use sluice_net::{ClientLimits, Probes, Settings, SocketSettings};
 use sluice_wire::{h1, h2};
 
 /// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
@@ -26,6 +26,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that vanished is noticed after two minutes or so; Caddy's number. Accepted sockets inherit it, so it costs
 /// nothing per connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The name of the listener wrapper that says what sockets are set to. Ours; Caddy has no such word.
+pub(crate) const SOCKET_WRAPPER: &str = "socket";
 
 /// Whether something needs the exact time of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         },
         handshake_timeout: HANDSHAKE_TIMEOUT,
         exact_times: times == Times::Exact,
+        sockets: sockets(server),
         probes: probes(server),
     }
 }
@@ -87,6 +91,28 @@ fn h2_limits(h1: &h1::Limits) -> h2::Limits {
         block_bytes_max: header_list_bytes_max,
         target_bytes_max: u16::try_from(h1.target_bytes_max).unwrap_or(u16::MAX),
         ..usual
+    }
+}
+
+/// The settings of sockets that our own wrapper `socket` has, which nginx's `listen` asks for.
+fn sockets(server: &Server) -> SocketSettings {
+    let mut wrappers = server.listener_wrappers.iter();
+    let found = wrappers.find(|wrapper| {
+        let name = wrapper.get("wrapper").and_then(serde_json::Value::as_str);
+        name == Some(SOCKET_WRAPPER)
+    });
+    let Some(wrapper) = found else {
+        return SocketSettings::default();
+    };
+    let number = |name: &str| wrapper.get(name).and_then(serde_json::Value::as_u64);
+    let count = |name: &str| number(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    let bytes = |name: &str| number(name).and_then(|bytes| usize::try_from(bytes).ok());
+    SocketSettings {
+        backlog: count("backlog"),
+        receive_bytes: bytes("receive_bytes"),
+        send_bytes: bytes("send_bytes"),
+        fast_open: count("fast_open"),
+        deferred: number("deferred_seconds").map(Duration::from_secs),
     }
 }
 

@@ -22,6 +22,7 @@ mod handshakes;
 mod headers;
 mod limits;
 mod links;
+mod listen;
 mod locations;
 mod log_files;
 mod logs;

@@ -1,10 +1,12 @@
 //! `listen`: the addresses of servers, and which servers share one.
 
-use sluice_diag::{Diagnostic, Span};
-use sluice_model::RawModule;
+use std::collections::BTreeMap;
 
-use super::Lowering;
+use sluice_diag::{Diagnostic, Span};
+use sluice_model::{Duration, RawModule, Server};
+
 use super::level::Level;
+use super::{Lowering, values};
 use crate::limits::LISTEN_PORTS_MAX;
 use crate::modules::http2;
 use crate::tree::{Directive, Word};
@@ -24,6 +26,8 @@ pub struct Address {
     pub is_http2: bool,
     /// Whether connections begin with the header of the PROXY protocol.
     pub has_proxy_header: bool,
+    /// What its sockets are set to.
+    pub socket: Socket,
     /// The first `listen`.
     pub span: Span,
     /// Whether a server asked to be the default one.
@@ -32,11 +36,49 @@ pub struct Address {
     options: Option<(usize, Span)>,
 }
 
+/// What the sockets of an address are set to; what the system has where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// What is said of the sockets themselves, by the names of the model.
+    set: BTreeMap<&'static str, u64>,
+    /// How quiet connections are probed.
+    probes: Option<Probes>,
+}
+
+/// How quiet connections are probed: `so_keepalive`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Probes {
+    Off,
+    /// After how long, how far apart and how many; the program's own where nothing is said.
+    On(Option<Duration>, Option<Duration>, Option<i64>),
+}
+
+impl Socket {
+    /// Says how connections are probed.
+    pub fn probe(&self, server: &mut Server) {
+        match &self.probes {
+            None => {}
+            Some(Probes::Off) => server.keepalive_interval = Duration(-1),
+            Some(Probes::On(idle, interval, count)) => {
+                server.keepalive_idle = idle.unwrap_or_default();
+                server.keepalive_interval = interval.unwrap_or_default();
+                server.keepalive_count = count.unwrap_or_default();
+            }
+        }
+    }
+}
+
 impl Address {
     /// What its connections begin with: who sends the header stays who it is, and what it tells is noted.
     pub fn wrappers(&self) -> Vec<RawModule> {
         let named = |name: &str| RawModule::from_iter([("wrapper".to_owned(), name.into())]);
         let mut wrappers = Vec::new();
+        if !self.socket.set.is_empty() {
+            let mut socket = named("socket");
+            let set = self.socket.set.iter();
+            socket.extend(set.map(|(name, number)| ((*name).to_owned(), (*number).into())));
+            wrappers.push(socket);
+        }
         if self.has_proxy_header {
             let mut header = named("proxy_protocol");
             header.insert("note".to_owned(), true.into());
@@ -84,7 +126,14 @@ impl Addresses {
         let Some(address) = line.args.first() else {
             return;
         };
-        let Some(listens) = addresses_of(&address.text) else {
+        let is_both = line.args.iter().any(|param| param.text == "ipv6only=off");
+        let own = |listen: String| match listen.strip_prefix("[::]:") {
+            // The other family has its own line.
+            Some(port) if !is_both => format!("tcp6/:{port}"),
+            _ => listen,
+        };
+        let found = addresses_of(&address.text);
+        let Some(listens) = found.map(|found| found.into_iter().map(own)) else {
             let _: Option<()> = cx.invalid(
                 address,
                 "listen",
@@ -141,6 +190,7 @@ impl Addresses {
                 is_ssl: false,
                 is_http2: false,
                 has_proxy_header: false,
+                socket: Socket::default(),
                 span,
                 has_default: None,
                 options: None,
@@ -169,6 +219,7 @@ impl Addresses {
                     && known.is_ssl == address.is_ssl
                     && known.is_http2 == address.is_http2
                     && known.has_proxy_header == address.has_proxy_header
+                    && known.socket == address.socket
             });
             match same {
                 Some(known) => known.listen.extend(address.listen.iter().cloned()),
@@ -239,7 +290,7 @@ fn options_once(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, line: &
 }
 
 fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Word) {
-    let (name, _) = param.text.split_once('=').unwrap_or((&param.text, ""));
+    let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
     match name {
         "default_server" | "default" => {
             if let Some(first) = entry.has_default.filter(|_| entry.default != site) {
@@ -259,15 +310,29 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
         }
         "ssl" => entry.is_ssl = true,
         "http2" => entry.is_http2 = true,
-        // Each worker has a socket of its own anyway, and accepts as fast as it can.
-        "reuseport" | "deferred" | "bind" | "backlog" | "ipv6only" | "fastopen"
-        | "so_keepalive" => {}
-        "rcvbuf" | "sndbuf" | "setfib" | "accept_filter" | "multipath" => {
+        // Each worker has a socket of its own anyway.
+        "reuseport" | "bind" => {}
+        "deferred" | "backlog" | "fastopen" | "rcvbuf" | "sndbuf" => {
+            set(cx, &mut entry.socket, param, name, value);
+        }
+        "so_keepalive" => match probes(value) {
+            Some(probes) => entry.socket.probes = Some(probes),
+            None => {
+                let wanted = "`on`, `off` or `idle:interval:count`, each of which may be left out";
+                let _: Option<()> = cx.invalid(param, "listen", wanted);
+            }
+        },
+        "ipv6only" if matches!(value, "on" | "off") => {}
+        "setfib" | "accept_filter" | "multipath" => {
+            let why = match name {
+                "multipath" => "connections go one way",
+                _ => "only FreeBSD has it",
+            };
             cx.report.push(
                 Diagnostic::warning("no-effect", format!("`{name}` of `listen` has no effect"))
                     .at(param.span, "read, and then left alone")
                     .imported(param.import)
-                    .note("sockets have the settings of the system"),
+                    .note(why),
             );
         }
         "proxy_protocol" => entry.has_proxy_header = true,
@@ -308,6 +373,56 @@ fn addresses_of(text: &str) -> Option<Vec<String>> {
     ports
         .map(|port| address_of(&format!("{host}{port}")))
         .collect()
+}
+
+/// Notes what a word says of sockets.
+fn set(cx: &mut Lowering<'_>, socket: &mut Socket, param: &Word, name: &str, value: &str) {
+    let count = || value.parse::<u64>().ok();
+    let (name, number, wanted) = match name {
+        // nginx waits as long as for a head; what comes at all comes within seconds.
+        "deferred" => (
+            "deferred_seconds",
+            value.is_empty().then_some(60),
+            "`deferred`",
+        ),
+        "backlog" => ("backlog", count(), "`backlog=` and a number"),
+        "fastopen" => ("fast_open", count(), "`fastopen=` and a number"),
+        "rcvbuf" => ("receive_bytes", values::size(value), "`rcvbuf=` and a size"),
+        _ => ("send_bytes", values::size(value), "`sndbuf=` and a size"),
+    };
+    match number {
+        Some(number) => {
+            socket.set.insert(name, number);
+        }
+        None => {
+            let _: Option<()> = cx.invalid(param, "listen", wanted);
+        }
+    }
+}
+
+/// Reads `so_keepalive`.
+fn probes(value: &str) -> Option<Probes> {
+    match value {
+        "on" => return Some(Probes::On(None, None, None)),
+        "off" => return Some(Probes::Off),
+        _ => {}
+    }
+    let parts: Vec<&str> = value.split(':').collect();
+    let [idle, interval, count] = parts.as_slice() else {
+        return None;
+    };
+    let time = |text: &str| match text {
+        "" => Some(None),
+        text => values::time(text).map(Some),
+    };
+    let count = match *count {
+        "" => None,
+        text => Some(text.parse().ok().filter(|count| *count > 0)?),
+    };
+    let (idle, interval) = (time(idle)?, time(interval)?);
+    // All left out is nothing said, which nginx refuses.
+    let is_said = idle.is_some() || interval.is_some() || count.is_some();
+    is_said.then_some(Probes::On(idle, interval, count))
 }
 
 /// An address as the model writes it.

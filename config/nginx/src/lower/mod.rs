@@ -580,6 +580,8 @@ impl<'r> Lowering<'r> {
             secure: address.is_ssl,
             client_limits: self.client_limits.clone(),
         };
+        let mut connections = default.connections.clone();
+        address.socket.probe(&mut connections);
         let mut protocols = vec!["h1".to_owned()];
         // A handshake names its server, and so what is spoken; other connections have yet to name one.
         let is_any = order.iter().any(|site| site.is_http2 && address.is_ssl);
@@ -608,7 +610,7 @@ impl<'r> Lowering<'r> {
             protocols,
             listener_wrappers: address.wrappers(),
             logs: self.server_logs(),
-            ..default.connections.clone()
+            ..connections
         }
     }
 

@@ -59,7 +59,7 @@ pub const WORDS: &[Word] = &[
     Word::once("lingering_close", Choice(&["on", "off", "always"])),
     Word::once("lingering_time", Time),
     Word::once("lingering_timeout", Time),
-    Word::many("listen", Words(1, MANY)).but(Partly("address, port, `unix:`, `default_server`, `ssl`, `http2`, `proxy_protocol`; of the rest each word says what it does")),
+    Word::many("listen", Words(1, MANY)).but(Partly("all but `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` hold anyway, probes come after 15 s where `so_keepalive` gives no time")),
     Word::many("location", Block(1, 2)),
     Word::once("log_not_found", Flag),
     Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),

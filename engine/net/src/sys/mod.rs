@@ -7,6 +7,7 @@ pub mod files;
 pub mod identity;
 pub mod inherited;
 pub mod limits;
+pub mod listening;
 pub mod local_time;
 pub mod peek;
 pub mod placement;

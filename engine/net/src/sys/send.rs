@@ -41,7 +41,11 @@ pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
 }
 
 /// Sets an option of TCP that is a number.
-fn set(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
     let fd = socket.as_raw_fd();

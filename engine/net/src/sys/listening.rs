@@ -1,0 +1,41 @@
+//! Settings of listening sockets that the standard library has no words for.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::send::set;
+
+/// Lets so many connections that have brought data with their first packet wait for the end of their handshake
+/// (`TCP_FASTOPEN`).
+pub fn fast_open(socket: BorrowedFd<'_>, queue: i32) -> io::Result<()> {
+    set(socket, libc::TCP_FASTOPEN, queue)
+}
+
+/// Has connections accepted once they have brought something, or after so many seconds (`TCP_DEFER_ACCEPT`).
+pub fn defer(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> {
+    set(socket, libc::TCP_DEFER_ACCEPT, seconds)
+}
+
+/// What [`fast_open`] has set.
+pub fn fast_open_queue(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    number(socket, libc::TCP_FASTOPEN)
+}
+
+/// What [`defer`] has set.
+pub fn deferred_seconds(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    number(socket, libc::TCP_DEFER_ACCEPT)
+}
+
+/// An option of TCP that is a number.
+fn number(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<i32> {
+    let mut value: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    let place = std::ptr::from_mut(&mut value).cast();
+    let fd = socket.as_raw_fd();
+    // SAFETY: value and size live through the call, and the size is that of the value.
+    let done = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, place, &mut size) };
+    match done {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
