@@ -274,3 +274,51 @@ fn a_port_that_is_taken_is_told_before_anybody_returns() {
     let is_free = || TcpListener::bind(("127.0.0.1", prefix.port)).is_ok();
     eventually("a free port", is_free, || prefix.errors());
 }
+
+/// What people and programs look for in the log of errors.
+#[test]
+fn the_life_of_the_process_is_told_as_nginx_tells_it() {
+    let prefix = Prefix::new();
+    assert_eq!(prefix.said(&["-e", "logs/early.log"]).0, Some(0));
+    let pid = prefix.pid().expect("it serves");
+    let errors = || prefix.errors();
+    let count = |words: &str| errors().matches(words).count();
+    eventually("a start", || count("start worker processes") == 1, errors);
+    for (order, words) in [
+        ("reload", "configuration loaded"),
+        ("reopen", ": signal 10 (SIGUSR1) received, reopening logs"),
+        ("quit", ": exit\n"),
+    ] {
+        let words_before = ["-e", "logs/early.log", "-s", order];
+        assert_eq!(prefix.said(&words_before), (Some(0), String::new()));
+        let has_come = || format!("{}\n", errors()).contains(words);
+        eventually(order, has_come, errors);
+    }
+    prefix.wait_for_end(pid);
+    let told = errors();
+    let mut rest = told.as_str();
+    for line in [
+        "[notice] PID#PID: nginx/1.",
+        "OS: Linux ",
+        "using the \"epoll\" event method",
+        "start worker processes",
+        "signal 1 (SIGHUP) received, reconfiguring",
+        ": reconfiguring",
+        "start worker processes",
+        "signal 10 (SIGUSR1) received, reopening logs",
+        "signal 3 (SIGQUIT) received, shutting down",
+        ": gracefully shutting down",
+        ": exit",
+    ] {
+        let line = line.replace("PID#PID", &format!("{pid}#{pid}"));
+        let at = rest.find(&line);
+        rest = &rest[at.unwrap_or_else(|| panic!("no {line} in its place in {told}"))..];
+    }
+    let early = prefix.folder.read("logs/early.log");
+    assert_eq!(
+        early.matches("signal process started").count(),
+        3,
+        "{early}"
+    );
+    assert!(!told.contains("signal process started"), "{told}");
+}

@@ -1,6 +1,7 @@
 //! The configuration that a command line of nginx names, and where the usual files are.
 
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use sluice_model::logging::LogWriter;
@@ -8,8 +9,8 @@ use sluice_model::{Admin, Config};
 use sluice_net::sys::identity::{Identity, is_root};
 use sluice_net::sys::process::{Standard, redirect};
 
-use super::lines;
 use super::switches::Switches;
+use super::{lines, notices};
 use crate::load::{self, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, write};
 use crate::supervise::successor::Program;
@@ -99,6 +100,17 @@ impl Invocation {
             ..Admin::default()
         });
         Ok(loaded)
+    }
+
+    /// Tells the log of errors of the command line that this process sends a signal: that of the configuration belongs to the
+    /// server.
+    pub fn tell_sender(&self) {
+        let line = notices::of_sender();
+        match self.added.error_log.as_str() {
+            "stderr" => write(&String::from_utf8_lossy(&line)),
+            // Where it cannot be opened that was told when the configuration was read.
+            path => _ = open_log(Path::new(path)).and_then(|mut file| file.write_all(&line)),
+        }
     }
 
     /// From now on this process has no terminal.

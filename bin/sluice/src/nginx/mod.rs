@@ -5,6 +5,7 @@
 mod background;
 mod invocation;
 mod lines;
+pub mod notices;
 mod order;
 mod switches;
 mod version;

@@ -13,6 +13,7 @@ use crate::supervise::pidfile;
 /// Sends `signal` to the process whose number stands in the file that the configuration names.
 pub fn send(invocation: &Invocation, signal: Signal) -> Result<Exit, Failed> {
     let loaded = invocation.load(MessageFormat::Human)?;
+    invocation.tell_sender();
     let path = loaded
         .config
         .apps

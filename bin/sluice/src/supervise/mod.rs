@@ -36,7 +36,7 @@ use crate::admin_client::default_address;
 use crate::folders;
 use crate::load::{ADJACENT, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
-use crate::nginx;
+use crate::nginx::{self, notices};
 use crate::watch::Watched;
 use crate::welcome;
 use pidfile::Pidfile;
@@ -182,6 +182,9 @@ fn serve(
             job.format,
         ))
     })?;
+    if job.manners == Manners::Nginx {
+        notices::begun(&log);
+    }
     let mut process = Process::begin(
         server,
         log,
@@ -457,6 +460,9 @@ impl Process {
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
+        if self.manners == Manners::Nginx {
+            notices::serving(&self.log);
+        }
         self.log
             .info("", "serving")
             .text("version", env!("CARGO_PKG_VERSION"))
@@ -510,21 +516,11 @@ impl Process {
     fn work(&mut self, events: &Receiver<Event>) -> Stop {
         loop {
             match events.recv() {
-                Ok(Event::Signal(signal, wish)) => match wish {
-                    Wish::Stop => return Stop::Signal(signal),
-                    Wish::Halt => return Stop::Halt(signal),
-                    Wish::Reload => self.reload(signal.as_str()),
-                    Wish::Reopen => self.reopen_logs(),
-                    Wish::Upgrade => self.start_successor(),
-                    Wish::Withdraw => self.withdraw(),
-                    Wish::Unknown => self
-                        .log
-                        .warn("", "a signal without a meaning")
-                        .text("signal", signal.as_str())
-                        .send(),
-                    // The thread for signals sees to these.
-                    Wish::Abort | Wish::Nothing => {}
-                },
+                Ok(Event::Signal(signal, wish)) => {
+                    if let Some(stop) = self.on_signal(signal, wish) {
+                        return stop;
+                    }
+                }
                 Ok(Event::Changed) => self.reload("watch"),
                 Ok(Event::SuccessorEnded(how)) => self.be_last_again(&how),
                 Ok(Event::Order(Order::Load(order))) => {
@@ -545,6 +541,28 @@ impl Process {
                 Err(RecvError) => return Stop::Order,
             }
         }
+    }
+
+    fn on_signal(&mut self, signal: Signal, wish: Wish) -> Option<Stop> {
+        if self.manners == Manners::Nginx {
+            notices::received(&self.log, signal);
+        }
+        match wish {
+            Wish::Stop => return Some(Stop::Signal(signal)),
+            Wish::Halt => return Some(Stop::Halt(signal)),
+            Wish::Reload => self.reload(signal.as_str()),
+            Wish::Reopen => self.reopen_logs(),
+            Wish::Upgrade => self.start_successor(),
+            Wish::Withdraw => self.withdraw(),
+            Wish::Unknown => self
+                .log
+                .warn("", "a signal without a meaning")
+                .text("signal", signal.as_str())
+                .send(),
+            // The thread for signals sees to these.
+            Wish::Abort | Wish::Nothing => {}
+        }
+        None
     }
 
     fn reopen_logs(&self) {
@@ -734,6 +752,9 @@ impl Process {
             .info("", "stopped")
             .integer("connections_cut_off", cut_off)
             .send();
+        if self.manners == Manners::Nginx {
+            notices::ended(&self.log);
+        }
     }
 }
 

@@ -1,0 +1,96 @@
+//! What nginx's master process tells its log of errors of its own life, at `notice` and in its words. Whoever waits for a container
+//! by a line of its log waits for `start worker process`, and people look for what came of a signal. Only what holds here is
+//! told: workers are threads, so no numbers of their processes.
+
+use sluice_net::sys::process::Signal;
+use sluice_nginx::registry::variables::NGINX_VERSION;
+use sluice_serve::log::{Log, TimeFormat, Zone};
+
+/// Tells that the process begins.
+pub fn begun(log: &Log) {
+    let version = env!("CARGO_PKG_VERSION");
+    tell(log, &format!("nginx/{NGINX_VERSION} (sluice {version})"));
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+    if let (Ok(system), Ok(release)) = (read("ostype"), read("osrelease")) {
+        tell(log, &format!("OS: {} {}", system.trim(), release.trim()));
+    }
+}
+
+/// Tells that a configuration is served.
+pub fn serving(log: &Log) {
+    tell(log, "using the \"epoll\" event method");
+    tell(log, "start worker processes");
+}
+
+/// Tells that a signal has come, and what is done about it.
+pub fn received(log: &Log, signal: Signal) {
+    tell(log, &of(signal));
+    match signal {
+        Signal::Hangup => tell(log, "reconfiguring"),
+        Signal::Quit => tell(log, "gracefully shutting down"),
+        _ => {}
+    }
+}
+
+/// Tells that the process ends.
+pub fn ended(log: &Log) {
+    tell(log, "exit");
+}
+
+fn tell(log: &Log, message: &str) {
+    log.info("", message).send();
+}
+
+fn of(signal: Signal) -> String {
+    let done = match signal {
+        Signal::Hangup => "reconfiguring",
+        Signal::Interrupt | Signal::Terminate => "exiting",
+        Signal::Quit => "shutting down",
+        Signal::User1 => "reopening logs",
+        Signal::User2 => "changing binary",
+        Signal::Window => "stop accepting connections",
+    };
+    let (number, name) = (signal.number(), signal.as_str());
+    format!("signal {number} ({name}) received, {done}")
+}
+
+/// The line of a process that sends a signal (`-s`), with its end.
+pub fn of_sender() -> Vec<u8> {
+    let mut line = Vec::new();
+    TimeFormat::from_name("wall").push(&mut line, std::time::SystemTime::now(), Zone::Local);
+    let process = std::process::id();
+    let told = format!(" [notice] {process}#{process}: signal process started\n");
+    line.extend_from_slice(told.as_bytes());
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_told_in_nginxs_words() {
+        for (signal, line) in [
+            (Signal::Hangup, "signal 1 (SIGHUP) received, reconfiguring"),
+            (Signal::Quit, "signal 3 (SIGQUIT) received, shutting down"),
+            (
+                Signal::User1,
+                "signal 10 (SIGUSR1) received, reopening logs",
+            ),
+            (
+                Signal::User2,
+                "signal 12 (SIGUSR2) received, changing binary",
+            ),
+            (Signal::Terminate, "signal 15 (SIGTERM) received, exiting"),
+        ] {
+            assert_eq!(of(signal), line);
+        }
+        let line = String::from_utf8(of_sender()).unwrap();
+        let process = std::process::id();
+        let end = format!(" [notice] {process}#{process}: signal process started\n");
+        assert!(
+            line.ends_with(&end) && line.len() == 19 + end.len(),
+            "{line}"
+        );
+    }
+}
