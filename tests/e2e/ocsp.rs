@@ -2,24 +2,31 @@
 
 use std::process::{Child, Command, Stdio};
 
-use crate::harness::{Folder, Setup, eventually, free_port};
+use crate::harness::{Folder, Setup, eventually, free_port, run_to_end, text};
 
 /// A responder for the certificate in its folder.
 struct Responder {
     folder: Folder,
+    port: u16,
     child: Child,
 }
 
 impl Responder {
     fn new() -> Responder {
-        let (folder, port) = (Folder::new(), free_port());
+        let port = free_port();
+        Responder::apart(port, port)
+    }
+
+    /// One that answers on `port`, for a certificate that names the one on `named`.
+    fn apart(port: u16, named: u16) -> Responder {
+        let folder = Folder::new();
         let script = format!(
             "set -e\n\
              new='req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'\n\
              openssl $new -x509 -keyout ca.key -out ca.pem -subj /CN=ca -days 2\n\
              openssl $new -keyout leaf.key -out leaf.csr -subj /CN=localhost\n\
              echo subjectAltName=DNS:localhost > extensions\n\
-             echo 'authorityInfoAccess=OCSP;URI:http://127.0.0.1:{port}/' >> extensions\n\
+             echo 'authorityInfoAccess=OCSP;URI:http://127.0.0.1:{named}/' >> extensions\n\
              openssl x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -set_serial 0x1234 -days 2 \
              -extfile extensions -out leaf.pem\n\
              cat leaf.pem ca.pem > chain.pem\n\
@@ -48,7 +55,11 @@ impl Responder {
             .stderr(Stdio::null())
             .spawn()
             .expect("OpenSSL is installed");
-        Responder { folder, child }
+        Responder {
+            folder,
+            port,
+            child,
+        }
     }
 
     fn caddyfile(&self, options: &str) -> String {
@@ -74,6 +85,31 @@ impl Responder {
             .output()
             .expect("OpenSSL is installed");
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// An nginx.conf with these lines in its server.
+    fn nginx(&self, lines: &str) -> Setup {
+        let path = self.folder.path().display();
+        crate::nginx::setup(&format!(
+            "events {{}}\nhttp {{\nserver {{\nlisten 127.0.0.1:{{port}} ssl;\nssl_certificate {path}/chain.pem;\n\
+             ssl_certificate_key {path}/leaf.key;\nssl_stapling on;\n{lines}\nreturn 204;\n}}\n}}\n"
+        ))
+    }
+
+    /// Writes what a responder says of the certificate to `staple.der`.
+    fn write_answer(&self) {
+        let script = "set -e\n\
+             openssl ocsp -issuer ca.pem -cert leaf.pem -no_nonce -reqout ask.der\n\
+             openssl ocsp -index index.txt -CA ca.pem -rsigner ca.pem -rkey ca.key -ndays 1 -reqin ask.der \
+             -respout staple.der\n";
+        self.folder.write("answer", script);
+        let made = Command::new("sh")
+            .arg("answer")
+            .current_dir(self.folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(made.expect("OpenSSL is installed").success());
     }
 
     fn end(&mut self) {
@@ -116,4 +152,40 @@ fn nothing_is_stapled_where_that_is_switched_off() {
     std::thread::sleep(std::time::Duration::from_secs(2));
     let told = responder.told(server.port);
     assert!(told.contains("OCSP response: no response sent"), "{told}");
+}
+
+#[test]
+fn an_nginx_conf_staples_what_stands_in_a_file() {
+    let mut responder = Responder::new();
+    responder.end();
+    responder.write_answer();
+    let file = responder.folder.path().join("staple.der");
+    let server = responder
+        .nginx(&format!("ssl_stapling_file {};", file.display()))
+        .start();
+    let told = responder.told(server.port);
+    assert!(told.contains("Cert Status: good"), "{told}");
+    drop(server);
+    // What is no answer is refused with its line.
+    responder.folder.write("staple.der", "good");
+    let setup = responder.nginx(&format!("ssl_stapling_file {};", file.display()));
+    let checked = run_to_end(setup.folder(), &["validate", "--config", "nginx.conf"]);
+    let said = text(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("it is no answer of an OCSP responder"),
+        "{said}"
+    );
+    assert!(said.contains("nginx.conf:8:1"), "{said}");
+}
+
+#[test]
+fn an_nginx_conf_names_who_is_asked() {
+    let responder = Responder::apart(free_port(), free_port());
+    let own = responder.port;
+    let server = responder
+        .nginx(&format!("ssl_stapling_responder http://127.0.0.1:{own}/;"))
+        .start();
+    let is_good = || responder.told(server.port).contains("Cert Status: good");
+    eventually("a staple", is_good, || server.stderr());
 }

@@ -25,14 +25,23 @@ pub struct PairFile {
     pub tags: Vec<String>,
     /// What opens the key where it is protected.
     pub passwords: Arc<Passwords>,
+    /// The file of what its authority says of it; none when empty.
+    pub staple: PathBuf,
+    /// Who is asked for that, in place of whom it names; empty for that one.
+    pub responder: String,
 }
 
 impl PairFile {
     /// Reads and checks it.
     pub fn load(&self) -> Result<Arc<Pair>, CertsError> {
         let pair = Pair::from_files(&self.certificate, &self.key, &self.passwords)?;
+        let pair = match self.staple.as_os_str().is_empty() {
+            true => pair,
+            false => pair.stapled(&self.staple)?,
+        };
         Ok(Arc::new(Pair {
             tags: self.tags.clone(),
+            responder: self.responder.clone(),
             ..pair
         }))
     }
@@ -59,6 +68,8 @@ pub fn bundles(folder: &Path) -> Result<Vec<PairFile>, CertsError> {
         key: path,
         tags: Vec::new(),
         passwords: Arc::default(),
+        staple: PathBuf::new(),
+        responder: String::new(),
     };
     Ok(found.into_iter().map(bundle).collect())
 }
@@ -151,6 +162,8 @@ mod tests {
             key: folder.path().join("a.key"),
             tags: vec!["x".to_owned()],
             passwords: Arc::default(),
+            staple: PathBuf::new(),
+            responder: String::new(),
         };
         let write = |subject: &str| {
             let made = test.issue(subject);

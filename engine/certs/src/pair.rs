@@ -14,6 +14,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::failure::{CertsError, Notice};
 use crate::limits::CHAIN_CERTIFICATES_MAX;
+use crate::ocsp;
 use crate::renewal::Lifetime;
 use crate::sealed::{self, Passwords};
 use crate::storage::{StoredPair, read_file};
@@ -32,6 +33,8 @@ pub struct Pair {
     pub origin: String,
     /// Names by which policies choose it.
     pub tags: Vec<String>,
+    /// Who is asked what is stapled to it, in place of whom it names; empty for that one.
+    pub responder: String,
 }
 
 /// Where the two texts of a pair are from; the same path twice if one file holds both.
@@ -101,6 +104,32 @@ impl Pair {
             lifetime: facts.lifetime,
             origin: origin.certificate.display().to_string(),
             tags: Vec::new(),
+            responder: String::new(),
+        })
+    }
+
+    /// The same with what its authority says of it (RFC 6960, DER), which is shown as it is.
+    ///
+    /// # Errors
+    /// The file is no answer of a responder, or an answer that it gives none.
+    pub fn stapled(self, file: &Path) -> Result<Pair, CertsError> {
+        let missing = || CertsError::io("read", file, std::io::ErrorKind::NotFound.into());
+        let answer = read_file(file)?.ok_or_else(missing)?;
+        if !ocsp::is_answer(&answer) {
+            return Err(CertsError::Damaged {
+                path: file.to_owned(),
+                what: "it is no answer of an OCSP responder".to_owned(),
+            });
+        }
+        let CertifiedKey { cert, key, .. } = &*self.certified;
+        let certified = CertifiedKey {
+            cert: cert.clone(),
+            key: key.clone(),
+            ocsp: Some(answer),
+        };
+        Ok(Pair {
+            certified: Arc::new(certified),
+            ..self
         })
     }
 

@@ -53,8 +53,10 @@ pub struct Policy {
     pub version_min: String,
     /// The highest version, `tls1.3` when empty.
     pub version_max: String,
-    /// The suites of TLS 1.2, best first; the default ones when empty. Those of TLS 1.3 are always offered.
+    /// The suites of TLS 1.2, best first; the default ones when empty. Those of TLS 1.3 stand in `modern_suites`.
     pub cipher_suites: Vec<String>,
+    /// The suites of TLS 1.3, best first; all when empty.
+    pub modern_suites: Vec<String>,
     /// The groups for the key exchange, best first; the default ones when empty.
     pub curves: Vec<String>,
     /// The protocols offered by ALPN, best first.
@@ -573,7 +575,18 @@ fn provider(policy: &Policy) -> Result<CryptoProvider, PolicyError> {
         wanted.collect::<Result<_, _>>()?
     };
     let older = older.into_iter().filter(|suite| suite.tls13().is_none());
-    provider.cipher_suites = modern.into_iter().chain(older).collect();
+    let named = policy.modern_suites.iter().map(|name| {
+        let known = modern.iter().find(|suite| suite_name(suite) == name);
+        known
+            .copied()
+            .ok_or_else(|| PolicyError::Cipher(name.clone()))
+    });
+    let mut all: Vec<SupportedCipherSuite> = named.collect::<Result<_, _>>()?;
+    if all.is_empty() {
+        all.extend(modern);
+    }
+    all.extend(older);
+    provider.cipher_suites = all;
     if !policy.curves.is_empty() {
         let wanted = policy.curves.iter().map(|name| {
             let known = CURVES.iter().find(|(known, _)| known == name);

@@ -444,6 +444,8 @@ objects! {
         pub curves: Vec<String>,
         /// The suites of TLS 1.2 offered; all when empty. Ours, as all below; Caddy has no such words.
         pub cipher_suites: Vec<String>,
+        /// The suites of TLS 1.3 offered; all when empty.
+        pub modern_suites: Vec<String>,
         /// The lowest version, `tls1.2` when empty.
         pub protocol_min: String,
         /// The highest version, `tls1.3` when empty.
@@ -547,6 +549,8 @@ objects! {
         pub local_address: String,
         /// How much the system keeps of what comes and of what goes.
         pub socket_buffers: SocketBuffers,
+        /// Speaks TLS, which nothing but nginx does: `suwsgi`.
+        pub tls: Option<UpstreamTls>,
     }
 
     /// Upstreams from SRV records.

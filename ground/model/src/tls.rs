@@ -218,6 +218,8 @@ objects! {
         pub certificate_selection: Option<CertificateSelection>,
         /// The cipher suites offered.
         pub cipher_suites: Vec<String>,
+        /// The suites of TLS 1.3 offered, best first; all when empty. Ours; Caddy always offers all.
+        pub modern_suites: Vec<String>,
         /// The groups offered.
         pub curves: Vec<String>,
         /// The application protocols offered.
@@ -412,7 +414,14 @@ pub struct CertificateFiles {
     /// A file of passwords, one in each line, for a key that is protected. Ours; Caddy has no such word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub password_file: String,
-    /// Where the chain, the key and the passwords were written, in this order; no part of the JSON.
+    /// A file with what its authority says of it (OCSP, DER), which is shown as it is; nobody is asked then. Ours; Caddy has
+    /// no such word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub staple_file: String,
+    /// Who is asked what its authority says of it, in place of whom it names. Ours; Caddy has no such word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub ocsp_responder: String,
+    /// Where the chain, the key and the other files were written, in this order; no part of the JSON.
     #[serde(skip)]
     pub origin: RouteOrigin,
 }

@@ -97,6 +97,23 @@ fn suites_and_groups_are_those_that_are_named() {
 }
 
 #[test]
+fn suites_of_tls_1_3_are_those_that_are_named() {
+    let named = site(
+        "ssl_conf_command Ciphersuites TLS_CHACHA20_POLY1305_SHA256;\nreturn 200 $ssl_cipher;",
+    );
+    let says = |version| named.get(&named.client(version)).map(|(said, _)| said);
+    assert_eq!(
+        says(&TLS13).as_deref(),
+        Some("TLS_CHACHA20_POLY1305_SHA256")
+    );
+    assert!(says(&TLS12).is_some_and(|said| said.starts_with("ECDHE-")));
+    let mut provider = default_provider();
+    provider.cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
+    let other = tls::trusting_with(named.root.clone(), &[&TLS13], provider);
+    assert_eq!(named.get(&other), None);
+}
+
+#[test]
 fn sessions_go_on_as_the_file_says() {
     use HandshakeKind::{Full, Resumed};
     let off = site("ssl_session_tickets off;\nreturn 200 $ssl_session_reused;");

@@ -37,6 +37,7 @@ pub mod prefix;
 mod proxying;
 mod ranges;
 mod rights;
+mod secure_uwsgi;
 mod ssi;
 mod studies;
 mod syslog;

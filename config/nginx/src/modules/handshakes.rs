@@ -13,6 +13,7 @@ use crate::tree::{Directive, Word};
 struct Asked<'t> {
     versions: Versions,
     suites: Option<&'t Word>,
+    modern_suites: Vec<String>,
     groups: Option<&'t Word>,
     has_tickets: bool,
 }
@@ -23,6 +24,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, policy: &mut ConnectionPo
     let mut asked = Asked {
         versions: openssl::versions(cx, level, "ssl_protocols"),
         suites: word("ssl_ciphers"),
+        modern_suites: Vec::new(),
         groups: word("ssl_ecdh_curve"),
         has_tickets: level.is_on("ssl_session_tickets", true),
     };
@@ -33,6 +35,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, policy: &mut ConnectionPo
         let in_order = level.is_on("ssl_prefer_server_ciphers", false);
         policy.cipher_suites = suites(cx, word, in_order, &mut asked.versions);
     }
+    policy.modern_suites = std::mem::take(&mut asked.modern_suites);
     if let Some(groups) = asked.groups.and_then(|word| groups(cx, word)) {
         policy.curves = groups;
     }
@@ -49,6 +52,7 @@ fn command<'t>(cx: &mut Lowering<'_>, line: &'t Directive, asked: &mut Asked<'t>
     match openssl::command(&name.text, &value.text) {
         Some(Command::Already) => {}
         Some(Command::Suites) => asked.suites = Some(value),
+        Some(Command::ModernSuites(suites)) => asked.modern_suites = suites,
         Some(Command::Groups) => asked.groups = Some(value),
         Some(Command::NoTickets) => asked.has_tickets = false,
         Some(bound @ (Command::Lowest | Command::Highest))

@@ -111,6 +111,25 @@ pub fn suites(list: &str) -> Vec<&'static str> {
     kept.into_iter().map(|suite| suite.iana).collect()
 }
 
+/// The suites of TLS 1.3, in OpenSSL's order.
+const MODERN: [&str; 3] = [
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+];
+
+/// The suites of TLS 1.3 that a list of `Ciphersuites` names, in its order; `None` where it names none that is spoken. OpenSSL
+/// passes over names that it does not know.
+pub fn modern_suites(list: &str) -> Option<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    for name in list.split(':') {
+        if MODERN.contains(&name) && !found.iter().any(|known| known == name) {
+            found.push(name.to_owned());
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
 /// How many suites of TLS 1.2 are spoken.
 pub const SUITES_COUNT: usize = SUITES.len();
 
@@ -221,7 +240,7 @@ pub fn refuse_command(cx: &mut Lowering<'_>, line: &Directive, directive: &str) 
             .imported(line.name.import)
             .help(
                 "what is built is `CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, \
-                 `Ciphersuites` with all three suites, and `Options` that hold anyway",
+                 `Ciphersuites` with AES in GCM or ChaCha20, and `Options` that hold anyway",
             ),
     );
 }
@@ -233,6 +252,8 @@ pub enum Command {
     Already,
     /// Suites of TLS 1.2, as `ssl_ciphers` has them.
     Suites,
+    /// These suites of TLS 1.3.
+    ModernSuites(Vec<String>),
     /// Groups for the key exchange, as `ssl_ecdh_curve` has them.
     Groups,
     /// The lowest version.
@@ -245,21 +266,9 @@ pub enum Command {
 
 /// What a command comes to; `None` where it is not built.
 pub fn command(name: &str, value: &str) -> Option<Command> {
-    let modern = [
-        "TLS_AES_256_GCM_SHA384",
-        "TLS_CHACHA20_POLY1305_SHA256",
-        "TLS_AES_128_GCM_SHA256",
-    ];
     Some(match name {
         "CipherString" => Command::Suites,
-        // All three are spoken, and clients choose.
-        "Ciphersuites" => {
-            let named: Vec<&str> = value.split(':').collect();
-            modern
-                .iter()
-                .all(|suite| named.contains(suite))
-                .then_some(Command::Already)?
-        }
+        "Ciphersuites" => Command::ModernSuites(modern_suites(value)?),
         "Curves" | "Groups" => Command::Groups,
         "MinProtocol" => Command::Lowest,
         "MaxProtocol" => Command::Highest,
@@ -351,9 +360,11 @@ mod tests {
             Some(Command::Already)
         );
         assert_eq!(command("Options", "KTLS"), None);
-        assert_eq!(command("Ciphersuites", "TLS_AES_256_GCM_SHA384"), None);
-        let all = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
-        assert_eq!(command("Ciphersuites", all), Some(Command::Already));
+        let named = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256:TLS_AES_256_GCM_SHA384";
+        let kept = ["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"];
+        let kept = Command::ModernSuites(kept.map(str::to_owned).to_vec());
+        assert_eq!(command("Ciphersuites", named), Some(kept));
+        assert_eq!(command("Ciphersuites", "TLS_AES_128_CCM_SHA256"), None);
         assert_eq!(command("VerifyMode", "Peer"), None);
     }
 }

@@ -4,16 +4,16 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::proxy::{BIND, BUFFERS, FILES, REPEATED, SIXTY, application_by_variable, bound};
+use super::proxy::{BIND, BUFFERS, FILES, REPEATED, SIXTY, Url, application_by_variable, bound};
 use super::upstream::Group;
-use super::{cache, cgi};
+use super::{cache, cgi, upstream_tls};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
+use crate::registry::Verdict::{Always, Idle, Partly};
 use crate::registry::{MANY, Word};
-use crate::tree::Directive;
+use crate::tree::{self, Directive};
 
 /// The directives of SCGI.
 pub const WORDS: &[Word] = &[
@@ -104,7 +104,7 @@ pub const UWSGI: &[Word] = &[
     Word::many("uwsgi_no_cache", Words(1, MANY)),
     Word::many("uwsgi_param", Words(2, 3)),
     Word::once("uwsgi_pass", Words(1, 1)).but(Partly(
-        "addresses with and without `uwsgi://`; `suwsgi://` is not built",
+        "with variables `suwsgi://` has to stand in front of them",
     )),
     Word::many("uwsgi_pass_header", Words(1, 1)),
     Word::once("uwsgi_pass_request_body", Flag),
@@ -115,6 +115,21 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_socket_keepalive", Flag).but(Always("connections are probed")),
     Word::once("uwsgi_socket_rcvbuf", Size),
     Word::once("uwsgi_socket_sndbuf", Size),
+    Word::once("uwsgi_ssl_certificate", Words(1, 1)),
+    Word::once("uwsgi_ssl_certificate_cache", Words(1, 3))
+        .but(Always("certificates are read once, with the configuration")),
+    Word::once("uwsgi_ssl_certificate_key", Words(1, 1)),
+    Word::once("uwsgi_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
+    Word::many("uwsgi_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
+    Word::once("uwsgi_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
+    Word::once("uwsgi_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    Word::once("uwsgi_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
+    Word::once("uwsgi_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
+    Word::once("uwsgi_ssl_server_name", Flag).but(upstream_tls::TOLD),
+    Word::once("uwsgi_ssl_session_reuse", Flag),
+    Word::once("uwsgi_ssl_trusted_certificate", Words(1, 1)),
+    Word::once("uwsgi_ssl_verify", Flag),
+    Word::once("uwsgi_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
     Word::once("uwsgi_store", Words(1, 1)),
     Word::once("uwsgi_store_access", Words(1, 3)),
     Word::once("uwsgi_temp_file_write_size", Size).but(FILES),
@@ -169,30 +184,53 @@ fn pass(
     speech: Speech,
 ) -> Option<Handler> {
     let word = directive.args.first()?;
-    let scheme = word.text.split_once("://").map(|(scheme, _)| scheme);
-    if scheme.is_some_and(|scheme| speech == Speech::Scgi || scheme != "uwsgi") {
-        let name = format!("{}_pass", speech.prefix());
-        return cx.invalid(word, &name, "an address without a scheme");
-    }
+    let name = format!("{}_pass", speech.prefix());
+    let (is_tls, address) = match (word.text.split_once("://"), speech) {
+        (None, _) => (false, word.text.as_str()),
+        (Some(("uwsgi", address)), Speech::Uwsgi) => (false, address),
+        (Some(("suwsgi", address)), Speech::Uwsgi) => (true, address),
+        (Some(_), Speech::Scgi) => {
+            return cx.invalid(word, &name, "an address without a scheme");
+        }
+        (Some(_), Speech::Uwsgi) => {
+            let wanted = "an address, with or without `uwsgi://` or `suwsgi://`";
+            return cx.invalid(word, &name, wanted);
+        }
+    };
+    let url = |host| Url {
+        is_tls,
+        host,
+        path: None,
+    };
     if has_variables(&word.text) {
-        let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts, speech);
-        return application_by_variable(cx, level, word, facts, PORT, &one);
+        let word = tree::Word {
+            text: address.to_owned(),
+            ..word.clone()
+        };
+        // Which host is asked is known only with the request.
+        let url = url("");
+        let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, &url, group, facts, speech);
+        return application_by_variable(cx, level, &word, facts, PORT, &one);
     }
-    let address = word.text.strip_prefix("uwsgi://").unwrap_or(&word.text);
-    cx.has_port(address, word, &format!("{}_pass", speech.prefix()))?;
+    cx.has_port(address, word, &name)?;
     let group = cx.group(address, PORT);
-    pass_to(cx, level, group, facts, speech)
+    pass_to(cx, level, &url(address), group, facts, speech)
 }
 
 fn pass_to(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
+    url: &Url<'_>,
     group: Group,
     facts: &Facts,
     speech: Speech,
 ) -> Option<Handler> {
     let prefix = speech.prefix();
-    let transport = transport(cx, level, facts, prefix)?;
+    let mut transport = transport(cx, level, facts, prefix)?;
+    let tls = url
+        .is_tls
+        .then(|| upstream_tls::lower(cx, level, url, prefix));
+    transport.tls = tls;
     let transport = match speech {
         Speech::Scgi => Transport::Scgi(Box::new(transport)),
         Speech::Uwsgi => Transport::Uwsgi(Box::new(transport)),

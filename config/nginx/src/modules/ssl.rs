@@ -33,7 +33,7 @@ pub const WORDS: &[Known] = &[
     )),
     Known::once("ssl_client_certificate", Words(1, 1)),
     Known::many("ssl_conf_command", Words(2, 2)).but(Partly(
-        "`CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
     )),
     Known::once("ssl_crl", Words(1, 1)),
     Known::once("ssl_dhparam", Words(1, 1))
@@ -69,6 +69,10 @@ pub const WORDS: &[Known] = &[
     Known::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
     Known::once("ssl_stapling", Flag).but(Always(
         "answers of OCSP servers are stapled where certificates name one",
+    )),
+    Known::once("ssl_stapling_file", Words(1, 1)),
+    Known::once("ssl_stapling_responder", Words(1, 1)).but(Partly(
+        "of certificates that come with that of their authority",
     )),
     Known::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
     Known::once("ssl_trusted_certificate", Words(1, 1)),
@@ -177,8 +181,18 @@ impl Pair<'_> {
 
     fn files(&self, cx: &mut Lowering<'_>, level: &Level<'_>, tag: &str) -> CertificateFiles {
         let passwords = level.find("ssl_password_file");
-        let lines = self.lines.into_iter().chain(passwords);
+        let is_stapled = level.is_on("ssl_stapling", false);
+        let staple = level.find("ssl_stapling_file").filter(|_| is_stapled);
+        let lines = self.lines.into_iter().chain(passwords).chain(staple);
         CertificateFiles {
+            staple_file: staple
+                .and_then(|line| line.arg(0))
+                .map(|file| cx.path(file))
+                .unwrap_or_default(),
+            ocsp_responder: match is_stapled {
+                true => responder(cx, level),
+                false => String::new(),
+            },
             certificate: cx.path(&self.certificate.text),
             key: cx.path(&self.key.text),
             tags: vec![tag.to_owned()],
@@ -189,6 +203,19 @@ impl Pair<'_> {
             origin: RouteOrigin(lines.map(|line| cx.origin_id(line)).collect()),
             ..CertificateFiles::default()
         }
+    }
+}
+
+/// Who is asked what is stapled; empty for whom certificates name.
+fn responder(cx: &mut Lowering<'_>, level: &Level<'_>) -> String {
+    let name = "ssl_stapling_responder";
+    let word = level.find(name).and_then(|line| line.args.first());
+    match word {
+        None => String::new(),
+        Some(word) if word.text.starts_with("http://") => word.text.clone(),
+        Some(word) => cx
+            .invalid(word, name, "`http://` and an address")
+            .unwrap_or_default(),
     }
 }
 

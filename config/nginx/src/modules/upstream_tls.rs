@@ -16,7 +16,7 @@ pub const CIPHERS: Verdict =
     Partly("of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3");
 /// Of `…_ssl_conf_command`.
 pub const COMMANDS: Verdict = Partly(
-    "`CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+    "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
 );
 /// Of `…_ssl_crl`.
 pub const REVOKED: Verdict =
@@ -95,6 +95,7 @@ fn handshakes(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str, tls: &mut 
         match openssl::command(name, value) {
             Some(Command::Already | Command::NoTickets) => {}
             Some(Command::Suites) => suites = Some(value),
+            Some(Command::ModernSuites(suites)) => tls.modern_suites = suites,
             Some(Command::Groups) => {
                 let found = openssl::groups(value).unwrap_or_default();
                 tls.curves = found.into_iter().map(str::to_owned).collect();

@@ -281,7 +281,13 @@ impl Writer<'_> {
         }
         let files = |name: &str| level.find(name).and_then(|line| line.arg(0));
         let pair = (files("ssl_certificate"), files("ssl_certificate_key"));
-        if let (Some(certificate), Some(key), true) = (pair.0, pair.1, is_tls) {
+        let is_named = |file: &str| has_variables(file) || file.starts_with("data:");
+        if [pair.0, pair.1].into_iter().flatten().any(is_named) {
+            for name in ["ssl_certificate", "ssl_certificate_key"] {
+                let lines = level.nearest(&[name]);
+                lines.into_iter().for_each(|line| self.untold(line));
+            }
+        } else if let (Some(certificate), Some(key), true) = (pair.0, pair.1, is_tls) {
             self.line(
                 "# Without this line, and `auto_https off` above, a certificate is obtained and renewed by itself.",
             );

@@ -81,16 +81,7 @@ impl<'a> Question<'a> {
 
     /// What an answer says at `now`; `None` for one that is damaged, another's, or signed by a stranger.
     pub(super) fn read(&self, answer: &[u8], now: SystemTime) -> Option<Said> {
-        let mut outer = Reader(Reader(answer).take(SEQUENCE)?.content);
-        if outer.take(ENUMERATED)?.content != [0] {
-            return None;
-        }
-        let mut bytes = Reader(Reader(outer.take(0xa0)?.content).take(SEQUENCE)?.content);
-        if bytes.take(OID)?.content != BASIC {
-            return None;
-        }
-        let basic = bytes.take(OCTET_STRING)?.content;
-        let signed = Signed::parse(basic)?;
+        let signed = Signed::parse(basic_of(answer)?)?;
         if !self.is_believed(&signed, now) {
             return None;
         }
@@ -149,6 +140,24 @@ impl<'a> Question<'a> {
             by_issuer && may_sign && is_valid && signed.is_by(cert.public_key().raw)
         })
     }
+}
+
+/// What is signed in an answer that says something.
+fn basic_of(answer: &[u8]) -> Option<&[u8]> {
+    let mut outer = Reader(Reader(answer).take(SEQUENCE)?.content);
+    if outer.take(ENUMERATED)?.content != [0] {
+        return None;
+    }
+    let mut bytes = Reader(Reader(outer.take(0xa0)?.content).take(SEQUENCE)?.content);
+    if bytes.take(OID)?.content != BASIC {
+        return None;
+    }
+    Some(bytes.take(OCTET_STRING)?.content)
+}
+
+/// Whether bytes are an answer that says something.
+pub(super) fn is_answer(bytes: &[u8]) -> bool {
+    basic_of(bytes).and_then(Signed::parse).is_some()
 }
 
 impl Said {

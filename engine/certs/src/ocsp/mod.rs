@@ -87,6 +87,10 @@ impl Stapler {
         let mut round = Round::default();
         let mut seen = Vec::new();
         for pair in store.pairs() {
+            if pair.certified.ocsp.is_some() {
+                // It has what somebody else keeps up to date.
+                continue;
+            }
             let chain = &pair.certified.cert;
             let Some(question) = Question::new(chain).filter(|_| !pair.lifetime.has_ended(now))
             else {
@@ -97,7 +101,10 @@ impl Stapler {
                 .first()
                 .map(ToString::to_string)
                 .unwrap_or_default();
-            let url = responder(question.leaf()).and_then(|url| (how.responder)(&name, &url));
+            let url = match pair.responder.as_str() {
+                "" => responder(question.leaf()).and_then(|url| (how.responder)(&name, &url)),
+                url => Some(url.to_owned()),
+            };
             let Some(url) = url.filter(|url| !url.is_empty()) else {
                 continue;
             };
@@ -224,6 +231,11 @@ fn place(pair: &Pair, hash: &[u8]) -> String {
         .collect();
     let place: PathBuf = ["ocsp", &format!("{name}-{hash}")].iter().collect();
     place.display().to_string()
+}
+
+/// Whether bytes are an answer of a responder that says something, whatever it is (RFC 6960, section 4.2.1).
+pub(crate) fn is_answer(bytes: &[u8]) -> bool {
+    answer::is_answer(bytes)
 }
 
 /// Answers are renewed in the middle of their time, so that a responder may be away for as long again.

@@ -116,6 +116,8 @@ fn tell_oddities(loaded: &Loaded, log: &Log) {
 fn of_files(files: &CertificateFiles, error: &CertsError) -> Refusal {
     let line = match error {
         _ if error.is_about(Path::new(&files.password_file)) => 2,
+        // The last.
+        _ if error.is_about(Path::new(&files.staple_file)) => usize::MAX,
         _ if error.is_about_key(Path::new(&files.key)) => 1,
         _ => 0,
     };
@@ -154,6 +156,8 @@ fn from_files(
         key: (&files.key).into(),
         tags: files.tags.clone(),
         passwords,
+        staple: (&files.staple_file).into(),
+        responder: files.ocsp_responder.clone(),
     };
     let pair = file.load()?;
     Ok((file, pair))

@@ -123,6 +123,7 @@ fn policy(
         version_min: config.protocol_min.clone(),
         version_max: config.protocol_max.clone(),
         cipher_suites: config.cipher_suites.clone(),
+        modern_suites: config.modern_suites.clone(),
         curves: config.curves.clone(),
         alpn: alpn(&config.alpn, protocols),
         client_auth: config

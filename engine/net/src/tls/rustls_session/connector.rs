@@ -42,6 +42,8 @@ pub struct ConnectorOptions {
     pub curves: Vec<String>,
     /// The suites of TLS 1.2 offered, by their names in the IANA registry; all where there are none.
     pub cipher_suites: Vec<String>,
+    /// The suites of TLS 1.3 offered, by the same names; all where there are none.
+    pub modern_suites: Vec<String>,
     /// Which versions are spoken.
     pub versions: Versions,
     /// Lists of revoked certificates (DER); where there are any, there has to be one of each authority.
@@ -95,6 +97,7 @@ impl Default for ConnectorOptions {
             alpn,
             curves: Vec::new(),
             cipher_suites: Vec::new(),
+            modern_suites: Vec::new(),
             versions: Versions::default(),
             revoked: Vec::new(),
             name: TellsName::default(),
@@ -221,9 +224,7 @@ impl Connector {
             let groups = options.curves.iter().map(|name| group(name));
             provider.kx_groups = groups.collect::<Result<_, _>>()?;
         }
-        if !options.cipher_suites.is_empty() {
-            provider.cipher_suites = suites(&provider, &options.cipher_suites)?;
-        }
+        provider.cipher_suites = suites(&provider, &options)?;
         let provider = Arc::new(provider);
         let versions: &[&SupportedProtocolVersion] = match options.versions {
             Versions::Both => &[&TLS13, &TLS12],
@@ -297,20 +298,27 @@ fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, ConnectorError> {
     })
 }
 
-/// The suites of TLS 1.2 with these names, and those of TLS 1.3.
+/// The suites that are asked for; of the two versions, those where none is asked for.
 fn suites(
     provider: &CryptoProvider,
-    names: &[String],
+    options: &ConnectorOptions,
 ) -> Result<Vec<SupportedCipherSuite>, ConnectorError> {
-    let all = provider.cipher_suites.iter().copied();
-    let mut kept: Vec<_> = all
-        .clone()
-        .filter(|suite| suite.tls13().is_some())
-        .collect();
-    for name in names {
-        let mut all = all.clone();
-        let found = all.find(|suite| suite.suite().as_str() == Some(name));
-        kept.push(found.ok_or_else(|| ConnectorError::Cipher(name.clone()))?);
+    let mut kept = Vec::new();
+    for (names, is_modern) in [
+        (&options.modern_suites, true),
+        (&options.cipher_suites, false),
+    ] {
+        let all = provider.cipher_suites.iter().copied();
+        let all = all.filter(|suite| suite.tls13().is_some() == is_modern);
+        if names.is_empty() {
+            kept.extend(all);
+            continue;
+        }
+        for name in names {
+            let mut all = all.clone();
+            let found = all.find(|suite| suite.suite().as_str() == Some(name));
+            kept.push(found.ok_or_else(|| ConnectorError::Cipher(name.clone()))?);
+        }
     }
     Ok(kept)
 }

@@ -112,14 +112,14 @@ impl Transport {
                     return Err(Refusal::new("modifiers in `transport scgi`")
                         .with_help("remove them; only packets of uwsgi have such"));
                 }
-                Transport::of_cgi(config, Dialect::Scgi)
+                Transport::of_cgi(config, Dialect::Scgi, keys, shared)
             }
             Some(Config::Uwsgi(config)) => {
                 let modifiers = Modifiers {
                     first: config.modifier1,
                     second: config.modifier2,
                 };
-                Transport::of_cgi(config, Dialect::Uwsgi(modifiers))
+                Transport::of_cgi(config, Dialect::Uwsgi(modifiers), keys, shared)
             }
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
@@ -220,9 +220,17 @@ impl Transport {
     }
 
     /// Neither protocol says where an answer ends but by the end of its connection, so none is kept.
-    fn of_cgi(config: &CgiTransport, dialect: Dialect) -> Result<Transport, Refusal> {
+    fn of_cgi(
+        config: &CgiTransport,
+        dialect: Dialect,
+        keys: Option<&Keys<'_>>,
+        shared: &Shared,
+    ) -> Result<Transport, Refusal> {
+        let tls = config.tls.as_ref();
+        let connector = tls.map(|tls| shared.connector(tls, &[], || connector(tls, keys, &[])));
         let options = Options {
             protocol: Protocol::Cgi,
+            tls: connector.transpose()?,
             dialling: dialling::of_applications(&config.local_address, &config.socket_buffers)?,
             keep_alive: KeepAlive::Off,
             timeouts: all_have(
@@ -232,10 +240,14 @@ impl Transport {
             ),
             ..Options::default()
         };
-        Ok(Transport::of_applications(
-            options,
-            FastCgi::build_bare(dialect, config)?,
-        ))
+        let fastcgi = FastCgi::build_bare(dialect, config)?;
+        Ok(Transport {
+            verification: match tls.is_some_and(|tls| tls.insecure_skip_verify) {
+                true => Verification::Off,
+                false => Verification::On,
+            },
+            ..Transport::of_applications(options, fastcgi)
+        })
     }
 
     /// One that speaks to applications: none of what belongs to HTTP applies.
@@ -437,6 +449,7 @@ fn connector(
     }
     let options = ConnectorOptions {
         cipher_suites: config.cipher_suites.clone(),
+        modern_suites: config.modern_suites.clone(),
         versions,
         revoked,
         name: match config.hides_name {
