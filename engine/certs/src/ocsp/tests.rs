@@ -173,6 +173,7 @@ impl Authority {
             },
             origin: name.to_owned(),
             tags: Vec::new(),
+            responder: String::new(),
         })
     }
 }
