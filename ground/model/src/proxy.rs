@@ -553,6 +553,24 @@ objects! {
         pub tls: Option<UpstreamTls>,
     }
 
+    /// Asks memcached for a value. Our own.
+    pub struct MemcachedTransport {
+        /// What the value is called, with placeholders.
+        pub key: String,
+        /// Values that were stored with one of these bits are compressed by gzip; none are when zero.
+        pub gzip_flag: u32,
+        /// How long dialling may take, 3 s when zero.
+        pub dial_timeout: Duration,
+        /// How long one read may take.
+        pub read_timeout: Duration,
+        /// How long one write may take.
+        pub write_timeout: Duration,
+        /// Connections kept for the next request.
+        pub keep_alive: Option<KeepAlive>,
+        /// The address dialled from.
+        pub local_address: String,
+    }
+
     /// Upstreams from SRV records.
     pub struct SrvUpstreams {
         /// The service.
@@ -619,6 +637,8 @@ tagged! {
         Scgi(Box<CgiTransport>) = "scgi",
         /// uwsgi. Our own.
         Uwsgi(Box<CgiTransport>) = "uwsgi",
+        /// memcached. Our own.
+        Memcached(Box<MemcachedTransport>) = "memcached",
     }
 }
 

@@ -8,6 +8,7 @@ pub mod fastcgi;
 pub mod h1;
 pub mod h2;
 pub mod limits;
+pub mod memcached;
 pub mod proxy_protocol;
 pub mod scgi;
 pub mod uwsgi;

@@ -59,6 +59,10 @@ impl Default for Limits {
     }
 }
 
+/// The first line of memcached's answers: a key of 250 bytes, which is its limit, two numbers and what stands around them take
+/// less than 300, and messages of errors are short.
+pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
+
 /// What an application may write to standard error in one answer and have kept; the rest is counted. A PHP
 /// notice takes 150 bytes, so this holds hundreds, and ten thousand of such answers at a time 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;

@@ -26,6 +26,7 @@ mod listen;
 mod locations;
 mod log_files;
 mod logs;
+mod memcached;
 mod mirror;
 mod names;
 mod origin;

@@ -12,7 +12,7 @@ use super::level::Level;
 use super::text::{Derived, Facts};
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
-    log, mirror, proxy, ranges, realip, rewrite, scgi, slice, ssi, sub, user_id,
+    log, memcached, mirror, proxy, ranges, realip, rewrite, scgi, slice, ssi, sub, user_id,
 };
 use crate::tree::{Directive, Word};
 
@@ -70,10 +70,11 @@ enum Kind<'t> {
 }
 
 /// The directives that say who answers.
-const CONTENT: [&str; 7] = [
+const CONTENT: [&str; 8] = [
     "empty_gif",
     "fastcgi_pass",
     "grpc_pass",
+    "memcached_pass",
     "proxy_pass",
     "scgi_pass",
     "stub_status",
@@ -494,6 +495,7 @@ impl Lowering<'_> {
                 "stub_status" | "empty_gif" => Some(content::lower(directive)),
                 "fastcgi_pass" => fastcgi::lower(self, level, directive, facts),
                 "grpc_pass" => grpc::lower(self, level, directive, facts),
+                "memcached_pass" => memcached::lower(self, level, directive, facts),
                 "scgi_pass" => scgi::lower(self, level, directive, facts),
                 "uwsgi_pass" => scgi::lower_uwsgi(self, level, directive, facts),
                 _ => proxy::lower(self, level, directive, here.prefix, facts),

@@ -22,6 +22,7 @@ pub mod http_core;
 pub mod limits;
 pub mod log;
 pub mod map;
+pub mod memcached;
 pub mod mirror;
 pub mod named;
 pub mod openssl;
@@ -66,6 +67,7 @@ pub const ALL: &[(&str, &[Word])] = &[
     ("ngx_http_limit_req_module", limits::REQUESTS),
     ("ngx_http_log_module", log::WORDS),
     ("ngx_http_map_module", map::MAP),
+    ("ngx_http_memcached_module", memcached::WORDS),
     ("ngx_http_mirror_module", mirror::WORDS),
     ("ngx_http_proxy_module", proxy::WORDS),
     ("ngx_http_random_index_module", files::RANDOM_INDEX),

@@ -543,13 +543,18 @@ fn parameter(
 
 /// What is said by `proxy_next_upstream` and its kin; `prefix` is the beginning of their names.
 pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
+    let meant = |text: &str| match (prefix, text) {
+        ("memcached", "invalid_response") => "invalid_header".to_owned(),
+        ("memcached", "not_found") => "http_404".to_owned(),
+        (_, text) => text.to_owned(),
+    };
     let name = format!("{prefix}_next_upstream");
     let reasons = match level.find(&name) {
         None => vec!["error".to_owned(), "timeout".to_owned()],
         Some(line) if line.args.iter().any(|word| word.text == "off") => Vec::new(),
         // `updating` is for stale answers, and no failure.
         Some(line) => {
-            let words = line.args.iter().map(|word| word.text.clone());
+            let words = line.args.iter().map(|word| meant(&word.text));
             words.filter(|word| word != "updating").collect()
         }
     };

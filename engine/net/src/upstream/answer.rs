@@ -126,7 +126,9 @@ impl AnswerBody {
         let Some(mut call) = self.call.take() else {
             return;
         };
-        let nothing_more = self.decoded == self.received.len();
+        let records = self.records.as_ref();
+        let nothing_more = self.decoded == self.received.len()
+            && records.is_none_or(|records| records.leaves_order());
         if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
             let records = self.records.as_ref().filter(|records| !records.is_done());
             call.link.rest = records.and_then(|records| records.rest());
@@ -181,7 +183,7 @@ impl AnswerBody {
         match ready!(polled) {
             Ok(0) => {
                 if let Some(records) = &self.records {
-                    records.finish_at_eof().map_err(cut_off)?;
+                    records.finish_at_eof()?;
                 }
                 self.decoder.finish_at_eof().map_err(cut_off)?;
                 self.call = None;
@@ -197,7 +199,7 @@ impl AnswerBody {
     }
 }
 
-fn cut_off(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+pub(super) fn cut_off(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::new(Side::Upstream, FailureKind::Closed).because(error)
 }
 

@@ -140,13 +140,20 @@ pub enum Protocol {
     /// What SCGI and uwsgi have in common: the variables of a request and its content as they are, a CGI head and content
     /// back, and one request on a connection.
     Cgi,
+    /// memcached's text protocol: one value is asked for.
+    Memcached {
+        /// Values that were stored with one of these bits are compressed by gzip.
+        gzip_flag: u32,
+    },
 }
 
 impl Protocol {
     /// Whether calls may share a connection.
     pub fn may_share(self) -> bool {
         match self {
-            Protocol::Http1 | Protocol::FastCgi | Protocol::Cgi => false,
+            Protocol::Http1 | Protocol::FastCgi | Protocol::Cgi | Protocol::Memcached { .. } => {
+                false
+            }
             Protocol::Negotiated | Protocol::Http2 => true,
         }
     }

@@ -12,9 +12,11 @@ use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming,
 
 use crate::failure::{Failure, FailureKind, Side};
 use crate::timer::Timer;
+use crate::upstream::answer::cut_off;
 use crate::upstream::limits::{CROWDED_TIME, PATIENCE};
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::link_call::garbage;
+use crate::upstream::memcached::Value;
 use crate::worker::Worker;
 
 /// Is told what an application wrote to standard error during one answer, and the status of the answer, if it came
@@ -26,6 +28,8 @@ pub(super) struct Records {
     /// Takes the content out of records; `None` where all there is is content, up to the end of the connection.
     decoder: Option<AnswerDecoder>,
     head: HeadDecoder,
+    /// Reads all of it where memcached is asked.
+    value: Option<Value>,
     /// Before this what was received is content of the answer, behind it raw.
     content_end: usize,
     progress: Heard,
@@ -53,10 +57,18 @@ impl Records {
         Records::read_by(None, HeadDecoder::with_status_line(limits))
     }
 
+    /// A value of memcached.
+    pub fn of_value(value: Value, limits: Limits) -> Box<Records> {
+        let mut records = Records::none(limits);
+        records.value = Some(value);
+        records
+    }
+
     fn read_by(decoder: Option<AnswerDecoder>, head: HeadDecoder) -> Box<Records> {
         Box::new(Records {
             decoder,
             head,
+            value: None,
             content_end: 0,
             progress: Heard::Nothing,
             status: None,
@@ -87,7 +99,15 @@ impl Records {
 
     /// Whether the application has ended its answer.
     pub fn is_done(&self) -> bool {
+        if let Some(value) = &self.value {
+            return value.is_done();
+        }
         self.decoder.as_ref().is_some_and(AnswerDecoder::is_done)
+    }
+
+    /// Whether the connection may be kept once the content is whole: what is still to come is read by [`Records::rest`].
+    pub fn leaves_order(&self) -> bool {
+        self.is_done() || self.decoder.is_some()
     }
 
     /// What reads the rest of the answer, once its content is whole.
@@ -105,6 +125,12 @@ impl Records {
         method: &Method,
         head: &mut ResponseHead,
     ) -> Result<Option<(usize, ResponseFraming)>, Failure> {
+        if let Some(value) = &mut self.value {
+            self.progress = Heard::Something;
+            let found = value.decode_head(received, method, head)?;
+            self.content_end = 0;
+            return Ok(found);
+        }
         let raw = self.content_end;
         let (content, next) = self.decode_raw(received, raw)?;
         self.look_at_stderr()?;
@@ -151,6 +177,9 @@ impl Records {
         received: &mut [u8],
         at: usize,
     ) -> Result<(Range<usize>, usize), Failure> {
+        if let Some(value) = &mut self.value {
+            return value.decode(received, at);
+        }
         // What came together with the head.
         let content_end = std::mem::take(&mut self.content_end);
         if at < content_end {
@@ -178,9 +207,12 @@ impl Records {
     }
 
     /// The connection has ended here: with records only an answer that the application has ended itself is whole.
-    pub fn finish_at_eof(&self) -> Result<(), AnswerFault> {
+    pub fn finish_at_eof(&self) -> Result<(), Failure> {
+        if let Some(value) = &self.value {
+            return value.finish_at_eof().map_err(cut_off);
+        }
         match &self.decoder {
-            Some(decoder) => decoder.finish_at_eof(),
+            Some(decoder) => decoder.finish_at_eof().map_err(cut_off),
             None => Ok(()),
         }
     }

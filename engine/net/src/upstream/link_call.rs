@@ -21,6 +21,7 @@ use crate::upstream::fastcgi::{Complaints, Records};
 use crate::upstream::learned::told_timeout;
 use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Lease, Link, Origin};
+use crate::upstream::memcached::Value;
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
 
@@ -49,6 +50,10 @@ impl LinkCall {
             Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
             Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
             Protocol::Cgi => (Some(Records::none(options.h1.clone())), upload.at_once()),
+            Protocol::Memcached { gzip_flag } => {
+                let value = Value::new(upload.head(), gzip_flag);
+                (Some(Records::of_value(value, options.h1.clone())), upload)
+            }
         };
         LinkCall {
             link,

@@ -13,6 +13,7 @@ mod learned;
 pub mod limits;
 mod link;
 mod link_call;
+mod memcached;
 mod names;
 mod pool;
 mod race;

@@ -114,6 +114,11 @@ impl Upload {
         Upload { traffic, ..self }
     }
 
+    /// The encoded head, before anything was sent.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.framing
+    }
+
     /// Notes that so many bytes were handed over.
     pub(super) fn note_sent(&mut self, count: usize) {
         self.sent += count as u64;

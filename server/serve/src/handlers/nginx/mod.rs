@@ -114,6 +114,13 @@ impl TreeRef {
         self.0.get()?.upgrade()
     }
 
+    /// Says of which type an answer is that does not say so, as the path tells.
+    pub(crate) fn add_type(&self, x: &mut Exchange) {
+        if let Some(tree) = self.get() {
+            rewrite::add_type(&tree, x);
+        }
+    }
+
     /// Whether the server of a request has locations with names.
     pub(crate) fn has_names(&self, x: &Exchange) -> bool {
         let server = x.context.nginx.server.map(|server| server as usize);

@@ -322,7 +322,7 @@ impl Answer {
 }
 
 /// Says of which type an answer is, as the path tells.
-fn add_type(tree: &Tree, x: &mut Exchange) {
+pub(super) fn add_type(tree: &Tree, x: &mut Exchange) {
     if !x.res.fields.has(FieldId::ContentType)
         && let Some(field) = tree.place(x).types.of(x.req.uri.path())
     {

@@ -46,6 +46,10 @@ impl ReverseProxy {
             shared.clone_from(&head);
         }
         self.put_on(x, head);
+        if let (Some(_), Some(as_nginx)) = (&self.memcached, &self.as_nginx) {
+            // Values have no type of their own.
+            as_nginx.tree().add_type(x);
+        }
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {
             Ok(body) => {

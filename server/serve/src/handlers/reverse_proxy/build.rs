@@ -82,6 +82,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         dynamic: dynamic.map(Box::new),
         interceptions,
         fastcgi: maker.transport.fastcgi().cloned(),
+        memcached: maker.transport.memcached().cloned(),
         content: content(config),
         upstreams,
         selection,

@@ -17,6 +17,7 @@ mod fastcgi;
 pub(crate) mod group;
 mod intercept;
 mod making;
+mod memcached;
 mod next_upstream;
 mod params;
 mod redirects;
@@ -59,6 +60,7 @@ use coalescing::Coalescing;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
 use intercept::Interception;
+use memcached::Memcached;
 use request::Switch;
 use retry::Retries;
 use select::{Selection, Tried};
@@ -84,6 +86,8 @@ pub(crate) struct ReverseProxy {
     interceptions: Vec<Interception>,
     /// What FastCGI, SCGI and uwsgi need, where upstreams speak one of them.
     fastcgi: Option<Arc<FastCgi>>,
+    /// What memcached is asked for, where upstreams are such.
+    memcached: Option<Arc<Memcached>>,
     content: Content,
     /// Whether placeholders show times and load.
     facts: Facts,
@@ -235,6 +239,9 @@ impl ReverseProxy {
 
     /// The content that is sent, collected and measured as far as that is wanted.
     async fn content(&self, x: &mut Exchange) -> Result<RequestBody, Fault> {
+        if let Some(memcached) = &self.memcached {
+            memcached.admit(x)?;
+        }
         let mut body = match self.content {
             Content::Send => x.body.take(),
             Content::Keep => RequestBody::None,
@@ -473,6 +480,11 @@ impl ReverseProxy {
                 heard.clone_from(&answer.head);
             }
             x.context.upstream.status = Some(status);
+            x.inline.clear();
+            // A short answer is read, so that its connection is kept; a longer one is left with it.
+            let framing = answer.framing;
+            let _ = asked.call.into_body(&x.worker, framing, &mut x.inline);
+            x.inline.clear();
             return Step::Fail(Fault::new(status, INTERCEPTED));
         }
         match self.intercept(x, asked.call, answer, &asked.switch) {

@@ -118,6 +118,9 @@ impl ReverseProxy {
             return Ok(());
         }
         *out = x.worker.buffers.small();
+        if let Some(memcached) = &self.memcached {
+            return memcached.encode(x, out);
+        }
         let Some(fastcgi) = &self.fastcgi else {
             h1::encode_request_head(&x.req, framing, out);
             if self

@@ -23,9 +23,10 @@ impl ReverseProxy {
         let Some((grade, what)) = words(failure, chosen) else {
             return false;
         };
-        let scheme = match &self.fastcgi {
-            Some(fastcgi) => fastcgi.scheme().to_owned(),
-            None => {
+        let scheme = match (&self.fastcgi, &self.memcached) {
+            (Some(fastcgi), _) => fastcgi.scheme().to_owned(),
+            (None, Some(_)) => "memcached".to_owned(),
+            (None, None) => {
                 let is_secure = |upstream: &Upstream| upstream.endpoint.options().tls.is_some();
                 let any = chosen.or(self.upstreams.first().map(|upstream| &**upstream));
                 let name = if as_nginx.trailers() { "grpc" } else { "http" };
@@ -41,9 +42,9 @@ impl ReverseProxy {
             },
         };
         // Applications are told a request, not an address.
-        let uri = match &self.fastcgi {
-            Some(_) => String::new(),
-            None => as_nginx.target_text(x),
+        let uri = match self.tells_target() {
+            false => String::new(),
+            true => as_nginx.target_text(x),
         };
         as_nginx
             .tree()
@@ -51,11 +52,16 @@ impl ReverseProxy {
         true
     }
 
+    /// Whether upstreams are asked for a target of HTTP.
+    fn tells_target(&self) -> bool {
+        self.fastcgi.is_none() && self.memcached.is_none()
+    }
+
     /// What parts the path of a socket from that of a request.
     fn colon(&self) -> &'static str {
-        match self.fastcgi {
-            Some(_) => "",
-            None => ":",
+        match self.tells_target() {
+            false => "",
+            true => ":",
         }
     }
 }

@@ -9,7 +9,7 @@ use sluice_certs::pair::key_from_pem;
 use sluice_certs::{CertsError, Passwords, PrivateKeyDer, Subject};
 use sluice_model::proxy::{
     CgiTransport, FastCgiTransport, HttpTransport, KeepAlive as KeepAliveConfig,
-    Transport as Config, UpstreamTls,
+    MemcachedTransport, SocketBuffers, Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
 use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
@@ -21,6 +21,7 @@ use super::dialling;
 use super::fastcgi::FastCgi;
 use super::group::Shared;
 use super::making::Way;
+use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
 use crate::build::Refusal;
@@ -35,6 +36,7 @@ pub struct Transport {
     options: Options,
     proxy_header: ProxyHeader,
     fastcgi: Option<Arc<FastCgi>>,
+    memcached: Option<Arc<Memcached>>,
     /// Ports spoken to without TLS.
     plain_ports: Vec<u16>,
     versions: Versions,
@@ -121,10 +123,14 @@ impl Transport {
                 };
                 Transport::of_cgi(config, Dialect::Uwsgi(modifiers), keys, shared)
             }
+            Some(Config::Memcached(config)) => Transport::of_memcached(config),
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
-                Err(Refusal::new(format!("unknown transport `{name}`"))
-                    .with_help("the transports are `http`, `fastcgi`, `scgi` and `uwsgi`"))
+                Err(
+                    Refusal::new(format!("unknown transport `{name}`")).with_help(
+                        "the transports are `http`, `fastcgi`, `scgi`, `uwsgi` and `memcached`",
+                    ),
+                )
             }
         }
     }
@@ -188,6 +194,7 @@ impl Transport {
             options,
             proxy_header,
             fastcgi: None,
+            memcached: None,
             plain_ports,
             versions,
             verification: match tls_config.is_some_and(|tls| tls.insecure_skip_verify) {
@@ -256,10 +263,42 @@ impl Transport {
             options,
             proxy_header: ProxyHeader::Off,
             fastcgi: Some(Arc::new(fastcgi)),
+            memcached: None,
             plain_ports: Vec::new(),
             versions: Versions::default(),
             verification: Verification::On,
         }
+    }
+
+    fn of_memcached(config: &MemcachedTransport) -> Result<Transport, Refusal> {
+        let gzip_flag = config.gzip_flag;
+        let options = Options {
+            protocol: Protocol::Memcached { gzip_flag },
+            dialling: dialling::of_applications(&config.local_address, &SocketBuffers::default())?,
+            keep_alive: keep_alive(config.keep_alive.as_ref()),
+            wear: wear(config.keep_alive.as_ref()),
+            probes: probes(config.keep_alive.as_ref()),
+            timeouts: all_have(
+                config.dial_timeout,
+                config.read_timeout,
+                config.write_timeout,
+            ),
+            ..Options::default()
+        };
+        Ok(Transport {
+            options,
+            proxy_header: ProxyHeader::Off,
+            fastcgi: None,
+            memcached: Some(Arc::new(Memcached::build(&config.key)?)),
+            plain_ports: Vec::new(),
+            versions: Versions::default(),
+            verification: Verification::On,
+        })
+    }
+
+    /// What memcached is asked for, where upstreams are such.
+    pub fn memcached(&self) -> Option<&Arc<Memcached>> {
+        self.memcached.as_ref()
     }
 
     /// What FastCGI, SCGI and uwsgi need, where one of them is spoken.

@@ -1,0 +1,84 @@
+//! `ngx_http_memcached_module`: answers that are values of memcached.
+
+use sluice_diag::Diagnostic;
+use sluice_model::Handler;
+use sluice_model::proxy::{AsNginx, MemcachedTransport, ReverseProxy, Transport};
+
+use super::proxy::{BIND, BUFFERS, SIXTY, bound};
+use super::upstream;
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::{Facts, has_variables};
+use crate::registry::Takes::{Flag, Number, Size, Time, Words};
+use crate::registry::Verdict::{Always, Partly};
+use crate::registry::{MANY, Word};
+use crate::tree::{Directive, Word as Text};
+
+/// The directives.
+pub const WORDS: &[Word] = &[
+    Word::once("memcached_bind", Words(1, 2)).but(BIND),
+    Word::once("memcached_buffer_size", Size).but(BUFFERS),
+    Word::once("memcached_connect_timeout", Time),
+    Word::once("memcached_gzip_flag", Number),
+    Word::once("memcached_next_upstream", Words(1, MANY)).but(Partly("all but `denied`")),
+    Word::once("memcached_next_upstream_timeout", Time),
+    Word::once("memcached_next_upstream_tries", Number),
+    Word::once("memcached_pass", Words(1, 1)),
+    Word::once("memcached_read_timeout", Time),
+    Word::once("memcached_send_timeout", Time),
+    Word::once("memcached_socket_keepalive", Flag).but(Always("connections are probed")),
+];
+
+/// The port of memcached; addresses have to name one all the same, as in nginx.
+const PORT: u16 = 11211;
+
+/// Lowers `memcached_pass`.
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    directive: &Directive,
+    facts: &Facts,
+) -> Option<Handler> {
+    let word = directive.args.first()?;
+    if has_variables(&word.text) {
+        return cx.invalid(word, "memcached_pass", "an address without variables");
+    }
+    cx.has_port(&word.text, word, "memcached_pass")?;
+    if !cx.is_set("memcached_key") {
+        cx.report.push(
+            Diagnostic::error("unknown-variable", "nothing sets `$memcached_key`")
+                .at(directive.span(), "asks for the value of that key")
+                .imported(directive.name.import)
+                .help("add `set $memcached_key $uri;`, or whatever values are called"),
+        );
+        return None;
+    }
+    let key = Text {
+        text: "$memcached_key".to_owned(),
+        ..word.clone()
+    };
+    let time = |name: &str| level.time(&format!("memcached_{name}")).unwrap_or(SIXTY);
+    let group = cx.group(&word.text, PORT);
+    let gzip_flag = level.word("memcached_gzip_flag");
+    let transport = MemcachedTransport {
+        key: cx.text(&key, facts),
+        gzip_flag: gzip_flag.and_then(|flag| flag.parse().ok()).unwrap_or(0),
+        dial_timeout: time("connect_timeout"),
+        read_timeout: time("read_timeout"),
+        write_timeout: time("send_timeout"),
+        keep_alive: group.keep_alive,
+        local_address: bound(cx, level, "memcached_bind"),
+    };
+    Some(Handler::ReverseProxy(Box::new(ReverseProxy {
+        transport: Some(Transport::Memcached(Box::new(transport))),
+        load_balancing: group.balancing,
+        upstreams: group.upstreams,
+        as_nginx: Some(AsNginx {
+            // A value that is not there is an error of ours, with its page.
+            intercept: vec![404],
+            drop_body: true,
+            ..upstream::next(cx, level, facts, "memcached")
+        }),
+        ..ReverseProxy::default()
+    })))
+}

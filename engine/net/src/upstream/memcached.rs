@@ -1,0 +1,81 @@
+//! What a call to memcached has beside one over HTTP: a line in front of the value, and a line behind it. Sending and
+//! receiving are left to `call` and `answer`.
+
+use std::ops::Range;
+
+use sluice_message::{FieldId, Method, ResponseHead, Status, Version};
+use sluice_wire::h1::{BodyFraming, KeepAlive, ResponseFraming, ResponseKind};
+use sluice_wire::memcached::{AnswerDecoder, Fault, Head};
+
+use crate::failure::Failure;
+use crate::upstream::link_call::garbage;
+
+/// A value on its way.
+pub(super) struct Value {
+    decoder: AnswerDecoder,
+    gzip_flag: u32,
+}
+
+impl Value {
+    /// The one that `question` asks for.
+    pub fn new(question: &[u8], gzip_flag: u32) -> Value {
+        Value {
+            decoder: AnswerDecoder::new(question),
+            gzip_flag,
+        }
+    }
+
+    /// Whether all of it was read, and what stands behind it.
+    pub fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// The beginning of the answer, once it is among `received`: a head as one of HTTP would say it.
+    pub fn decode_head(
+        &mut self,
+        received: &[u8],
+        method: &Method,
+        head: &mut ResponseHead,
+    ) -> Result<Option<(usize, ResponseFraming)>, Failure> {
+        let Some((taken, found)) = self.decoder.decode_head(received).map_err(garbage)? else {
+            return Ok(None);
+        };
+        head.version = Version::Http11;
+        head.fields.clear();
+        let body = match found {
+            Head::Missing => {
+                head.status = Status::NOT_FOUND;
+                BodyFraming::None
+            }
+            Head::Found { flags, length } => {
+                head.status = Status::OK;
+                let digits = length.to_string();
+                head.fields.push(FieldId::ContentLength, digits.as_bytes());
+                if flags & self.gzip_flag != 0 {
+                    head.fields.push(FieldId::ContentEncoding, b"gzip");
+                }
+                match *method == Method::Head {
+                    true => BodyFraming::None,
+                    false => BodyFraming::Length(length),
+                }
+            }
+        };
+        let framing = ResponseFraming {
+            body,
+            keep_alive: KeepAlive::Reuse,
+            kind: ResponseKind::Final,
+        };
+        Ok(Some((taken, framing)))
+    }
+
+    /// Where the value is in `received`, from `at` on, and what comes after what was read.
+    pub fn decode(&mut self, received: &[u8], at: usize) -> Result<(Range<usize>, usize), Failure> {
+        let (content, taken) = self.decoder.decode(&received[at..]).map_err(garbage)?;
+        Ok((at + content.start..at + content.end, at + taken))
+    }
+
+    /// The connection has ended.
+    pub fn finish_at_eof(&self) -> Result<(), Fault> {
+        self.decoder.finish_at_eof()
+    }
+}

@@ -1,0 +1,45 @@
+//! `memcached_pass`: a value of memcached is the answer. The protocol is left to `sluice-wire`, connections to `sluice-net`.
+
+use sluice_message::{Method, Status};
+use sluice_route::Template;
+use sluice_wire::memcached::encode_get;
+
+use crate::build::Refusal;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::values::expanded;
+
+/// What is asked for.
+pub struct Memcached {
+    key: Template,
+}
+
+impl Memcached {
+    /// Reads the setting.
+    pub fn build(key: &str) -> Result<Memcached, Refusal> {
+        let key = Template::parse(key).map_err(|error| Refusal::new(error.to_string()))?;
+        Ok(Memcached { key })
+    }
+
+    /// Only GET and HEAD ask for something.
+    pub fn admit(&self, x: &Exchange) -> Result<(), Fault> {
+        match x.req.method {
+            Method::Get | Method::Head => Ok(()),
+            _ => {
+                let why = "memcached is asked for values only";
+                Err(Fault::new(Status::METHOD_NOT_ALLOWED, why))
+            }
+        }
+    }
+
+    /// Writes the question of a request.
+    pub fn encode(&self, x: &Exchange, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let key = expanded(&self.key, x);
+        if key.is_empty() {
+            let why = "the \"$memcached_key\" variable is not set";
+            return Err(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
+        }
+        encode_get(&key, out);
+        Ok(())
+    }
+}
