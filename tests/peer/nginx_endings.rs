@@ -40,7 +40,8 @@ fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     )
 }
 
-/// What is sent, and for how long the client then listens; a second longer than any time of the configuration, or until the
+/// Not among them: content whose last coding is not `chunked`, of which nobody knows the end. It gets 400 here (RFC 9112,
+/// section 6.3, item 4), and 501 there. What is sent, and for how long the client then listens; a second longer than any time of the configuration, or until the
 /// connection ends.
 const CASES: &[(&str, Duration)] = &[
     ("GET / HTT", LISTENS),
@@ -77,10 +78,6 @@ const CASES: &[(&str, Duration)] = &[
     ),
     (
         "GET /of HTTP/1.1\r\nHost: a.test\r\nA[1]: c\r\nB.c: d\r\nConnection: close\r\n\r\n",
-        LISTENS,
-    ),
-    (
-        "POST /te HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: foo\r\n\r\n",
         LISTENS,
     ),
     (

@@ -44,37 +44,37 @@ const CASES: &[(&str, Then, &[&str])] = &[
     (
         "GET / HTT",
         Then::Reads,
-        &["[GET / HTT] 408 rl=0 b=0 cr=1 - . -"],
+        &["[GET / HTT] 408 rl=0 b=0 cr=1  . -"],
     ),
     (
         "GET /x HTTP/1.1\r\nHost: a.test\r\nX: y",
         Then::Reads,
-        &["[GET /x HTTP/1.1] 408 rl=31 b=0 cr=1 - . GET"],
+        &["[GET /x HTTP/1.1] 408 rl=31 b=0 cr=1  . GET"],
     ),
     (
         "POST /up HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc",
         Then::Reads,
-        &["[POST /up HTTP/1.1] 408 rl=58 b=0 cr=1 - . POST"],
+        &["[POST /up HTTP/1.1] 408 rl=58 b=0 cr=1  . POST"],
     ),
     (
         "POST /direct HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc",
         Then::Reads,
-        &["[POST /direct HTTP/1.1] 408 rl=62 b=0 cr=1 - . POST"],
+        &["[POST /direct HTTP/1.1] 408 rl=62 b=0 cr=1  . POST"],
     ),
     (
         "GET /up HTTP/1.1\r\nHost: a.test\r\n\r\n",
         Then::Leaves,
-        &["[GET /up HTTP/1.1] 499 rl=34 b=0 cr=1 - . GET"],
+        &["[GET /up HTTP/1.1] 499 rl=34 b=0 cr=1  . GET"],
     ),
     (
         "POST /up HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc",
         Then::LeavesAtOnce,
-        &["[POST /up HTTP/1.1] 400 rl=58 b=0 cr=1 - . POST"],
+        &["[POST /up HTTP/1.1] 400 rl=58 b=0 cr=1  . POST"],
     ),
     (
         "GET /444 HTTP/1.1\r\nHost: a.test\r\n\r\n",
         Then::Reads,
-        &["[GET /444 HTTP/1.1] 444 rl=35 b=0 cr=1 - . GET"],
+        &["[GET /444 HTTP/1.1] 444 rl=35 b=0 cr=1  . GET"],
     ),
     (
         "GET\u{1} / HTTP/1.1\r\nHost: a.test\r\n\r\n",

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config, NamedFile};
-use sluice_route::{Template, Unknown};
+use sluice_route::placeholder::NginxKey;
+use sluice_route::{Key, Template, Unknown};
 
 use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Late};
@@ -142,8 +143,10 @@ impl Late for Line {
         }
         let mut text = Vec::with_capacity(128);
         self.format
-            .expand_each(&At(x), Unknown::Empty, &mut text, |_, out, start| {
-                self.escape.apply(out, start);
+            .expand_each(&At(x), Unknown::Empty, &mut text, |key, out, start| {
+                if out.len() > start || !is_empty_word(key) {
+                    self.escape.apply(out, start);
+                }
             });
         if let Some(file) = &self.file {
             return file.write(x, log, text);
@@ -159,6 +162,14 @@ impl Late for Line {
         let mut line = Vec::new();
         route.write(&mut line, SystemTime::now(), &head, |_| {});
     }
+}
+
+/// Whether nothing is a value of its own, which nginx writes as that, and not as what is missing.
+fn is_empty_word(key: &Key) -> bool {
+    matches!(
+        key,
+        Key::Nginx(NginxKey::RequestCompletion | NginxKey::IsArgs | NginxKey::Https)
+    )
 }
 
 impl Escape {

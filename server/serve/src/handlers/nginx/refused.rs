@@ -63,7 +63,9 @@ fn read_line(x: &mut Exchange, line: &[u8]) {
     else {
         return;
     };
-    let Some(method) = Method::from_token(method) else {
+    // nginx knows no other letters.
+    let is_known = |byte: &u8| matches!(byte, b'A'..=b'Z' | b'_' | b'-');
+    let Some(method) = Method::from_token(method).filter(|_| method.iter().all(is_known)) else {
         return;
     };
     if target.starts_with(b"/") && version.starts_with(b"HTTP/1.") {

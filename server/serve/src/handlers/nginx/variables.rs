@@ -177,9 +177,11 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             .sum()
     };
     match key {
-        // Of a request whose line is none.
+        // Of a request whose line is none, until its page is asked for with GET.
         NginxKey::RequestMethod
-            if x.req.target.is_empty() && x.context.occasional.refused_line.is_some() => {}
+            if x.req.target.is_empty()
+                && x.context.occasional.refused_line.is_some()
+                && x.context.nginx.is_as_sent() => {}
         NginxKey::RequestMethod => {
             let own = &x.req.method;
             let method = match x.context.nginx.is_subrequest() {
