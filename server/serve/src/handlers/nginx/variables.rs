@@ -169,13 +169,6 @@ fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
 
 /// The values that follow from request and answer as they are written.
 fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
-    let length = |fields: &Fields| -> u64 {
-        let lines = fields.iter();
-        // A colon, a space and the end of the line.
-        lines
-            .map(|field| (field.name.len() + field.value.len() + 4) as u64)
-            .sum()
-    };
     match key {
         // Of a request whose line is none, until its page is asked for with GET.
         NginxKey::RequestMethod
@@ -207,18 +200,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             out.extend_from_slice(x.context.nginx.limited_connections.as_str().as_bytes());
         }
         NginxKey::RequestLength => {
-            let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
-            let head = match is_known {
-                true => x.came.head_bytes as u64,
-                false => {
-                    let line = x.req.method.as_str().len() + x.req.target.len();
-                    (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + length(&x.req.fields)
-                }
-            };
-            show(
-                out,
-                format_args!("{}", head + x.context.log.body_bytes_read),
-            );
+            show(out, format_args!("{}", request_length(x)));
         }
         NginxKey::BytesSent => show(out, format_args!("{}", x.context.log.bytes_sent)),
         NginxKey::UidGot | NginxKey::UidSet => {
@@ -242,6 +224,22 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         _ => return Found::Unknown,
     }
     Found::Known
+}
+
+/// The bytes of a request as far as they were read; those of its head are added up where they were not counted.
+fn request_length(x: &Exchange) -> u64 {
+    let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
+    let head = match is_known {
+        true => x.came.head_bytes as u64,
+        false => {
+            let line = x.req.method.as_str().len() + x.req.target.len();
+            let fields = x.req.fields.iter();
+            // A colon, a space and the end of the line.
+            let fields = fields.map(|field| (field.name.len() + field.value.len() + 4) as u64);
+            (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + fields.sum::<u64>()
+        }
+    };
+    head + x.context.log.body_bytes_read
 }
 
 /// A part of the address that the request is passed on to.
