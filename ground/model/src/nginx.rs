@@ -318,6 +318,8 @@ objects! {
         pub with: String,
         /// Holds if the test does not.
         pub negated: bool,
+        /// Which links are followed on the way to a file.
+        pub links: FollowedLinks,
     }
 
     /// Answers with files as nginx does.

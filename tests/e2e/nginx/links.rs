@@ -15,6 +15,7 @@ http {
         location /never/ { alias {folder}/site/; disable_symlinks on; }
         location /from/ { alias {folder}/site/; disable_symlinks on from={folder}/site/way; }
         location /owner/ { alias {folder}/site/; disable_symlinks if_not_owner from=$document_root; }
+        location /asked/ { disable_symlinks on; if (-f {folder}/site/$arg_n) { return 201; } if (-e {folder}/site/$arg_n) { return 202; } return 203; }
         location /tried/ { alias {folder}/site/; disable_symlinks on; try_files $uri /page.html; }
     }
 }
@@ -66,6 +67,10 @@ fn links_are_followed_as_the_configuration_says() {
         ("/owner/link.html", 200),
         ("/owner/way/page.html", 200),
         ("/owner/foreign", foreign),
+        ("/asked/?n=page.html", 201),
+        ("/asked/?n=real", 202),
+        ("/asked/?n=link.html", 203),
+        ("/asked/?n=way/page.html", 203),
         ("/tried/page.html", 200),
         ("/tried/link.html", 200),
     ] {

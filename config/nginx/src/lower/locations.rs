@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::http::RouteOrigin;
-use sluice_model::nginx::{Location, OtherMethods, Place, VirtualServer};
+use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, VirtualServer};
 use sluice_model::{Handler, Route};
 
 use super::Lowering;
@@ -161,8 +161,12 @@ impl Lowering<'_> {
             proxy: content
                 .filter(|content| matches!(content.name(), "proxy_pass" | "grpc_pass"))
                 .and_then(proxy::facts),
+            links: FollowedLinks::default(),
             derived: Derived::default(),
         };
+        if level.own("if").next().is_some() {
+            facts.links = http_core::followed_links(self, level, &facts);
+        }
         facts.derived = content::derived(self, level, &facts);
         facts
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::{Diagnostic, Report, closest};
+use sluice_model::nginx::FollowedLinks;
 
 use crate::limits::VARIABLES_MAX;
 use crate::registry::variables::{FAMILIES, OfPlace, VARIABLES, Variable, variable};
@@ -68,6 +69,8 @@ pub struct Facts {
     pub script: Option<usize>,
     /// Host and port of the upstream as the configuration names it.
     pub proxy: Option<(String, String)>,
+    /// Which links conditions of the place follow.
+    pub links: FollowedLinks,
     /// The numbers of the tables that follow from the place.
     pub derived: Derived,
 }

@@ -39,7 +39,7 @@ pub const WORDS: &[Word] = &[
     Word::once("default_type", Words(1, 1)),
     Word::once("directio", Words(1, 1)).but(Idle("files are read through the cache of the system")),
     Word::once("directio_alignment", Size).but(BUFFERS),
-    Word::once("disable_symlinks", Words(1, 2)).but(Partly("for files, indexes and `try_files`; not for `if (-f …)`, files of logs and users")),
+    Word::once("disable_symlinks", Words(1, 2)).but(Partly("for files, indexes, `try_files` and `if (-f …)`; not for files of logs and users")),
     Word::many("early_hints", Words(1, MANY)),
     Word::many("error_page", Words(2, MANY)),
     Word::once("etag", Flag),

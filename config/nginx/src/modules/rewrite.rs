@@ -252,8 +252,9 @@ fn file_test(
     Some(Condition {
         subject: cx.text(subject, facts),
         test: test.to_owned(),
-        with: String::new(),
         negated,
+        links: facts.links.clone(),
+        ..Condition::default()
     })
 }
 
@@ -284,6 +285,7 @@ fn comparison(
         test: operator.to_owned(),
         with,
         negated,
+        ..Condition::default()
     })
 }
 

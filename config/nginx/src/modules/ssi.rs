@@ -71,3 +71,41 @@ pub fn variables() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     });
     (single.collect(), families.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_see_the_variables_of_the_file() {
+        let (single, families) = variables();
+        let text = |name: &str| single.get(name).map(String::as_str);
+        assert_eq!(text("uri"), Some("http.request.uri.path"));
+        assert_eq!(text("http3"), Some("="));
+        assert_eq!(
+            text("request_body"),
+            None,
+            "it would be read for each request"
+        );
+        assert_eq!(text("host"), None, "it follows from the place");
+        assert_eq!(families.get("arg_").map(String::as_str), Some("nginx.arg."));
+    }
+
+    #[test]
+    fn a_place_says_what_its_pages_are() {
+        let conf = "events {} http { server { ssi on; ssi_types text/plain; ssi_value_length 1k; ssi_silent_errors on; ssi_last_modified on; } }";
+        let adapted = crate::adapt("nginx.conf", conf, &crate::MemoryLoader::default());
+        let config = adapted.config.expect("it is right");
+        let text = serde_json::to_string(&config).expect("it is JSON");
+        let from = text.find("\"nginx_ssi\"").expect("there is one");
+        for part in [
+            "\"keeps_last_modified\":true",
+            "\"silent\":true",
+            "\"types\":[\"text/html\",\"text/plain\"]",
+            "\"value_length\":1024",
+            "\"host\":\"={nginx.host/}\"",
+        ] {
+            assert!(text.contains(part), "{part}: {}", &text[from..]);
+        }
+    }
+}

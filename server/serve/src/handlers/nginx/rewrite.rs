@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use sluice_cache::Reach;
 use sluice_message::{FieldId, Status};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
@@ -13,6 +12,7 @@ use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
 use super::groups::{Case, Pattern};
+use super::links::Links;
 use super::told::Grade;
 use super::{Tree, empty, explained, pages, redirect, uri};
 use crate::build::{Builder, Refusal};
@@ -81,6 +81,7 @@ pub struct Condition {
     subject: Template,
     test: Test,
     negated: bool,
+    links: Links,
 }
 
 enum Test {
@@ -257,8 +258,8 @@ impl Condition {
     fn holds(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Result<bool, Fault> {
         let subject = expanded(&self.subject, x);
         let now = x.worker.clock.coarse();
-        let facts = || files::facts(&subject, Reach::Anywhere, now);
-        let is = |kind| facts().is_ok_and(|facts| facts.kind == kind);
+        let facts = |x: &Exchange| files::facts(&subject, self.links.reach(x, &subject), now);
+        let is = |x: &Exchange, kind| facts(x).is_ok_and(|facts| facts.kind == kind);
         let holds = match &self.test {
             Test::IsSet => is_set(&subject),
             Test::Equals(text) => expanded(text, x) == subject,
@@ -267,10 +268,10 @@ impl Condition {
                 tree.tell_match(x, pattern, &subject, matches);
                 matches
             }
-            Test::File => is(sluice_cache::Kind::File),
-            Test::Directory => is(sluice_cache::Kind::Directory),
-            Test::Exists => facts().is_ok(),
-            Test::Executable => facts().is_ok_and(|facts| facts.mode & 0o111 != 0),
+            Test::File => is(x, sluice_cache::Kind::File),
+            Test::Directory => is(x, sluice_cache::Kind::Directory),
+            Test::Exists => facts(x).is_ok(),
+            Test::Executable => facts(x).is_ok_and(|facts| facts.mode & 0o111 != 0),
         };
         let holds = holds != self.negated;
         let text = |_: &Exchange| {
@@ -438,6 +439,7 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
         subject: cx.template(&config.subject)?,
         test,
         negated: config.negated,
+        links: Links::build(&config.links, cx)?,
     })
 }
 
