@@ -1,16 +1,34 @@
 //! A block and those around it: which directive of which block holds. Most are inherited from the block around; those
 //! that make a list are inherited only where a block has none of them.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use sluice_model::Duration;
 
 use super::values;
 use crate::tree::Directive;
 
 /// A block and those around it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Level<'t> {
     around: Option<&'t Level<'t>>,
     directives: &'t [Directive],
+    /// Those of a long block by their names: each of its thousand locations asks it for a hundred names.
+    by_name: Option<Rc<HashMap<&'t str, Vec<&'t Directive>>>>,
+}
+
+/// Blocks of fewer directives are searched.
+const INDEXED_MIN: usize = 32;
+
+fn index(directives: &[Directive]) -> Option<Rc<HashMap<&str, Vec<&Directive>>>> {
+    (directives.len() >= INDEXED_MIN).then(|| {
+        let mut by_name: HashMap<&str, Vec<&Directive>> = HashMap::new();
+        for directive in directives {
+            by_name.entry(directive.name()).or_default().push(directive);
+        }
+        Rc::new(by_name)
+    })
 }
 
 impl<'t> Level<'t> {
@@ -19,6 +37,7 @@ impl<'t> Level<'t> {
         Level {
             around: None,
             directives,
+            by_name: index(directives),
         }
     }
 
@@ -30,6 +49,7 @@ impl<'t> Level<'t> {
         Level {
             around: Some(self),
             directives,
+            by_name: index(directives),
         }
     }
 
@@ -53,9 +73,12 @@ impl<'t> Level<'t> {
 
     /// Those of the block itself that are called so.
     pub fn own(&self, name: &str) -> impl Iterator<Item = &'t Directive> {
-        self.directives
-            .iter()
-            .filter(move |directive| directive.name() == name)
+        let (known, searched) = match &self.by_name {
+            Some(by_name) => (by_name.get(name).map(Vec::as_slice), &[][..]),
+            None => (None, self.directives),
+        };
+        let searched = searched.iter().filter(move |one| one.name() == name);
+        known.unwrap_or_default().iter().copied().chain(searched)
     }
 
     /// The one that holds here.
@@ -66,8 +89,11 @@ impl<'t> Level<'t> {
 
     /// Those called by any of these names, in the innermost block that has any.
     pub fn nearest(&self, names: &[&str]) -> Vec<&'t Directive> {
-        let is_one = |directive: &&Directive| names.contains(&directive.name());
-        let own: Vec<&Directive> = self.directives.iter().filter(is_one).collect();
+        let mut own: Vec<&Directive> = names.iter().flat_map(|name| self.own(name)).collect();
+        // In the order in which they were written, which is that of their places in the block.
+        if names.len() > 1 {
+            own.sort_by_key(|directive| std::ptr::from_ref(*directive));
+        }
         match self.around {
             Some(around) if own.is_empty() => around.nearest(names),
             _ => own,
@@ -102,5 +128,42 @@ impl<'t> Level<'t> {
     /// A size.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.word(name).and_then(values::size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryLoader;
+    use crate::parse::parse_with;
+
+    #[test]
+    fn long_blocks_say_the_same_as_short_ones() {
+        let text = |filling: usize| {
+            let filling = "location /x {}\n".repeat(filling);
+            format!("allow a;\ndeny b;\n{filling}allow c;\nroot d;\ndeny e;\n")
+        };
+        for filling in [0, INDEXED_MIN * 2] {
+            let parsed = parse_with("nginx.conf", &text(filling), "", &MemoryLoader::default());
+            let level = Level::outermost(&parsed.directives);
+            assert_eq!(
+                level.by_name.is_some(),
+                filling > 0,
+                "it is searched by names"
+            );
+            let words = |lines: Vec<&Directive>| -> Vec<String> {
+                let words = lines.iter().filter_map(|line| line.arg(0));
+                words.map(str::to_owned).collect()
+            };
+            assert_eq!(
+                words(level.nearest(&["deny", "allow"])),
+                ["a", "b", "c", "e"]
+            );
+            assert_eq!(words(level.own("allow").collect()), ["a", "c"]);
+            assert_eq!(level.word("root"), Some("d"));
+            assert!(level.find("alias").is_none());
+            let inner = level.within(&[]);
+            assert_eq!(words(inner.nearest(&["deny"])), ["b", "e"]);
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Lowering<'_> {
         };
         let facts = self.facts(level, &around, None);
         let here = Here {
-            level: *level,
+            level: level.clone(),
             block: level.block(),
             facts,
             root,
@@ -352,7 +352,7 @@ impl Lowering<'_> {
             Kind::Named(name) => ("@", *name),
         };
         let here = Here {
-            level: inner,
+            level: inner.clone(),
             block: Some(directive),
             facts: self.facts(&inner, &around, content),
             root,
@@ -416,7 +416,7 @@ impl Lowering<'_> {
             ..around.clone()
         };
         let here = Here {
-            level: inner,
+            level: inner.clone(),
             block: Some(condition),
             facts: self.facts(&inner, &around, content),
             root,
