@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, SignatureAlgorithm, SignatureScheme};
 use sluice_net::tls::Ends;
 use tokio::sync::oneshot;
 
@@ -318,33 +319,81 @@ impl State {
     }
 }
 
-/// Shows the pair that the client likes best, whatever name it asks for.
-pub(crate) struct ByClient(pub(crate) Arc<[Arc<Pair>]>);
+/// What a client can use, as far as it decides which pair it is shown.
+pub(crate) struct Wishes<'a> {
+    /// The schemes of signatures, best first.
+    pub(crate) schemes: &'a [SignatureScheme],
+    /// The cipher suites, best first.
+    pub(crate) suites: &'a [CipherSuite],
+    /// What is spoken with it.
+    pub(crate) spoken: &'a Spoken,
+}
 
-impl ByClient {
-    /// The pair for a client with these schemes of signatures, in its order. Of two with keys of one kind the later counts,
-    /// as in OpenSSL.
-    pub(crate) fn choose<'a>(
-        pairs: impl DoubleEndedIterator<Item = &'a Arc<Pair>> + Clone,
-        schemes: &[rustls::SignatureScheme],
-    ) -> Option<&'a Arc<Pair>> {
-        schemes.iter().find_map(|scheme| {
-            let fits = |pair: &&Arc<Pair>| pair.certified.key.choose_scheme(&[*scheme]).is_some();
-            pairs.clone().rev().find(fits)
+/// What a policy speaks, as far as it decides which pair is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spoken {
+    /// TLS 1.3.
+    pub(crate) has_13: bool,
+    /// The suites of TLS 1.2, by their names in the IANA registry; all that are known when empty.
+    pub(crate) older: Vec<String>,
+}
+
+impl Wishes<'_> {
+    /// The pair that the client likes best, as OpenSSL chooses: in TLS 1.3 by the order of its schemes, in TLS 1.2 by that of its
+    /// suites, each of which is for one kind of keys. Of two with keys of one kind the later counts.
+    pub(crate) fn choose<'p>(
+        &self,
+        pairs: impl DoubleEndedIterator<Item = &'p Arc<Pair>> + Clone,
+    ) -> Option<&'p Arc<Pair>> {
+        let is_modern = |suite: &CipherSuite| {
+            let name = suite.as_str().unwrap_or_default();
+            name.starts_with("TLS13_")
+        };
+        if self.spoken.has_13 && self.suites.iter().any(is_modern) {
+            return self.schemes.iter().find_map(|scheme| {
+                let fits =
+                    |pair: &&Arc<Pair>| pair.certified.key.choose_scheme(&[*scheme]).is_some();
+                pairs.clone().rev().find(fits)
+            });
+        }
+        self.suites.iter().find_map(|suite| {
+            let name = suite.as_str()?;
+            let older = &self.spoken.older;
+            let is_spoken = older.is_empty() || older.iter().any(|known| known == name);
+            let is_spoken = is_spoken && (name.contains("_GCM_") || name.contains("_CHACHA20_"));
+            let is_rsa = name.starts_with("TLS_ECDHE_RSA_");
+            let is_ec = name.starts_with("TLS_ECDHE_ECDSA_");
+            let fits = |pair: &&Arc<Pair>| {
+                let key = &pair.certified.key;
+                (key.algorithm() == SignatureAlgorithm::RSA) == is_rsa
+                    && key.choose_scheme(self.schemes).is_some()
+            };
+            let mut pairs = pairs.clone().rev();
+            (is_spoken && (is_rsa || is_ec)).then(|| pairs.find(fits))?
         })
     }
 }
 
+/// Shows the pair that the client likes best, whatever name it asks for.
+pub(crate) struct ByClient {
+    pub(crate) pairs: Arc<[Arc<Pair>]>,
+    pub(crate) spoken: Spoken,
+}
+
 impl ResolvesServerCert for ByClient {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let pair = ByClient::choose(self.0.iter(), hello.signature_schemes())?;
-        Some(pair.certified.clone())
+        let wishes = Wishes {
+            schemes: hello.signature_schemes(),
+            suites: hello.cipher_suites(),
+            spoken: &self.spoken,
+        };
+        Some(wishes.choose(self.pairs.iter())?.certified.clone())
     }
 }
 
 impl fmt::Debug for ByClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} pairs", self.0.len())
+        write!(f, "{} pairs", self.pairs.len())
     }
 }
 

@@ -25,7 +25,7 @@ use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor,
 use crate::challenges::{self, Challenges};
 
 use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
-use crate::named::{ByClient, NamedPairs};
+use crate::named::{ByClient, NamedPairs, Spoken};
 use crate::on_demand::{Demand, OnDemand};
 use crate::secrets_log::SecretsLog;
 use crate::selection::Selection;
@@ -77,6 +77,14 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// What decides beside the client which of several pairs it is shown.
+    fn spoken(&self) -> Spoken {
+        Spoken {
+            has_13: self.version_max != "tls1.2",
+            older: self.cipher_suites.clone(),
+        }
+    }
+
     /// Whether it takes what comes before the end of a handshake. Not of clients that have to show who they are, and
     /// not without resumption.
     fn takes_early_data(&self) -> bool {
@@ -310,13 +318,14 @@ impl TlsPolicies {
             return None;
         }
         let found = named.find(hello.server_name(), ends);
+        let spoken = built.policy.spoken();
         let (config, refusing) = (built.config(hello).clone(), self.refusing.clone());
         Some(Box::pin(async move {
             let Some(pairs) = found.end().await else {
                 return Some(refusing);
             };
             let mut config = ServerConfig::clone(&config);
-            config.cert_resolver = Arc::new(ByClient(pairs));
+            config.cert_resolver = Arc::new(ByClient { pairs, spoken });
             Some(Arc::new(config))
         }))
     }
@@ -521,6 +530,7 @@ fn resolver(
         fallback: policy.fallback.clone(),
         selection: policy.selection.clone(),
         local,
+        spoken: policy.spoken(),
     })
 }
 
@@ -548,6 +558,7 @@ fn refusing() -> Result<Arc<ServerConfig>, PolicyError> {
         fallback: Fallback::default(),
         selection: Selection::default(),
         local: None,
+        spoken: Spoken::default(),
     };
     let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()

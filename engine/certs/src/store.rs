@@ -12,7 +12,7 @@ use rustls::client::ResolvesClientCert;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::named::ByClient;
+use crate::named::{Spoken, Wishes};
 use crate::pair::Pair;
 use crate::selection::Selection;
 use crate::subject::Subject;
@@ -197,15 +197,15 @@ impl CertStore {
         self.len() == 0
     }
 
-    /// The certificate with this tag that a client with these schemes of signatures likes best, whatever name it asks for.
+    /// The certificate with this tag that a client likes best, whatever name it asks for.
     pub(crate) fn choose_by_client(
         &self,
         tag: &str,
-        schemes: &[SignatureScheme],
+        wishes: &Wishes<'_>,
     ) -> Option<Arc<CertifiedKey>> {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let entries = index.by_tag.get(tag)?;
-        let chosen = ByClient::choose(entries.iter().map(|entry| &entry.pair), schemes)?;
+        let chosen = wishes.choose(entries.iter().map(|entry| &entry.pair))?;
         let entry = entries
             .iter()
             .find(|entry| Arc::ptr_eq(&entry.pair, chosen))?;
@@ -372,6 +372,8 @@ pub(crate) struct Resolver {
     pub(crate) selection: Selection,
     /// The address the client connected to, where it matters.
     pub(crate) local: Option<IpAddr>,
+    /// What is spoken, where clients choose.
+    pub(crate) spoken: Spoken,
 }
 
 impl ResolvesServerCert for Resolver {
@@ -383,7 +385,12 @@ impl ResolvesServerCert for Resolver {
             .first()
             .filter(|_| self.selection.by_client)
         {
-            return self.store.choose_by_client(tag, schemes);
+            let wishes = Wishes {
+                schemes,
+                suites: hello.cipher_suites(),
+                spoken: &self.spoken,
+            };
+            return self.store.choose_by_client(tag, &wishes);
         }
         let usable = |pair: &Pair| {
             self.selection.takes(pair) && pair.certified.key.choose_scheme(schemes).is_some()

@@ -139,7 +139,7 @@ fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
         subject.map(str::to_owned)
     };
     for name in ["localhost", "other.test", "nobody.test"] {
-        // Whatever the certificates are called.
+        // Whatever the certificates are called, and as nginx with OpenSSL chooses.
         for (words, wanted) in [
             ("", "CN = ec"),
             (
@@ -149,6 +149,15 @@ fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
             (
                 "-sigalgs ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256",
                 "CN = ec",
+            ),
+            (
+                "-tls1_2 -sigalgs rsa_pss_rsae_sha256:ecdsa_secp256r1_sha256",
+                "CN = ec",
+            ),
+            ("-tls1_2 -sigalgs rsa_pss_rsae_sha256", "CN = rsa"),
+            (
+                "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256",
+                "CN = rsa",
             ),
             ("-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256", "CN = rsa"),
             ("-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256", "CN = ec"),
