@@ -120,9 +120,6 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "our own is told where the upstream tells none",
     ),
     ("slashes", "GET /a/#frag", "", EARLY),
-    ("slashes", "GET /%", "", EARLY),
-    ("slashes", "GET a", "", EARLY),
-    ("slashes", "GET *", "", EARLY),
     (
         "slashes",
         "OPTIONS *",
