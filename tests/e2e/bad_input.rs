@@ -432,8 +432,6 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
 fn nobody_goes_while_there_is_room_for_all() {
     const SITE: &str = ":{port} {\n\trespond \"hello\"\n}\n";
     let server = Setup::new(SITE).files_max(128).start();
-    // The door to its metrics opens after that of the site.
-    server.wait_for_words("admin interface is open");
     // Where no upstream is asked a client is one file; some are kept free.
     let most = usize::try_from(server.metric("sluice_connections_max")).expect("it is small");
     assert_eq!(most, 128 - 64 - 128 / 8);
