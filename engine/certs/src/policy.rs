@@ -7,23 +7,17 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pki_types::{CertificateDer, UnixTime};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
-    ClientHello, NoServerSessionStorage, ParsedCertificate, ProducesTickets, ResolvesServerCert,
-    ServerSessionMemoryCache, StoresServerSessions, WebPkiClientVerifier,
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    ServerSessionMemoryCache, StoresServerSessions,
 };
-use rustls::{
-    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion, version,
-};
-use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor, Signatures};
+use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor};
 
 use crate::challenges::{self, Challenges};
-
+use crate::client_auth::{self, ClientAuth};
 use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
 use crate::named::{ByClient, NamedPairs, Spoken};
 use crate::on_demand::{Demand, OnDemand};
@@ -43,6 +37,8 @@ pub struct Policy {
     pub scope: String,
     /// The names it is for, wildcards included; all when empty.
     pub names: Vec<String>,
+    /// Whether [`TlsPolicies::with_choice`] alone says for which names it is.
+    pub is_chosen: bool,
     /// For which connections it is, besides.
     pub when: When,
     /// What is shown to clients whose wish cannot be met otherwise.
@@ -89,43 +85,6 @@ impl Policy {
     /// not without resumption.
     fn takes_early_data(&self) -> bool {
         self.early_data && self.client_auth.is_none() && self.tickets != Tickets::Off
-    }
-}
-
-/// Which client certificates are asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientAuth {
-    /// What happens without or with a wrong one; `None` verifies where there is something to verify with.
-    pub mode: Option<ClientAuthMode>,
-    /// Authorities (DER) that may have signed it.
-    pub authorities: Vec<Vec<u8>>,
-    /// Certificates (DER) one of which it must be; any when empty.
-    pub leafs: Vec<Vec<u8>>,
-}
-
-/// How much is asked of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAuthMode {
-    /// A certificate is asked for; any will do, and none.
-    Request,
-    /// There must be one; any will do.
-    Require,
-    /// There need not be one, but if there is it must be vouched for.
-    VerifyIfGiven,
-    /// There must be one that is vouched for.
-    RequireAndVerify,
-}
-
-impl ClientAuthMode {
-    /// By its name in configurations.
-    pub fn parse(name: &str) -> Option<ClientAuthMode> {
-        match name {
-            "request" => Some(ClientAuthMode::Request),
-            "require" => Some(ClientAuthMode::Require),
-            "verify_if_given" => Some(ClientAuthMode::VerifyIfGiven),
-            "require_and_verify" => Some(ClientAuthMode::RequireAndVerify),
-            _ => None,
-        }
     }
 }
 
@@ -215,6 +174,7 @@ pub struct TlsPolicies {
     for_all: Option<usize>,
     /// Those that are for some connections only, in order.
     conditional: Vec<Conditional>,
+    choice: Option<Arc<Choice>>,
     refusing: Arc<ServerConfig>,
     /// What authorities ask for in handshakes.
     challenges: Option<Arc<Challenges>>,
@@ -223,6 +183,9 @@ pub struct TlsPolicies {
     /// Pairs with names by variables, by the number of the policy that shows them.
     named: HashMap<usize, Arc<NamedPairs>>,
 }
+
+/// The number of the policy for a name that a client asks for; none where no policy has it.
+pub type Choice = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
 /// A policy that is for some connections only.
 struct Conditional {
@@ -266,6 +229,7 @@ impl TlsPolicies {
                     names,
                     condition,
                 }),
+                None if policy.is_chosen => {}
                 None if names.is_empty() => _ = for_all.get_or_insert(index),
                 None => {
                     for name in names {
@@ -290,11 +254,18 @@ impl TlsPolicies {
             by_name,
             for_all,
             conditional,
+            choice: None,
             refusing,
             challenges: None,
             on_demand: None,
             named: HashMap::new(),
         })
+    }
+
+    /// Asks `choice` for a name first.
+    pub fn with_choice(mut self, choice: Option<Arc<Choice>>) -> TlsPolicies {
+        self.choice = choice;
+        self
     }
 
     /// Has certificates made during handshakes.
@@ -351,6 +322,10 @@ impl TlsPolicies {
 
     /// The first policy for a client between `ends` that asks for `server_name`.
     fn find(&self, server_name: Option<&str>, ends: Ends) -> Option<&Built> {
+        let chosen = self.choice.as_ref().zip(server_name);
+        if let Some(index) = chosen.and_then(|(choice, name)| choice(name)) {
+            return self.built.get(index);
+        }
         let by_name = |subject: &Subject| self.by_name.get(subject).copied();
         let subject = server_name.and_then(|name| Subject::parse(name).ok());
         let wildcard = subject.as_ref().and_then(crate::store::wildcard_of);
@@ -485,7 +460,7 @@ impl Built {
             .with_protocol_versions(&versions)
             .map_err(|_| PolicyError::NoVersion)?;
         let builder = match &policy.client_auth {
-            Some(auth) => builder.with_client_cert_verifier(client_verifier(auth, provider)?),
+            Some(auth) => builder.with_client_cert_verifier(client_auth::verifier(auth, provider)?),
             None => builder.with_no_client_auth(),
         };
         let built_resolver = resolver(&policy, store, None);
@@ -658,142 +633,4 @@ fn versions(policy: &Policy) -> Result<Vec<&'static SupportedProtocolVersion>, P
         .filter(|(n, _)| allowed.contains(n))
         .map(|(_, version)| version)
         .collect())
-}
-
-fn client_verifier(
-    auth: &ClientAuth,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, PolicyError> {
-    let mode = auth.mode.unwrap_or(if auth.authorities.is_empty() {
-        ClientAuthMode::Require
-    } else {
-        ClientAuthMode::RequireAndVerify
-    });
-    let (mandatory, verified) = match mode {
-        ClientAuthMode::Request => (false, false),
-        ClientAuthMode::Require => (true, false),
-        ClientAuthMode::VerifyIfGiven => (false, true),
-        ClientAuthMode::RequireAndVerify => (true, true),
-    };
-    let mut roots = RootCertStore::empty();
-    for cert in &auth.authorities {
-        let added = roots.add(CertificateDer::from(cert.clone()));
-        if verified {
-            added.map_err(|error| PolicyError::ClientAuth(error.to_string()))?;
-        }
-    }
-    let hints = roots.subjects();
-    let mut chains = None;
-    if verified {
-        let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        chains = Some(
-            built
-                .build()
-                .map_err(|error| PolicyError::ClientAuth(error.to_string()))?,
-        );
-    }
-    let leafs = auth.leafs.clone();
-    Ok(Arc::new(ClientVerifier {
-        mandatory,
-        hints,
-        chains,
-        leafs,
-        signatures: Signatures::new(provider),
-    }))
-}
-
-/// Verifies as much of a client's certificate as the mode asks for, and always that the client holds its key.
-#[derive(Debug)]
-struct ClientVerifier {
-    mandatory: bool,
-    /// The authorities that clients are told of, who choose a certificate by them.
-    hints: Vec<DistinguishedName>,
-    chains: Option<Arc<dyn ClientCertVerifier>>,
-    leafs: Vec<Vec<u8>>,
-    signatures: Signatures,
-}
-
-impl ClientVerifier {
-    /// The bits of the key of a certificate that the library does not read, such as one of the first version, which
-    /// `openssl x509` makes of a bare request. Only where any certificate will do.
-    fn old_key<'c>(&self, cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
-        if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
-            return None;
-        }
-        crate::signed::key_of(cert)
-    }
-}
-
-fn is_old_scheme(scheme: SignatureScheme) -> bool {
-    matches!(
-        scheme,
-        SignatureScheme::RSA_PKCS1_SHA1
-            | SignatureScheme::ECDSA_SHA1_Legacy
-            | SignatureScheme::RSA_PKCS1_SHA256
-            | SignatureScheme::RSA_PKCS1_SHA384
-            | SignatureScheme::RSA_PKCS1_SHA512
-    )
-}
-
-impl ClientCertVerifier for ClientVerifier {
-    fn client_auth_mandatory(&self) -> bool {
-        self.mandatory
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        if let Some(chains) = &self.chains {
-            chains.verify_client_cert(end_entity, intermediates, now)?;
-        }
-        let is_known = self.leafs.is_empty()
-            || self
-                .leafs
-                .iter()
-                .any(|leaf| leaf.as_slice() == end_entity.as_ref());
-        if is_known {
-            Ok(ClientCertVerified::assertion())
-        } else {
-            Err(rustls::CertificateError::ApplicationVerificationFailure.into())
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match self.old_key(cert) {
-            Some(key) => self.signatures.verify_by_key(message, key, dss),
-            None => self.signatures.verify_tls12(message, cert, dss),
-        }
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match self.old_key(cert) {
-            // RFC 8446, section 4.2.3: those of RSA's old form sign certificates only.
-            Some(key) if !is_old_scheme(dss.scheme) => {
-                self.signatures.verify_by_key(message, key, dss)
-            }
-            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
-            None => self.signatures.verify_tls13(message, cert, dss),
-        }
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signatures.schemes()
-    }
 }

@@ -12,7 +12,8 @@ use sluice_net::tls::{
     SessionError,
 };
 
-use crate::policy::{ClientAuth, ClientAuthMode, Policy, TlsPolicies};
+use crate::client_auth::{ClientAuth, ClientAuthMode};
+use crate::policy::{Policy, TlsPolicies};
 use crate::storage::StoredPair;
 use crate::store::{CertStore, Fallback};
 use crate::{

@@ -295,6 +295,9 @@ objects! {
         pub remote_ip: Option<HandshakeRemoteIp>,
         /// The name in the handshake.
         pub sni: Vec<String>,
+        /// Names as those of an nginx.conf, in place of `sni`: `a`, `.a`, `*.a`, `a.*` and `~pattern`. Of the names of all
+        /// policies the best counts, wherever it stands. Our own word.
+        pub server_names: Vec<String>,
         /// A pattern over the name in the handshake.
         pub sni_regexp: Option<crate::matcher::Regexp>,
     }

@@ -13,9 +13,10 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use crate::harness::{Folder, Server, eventually, text};
 use crate::tls;
 
-/// Writes a certificate with its key as `file`, and gives it.
-fn write(folder: &Folder, file: &str, name: &str, key: &KeyPair) -> CertificateDer<'static> {
-    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+/// Writes a certificate for names with its key as `file`, and gives it.
+fn write(folder: &Folder, file: &str, names: &str, key: &KeyPair) -> CertificateDer<'static> {
+    let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
+    let mut params = CertificateParams::new(names).expect("names");
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, file);
     let made = params.self_signed(key).expect("a certificate");
@@ -108,6 +109,57 @@ fn certificates_by_name_are_kept_for_as_long_as_the_file_says() {
     assert_eq!(shown(&server, &old, "a.test").as_ref(), Some(&own));
     write(&server.folder, "one/a", "a.test", &new_key());
     assert_eq!(shown(&server, &old, "a.test").as_ref(), Some(&own));
+}
+
+/// As for requests: the exact name, the longest with an asterisk in front, the longest with one behind, the first pattern,
+/// the default server, wherever they stand in the file.
+#[test]
+fn handshakes_find_their_server_by_all_kinds_of_names() {
+    const CASES: [(&str, &str); 10] = [
+        ("default.test", "default"),
+        ("nobody.test", "default"),
+        ("a.wild.test", "wide"),
+        ("a.b.c.wild.test", "wide"),
+        ("a.near.wild.test", "near"),
+        ("one.near.wild.test", "exact"),
+        ("dot.test", "dot"),
+        ("a.b.dot.test", "dot"),
+        ("mail.any.where.test", "behind"),
+        ("shop.pattern.test", "pattern"),
+    ];
+    let site = |file: &str, names: &str| {
+        format!(
+            "server {{\nlisten 127.0.0.1:{{port}} ssl;\nserver_name {names};\nssl_certificate {file}.crt;\n\
+             ssl_certificate_key {file}.key;\nreturn 200 {file};\n}}\n"
+        )
+    };
+    let sites = [
+        ("default", "default.test"),
+        ("pattern", r"~^(?!mail)\w+\.(pattern|wild)\.test$"),
+        ("behind", "mail.any.* mail.*"),
+        ("wide", "*.wild.test"),
+        ("near", "*.near.wild.test"),
+        ("dot", ".dot.test"),
+        ("exact", "one.near.wild.test"),
+    ];
+    let lines: String = sites
+        .iter()
+        .map(|(file, names)| site(file, names))
+        .collect();
+    let setup = super::setup(&format!("events {{}}\nhttp {{\n{lines}}}\n"));
+    // All of them are good for all names: only the choice tells them apart.
+    let names = CASES.map(|(name, _)| name).join(" ");
+    let made = sites.map(|(file, _)| write(setup.folder(), file, &names, &new_key()));
+    let client = client(&made.each_ref(), &TLS13);
+    let server = setup.start();
+    for (name, file) in CASES {
+        let found = shown(&server, &client, name).expect("a handshake");
+        let place = made.iter().position(|made| *made == found);
+        assert_eq!(place.map(|at| sites[at].0), Some(file), "{name}");
+        // Who shook hands with a server is answered by it.
+        let mut wire = tls::connect(&client, server.port, name).expect("a handshake");
+        assert_eq!(tls::get(&mut wire, name, "/").1, file, "{name}");
+    }
 }
 
 #[test]

@@ -617,18 +617,12 @@ impl<'r> Lowering<'r> {
     /// A policy for the names of each server, and that of the default server for all other names.
     fn policies(&mut self, address: &Address, order: &[&Site]) -> Vec<ConnectionPolicy> {
         let mut policies = Vec::new();
-        let mut taken: HashSet<&str> = HashSet::new();
         for site in order {
-            let names = site.lowered.names.iter().map(String::as_str);
-            let mut sni = Vec::new();
-            for name in names.filter(|name| is_sni(name)) {
-                if taken.insert(name) {
-                    sni.extend(as_sni(name));
-                }
-            }
-            if let Some(policy) = site.policy.as_ref().filter(|_| !sni.is_empty()) {
+            let names = site.lowered.names.iter().filter(|name| !name.is_empty());
+            let names: Vec<String> = names.cloned().collect();
+            if let Some(policy) = site.policy.as_ref().filter(|_| !names.is_empty()) {
                 let mut policy = policy.clone();
-                policy.r#match.sni = sni;
+                policy.r#match.server_names = names;
                 policy.alpn = alpn(address, order, site);
                 policies.push(policy);
             }
@@ -687,18 +681,5 @@ fn alpn(address: &Address, order: &[&Site], site: &Site) -> Vec<String> {
     match address.is_http2 || site.is_http2 || !is_any {
         true => Vec::new(),
         false => vec!["http/1.1".to_owned()],
-    }
-}
-
-/// Whether a handshake can ask for this name.
-fn is_sni(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('~') && !name.ends_with('*') && name != "_"
-}
-
-/// How handshake policies write a name: `.a` stands for two.
-fn as_sni(name: &str) -> Vec<String> {
-    match name.strip_prefix('.') {
-        Some(rest) => vec![rest.to_owned(), format!("*.{rest}")],
-        None => vec![name.to_owned()],
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
 use sluice_certs::{
-    ClientAuth, ClientAuthMode, Fallback, GivenKeys, KeyAlgorithm, Policy, Rotation, Selection,
-    Subject, Tickets, TlsPolicies, When,
+    Choice, ClientAuth, ClientAuthMode, Fallback, GivenKeys, KeyAlgorithm, Policy, Rotation,
+    Selection, Subject, Tickets, TlsPolicies, When,
 };
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
@@ -18,6 +18,7 @@ use sluice_net::Protocols;
 
 use super::{Keys, LOGGER, Purpose, by_variable};
 use crate::build::Refusal;
+use crate::handlers::nginx::servers::Names;
 use crate::log::Log;
 use crate::process_values;
 use crate::protocols::alpn;
@@ -63,7 +64,20 @@ pub(super) fn build(
         place: place.to_owned(),
         ..Refusal::new(error.to_string())
     })?;
-    Ok(built.with_named(named))
+    Ok(built.with_named(named).with_choice(choice(configs)?))
+}
+
+/// What chooses among policies with names as those of an nginx.conf.
+fn choice(configs: &[ConnectionPolicy]) -> Result<Option<Arc<Choice>>, Refusal> {
+    let names = || configs.iter().map(|config| &*config.r#match.server_names);
+    if names().all(<[String]>::is_empty) {
+        return Ok(None);
+    }
+    let names = Names::of_handshakes(names())?;
+    Ok(Some(Arc::new(move |name| {
+        let found = names.find_sni(name.as_bytes())?;
+        usize::try_from(found).ok()
+    })))
 }
 
 /// How the sessions of a policy go on.
@@ -115,6 +129,7 @@ fn policy(
     }
     Ok(Policy {
         names: on.sni.clone(),
+        is_chosen: !on.server_names.is_empty(),
         when: when(on),
         fallback: Fallback {
             default_sni: subject(&config.default_sni)?,

@@ -34,7 +34,7 @@ mod referer;
 pub(crate) mod refused;
 mod rewrite;
 mod secure_link;
-mod servers;
+pub(crate) mod servers;
 pub(crate) mod slice;
 pub mod ssi;
 mod state;

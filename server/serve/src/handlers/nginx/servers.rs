@@ -2,6 +2,7 @@
 //! ends with one, the first pattern, else the default server.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use sluice_model::nginx::VirtualServer;
 
@@ -10,6 +11,7 @@ use super::groups::{Case, Pattern};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::record::Recorder;
 
 /// What a server was chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,26 +64,45 @@ impl Names {
         if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
             return Ok(names);
         }
-        for (index, server) in servers.iter().enumerate() {
-            let index = u32::try_from(index).unwrap_or(u32::MAX);
-            for name in &server.names {
-                names.add(name, index, cx)?;
-            }
-        }
-        names
-            .endings
-            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
-        names
-            .beginnings
-            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        names.add_all(servers.iter().map(|server| &*server.names), cx.recorder)?;
         Ok(names)
     }
 
-    fn add(&mut self, name: &str, index: u32, cx: &Builder<'_>) -> Result<(), Refusal> {
+    /// Reads the names that handshakes are told apart by.
+    pub fn of_handshakes<'n>(all: impl Iterator<Item = &'n [String]>) -> Result<Names, Refusal> {
+        let mut names = Names::default();
+        names.add_all(all, None)?;
+        Ok(names)
+    }
+
+    fn add_all<'n>(
+        &mut self,
+        all: impl Iterator<Item = &'n [String]>,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<(), Refusal> {
+        for (index, list) in all.enumerate() {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            for name in list {
+                self.add(name, index, recorder)?;
+            }
+        }
+        self.endings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        self.beginnings
+            .sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        index: u32,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<(), Refusal> {
         let bytes = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         if let Some(pattern) = name.strip_prefix('~') {
             // Names are compared in lower case.
-            let pattern = Pattern::new(pattern, Case::Folded, cx.recorder)?;
+            let pattern = Pattern::new(pattern, Case::Folded, recorder)?;
             self.patterns.push((pattern, index));
         } else if let Some(ending) = name.strip_prefix('*') {
             self.endings.push((bytes(ending), index));
@@ -146,15 +167,20 @@ impl Names {
     /// The server that a handshake asked for; the default one where that has no name of ours. A pattern that takes too
     /// long does not match.
     pub fn by_sni(&self, name: &[u8]) -> u32 {
+        self.find_sni(name).unwrap_or(0)
+    }
+
+    /// The same, if one has such a name.
+    pub fn find_sni(&self, name: &[u8]) -> Option<u32> {
         if name.is_empty() {
-            return 0;
+            return None;
         }
         if let Some((index, _)) = self.by_text(name) {
-            return index;
+            return Some(index);
         }
         let mut patterns = self.patterns.iter();
         let found = patterns.find(|(pattern, _)| pattern.is_match(name).unwrap_or(false));
-        found.map_or(0, |(_, index)| *index)
+        found.map(|(_, index)| *index)
     }
 
     /// The server that has a name, as far as that takes no pattern.

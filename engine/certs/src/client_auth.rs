@@ -1,0 +1,189 @@
+//! Certificates of clients: which are asked for, and how they are verified. Which policy asks is left to `policy`.
+
+use std::sync::Arc;
+
+use pki_types::{CertificateDer, UnixTime};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use sluice_net::tls::Signatures;
+
+use crate::policy::PolicyError;
+
+/// Which client certificates are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// What happens without or with a wrong one; `None` verifies where there is something to verify with.
+    pub mode: Option<ClientAuthMode>,
+    /// Authorities (DER) that may have signed it.
+    pub authorities: Vec<Vec<u8>>,
+    /// Certificates (DER) one of which it must be; any when empty.
+    pub leafs: Vec<Vec<u8>>,
+}
+
+/// How much is asked of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuthMode {
+    /// A certificate is asked for; any will do, and none.
+    Request,
+    /// There must be one; any will do.
+    Require,
+    /// There need not be one, but if there is it must be vouched for.
+    VerifyIfGiven,
+    /// There must be one that is vouched for.
+    RequireAndVerify,
+}
+
+impl ClientAuthMode {
+    /// By its name in configurations.
+    pub fn parse(name: &str) -> Option<ClientAuthMode> {
+        match name {
+            "request" => Some(ClientAuthMode::Request),
+            "require" => Some(ClientAuthMode::Require),
+            "verify_if_given" => Some(ClientAuthMode::VerifyIfGiven),
+            "require_and_verify" => Some(ClientAuthMode::RequireAndVerify),
+            _ => None,
+        }
+    }
+}
+
+/// What verifies them.
+pub(crate) fn verifier(
+    auth: &ClientAuth,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, PolicyError> {
+    let mode = auth.mode.unwrap_or(if auth.authorities.is_empty() {
+        ClientAuthMode::Require
+    } else {
+        ClientAuthMode::RequireAndVerify
+    });
+    let (mandatory, verified) = match mode {
+        ClientAuthMode::Request => (false, false),
+        ClientAuthMode::Require => (true, false),
+        ClientAuthMode::VerifyIfGiven => (false, true),
+        ClientAuthMode::RequireAndVerify => (true, true),
+    };
+    let mut roots = RootCertStore::empty();
+    for cert in &auth.authorities {
+        let added = roots.add(CertificateDer::from(cert.clone()));
+        if verified {
+            added.map_err(|error| PolicyError::ClientAuth(error.to_string()))?;
+        }
+    }
+    let hints = roots.subjects();
+    let mut chains = None;
+    if verified {
+        let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        chains = Some(
+            built
+                .build()
+                .map_err(|error| PolicyError::ClientAuth(error.to_string()))?,
+        );
+    }
+    let leafs = auth.leafs.clone();
+    Ok(Arc::new(ClientVerifier {
+        mandatory,
+        hints,
+        chains,
+        leafs,
+        signatures: Signatures::new(provider),
+    }))
+}
+
+/// Verifies as much of a client's certificate as the mode asks for, and always that the client holds its key.
+#[derive(Debug)]
+struct ClientVerifier {
+    mandatory: bool,
+    /// The authorities that clients are told of, who choose a certificate by them.
+    hints: Vec<DistinguishedName>,
+    chains: Option<Arc<dyn ClientCertVerifier>>,
+    leafs: Vec<Vec<u8>>,
+    signatures: Signatures,
+}
+
+impl ClientVerifier {
+    /// The bits of the key of a certificate that the library does not read, such as one of the first version, which
+    /// `openssl x509` makes of a bare request. Only where any certificate will do.
+    fn old_key<'c>(&self, cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+        if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
+            return None;
+        }
+        crate::signed::key_of(cert)
+    }
+}
+
+fn is_old_scheme(scheme: SignatureScheme) -> bool {
+    matches!(
+        scheme,
+        SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::ECDSA_SHA1_Legacy
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if let Some(chains) = &self.chains {
+            chains.verify_client_cert(end_entity, intermediates, now)?;
+        }
+        let is_known = self.leafs.is_empty()
+            || self
+                .leafs
+                .iter()
+                .any(|leaf| leaf.as_slice() == end_entity.as_ref());
+        if is_known {
+            Ok(ClientCertVerified::assertion())
+        } else {
+            Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match self.old_key(cert) {
+            Some(key) => self.signatures.verify_by_key(message, key, dss),
+            None => self.signatures.verify_tls12(message, cert, dss),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match self.old_key(cert) {
+            // RFC 8446, section 4.2.3: those of RSA's old form sign certificates only.
+            Some(key) if !is_old_scheme(dss.scheme) => {
+                self.signatures.verify_by_key(message, key, dss)
+            }
+            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+            None => self.signatures.verify_tls13(message, cert, dss),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
+}
