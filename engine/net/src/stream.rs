@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -62,6 +62,15 @@ impl Stream {
             Stream::Tcp(socket) => look(socket.as_fd()),
             Stream::Unix(socket) => look(socket.as_fd()),
             Stream::Tls(tls) => tls.socket().is_some_and(Stream::has_arrived),
+        }
+    }
+
+    /// The number of the socket of TCP, also of one below TLS.
+    pub(crate) fn tcp_socket(&self) -> Option<i32> {
+        match self {
+            Stream::Tcp(socket) => Some(socket.as_raw_fd()),
+            Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.socket().and_then(Stream::tcp_socket),
         }
     }
 

@@ -40,6 +40,8 @@ pub struct ConnFacts {
     pub serial: u64,
     /// When it was accepted.
     pub began: Moment,
+    /// The number of its socket in this process, of TCP: for whoever asks the system about it, as long as it is open.
+    pub socket: Option<i32>,
     /// Requests that came by it, the one at hand included.
     pub requests: Cell<u64>,
     /// What the PROXY protocol says of its ends, where it is only to be noted.

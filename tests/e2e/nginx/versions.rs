@@ -96,3 +96,29 @@ fn the_server_of_the_handshake_says_how_many_streams_there_may_be() {
     let told = settings(&mut Peer::connect(server.port));
     assert!(told.contains(&(STREAMS_MAX, 128)), "{told:?}");
 }
+
+#[test]
+fn what_the_system_knows_of_a_connection_is_told_over_tcp_only() {
+    let text = "\"$tcpinfo_rtt $tcpinfo_rttvar $tcpinfo_snd_cwnd $tcpinfo_rcv_space\"";
+    let setup = super::site(&format!(
+        "listen unix:{{folder}}/socket;\nreturn 200 {text};"
+    ));
+    let server = setup.start();
+    let answer = server.ask("/").text();
+    let numbers: Vec<u64> = answer
+        .split(' ')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    // A window of nothing would send nothing, and a trip takes time.
+    assert_eq!(numbers.len(), 4, "{answer}");
+    assert!(
+        numbers[0] > 0 && numbers[2] > 0 && numbers[3] > 0,
+        "{answer}"
+    );
+    let socket = server.folder.path().join("socket");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("it listens");
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it is there");
+    let said = std::io::read_to_string(stream).expect("an answer");
+    assert!(said.ends_with("\r\n\r\n   "), "{said}");
+}

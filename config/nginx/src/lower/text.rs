@@ -391,7 +391,7 @@ mod tests {
             ("${a", "invalid-variable"),
             ("$hots", "unknown-variable"),
             ("$document_root", "unsupported-directive"),
-            ("$tcpinfo_rtt", "unsupported-directive"),
+            ("$request_body_file", "unsupported-directive"),
         ] {
             assert!(
                 lowered(text).1.contains(slug),

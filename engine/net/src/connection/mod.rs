@@ -198,6 +198,7 @@ impl<S: Service> Connection<S> {
             facts: ConnFacts {
                 serial: worker.counters.accepted.value(),
                 began: worker.clock.coarse(),
+                socket: stream.tcp_socket(),
                 ..ConnFacts::default()
             },
         };

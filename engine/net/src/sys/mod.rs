@@ -14,3 +14,4 @@ pub mod placement;
 pub mod prefetch;
 pub mod process;
 pub mod send;
+pub mod tcp_info;

@@ -74,6 +74,14 @@ pub enum NginxKey {
     ConnectionRequests,
     /// `connection_time`: seconds with milliseconds since it was accepted.
     ConnectionTime,
+    /// `tcpinfo_rtt`: the round trip time of the connection in microseconds.
+    TcpRtt,
+    /// `tcpinfo_rttvar`: how much that varies.
+    TcpRttVar,
+    /// `tcpinfo_snd_cwnd`: its congestion window in segments.
+    TcpSndCwnd,
+    /// `tcpinfo_rcv_space`: its receive window in bytes.
+    TcpRcvSpace,
     /// `limit_req_status`
     LimitReqStatus,
     /// `limit_conn_status`
@@ -280,6 +288,10 @@ impl NginxKey {
             "connection" => NginxKey::Connection,
             "connection_requests" => NginxKey::ConnectionRequests,
             "connection_time" => NginxKey::ConnectionTime,
+            "tcpinfo_rtt" => NginxKey::TcpRtt,
+            "tcpinfo_rttvar" => NginxKey::TcpRttVar,
+            "tcpinfo_snd_cwnd" => NginxKey::TcpSndCwnd,
+            "tcpinfo_rcv_space" => NginxKey::TcpRcvSpace,
             "limit_req_status" => NginxKey::LimitReqStatus,
             "limit_conn_status" => NginxKey::LimitConnStatus,
             "request_length" => NginxKey::RequestLength,

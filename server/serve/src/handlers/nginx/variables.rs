@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::layout::LocalTime;
 use sluice_message::{FieldId, Fields, IpText, Version};
 use sluice_net::clock;
+use sluice_net::sys::tcp_info::tcp_info;
 use sluice_route::Found;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
@@ -90,6 +91,20 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 }
 
 /// The values that follow from the process, or from the connection.
+/// What the system knows of the client's connection; nothing where it is none of TCP.
+fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
+    let Some(info) = x.conn.facts.socket.and_then(tcp_info) else {
+        return;
+    };
+    let number = match key {
+        NginxKey::TcpRtt => info.rtt,
+        NginxKey::TcpRttVar => info.rtt_variation,
+        NginxKey::TcpSndCwnd => info.congestion_window,
+        _ => info.receive_space,
+    };
+    show(out, format_args!("{number}"));
+}
+
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::tries::push(x, *key, out),
@@ -137,6 +152,9 @@ fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         }
         NginxKey::ConnectionRequests => show(out, format_args!("{}", facts.requests.get())),
         NginxKey::ConnectionTime => seconds(clock::now().since(facts.began), out),
+        NginxKey::TcpRtt | NginxKey::TcpRttVar | NginxKey::TcpSndCwnd | NginxKey::TcpRcvSpace => {
+            tcp(x, key, out)
+        }
         NginxKey::Http2 => {
             if x.req.version == Version::Http2 {
                 let secure = x.conn.tls.is_some();
