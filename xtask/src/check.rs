@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::tidy;
+use crate::{rerun, tidy};
 
 /// One tool of `check`: its name, the arguments of cargo, and an environment variable it needs.
 struct Step(
@@ -38,7 +38,6 @@ const STEPS: &[Step] = &[
         ],
         Some(("RUSTDOCFLAGS", "-D warnings")),
     ),
-    Step("tests", &["test", "--workspace", "--quiet"], None),
 ];
 
 /// Everything that CI runs. Goes on after a failure, so that one run tells everything.
@@ -53,6 +52,11 @@ pub fn check(root: &Path) -> bool {
         if !timed(name, || cargo(root, args, variable.as_slice())) {
             failed.push(name);
         }
+    }
+    if !timed("tests", || {
+        rerun::test(root, &["--workspace", "--quiet"], &[])
+    }) {
+        failed.push("tests");
     }
     if has(root, "deny") {
         if !timed("deny", || {
@@ -223,11 +227,11 @@ fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
 
 /// A test program of the package `sluice`, with the places of the programs it needs.
 fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    let args = [&["test", "-p", "sluice", "--test"], args].concat();
+    let args = [&["-p", "sluice", "--test"], args].concat();
     let programs = programs
         .iter()
         .map(|(name, path)| (*name, path.as_os_str()));
-    cargo(root, &args, &programs.collect::<Vec<_>>())
+    rerun::test(root, &args, &programs.collect::<Vec<_>>())
 }
 
 /// Runs each fuzz target for `seconds`, starting from its seeds.

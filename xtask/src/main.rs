@@ -3,6 +3,7 @@
 
 mod attacks;
 mod check;
+mod rerun;
 mod sites;
 mod tidy;
 
@@ -13,6 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
+  test [args]    `cargo test`; a test that fails is run once more, alone, and listed as flaky if it then passes
   tidy           the house rules that a program can check
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["check"] => check::check(&root),
+        ["test", ref args @ ..] => rerun::test(&root, args, &[]),
         ["tidy"] => tidy::print(&root),
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),

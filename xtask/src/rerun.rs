@@ -1,0 +1,236 @@
+//! Runs tests, and runs each that failed once more, alone. A test that then passes is reported as `flaky: NAME` and does
+//! not fail the run: it is mended in the next change instead of blocking this one.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+/// More failures than this are a fault of the change, not bad luck: nothing is run again.
+const RERUNS_MAX: usize = 10;
+
+/// What a run of `cargo test` ended with.
+#[derive(Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Tests that passed, flaky ones included.
+    pub passed: usize,
+    /// Tests that failed twice, or once where nothing was run again.
+    pub failed: Vec<String>,
+    /// Tests that failed and passed when run alone.
+    pub flaky: Vec<String>,
+    /// Targets that ended without a result: they did not compile, or a test ended the process.
+    pub broken: usize,
+}
+
+impl Summary {
+    /// Whether the change may land.
+    pub fn is_good(&self) -> bool {
+        self.failed.is_empty() && self.broken == 0
+    }
+
+    fn print(&self) {
+        for name in &self.failed {
+            println!("failed: {name}");
+        }
+        for name in &self.flaky {
+            println!("flaky: {name}");
+        }
+        let failed = self.failed.len() + self.broken;
+        println!("summary: {} passed, {failed} failed", self.passed);
+    }
+}
+
+/// Runs `cargo test` with `args`, prints its output as it comes, and a summary at the end.
+pub fn test(root: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
+    let at = args.iter().position(|arg| *arg == "--");
+    let (options, filters) = args.split_at(at.unwrap_or(args.len()));
+    let all = [&["test", "--no-fail-fast"], options, filters].concat();
+    let (succeeded, output) = run(root, &all, variables);
+    let mut summary = output.summary(succeeded);
+    if (1..=RERUNS_MAX).contains(&summary.failed.len()) {
+        let ignored: &[&str] = match filters.contains(&"--include-ignored") {
+            true => &["--include-ignored"],
+            false => &[],
+        };
+        summary.failed.retain(|name| {
+            let passed = output
+                .targets
+                .iter()
+                .any(|target| alone(root, target, name, ignored, variables));
+            if passed {
+                summary.flaky.push(name.clone());
+                summary.passed += 1;
+            }
+            !passed
+        });
+    }
+    summary.print();
+    summary.is_good()
+}
+
+/// Whether the test `name` is one of `target`, and passes when nothing runs beside it.
+fn alone(
+    root: &Path,
+    target: &str,
+    name: &str,
+    ignored: &[&str],
+    variables: &[(&str, &OsStr)],
+) -> bool {
+    let mut args = vec!["test", "--quiet"];
+    args.extend(target.split_whitespace());
+    args.extend(["--", "--exact", name]);
+    args.extend(ignored);
+    let (succeeded, output) = run(root, &args, variables);
+    succeeded && output.passed == 1
+}
+
+/// What the lines of `cargo test` say.
+#[derive(Debug, Default, PartialEq)]
+struct Output {
+    passed: usize,
+    failed: Vec<String>,
+    /// Targets that ended with a result in which tests failed.
+    failed_results: usize,
+    /// Options that select the targets in which tests failed, such as `-p sluice --test e2e`.
+    targets: Vec<String>,
+}
+
+impl Output {
+    fn summary(&self, succeeded: bool) -> Summary {
+        // A target that fails without a result ended early; a run that names none did not compile.
+        let silent = self.targets.len().saturating_sub(self.failed_results);
+        let compiled = succeeded || !self.targets.is_empty();
+        Summary {
+            passed: self.passed,
+            failed: self.failed.clone(),
+            flaky: Vec::new(),
+            broken: silent + usize::from(!compiled),
+        }
+    }
+}
+
+fn run(root: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> (bool, Output) {
+    let mut command = Command::new("cargo");
+    command.args(args).current_dir(root);
+    command.envs(variables.iter().copied());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("cargo: {error}");
+            return (false, Output::default());
+        }
+    };
+    let stderr = child.stderr.take().expect("it is piped");
+    let stdout = child.stdout.take().expect("it is piped");
+    let errors = thread::spawn(move || copy(stderr, std::io::stderr()));
+    let results = read_results(&copy(stdout, std::io::stdout()));
+    let errors = errors.join().unwrap_or_default();
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    let targets = read_targets(&errors);
+    (succeeded, Output { targets, ..results })
+}
+
+/// Copies what comes to the terminal, and keeps its lines.
+fn copy(from: impl Read, mut to: impl Write) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    while reader
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|count| count > 0)
+    {
+        let _ = to.write_all(&line);
+        lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+        line.clear();
+    }
+    lines
+}
+
+/// Reads the counts and the names of failed tests: the test runner lists those last, indented, under `failures:`.
+fn read_results(lines: &[String]) -> Output {
+    let mut output = Output::default();
+    let mut listed = Vec::new();
+    let mut in_list = false;
+    for line in lines {
+        if line == "failures:" {
+            // The first list holds what the tests printed, the second one the names.
+            listed.clear();
+            in_list = true;
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            output.passed += count(rest, "passed");
+            output.failed_results += usize::from(rest.starts_with("FAILED"));
+            output.failed.append(&mut listed);
+            in_list = false;
+        } else if in_list && let Some(name) = line.strip_prefix("    ") {
+            listed.push(name.to_owned());
+        } else if !line.is_empty() {
+            in_list = false;
+        }
+    }
+    output
+}
+
+/// The number in front of `word`, as in `ok. 12 passed; 0 failed`.
+fn count(text: &str, word: &str) -> usize {
+    let words: Vec<&str> = text.split([' ', ';']).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == word);
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+/// Reads the targets that cargo names in back-ticks: each on a line of its own, or one behind `to rerun pass`.
+fn read_targets(lines: &[String]) -> Vec<String> {
+    let named = lines.iter().filter_map(|line| {
+        let line = line.trim();
+        let single = line.strip_prefix("error: test failed, to rerun pass ");
+        let target = single.unwrap_or(line).strip_prefix('`')?;
+        target.strip_suffix('`').filter(|it| it.starts_with("-p "))
+    });
+    let mut targets: Vec<String> = named.map(str::to_owned).collect();
+    targets.dedup();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn failed_tests_are_read_by_name() {
+        let text = "running 3 tests\n\nfailures:\n\n---- a::b stdout ----\n    indented output\n\n\
+                    failures:\n    a::b\n    c\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored\n\
+                    running 4 tests\n....\ntest result: ok. 4 passed; 0 failed; 0 ignored\n";
+        let output = read_results(&lines(text));
+        assert_eq!(output.failed, ["a::b", "c"]);
+        assert_eq!((output.passed, output.failed_results), (5, 1));
+    }
+
+    #[test]
+    fn a_target_without_a_result_fails_the_run() {
+        let mut output = read_results(&lines("test result: ok. 4 passed; 0 failed; 0 ignored\n"));
+        assert!(output.summary(true).is_good());
+        assert!(!output.summary(false).is_good());
+        output.targets = vec![
+            "-p sluice --test e2e".to_owned(),
+            "-p xtask --bin xtask".to_owned(),
+        ];
+        output.failed = vec!["a".to_owned()];
+        output.failed_results = 1;
+        assert_eq!(output.summary(false).broken, 1);
+    }
+
+    #[test]
+    fn failed_targets_are_read_as_options() {
+        let many =
+            "error: 2 targets failed:\n    `-p sluice --test e2e`\n    `-p sluice-net --lib`\n";
+        let targets = ["-p sluice --test e2e", "-p sluice-net --lib"];
+        assert_eq!(read_targets(&lines(many)), targets);
+        let one = "error: test failed, to rerun pass `-p sluice --test e2e`\n";
+        assert_eq!(read_targets(&lines(one)), targets[..1]);
+    }
+}
