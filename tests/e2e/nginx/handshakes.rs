@@ -113,6 +113,16 @@ fn suites_of_tls_1_3_are_those_that_are_named() {
     assert_eq!(named.get(&other), None);
 }
 
+/// Also where there is a certificate, which may be that of `http`.
+#[test]
+fn handshakes_are_refused_whatever_certificates_there_are() {
+    for (line, is_shaken) in [("", true), ("ssl_reject_handshake on;", false)] {
+        let site = site(&format!("{line} return 200 x;"));
+        let said = site.get(&site.client(&TLS13));
+        assert_eq!(said.is_some(), is_shaken, "{line}");
+    }
+}
+
 #[test]
 fn sessions_go_on_as_the_file_says() {
     use HandshakeKind::{Full, Resumed};

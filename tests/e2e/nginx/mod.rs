@@ -20,6 +20,7 @@ mod groups;
 mod gzip;
 mod handshakes;
 mod headers;
+mod inheritance;
 mod limits;
 mod links;
 mod listen;

@@ -58,6 +58,82 @@ server { listen 127.0.0.1:{port}; server_name c.test; set_real_ip_from 10.0.0.0/
     assert_eq!(request(forwarded).as_deref(), Some("9.9.9.9"));
 }
 
+/// Addresses that a location has from a proxy hold in all that requests are served by below it: a client that is to be kept
+/// out is kept out there, too.
+#[test]
+fn clients_are_kept_out_below_the_location_that_knows_them() {
+    let conf = r#"
+events {}
+http {
+server { listen 127.0.0.1:{port}; server_name a.test; root {folder};
+location /o/ { set_real_ip_from 127.0.0.1; real_ip_header X-Mine; deny 1.2.3.4;
+  add_header X "$remote_addr [$remote_port] $realip_remote_addr" always;
+  location /o/in/ { }
+  location ~ ^/o/pattern/ { }
+  location /o/if/ { if ($host) { set $x 1; } }
+  location /o/methods/ { limit_except POST { deny 1.2.3.4; } }
+  location /o/more/ { location /o/more/in/ { } }
+  location /o/other/ { real_ip_header X-Other; }
+  location /o/nobody/ { set_real_ip_from 10.0.0.1; }
+}
+location /page { error_page 402 /o/in/f; return 402; }
+location /sent { rewrite ^ /o/more/in/f last; }
+location /tried { try_files /none @named; }
+location @named { set_real_ip_from 127.0.0.1; real_ip_header X-Mine; deny 1.2.3.4; try_files /o/in/f =404; }
+}
+server { listen 127.0.0.1:{port}; server_name b.test; root {folder}; set_real_ip_from 127.0.0.1; deny 1.2.3.4;
+location /o/ { real_ip_header X-Mine; location /o/in/ { } }
+}
+}
+"#;
+    let setup = setup(conf);
+    let folders = [
+        "in", "pattern", "if", "methods", "more/in", "other", "nobody",
+    ];
+    for folder in folders {
+        setup.folder().write(&format!("o/{folder}/f"), "file");
+    }
+    let server = setup.start();
+    let status = |host: &str, path: &str, fields: &str| {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
+        let said = exchange(server.port, request);
+        (said.status, said.field("X").map(str::to_owned))
+    };
+    let denied = "X-Mine: 1.2.3.4\r\n";
+    for path in [
+        "/o/in/f",
+        "/o/pattern/f",
+        "/o/if/f",
+        "/o/methods/f",
+        "/o/more/in/f",
+        "/page",
+        "/sent",
+        "/tried",
+    ] {
+        assert_eq!(status("a.test", path, denied).0, 403, "{path}");
+        let others = status("a.test", path, "X-Mine: 5.6.7.8\r\n").0;
+        assert_ne!(others, 403, "{path}");
+    }
+    assert_eq!(status("b.test", "/o/in/f", denied).0, 403);
+    let of = |fields: &str| status("a.test", "/o/in/f", fields);
+    let shown = |text: &str| (200, Some(text.to_owned()));
+    assert_eq!(of("X-Mine: 5.6.7.8\r\n"), shown("5.6.7.8 [] 127.0.0.1"));
+    assert_eq!(
+        of("X-Mine: 5.6.7.8:99\r\n"),
+        shown("5.6.7.8 [99] 127.0.0.1")
+    );
+    assert_eq!(of("X-Mine: 127.0.0.1\r\n"), shown("127.0.0.1 [] 127.0.0.1"));
+    // What the location itself says is heeded in place of that.
+    let other = status(
+        "a.test",
+        "/o/other/f",
+        "X-Mine: 1.2.3.4\r\nX-Other: 5.6.7.8\r\n",
+    );
+    assert_eq!(other, shown("5.6.7.8 [] 127.0.0.1"));
+    assert_eq!(status("a.test", "/o/nobody/f", denied).0, 200);
+}
+
 /// What is answered on a connection that begins with these bytes.
 fn after(port: u16, header: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
@@ -99,6 +175,39 @@ return 200 "$remote_addr $proxy_protocol_addr $proxy_protocol_port $proxy_protoc
         let unknown = after(port, "PROXY UNKNOWN\r\n");
         assert_eq!(unknown.as_deref(), Some("127.0.0.1     127.0.0.1"));
         assert!(!server.has_ended());
+    }
+}
+
+#[test]
+fn the_proxy_protocol_names_clients_below_the_location_that_believes_it() {
+    let conf = r#"
+events {}
+http {
+server { listen 127.0.0.1:{port} proxy_protocol; server_name a.test;
+location / { set_real_ip_from 127.0.0.1; real_ip_header proxy_protocol; deny 192.0.2.7;
+  location ~ ^ { error_page 403 /denied; error_page 404 /shown; } }
+location = /denied { internal; return 403 "denied $remote_addr:$remote_port"; }
+location = /shown { return 200 "$remote_addr:$remote_port $realip_remote_addr"; }
+}
+}
+"#;
+    let server = setup(conf).start();
+    for (header, expected) in [
+        (
+            "PROXY TCP4 192.0.2.7 192.0.2.8 1234 443\r\n",
+            "denied 192.0.2.7:1234",
+        ),
+        (
+            "PROXY TCP4 192.0.2.9 192.0.2.8 1234 443\r\n",
+            "192.0.2.9:1234 127.0.0.1",
+        ),
+        (
+            "PROXY TCP6 2001:db8::1 2001:db8::2 4321 443\r\n",
+            "2001:db8::1:4321 127.0.0.1",
+        ),
+    ] {
+        let said = after(server.port, header);
+        assert_eq!(said.as_deref(), Some(expected), "{header}");
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Level<'t> {
 /// Blocks of fewer directives are searched.
 const INDEXED_MIN: usize = 32;
 
+/// How many blocks are around a `server`: `http`, and what is outside of all.
+const SERVER_DEPTH: usize = 2;
+
 fn index(directives: &[Directive]) -> Option<Rc<HashMap<&str, Vec<&Directive>>>> {
     (directives.len() >= INDEXED_MIN).then(|| {
         let mut by_name: HashMap<&str, Vec<&Directive>> = HashMap::new();
@@ -64,6 +67,23 @@ impl<'t> Level<'t> {
     /// The block around it.
     pub fn around(&self) -> Option<&'t Level<'t>> {
         self.around
+    }
+
+    /// This block and those around it that are locations or stand in one, the innermost first.
+    pub fn locations(&self) -> impl Iterator<Item = &Level<'t>> {
+        std::iter::successors(Some(self), |level| level.around)
+            .take_while(|level| level.depth() > SERVER_DEPTH)
+    }
+
+    /// The `server` block that it is or stands in.
+    pub fn server(&self) -> Option<&Level<'t>> {
+        std::iter::successors(Some(self), |level| level.around)
+            .find(|level| level.depth() == SERVER_DEPTH)
+    }
+
+    /// How many blocks are around it.
+    fn depth(&self) -> usize {
+        std::iter::successors(self.around, |level| level.around).count()
     }
 
     /// The directives of the block itself.

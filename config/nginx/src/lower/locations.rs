@@ -90,9 +90,19 @@ struct Here<'a> {
     root: Root,
     /// The path of the location, where it has one.
     prefix: Option<&'a str>,
+    reached: Reached,
     /// The directive that says who answers.
     content: Option<&'a Directive>,
     try_files: Option<&'a Directive>,
+}
+
+/// How requests get to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// Their path leads there.
+    ByPath,
+    /// Another place sends them there by its name.
+    ByName,
 }
 
 /// The modifier of a `location`, empty if it has none, and what it compares with.
@@ -126,6 +136,7 @@ impl Lowering<'_> {
             facts,
             root,
             prefix: None,
+            reached: Reached::ByPath,
             content: self.content(level),
             try_files: level.own("try_files").next(),
         };
@@ -135,7 +146,7 @@ impl Lowering<'_> {
         VirtualServer {
             names: Vec::new(),
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
-            real_ip: realip::of_server(self, level),
+            real_ip: realip::settings(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
             keeps_invalid_headers: !level.is_on("ignore_invalid_headers", true),
             heads: http_core::heads(level),
@@ -357,6 +368,10 @@ impl Lowering<'_> {
             facts: self.facts(&inner, &around, content),
             root,
             prefix: matches!(kind, Kind::Path { .. }).then_some(path),
+            reached: match kind {
+                Kind::Named(_) => Reached::ByName,
+                Kind::Path { .. } | Kind::Pattern { .. } => Reached::ByPath,
+            },
             content,
             try_files: inner.own("try_files").next(),
         };
@@ -382,7 +397,8 @@ impl Lowering<'_> {
             modifier: modifier.to_owned(),
             path: path.to_owned(),
             other_methods,
-            internal: inner.own("internal").next().is_some(),
+            // Only locations have it, and those in them inherit it.
+            internal: inner.find("internal").is_some(),
             adds_slash: content.is_some() && modifier.is_empty() && path.ends_with('/'),
             rewrite,
             place,
@@ -410,7 +426,11 @@ impl Lowering<'_> {
             )
         });
         let root = own.unwrap_or_else(|| outer.root.clone());
-        let content = self.content(&inner).or(outer.content);
+        // In nginx a block for other methods keeps what passes requests on, and nothing else that answers.
+        let kept = outer
+            .content
+            .filter(|line| condition.name() == "if" || line.name().ends_with("_pass"));
+        let content = self.content(&inner).or(kept);
         let around = Around {
             root: root.clone(),
             ..around.clone()
@@ -418,6 +438,7 @@ impl Lowering<'_> {
         let here = Here {
             level: inner.clone(),
             block: Some(condition),
+            reached: outer.reached,
             facts: self.facts(&inner, &around, content),
             root,
             prefix: outer.prefix.filter(|_| {
@@ -482,7 +503,7 @@ impl Lowering<'_> {
         let mut handle = filters.clone();
         handle.splice(ranges_at..ranges_at, ranges);
         handle.extend(realip::of_location(self, level));
-        handle.extend(http_core::body_limit(level));
+        handle.extend(http_core::body_limit(level, here.reached));
         handle.extend(limits::lower(self, level, facts));
         handle.extend(access::lower(self, level, facts));
         if let Some(directive) = here.try_files {

@@ -74,10 +74,14 @@ pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
         let mut names = passed.iter().filter_map(|line| line.arg(0));
         names.any(|passed| passed.eq_ignore_ascii_case(name))
     };
-    let usual = usual.iter().filter(|name| !is_passed(name));
     let more = level.nearest(&[&hidden]);
     let more = more.iter().filter_map(|line| line.arg(0));
-    usual.copied().chain(more).map(str::to_owned).collect()
+    let names = usual.iter().copied().chain(more);
+    // What is to be passed is, even if it is to be hidden, too: a location may pass what its server hides.
+    names
+        .filter(|name| !is_passed(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The fields of answers that are not obeyed, of those that are at all.

@@ -1,15 +1,20 @@
 //! `ngx_http_core_module`: servers, locations, roots, pages for errors, limits of requests. The addresses of servers are
 //! left to `lower::listen`, locations to `lower::locations`.
 
+use std::collections::BTreeMap;
+
 use sluice_diag::Diagnostic;
+use sluice_model::handler::Subroute;
+use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::nginx::{
     ClientLimits, ErrorPage, FollowedLinks, HeadLimits, MediaTypes, Redirects, TryFiles,
 };
-use sluice_model::{Handler, Server};
+use sluice_model::{Handler, Route, Server};
 
 use super::upstream;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::locations::Reached;
 use crate::lower::text::Facts;
 use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
@@ -393,16 +398,30 @@ pub fn try_files(
     Some(Handler::NginxTryFiles(Box::new(tried)))
 }
 
-/// The largest body; nothing where there is no limit.
-pub fn body_limit(level: &Level<'_>) -> Option<Handler> {
+/// The largest body; nothing where there is no limit. As in nginx a declared length is compared with that of the location
+/// that the path leads to: where one sends requests on by name, only bodies of unknown length have the limit of the other.
+pub fn body_limit(level: &Level<'_>, reached: Reached) -> Option<Handler> {
     let max = level.size("client_max_body_size").unwrap_or(1 << 20);
     let max_size = i64::try_from(max).unwrap_or(i64::MAX);
-    (max_size > 0).then(|| {
-        Handler::RequestBody(sluice_model::handler::RequestBody {
-            max_size,
-            ..sluice_model::handler::RequestBody::default()
-        })
-    })
+    if max_size <= 0 {
+        return None;
+    }
+    let limit = Handler::RequestBody(sluice_model::handler::RequestBody {
+        max_size,
+        ..sluice_model::handler::RequestBody::default()
+    });
+    if reached == Reached::ByPath {
+        return Some(limit);
+    }
+    let is_of_unknown_length = BTreeMap::from([("Content-Length".to_owned(), None)]);
+    Some(Handler::Subroute(Subroute {
+        routes: vec![Route {
+            r#match: vec![MatcherSet(vec![Matcher::Header(is_of_unknown_length)])],
+            handle: vec![limit],
+            ..Route::default()
+        }],
+        errors: None,
+    }))
 }
 
 /// What the field `Server` and the foot of pages say, where that is not our own name.

@@ -19,8 +19,8 @@ pub const WORDS: &[Word] = &[
     )),
 ];
 
-/// Whose word counts in a server.
-pub fn of_server(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<RealIp> {
+/// Whose word counts in a block.
+pub fn settings(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<RealIp> {
     let mut real = RealIp {
         recursive: level.is_on("real_ip_recursive", false),
         ..RealIp::default()
@@ -47,11 +47,15 @@ pub fn of_server(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<RealIp> {
     Some(real)
 }
 
-/// Whose word counts in a location that says something of it itself.
+/// Whose word counts in a location, where it or a location around it says something of it. What its server says was
+/// heeded before any location was chosen.
 pub fn of_location(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     let names = ["set_real_ip_from", "real_ip_header", "real_ip_recursive"];
-    let says = names.iter().any(|name| level.own(name).next().is_some());
-    of_server(cx, level)
-        .filter(|_| says)
-        .map(Handler::NginxRealIp)
+    let says = |level: &Level<'_>| names.iter().any(|name| level.own(name).next().is_some());
+    if !level.locations().any(says) {
+        return None;
+    }
+    let around = level.server().and_then(|level| settings(cx, level));
+    let real = settings(cx, level).filter(|real| Some(real) != around.as_ref());
+    real.map(Handler::NginxRealIp)
 }

@@ -119,7 +119,8 @@ pub fn lower(
             by_client: files.len() > 1,
             ..CertificateSelection::default()
         }),
-        drop: drops && !selects && !is_ordered,
+        // Whatever certificates there are: those of `http` are inherited.
+        drop: drops,
         client_authentication: asked(cx, level),
         named_certificates: named,
         ..ConnectionPolicy::default()

@@ -115,7 +115,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("realip_remote_port", As("http.request.remote.port")),
     ("realpath_root", Of(P::RealRoot)),
     ("remote_addr", As("http.vars.client_ip")),
-    ("remote_port", As("http.request.remote.port")),
+    ("remote_port", As("nginx.remote_port")),
     ("remote_user", As("nginx.remote_user")),
     ("request", As("nginx.request")),
     ("request_body", As("http.request.body")),

@@ -36,6 +36,8 @@ pub enum NginxKey {
     Https,
     /// `remote_user`: the name that the request brings, whether it is let in or not.
     RemoteUser,
+    /// `remote_port`: that of the client, also where a trusted proxy names the client.
+    RemotePort,
     /// `status`: of the answer.
     Status,
     /// `body_bytes_sent`: known once the answer has ended.
@@ -273,6 +275,7 @@ impl NginxKey {
             "proxy_add_x_forwarded_for" => NginxKey::AddForwardedFor,
             "https" => NginxKey::Https,
             "remote_user" => NginxKey::RemoteUser,
+            "remote_port" => NginxKey::RemotePort,
             "status" => NginxKey::Status,
             "body_bytes_sent" => NginxKey::BodyBytesSent,
             "request_completion" => NginxKey::RequestCompletion,

@@ -17,6 +17,7 @@ mod geo;
 pub(crate) mod groups;
 pub mod gunzip;
 pub mod gzip;
+mod heads;
 pub(crate) mod keep;
 pub mod limit_conn;
 mod links;
@@ -58,7 +59,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_message::uri::decode_percent;
-use sluice_message::{ConnInfo, FieldId, Method, Status, path};
+use sluice_message::{ConnInfo, Method, Status, path};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
     ClientLimits as ClientLimitsConfig, HeadLimits, Location as LocationConfig, Nginx as Config,
@@ -298,9 +299,13 @@ impl Tree {
         let state = &mut x.context.nginx;
         state.server = Some(number);
         state.place = server.place;
+        if let Err(fault) = heads::check(x) {
+            x.close = true;
+            return Err(Step::Fail(fault));
+        }
         self.admit(x, server)?;
         if !server.takes_odd_names {
-            drop_odd_names(x, server.takes_underscores);
+            heads::drop_odd_names(x, server.takes_underscores);
         }
         if let Some(real_ip) = &server.real_ip {
             real_ip.set(x);
@@ -550,23 +555,6 @@ fn go_on_at(x: &mut Exchange, target: &[u8], own: Query) -> Step {
     }
     x.context.nginx.rewritten = true;
     start_again(x)
-}
-
-/// Fields do not count whose names have anything but letters, digits, hyphens and, if wanted, underscores: another field
-/// could hide behind one of them where an application makes variables of both.
-fn drop_odd_names(x: &mut Exchange, takes_underscores: bool) {
-    let is_plain = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || *byte == b'-' || takes_underscores && *byte == b'_'
-    };
-    // No known name has one.
-    let is_odd = |id: FieldId, name: &[u8]| id == FieldId::Other && !name.iter().all(is_plain);
-    if x.req
-        .fields
-        .iter()
-        .any(|field| is_odd(field.id, field.name))
-    {
-        x.req.fields.retain(|field| !is_odd(field.id, field.name));
-    }
 }
 
 /// Builds the virtual servers.

@@ -1,6 +1,6 @@
 //! `set_real_ip_from`: the address of the client as a proxy in front tells it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use sluice_message::{Remote, head};
 use sluice_model::nginx::RealIp as Config;
@@ -9,7 +9,6 @@ use sluice_route::matcher::IpRanges;
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
-use crate::values::remote_ip;
 
 /// Whose word counts, and where it stands.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
 impl Handler for InPlace {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Whoever was found for the server is not looked for again, as in nginx.
-        if x.context.client_ip.is_none() {
+        if x.context.nginx.real_port.is_none() {
             self.0.set(x);
         }
         Step::Next
@@ -92,14 +91,15 @@ impl RealIp {
             return;
         }
         let found = match &self.told {
-            Told::Header => x.conn.facts.told.as_ref().map(|told| told.source.ip()),
+            Told::Header => x.conn.facts.told.as_ref().map(|told| told.source),
             Told::Field(name) => {
                 let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
                 self.find(&lines)
             }
         };
-        if found.is_some() && found != remote_ip(&x.conn) {
-            x.context.client_ip = found;
+        if let Some(client) = found {
+            x.context.client_ip = Some(client.ip());
+            x.context.nginx.real_port = Some(client.port());
             x.context.from_trusted_proxy = true;
         }
     }
@@ -113,20 +113,20 @@ impl RealIp {
             return ip;
         }
         let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
-        self.find(&lines).unwrap_or(ip)
+        self.find(&lines).map_or(ip, |client| client.ip())
     }
 
     /// From the right. What is no address ends the search: what stands left of it may be made up.
-    fn find(&self, lines: &[&[u8]]) -> Option<IpAddr> {
+    fn find(&self, lines: &[&[u8]]) -> Option<SocketAddr> {
         let texts = lines.iter().rev().flat_map(|line| {
             line.rsplit(|byte| matches!(byte, b',' | b' '))
                 .filter(|text| !text.is_empty())
         });
         let mut found = None;
         for text in texts {
-            let Some(ip) = address(text) else { break };
-            found = Some(ip);
-            if self.search == Search::Last || !self.trusted.contains(ip) {
+            let Some(client) = address(text) else { break };
+            found = Some(client);
+            if self.search == Search::Last || !self.trusted.contains(client.ip()) {
                 break;
             }
         }
@@ -134,11 +134,18 @@ impl RealIp {
     }
 }
 
-/// An address, with or without a port.
-fn address(text: &[u8]) -> Option<IpAddr> {
+/// An address, with or without a port; 0 stands for none.
+fn address(text: &[u8]) -> Option<SocketAddr> {
     let parse = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok();
-    let found = parse(text).or_else(|| parse(head::split_port(text).0));
-    found.map(|ip| ip.to_canonical())
+    let (ip, port) = match parse(text) {
+        Some(ip) => (ip, 0),
+        None => match head::split_port(text) {
+            (host, Some(port)) if port != 0 => (parse(host)?, port),
+            (host, None) if text.ends_with(b"]") => (parse(host)?, 0),
+            _ => return None,
+        },
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
 #[cfg(test)]
@@ -154,7 +161,7 @@ mod tests {
         };
         let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
         let real = RealIp::build(&config).expect("the networks are right");
-        real.find(&lines).map(|ip| ip.to_string())
+        real.find(&lines).map(|client| client.ip().to_string())
     }
 
     #[test]
@@ -185,6 +192,10 @@ mod tests {
                 Some("2001:db8::1"),
                 Some("9.9.9.9"),
             ),
+            (&["9.9.9.9:x"], None, None),
+            (&["9.9.9.9:0"], None, None),
+            (&["9.9.9.9:65536"], None, None),
+            (&["[2001:db9::1]"], Some("2001:db9::1"), Some("2001:db9::1")),
         ] {
             assert_eq!(found(false, lines).as_deref(), last, "{lines:?}");
             assert_eq!(found(true, lines).as_deref(), untrusted, "{lines:?}");

@@ -69,6 +69,9 @@ pub struct State {
     pub(super) depth: u8,
     /// The number of the doubt in the certificate that its client has shown; 0 for none.
     pub(super) doubt: u8,
+    /// The port of the client that a trusted proxy names, 0 where it names an address alone; `None` while the peer
+    /// is the client.
+    pub(super) real_port: Option<u16>,
     /// Who takes the part of the answer that it asks for.
     pub(super) ranges: Taking,
     /// What limits of requests have made of it.

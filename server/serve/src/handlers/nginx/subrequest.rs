@@ -86,6 +86,7 @@ fn state_for(state: &State) -> State {
         subrequest: true,
         depth: state.depth,
         ranges: Taking::Never,
+        real_port: state.real_port,
         // What counted the request does not count what is asked on its behalf.
         limited_requests: state.limited_requests,
         limited_connections: state.limited_connections,
@@ -93,7 +94,10 @@ fn state_for(state: &State) -> State {
     }
 }
 
-/// Gives the variables back.
+/// Gives the variables back, and the address of the client: as in nginx it is one for both.
 pub fn end(x: &mut Exchange, mut sub: Exchange) {
+    x.context.client_ip = sub.context.client_ip;
+    x.context.from_trusted_proxy = sub.context.from_trusted_proxy;
+    x.context.nginx.real_port = sub.context.nginx.real_port;
     std::mem::swap(&mut sub.context.vars, &mut x.context.vars);
 }

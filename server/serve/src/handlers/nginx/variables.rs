@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::layout::LocalTime;
-use sluice_message::{FieldId, Fields, IpText, Version};
+use sluice_message::{FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
 use sluice_net::sys::tcp_info::tcp_info;
 use sluice_route::Found;
@@ -66,6 +66,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             }
         }
         NginxKey::RemoteUser => remote_user(x, out),
+        NginxKey::RemotePort => remote_port(x, out),
         NginxKey::Status => show(out, format_args!("{:03}", x.res.status.code())),
         NginxKey::BodyBytesSent => {
             let log = &x.context.log;
@@ -90,7 +91,18 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     Found::Known
 }
 
-/// The values that follow from the process, or from the connection.
+/// The port of the client; nothing where a trusted proxy names an address without a port.
+fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
+    let port = match (x.context.nginx.real_port, x.conn.remote) {
+        (Some(port), _) => port,
+        (None, Remote::Ip(peer)) => peer.port(),
+        (None, Remote::Unix) => 0,
+    };
+    if port != 0 {
+        show(out, format_args!("{port}"));
+    }
+}
+
 /// What the system knows of the client's connection; nothing where it is none of TCP.
 fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
     let Some(info) = x.conn.facts.socket.and_then(tcp_info) else {
@@ -105,6 +117,7 @@ fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
     show(out, format_args!("{number}"));
 }
 
+/// The values that follow from the process, or from the connection.
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::tries::push(x, *key, out),

@@ -69,6 +69,8 @@ enum Symlinks {
 pub struct Asked<'a> {
     /// Its head.
     pub head: &'a RequestHead,
+    /// The host it names, for HTTP_HOST; empty where its fields are not passed on.
+    pub host: &'a [u8],
     /// The connection it came by.
     pub conn: &'a ConnInfo,
     /// What placeholders stand for.
@@ -190,8 +192,8 @@ impl FastCgi {
             variables.add_with(b"REMOTE_USER", |text| {
                 self.user.expand(asked.values, Unknown::Empty, text);
             });
-        } else if !asked.head.authority.is_empty() {
-            variables.add(b"HTTP_HOST", &asked.head.authority);
+        } else if !asked.host.is_empty() {
+            variables.add(b"HTTP_HOST", asked.host);
         }
         add_fields(asked.head, &mut variables);
         self.add_own(asked, &mut variables);
@@ -267,6 +269,7 @@ impl FastCgi {
         };
         let asked = Asked {
             head,
+            host: &head.authority,
             conn: &conn,
             values: &NoValues,
             length,
@@ -398,8 +401,8 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     if let Some(tls) = &asked.conn.tls {
         add_tls(tls, variables);
     }
-    if !asked.head.authority.is_empty() {
-        variables.add(b"HTTP_HOST", &asked.head.authority);
+    if !asked.host.is_empty() {
+        variables.add(b"HTTP_HOST", asked.host);
     }
 }
 

@@ -138,6 +138,10 @@ impl ReverseProxy {
         };
         let asked = Asked {
             head: &x.req,
+            host: match self.as_nginx.as_deref().is_some_and(AsNginx::drops_fields) {
+                true => &[],
+                false => &x.req.authority,
+            },
             conn: &x.conn,
             values: &At(x),
             length,

@@ -1,0 +1,315 @@
+//! Request lines and header names as they come over the wire, beside an installed nginx: what each of them makes of a
+//! head, with `ignore_invalid_headers` and `underscores_in_headers` on and off.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::nginx::{find_nginx, run};
+use crate::peers::{Site, free_port, sluice};
+
+/// The settings of the servers, each at a port of its own: they hold from before a host is known.
+const SETTINGS: [&str; 4] = [
+    "",
+    "underscores_in_headers on;",
+    "ignore_invalid_headers off;",
+    "ignore_invalid_headers off; underscores_in_headers on;",
+];
+
+/// What an upstream is told of the header that is asked about, and what answers otherwise.
+const LOCATIONS: &str = "location / { return 200 \"$request_method $uri $http_x_a $http_bad_name\"; }\n\
+    location /up { proxy_pass http://UPSTREAM; }\nlocation /file { root ROOT; try_files /note.txt =404; }\n\
+    location /moved { return 301 /there; }\n";
+
+/// What is sent: the head without its end. Each is followed by a second request, which tells whether the connection stays.
+const HEADS: &[&[u8]] = &[
+    // Methods.
+    b"GET / HTTP/1.1\r\nHost: a.test",
+    b"TRACE / HTTP/1.1\r\nHost: a.test",
+    b"TRACE /up HTTP/1.1\r\nHost: a.test",
+    b"TRACE /file HTTP/1.1\r\nHost: a.test",
+    b"TRACE /moved HTTP/1.1\r\nHost: a.test",
+    b"CONNECT / HTTP/1.1\r\nHost: a.test",
+    b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443",
+    b"CONNECT http://a.test/ HTTP/1.1\r\nHost: a.test",
+    b"OPTIONS * HTTP/1.1\r\nHost: a.test",
+    b"OPTIONS / HTTP/1.1\r\nHost: a.test",
+    b"OPTIONS /up HTTP/1.1\r\nHost: a.test",
+    b"OPTIONS /file HTTP/1.1\r\nHost: a.test",
+    b"GET * HTTP/1.1\r\nHost: a.test",
+    b"PURGE /up HTTP/1.1\r\nHost: a.test",
+    b"A-B_C /up HTTP/1.1\r\nHost: a.test",
+    b"get / HTTP/1.1\r\nHost: a.test",
+    b"Get /up HTTP/1.1\r\nHost: a.test",
+    b"M1 / HTTP/1.1\r\nHost: a.test",
+    b"M.N / HTTP/1.1\r\nHost: a.test",
+    b"G@T / HTTP/1.1\r\nHost: a.test",
+    b"PUT /file HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0",
+    b"DELETE /file HTTP/1.1\r\nHost: a.test",
+    // Targets.
+    b"GET a.test HTTP/1.1\r\nHost: a.test",
+    b"GET http://a.test HTTP/1.1\r\nHost: b.test",
+    b"GET http://a.test?x HTTP/1.1\r\nHost: b.test",
+    b"GET HTTP://a.test/x HTTP/1.1\r\nHost: b.test",
+    b"GET ftp://a.test/x HTTP/1.1\r\nHost: b.test",
+    b"GET /a#b HTTP/1.1\r\nHost: a.test",
+    b"GET /%zz HTTP/1.1\r\nHost: a.test",
+    b"GET /%00 HTTP/1.1\r\nHost: a.test",
+    b"GET /\xff HTTP/1.1\r\nHost: a.test",
+    b"GET /a\x01b HTTP/1.1\r\nHost: a.test",
+    b"GET /a b HTTP/1.1\r\nHost: a.test",
+    b"GET  / HTTP/1.1\r\nHost: a.test",
+    b"GET /  HTTP/1.1\r\nHost: a.test",
+    b"GET /\tHTTP/1.1\r\nHost: a.test",
+    b" GET / HTTP/1.1\r\nHost: a.test",
+    b"\r\nGET / HTTP/1.1\r\nHost: a.test",
+    // Versions.
+    b"GET / HTTP/1.2\r\nHost: a.test",
+    b"GET / HTTP/2.0\r\nHost: a.test",
+    b"GET / HTTP/1\r\nHost: a.test",
+    b"GET / http/1.1\r\nHost: a.test",
+    b"GET / HTTPS/1.1\r\nHost: a.test",
+    b"GET / HTTP/1.1 \r\nHost: a.test",
+    b"GET /\r\nHost: a.test",
+    // Names of headers.
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX_A: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\n_A: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX.A: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX~A!#$%&'*+^`|: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad[Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\xc3\xa9Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\"Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad(Name): 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad/Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\tName: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\x00Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\x01Name: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\x7fName: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad : 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\n Bad: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\n: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: 1\r\n folded",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A:1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A:",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: \xff",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: a\x00b",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: a\x01b",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nContent_Length: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nContent[Length: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nContent-Length[: 1",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding\xff: chunked",
+    // Hosts.
+    b"GET / HTTP/1.1",
+    b"GET / HTTP/1.0",
+    b"GET / HTTP/1.1\r\nHost:",
+    b"GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test",
+    b"GET / HTTP/1.1\r\nHost: a b",
+    b"GET / HTTP/1.1\r\nHost: a/b",
+    b"GET / HTTP/1.1\r\nHost: a..b",
+    b"GET / HTTP/1.1\r\nHost: a[b",
+];
+
+/// What differs on purpose: a head, and why.
+const ACCEPTED: &[(&[u8], &str)] = &[
+    (
+        b"CONNECT / HTTP/1.1\r\nHost: a.test",
+        "CONNECT names a host and a port (RFC 9112, section 3.2.3), so this is malformed: 400",
+    ),
+    (
+        b"CONNECT http://a.test/ HTTP/1.1\r\nHost: a.test",
+        "see above",
+    ),
+    (
+        b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443",
+        "this is well formed and not served: 405; nginx calls it malformed",
+    ),
+    (
+        b"GET ftp://a.test/x HTTP/1.1\r\nHost: b.test",
+        "the server answers for http and https only (RFC 9110, section 7.4)",
+    ),
+    (
+        b"GET /a#b HTTP/1.1\r\nHost: a.test",
+        "a fragment is never sent (RFC 9112, section 3.2)",
+    ),
+    (
+        b"GET /\xff HTTP/1.1\r\nHost: a.test",
+        "a target is ASCII (RFC 3986, section 2)",
+    ),
+    (
+        b"GET /%00 HTTP/1.1\r\nHost: a.test",
+        "400 from both; its end is known, so the connection stays",
+    ),
+    (
+        b"GET  / HTTP/1.1\r\nHost: a.test",
+        "one space is between the parts of a line (RFC 9112, section 3)",
+    ),
+    (b"GET /  HTTP/1.1\r\nHost: a.test", "see above"),
+    (b"GET / HTTP/1.1 \r\nHost: a.test", "see above"),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad[Name: 1",
+        "with `ignore_invalid_headers off` a name is a token still (RFC 9110, section 5.1)",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\xc3\xa9Name: 1",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad\"Name: 1",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad(Name): 1",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad/Name: 1",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nContent[Length: 1",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nContent-Length[: 1",
+        "another reader could take it for a header that frames the message: 400",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding\xff: chunked",
+        "see above",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad",
+        "a line without a colon is malformed (RFC 9112, section 5)",
+    ),
+    (
+        b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: a\x01b",
+        "control characters are no part of values (RFC 9110, section 5.5)",
+    ),
+    (
+        b"GET /\r\nHost: a.test",
+        "HTTP/0.9 is not served: a line without a version gets 400",
+    ),
+    (
+        b"GET / HTTP/1.1\r\nHost: a[b",
+        "this is no host (RFC 3986, section 3.2.2)",
+    ),
+];
+
+/// What is said to a head: the status, what an upstream or the server saw, and whether the next request was served.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    status: String,
+    seen: Vec<String>,
+    goes_on: bool,
+}
+
+fn ask(port: u16, head: &[u8]) -> Said {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
+    let limit = Some(Duration::from_secs(10));
+    stream.set_read_timeout(limit).expect("it can be set");
+    let next = b"GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    let sent = [head, b"\r\n\r\n", next].concat();
+    let _ = stream.write_all(&sent);
+    let mut raw = Vec::new();
+    let _ = stream.read_to_end(&mut raw);
+    let text = String::from_utf8_lossy(&raw);
+    // A response to HTTP/1.0 says so here, while nginx says HTTP/1.1 to all.
+    let status = text.split(' ').nth(1).unwrap_or_default();
+    let (first, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let is_said = status == "200";
+    let body = rest.split("HTTP/1.1 ").next().unwrap_or_default();
+    // Of an echo only the header that is asked about: what else is sent upstream is compared elsewhere.
+    let about = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        !["host:", "connection:", "content-length:", "date:"]
+            .iter()
+            .any(|known| line.starts_with(known))
+    };
+    let seen = body.lines().filter(about);
+    let seen = seen.map(|line| line.replace(": ", ":")).collect();
+    let goes_on = first.len() < text.len() && text.contains("GET /last");
+    Said {
+        status: status.to_owned(),
+        seen: if is_said { seen } else { Vec::new() },
+        goes_on,
+    }
+}
+
+fn conf(site: &Site, ports: &[u16], is_nginx: bool) -> String {
+    let dir = site.dir().display().to_string();
+    let (name, head) = match is_nginx {
+        true => ("theirs", "user root;\nmaster_process off;\ndaemon off;\n"),
+        false => ("ours", ""),
+    };
+    let own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {dir}/nginx-temp;\n"));
+    let own = if is_nginx {
+        own.concat()
+    } else {
+        String::new()
+    };
+    let servers = SETTINGS.iter().zip(ports);
+    let servers = servers.map(|(lines, port)| {
+        format!("server {{ listen 127.0.0.1:{port}; {lines}\n{LOCATIONS} }}\n")
+    });
+    let text = format!(
+        "{head}worker_processes 1;\npid {dir}/raw-{name}.pid;\nerror_log {dir}/raw-{name}.log;\n\
+         events {{ worker_connections 512; }}\nhttp {{\naccess_log off;\n{own}\
+         proxy_http_version 1.1; proxy_set_header Connection \"\";\n{}}}\n",
+        servers.collect::<String>()
+    );
+    site.fill(&text)
+}
+
+fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running, Vec<u16>) {
+    let ports: Vec<u16> = SETTINGS.iter().map(|_| free_port()).collect();
+    let text = conf(site, &ports, is_nginx);
+    (run(site, program, "raw", &text, ports[0], is_nginx), ports)
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn heads_are_read_as_nginx_reads_them() {
+    let Some(nginx) = find_nginx() else {
+        println!("skipped: no program `nginx` and no NGINX_BIN");
+        return;
+    };
+    let site = Site::new();
+    let (_theirs, their_ports) = start(&site, &nginx, true);
+    let (_ours, our_ports) = start(&site, &sluice(), false);
+    let (mut requests, mut failures, mut seen) = (0, Vec::new(), BTreeSet::new());
+    for head in HEADS {
+        for (number, settings) in SETTINGS.iter().enumerate() {
+            requests += 1;
+            let expected = ask(their_ports[number], head);
+            let found = ask(our_ports[number], head);
+            if expected == found {
+                continue;
+            }
+            match ACCEPTED.iter().position(|(accepted, _)| accepted == head) {
+                Some(index) => _ = seen.insert(index),
+                None => failures.push(format!(
+                    "{:?} [{settings}]\n    nginx  {expected:?}\n    sluice {found:?}",
+                    head.escape_ascii().to_string()
+                )),
+            }
+        }
+    }
+    let gone = ACCEPTED.iter().enumerate();
+    let gone = gone.filter(|(index, _)| !seen.contains(index));
+    failures.extend(gone.map(|(_, (head, _))| {
+        format!("accepted difference has gone away: {}", head.escape_ascii())
+    }));
+    println!("{requests} requests");
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}
