@@ -15,7 +15,7 @@ use super::{ErrorKey, Found, Key, NginxKey, Part, Template, Values};
 pub enum Provenance {
     /// The configuration or the system: any path.
     Configured,
-    /// The path of the request, or an upstream: slashes, but no `.` or `..` as a component.
+    /// The path of the request, or an upstream: slashes, but nothing that climbs.
     Path,
     /// Anything else of the request: a part of one component.
     Name,
@@ -142,10 +142,14 @@ impl Template {
                 }
                 Part::Placeholder(placeholder) => {
                     let found = values.value(&placeholder.key, out);
-                    match found {
+                    let provenance = match found {
                         Found::Known => values.provenance(&placeholder.key),
                         Found::Unknown => Provenance::Name,
+                    };
+                    if provenance == Provenance::Path {
+                        resolve_dots(out, from);
                     }
+                    provenance
                 }
             };
             if of_part != Provenance::Configured {
@@ -155,6 +159,19 @@ impl Template {
         }
         scan.end_component(&out[scan.component_at..])?;
         Ok(provenance)
+    }
+}
+
+/// Resolves the dot segments of an absolute path that stands in `out` from `from` on, within that path: clients may send
+/// them, and matchers have resolved them as well.
+fn resolve_dots(out: &mut Vec<u8>, from: usize) {
+    let path = &out[from..];
+    let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
+    // Few paths have a name that begins with a dot.
+    let may_have_dots = memchr::memmem::find(path, b"/.").is_some();
+    if may_have_dots && path[0] == b'/' && path.split(|byte| *byte == b'/').any(is_dots) {
+        let path = out.split_off(from);
+        sluice_message::path::clean(&path, out);
     }
 }
 
@@ -248,10 +265,11 @@ mod tests {
             ("/", "/x", None),
             ("a\0", "/x", None),
             ("a", "/x\0", None),
-            ("a", "/../x", None),
-            ("a", "/x/..", None),
-            ("a", "/x/./y", None),
-            ("a", "/..", None),
+            ("a", "/../x", Some("/srv/a/www/x")),
+            ("a", "/x/..", Some("/srv/a/www/")),
+            ("a", "/x/./y", Some("/srv/a/www/x/y")),
+            ("a", "/../../..", Some("/srv/a/www/")),
+            ("a", "x/../../y", None),
             ("a", "", Some("/srv/a/www")),
             ("a", "//x", Some("/srv/a/www//x")),
         ] {
@@ -264,7 +282,10 @@ mod tests {
         let both = "/srv/{http.request.host}{http.request.uri.path}";
         assert_eq!(path(both, ".", "."), None);
         assert_eq!(path("/srv/.{http.request.host}/x", ".", ""), None);
-        assert_eq!(path("/srv/.{http.request.host}/x", "", "").as_deref(), Some("/srv/./x"));
+        assert_eq!(
+            path("/srv/.{http.request.host}/x", "", "").as_deref(),
+            Some("/srv/./x")
+        );
         assert_eq!(path("/srv/{http.request.host}./x", ".", ""), None);
         assert_eq!(path("{http.request.host}", "..", ""), None);
         let around = "/srv/a{http.request.host}b";
@@ -294,10 +315,24 @@ mod tests {
             ("{http.request.host}", "a/b", Provenance::Name, "a/b"),
             ("{http.request.uri.path}", "", Provenance::Path, "/x"),
             ("/srv/{http.request.host}", "a", Provenance::Path, "/srv/a"),
-            ("/srv/{http.request.host}", "..", Provenance::Unfit, "/srv/.."),
-            ("/srv/{http.request.host}", "a/b", Provenance::Unfit, "/srv/a/b"),
+            (
+                "/srv/{http.request.host}",
+                "..",
+                Provenance::Unfit,
+                "/srv/..",
+            ),
+            (
+                "/srv/{http.request.host}",
+                "a/b",
+                Provenance::Unfit,
+                "/srv/a/b",
+            ),
         ] {
-            assert_eq!(traced(text, name), (provenance, value.into()), "{text} {name}");
+            assert_eq!(
+                traced(text, name),
+                (provenance, value.into()),
+                "{text} {name}"
+            );
         }
     }
 }

@@ -14,6 +14,7 @@ use sluice_template::Delimiters;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::files;
 use crate::files::Root;
 use crate::filters::encode::Silence;
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
@@ -116,7 +117,8 @@ impl Rendering {
     async fn render(&self, x: &mut Exchange, body: Body) -> Result<Body, Fault> {
         let source = templates::collect(x, body).await?;
         let mut root = Vec::new();
-        self.templates.root.write(&At(x), &mut root);
+        let fits = self.templates.root.write(&At(x), &mut root);
+        fits.map_err(files::unfit)?;
         let setting = Setting {
             root,
             delimiters: Delimiters {
