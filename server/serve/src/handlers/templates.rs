@@ -18,6 +18,7 @@ use crate::files;
 use crate::files::Root;
 use crate::filters::encode::Silence;
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
+use crate::handlers::body_text;
 use crate::site::SiteRef;
 use crate::templates::{self, Setting};
 use crate::values::At;
@@ -116,6 +117,10 @@ impl Rendering {
 
     async fn render(&self, x: &mut Exchange, body: Body) -> Result<Body, Fault> {
         let source = templates::collect(x, body).await?;
+        // Functions cannot wait, and the limit of the body holds for templates as well.
+        if memchr::memmem::find(&source, b"http.request.body").is_some() {
+            body_text::read(x).await?;
+        }
         let mut root = Vec::new();
         let fits = self.templates.root.write(&At(x), &mut root);
         fits.map_err(files::unfit)?;
