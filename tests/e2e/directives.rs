@@ -1,7 +1,7 @@
 //! Directives whose behaviour shows only in a whole server. What Caddy answers is compared in the peer test; here is
 //! what must hold without it.
 
-use crate::harness::Server;
+use crate::harness::{Server, Setup};
 
 #[test]
 fn map_fills_groups_and_leaves_columns_to_later_rows() {
@@ -89,4 +89,36 @@ fn what_a_client_sends_is_never_expanded() {
         "{env.HOME} {env.HOME}{file./etc/passwd} /{method}"
     );
     assert_eq!(answer.field("X-Path"), Some("/{method}"));
+}
+
+#[test]
+fn each_default_of_a_header_block_counts_by_itself() {
+    let server = Server::start(
+        "{\n\tadmin off\n}\n:{port} {\n\theader {\n\t\t?A default\n\t\t?B default\n\t\t?b last\n\t}\n\
+         \thandle /a {\n\t\theader A own\n\t\trespond ok\n\t}\n\thandle {\n\t\trespond ok\n\t}\n}\n",
+    );
+    for (path, a) in [("/a", "own"), ("/", "default")] {
+        let answer = server.ask(path);
+        assert_eq!(
+            (answer.field("A"), answer.field("B")),
+            (Some(a), Some("last")),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn lines_that_hide_files_add_up() {
+    let setup = Setup::new(
+        "{\n\tadmin off\n}\n(dots) {\n\thide .*\n}\n:{port} {\n\troot * {folder}/site\n\tfile_server {\n\t\timport dots\n\
+         \t\thide *.key *.pem\n\t\thide secret\n\t}\n}\n",
+    );
+    for name in [".env", "a.key", "a.pem", "secret/x", "page.txt"] {
+        setup.folder().write(&format!("site/{name}"), "text");
+    }
+    let server = setup.start();
+    for name in [".env", "a.key", "a.pem", "secret/x"] {
+        assert_eq!(server.ask(&format!("/{name}")).status, 404, "{name}");
+    }
+    assert_eq!(server.ask("/page.txt").status, 200);
 }

@@ -297,6 +297,35 @@ fn nobody_reaches_a_site_through_the_handshake_of_another() {
     }
 }
 
+/// Certificates that a wildcard demands are for its own sites, and a site with a name of its own is not one.
+#[test]
+fn a_wildcard_demands_no_certificates_of_named_sites() {
+    let ca = ClientCa::new();
+    let demanding = "tls internal {\n\t\tclient_auth {\n\t\t\ttrust_pool file ca.pem\n\t\t}\n\t}";
+    let setup = Setup::new(&format!(
+        "{OPTIONS}*.sites.localhost {{\n\t{demanding}\n\trespond secret\n}}\n\
+         open.sites.localhost {{\n\trespond open\n}}\nown.sites.localhost {{\n\ttls internal\n\trespond own\n}}\n\
+         closed.sites.localhost {{\n\t{demanding}\n\trespond closed\n}}\n"
+    ));
+    setup.folder().write("ca.pem", &ca.pem);
+    let server = setup.start();
+    let plain = client(&server.folder, &[&TLS13]);
+    for name in ["open.sites.localhost", "own.sites.localhost"] {
+        assert!(is_let_in(&plain, &server, name), "{name}");
+    }
+    for name in ["any.sites.localhost", "closed.sites.localhost"] {
+        assert!(!is_let_in(&plain, &server, name), "{name}");
+        assert!(
+            is_let_in(&ca.client(&server, |_| ()), &server, name),
+            "{name}"
+        );
+    }
+    // The wildcard is not reached by the handshake of the named one.
+    let mut wire = connect(&plain, server.port, "open.sites.localhost").expect("open to all");
+    let (head, body) = get(&mut wire, "any.sites.localhost", "/");
+    assert!(head[0].contains(" 421 ") && body.is_empty(), "{head:?}");
+}
+
 /// A hello that does not go on.
 const HALF: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 

@@ -325,3 +325,57 @@ fn thousands_of_event_streams_get_every_event() {
     }
     assert!(grown * 1024 / (count as u64) < 24 * 1024, "{grown} KiB");
 }
+
+/// A request with a body in one chunk, or of a length that is told.
+fn post(path: &str, body: &str, is_chunked: bool) -> String {
+    let (field, body) = match is_chunked {
+        true => (
+            "Transfer-Encoding: chunked".to_owned(),
+            format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
+        ),
+        false => (format!("Content-Length: {}", body.len()), body.to_owned()),
+    };
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\n{field}\r\nConnection: close\r\n\r\n{body}")
+}
+
+#[test]
+fn no_reader_of_a_body_passes_its_limit() {
+    let upstream = Upstream::echo();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\trequest_body {{\n\t\tmax_size 10\n\t}}\n\
+         \thandle /text {{\n\t\trespond `{{http.request.body}}`\n\t}}\n\
+         \thandle /before {{\n\t\theader X-Body {{http.request.body}}\n\t\trespond ok\n\t}}\n\
+         \thandle /template {{\n\t\ttemplates\n\
+         \t\theader Content-Type text/html\n\t\trespond `{{{{placeholder \"http.request.body\"}}}}`\n\t}}\n\
+         \thandle /upstream {{\n\t\treverse_proxy 127.0.0.1:{port}\n\t}}\n\
+         \thandle /buffered {{\n\t\treverse_proxy 127.0.0.1:{port} {{\n\t\t\trequest_buffers 1MB\n\t\t}}\n\t}}\n\
+         \thandle /php {{\n\t\treverse_proxy 127.0.0.1:{port} {{\n\t\t\ttransport fastcgi\n\t\t}}\n\t}}\n\
+         \thandle /mapped {{\n\t\troute {{\n\t\t\tmap {{http.request.body}} {{x}} {{\n\t\t\t\tdefault 1\n\t\t\t}}\n\
+         \t\t\trequest_body {{\n\t\t\t\tmax_size 10\n\t\t\t}}\n\t\t\trespond {{x}}\n\t\t}}\n\t}}\n\
+         \thandle_errors {{\n\t\trespond \"{{err.status_code}} [{{http.request.body}}]\"\n\t}}\n}}\n",
+        port = upstream.port
+    ));
+    let (within, beyond) = ("0123456789", "0123456789abcdef");
+    for path in [
+        "/text",
+        "/before",
+        "/template",
+        "/mapped",
+        "/upstream",
+        "/buffered",
+        "/php",
+    ] {
+        for is_chunked in [false, true] {
+            let what = format!("{path} {is_chunked}");
+            if path != "/php" {
+                let answer = exchange(server.port, post(path, within, is_chunked));
+                assert_eq!(answer.status, 200, "{what}: {answer:?}");
+            }
+            let answer = exchange(server.port, post(path, beyond, is_chunked));
+            assert_eq!(answer.status, 413, "{what}: {answer:?}");
+            let text = answer.text();
+            assert!(!text.contains("9a"), "{what}: {text}");
+            assert!(text.starts_with("413 ["), "{what}: {text}");
+        }
+    }
+}

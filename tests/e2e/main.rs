@@ -38,6 +38,7 @@ mod process;
 mod proxy;
 mod proxy_header;
 mod reload;
+mod request_paths;
 mod responders;
 mod sites;
 mod soak;

@@ -22,7 +22,9 @@ pub mod table;
 pub mod values;
 
 pub use matcher::{Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal};
-pub use placeholder::{Found, Key, Kind, Template, TemplateError, Unknown, Values};
+pub use placeholder::{
+    Found, Key, Kind, Provenance, Template, TemplateError, UnfitPath, Unknown, Values,
+};
 
 pub use rewrite::{QueryOps, Rewrite, RewriteError};
 pub use router::{RouteIndex, RouteKey};

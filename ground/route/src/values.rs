@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sluice_message::uri::{decode_percent, encode_query};
 use sluice_message::{ConnInfo, FieldId, Fields, Method, Remote, RequestHead, TlsInfo};
 
-use crate::placeholder::{Found, HeaderKey, Key, TlsKey, Values};
+use crate::placeholder::{Found, HeaderKey, Key, Provenance, TlsKey, Values};
 use crate::query;
 use crate::scratch::Scratch;
 
@@ -95,6 +95,18 @@ impl Values for RequestValues<'_> {
             _ => return self.original_value(key, out),
         }
         Found::Known
+    }
+
+    fn provenance(&self, key: &Key) -> Provenance {
+        match key {
+            Key::Capture { regexp, group } => {
+                match self.scratch.captured_from_path(regexp.as_deref(), group) {
+                    true => Provenance::Path,
+                    false => Provenance::Name,
+                }
+            }
+            other => other.provenance(),
+        }
     }
 }
 

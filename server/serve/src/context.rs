@@ -14,7 +14,7 @@ use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
 use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
 use crate::tracing::Span;
-use sluice_route::{Kind, Scratch};
+use sluice_route::{Kind, Provenance, Scratch};
 
 /// A request on its way through this server.
 pub type Exchange = sluice_net::Exchange<Context>;
@@ -249,6 +249,7 @@ pub struct Vars {
 struct Var {
     name: Arc<str>,
     kind: Kind,
+    provenance: Provenance,
     value: Vec<u8>,
 }
 
@@ -268,13 +269,35 @@ impl Vars {
             .map_or(Kind::Null, |var| var.kind)
     }
 
-    /// Sets the text called `name`; returns its emptied buffer to write to.
-    pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
-        self.slot_of(name, Kind::Text)
+    /// What the value called `name` may contribute to paths; `None` where it is not set.
+    pub fn provenance(&self, name: &str) -> Option<Provenance> {
+        let mut set = self.entries[..self.used].iter();
+        set.find(|var| &*var.name == name).map(|var| var.provenance)
     }
 
-    /// As [`Vars::slot`], for a value of that kind.
+    /// As [`Vars::slot`], for a value from there.
+    pub fn slot_from(&mut self, name: &Arc<str>, provenance: Provenance) -> &mut Vec<u8> {
+        let at = self.place_of(name, Kind::Text);
+        let var = &mut self.entries[at];
+        var.provenance = provenance;
+        &mut var.value
+    }
+
+    /// Sets the text called `name`, a value of the request; returns its emptied buffer to write to.
+    pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
+        self.slot_from(name, Provenance::Name)
+    }
+
+    /// As [`Vars::slot`], for a value of that kind that the configuration gives.
     pub fn slot_of(&mut self, name: &Arc<str>, kind: Kind) -> &mut Vec<u8> {
+        let at = self.place_of(name, kind);
+        let var = &mut self.entries[at];
+        var.provenance = Provenance::Configured;
+        &mut var.value
+    }
+
+    /// The number of the emptied value called `name`, of a request unless something else is said.
+    fn place_of(&mut self, name: &Arc<str>, kind: Kind) -> usize {
         let at = self.entries[..self.used]
             .iter()
             .position(|var| var.name == *name);
@@ -284,6 +307,7 @@ impl Vars {
                 None => self.entries.push(Var {
                     name: name.clone(),
                     kind,
+                    provenance: Provenance::Name,
                     value: Vec::new(),
                 }),
             }
@@ -293,7 +317,7 @@ impl Vars {
         let var = &mut self.entries[at];
         var.kind = kind;
         var.value.clear();
-        &mut var.value
+        at
     }
 
     /// Forgets all values and keeps their memory.
@@ -429,6 +453,21 @@ impl Context {
     /// The body of the request, if it was read for placeholders.
     pub fn body_text(&self) -> Option<&[u8]> {
         self.aside.as_ref()?.body_text.as_deref()
+    }
+
+    /// Keeps no more of it than a limit allows.
+    pub fn shorten_body_text(&mut self, bytes_max: u64) {
+        let Ok(bytes_max) = usize::try_from(bytes_max) else {
+            return;
+        };
+        if let Some(text) = self
+            .aside
+            .as_mut()
+            .and_then(|aside| aside.body_text.as_mut())
+            && text.len() > bytes_max
+        {
+            *text = text[..bytes_max].into();
+        }
     }
 
     /// What another request needs that is made in place of this one, when that has been answered: everything by which

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use sluice_cache::{Content, Facts, Found, Missing, OpenFiles, Reach};
-use sluice_message::{Moment, path};
-use sluice_route::placeholder::Unknown;
-use sluice_route::{Template, Values};
+use sluice_message::{Moment, Status, path};
+use sluice_route::{Template, UnfitPath, Values};
 
 use crate::build::Refusal;
+use crate::failure::Fault;
 
 pub use matcher::FileHook;
 
@@ -50,6 +50,14 @@ pub fn read_whole(path: &[u8], bytes_max: u64, now: Moment) -> Option<Vec<u8>> {
         }
     }
 }
+
+/// A request whose values do not fit into the path that the configuration makes of them.
+pub fn unfit(UnfitPath: UnfitPath) -> Fault {
+    Fault::new(Status::BAD_REQUEST, UNFIT)
+}
+
+/// Why such a request is refused.
+pub const UNFIT: &str = "a value of the request does not fit into a path";
 
 /// Refuses a file system that there is none of: this server has the local disk, which is the default one.
 pub fn check_file_system(name: &str) -> Result<(), Refusal> {
@@ -123,14 +131,19 @@ impl Root {
     }
 
     /// Appends the root to `out`: absolute, clean and without a slash at its end, so empty for `/` itself.
-    pub fn write(&self, values: &dyn Values, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// A value of the request would make it another folder than the configuration means.
+    pub fn write(&self, values: &dyn Values, out: &mut Vec<u8>) -> Result<(), UnfitPath> {
         match &self.fixed {
             Some(fixed) => out.extend_from_slice(fixed),
             None => with_path(|text| {
-                self.template.expand(values, Unknown::Empty, text);
+                self.template.expand_path(values, text)?;
                 self.resolve(text, out);
-            }),
+                Ok(())
+            })?,
         }
+        Ok(())
     }
 
     fn resolve(&self, text: &[u8], out: &mut Vec<u8>) {
@@ -154,6 +167,7 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_route::Provenance;
     use sluice_route::placeholder::{Found, Key};
 
     struct Root0(&'static str);
@@ -164,11 +178,16 @@ mod tests {
             out.extend_from_slice(self.0.as_bytes());
             Found::Known
         }
+
+        fn provenance(&self, _: &Key) -> Provenance {
+            Provenance::Configured
+        }
     }
 
     fn written(text: &str, variable: &'static str) -> String {
         let mut out = Vec::new();
-        Root::build(text).unwrap().write(&Root0(variable), &mut out);
+        let root = Root::build(text).unwrap();
+        root.write(&Root0(variable), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

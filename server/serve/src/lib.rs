@@ -17,6 +17,7 @@ pub mod handlers;
 mod https;
 pub mod limits;
 mod listen;
+mod location;
 pub mod log;
 pub mod metrics;
 mod openssl_names;

@@ -13,9 +13,11 @@ use sluice_message::span::push_duration;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_route::placeholder::{
-    ErrorKey, FileKey, HeaderKey, ProxyKey, SystemKey, TimeKey, TlsKey, Unknown,
+    ErrorKey, FileKey, HeaderKey, NginxKey, ProxyKey, SystemKey, TimeKey, TlsKey, Unknown,
 };
-use sluice_route::{Found, Input, Key, Kind, MatcherSets, RequestValues, Template, Values};
+use sluice_route::{
+    Found, Input, Key, Kind, MatcherSets, Provenance, RequestValues, Template, UnfitPath, Values,
+};
 
 use crate::client_cert;
 use crate::context::{Exchange, ProxyFacts};
@@ -58,6 +60,21 @@ pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
     expand(template, x, &mut out);
     out
+}
+
+/// As [`expanded`], with what may be made of the text.
+pub fn expanded_traced(template: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
+    let mut out = Vec::new();
+    let provenance = template.expand_traced(&At(x), &mut out);
+    (out, provenance)
+}
+
+/// Appends the path of a file that a template gives for an exchange.
+///
+/// # Errors
+/// A value of the request does not fit into it.
+pub fn expand_path(template: &Template, x: &Exchange, out: &mut Vec<u8>) -> Result<(), UnfitPath> {
+    template.expand_path(&At(x), out)
 }
 
 /// Whether a value counts as true in nginx's conditions: neither empty nor `0`.
@@ -143,7 +160,30 @@ impl Values for At<'_> {
             other => other.kind(),
         }
     }
+
+    fn provenance(&self, key: &Key) -> Provenance {
+        let context = &self.0.context;
+        match key {
+            Key::Var(name) => match context.vars.provenance(name) {
+                Some(provenance) => provenance,
+                // A group of a host that did not match names no folder; what a Caddyfile sets only sometimes is its choice.
+                None if name.starts_with(NGINX_VARS) => Provenance::Name,
+                None => Provenance::Configured,
+            },
+            Key::Other(name) => context.mapped.provenance(name).unwrap_or(Provenance::Name),
+            Key::Nginx(NginxKey::Capture(index)) => context.captures.provenance(*index),
+            Key::Nginx(NginxKey::Table(name)) => match &context.tables {
+                Some(tables) => tables.value(self.0, name, &mut Vec::new()),
+                None => Provenance::Configured,
+            },
+            Key::Capture { .. } => self.of_request().provenance(key),
+            other => other.provenance(),
+        }
+    }
 }
+
+/// What the names of nginx's variables begin with among those of a request.
+const NGINX_VARS: &str = "nginx.";
 
 impl At<'_> {
     fn of_request(&self) -> RequestValues<'_> {

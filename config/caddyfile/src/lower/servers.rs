@@ -68,9 +68,11 @@ impl Lowering<'_> {
             server.logs = Some(ServerLogs::default());
         }
         self.add_named_routes(&mut server, shares, sites);
+        let with_client_auth = with_client_auth(shares, sites);
         for share in shares {
             let site = &sites[share.site];
             self.add_policies(&mut server, share, site, &mut handshakes);
+            self.add_own_policy(&mut server, share, &with_client_auth);
             self.add_routes(&mut server, share, site, shares.len());
             self.add_logs(&mut server, share, site);
         }
@@ -176,6 +178,25 @@ impl Lowering<'_> {
         }
         for address in &share.addresses {
             self.visit_address(server, address, policies > 0, handshakes);
+        }
+    }
+
+    /// A site without settings of its own has a policy of its own all the same where one for a wildcard, or for any name,
+    /// demands client certificates: those are for the sites that say so.
+    fn add_own_policy(&self, server: &mut Server, share: &Share, others: &[Vec<String>]) {
+        let own = hosts(&share.addresses);
+        let is_covered = |host: &String| {
+            let has_policy = |policy: &ConnectionPolicy| policy.r#match.sni.contains(host);
+            let mut addresses = share.addresses.iter();
+            addresses.any(|address| address.host == *host && address.scheme != "http")
+                && others.iter().any(|names| covers(names, host))
+                && !others.iter().any(|names| names.contains(host))
+                && !server.tls_connection_policies.iter().any(has_policy)
+        };
+        let covered: Vec<String> = own.into_iter().filter(is_covered).collect();
+        if !covered.is_empty() {
+            let policy = self.policy_for(&ConnectionPolicy::default(), &covered);
+            server.tls_connection_policies.push(policy);
         }
     }
 
@@ -436,6 +457,32 @@ pub(super) fn hosts(addresses: &[SiteAddress]) -> Vec<String> {
     hosts.sort();
     hosts.dedup();
     hosts
+}
+
+/// The hosts of each site that demands client certificates; none of one for any host.
+fn with_client_auth(shares: &[Share], sites: &[Site]) -> Vec<Vec<String>> {
+    let demands = |share: &&Share| {
+        let mut outcomes = sites[share.site].outcomes.iter();
+        outcomes.any(|found| match &found.outcome {
+            Outcome::Tls(TlsOutcome::Policy(policy)) => policy.client_authentication.is_some(),
+            _ => false,
+        })
+    };
+    let demanding = shares.iter().filter(demands);
+    demanding.map(|share| hosts(&share.addresses)).collect()
+}
+
+/// Whether a policy for `names` is also for `host`, which is not among them.
+fn covers(names: &[String], host: &str) -> bool {
+    let matches = |name: &String| {
+        name.contains('*')
+            && name.split('.').count() == host.split('.').count()
+            && name
+                .split('.')
+                .zip(host.split('.'))
+                .all(|(name, host)| name == "*" || name == host)
+    };
+    names.is_empty() || names.iter().any(matches)
 }
 
 /// Whether a policy says nothing beyond when it applies.

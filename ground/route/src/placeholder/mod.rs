@@ -1,6 +1,7 @@
 //! Texts with placeholders, parsed once when the configuration is built. Where values come from is
 //! left to the implementations of [`Values`].
 
+mod file_path;
 mod key;
 pub mod nginx;
 #[cfg(test)]
@@ -10,6 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use file_path::{Provenance, UnfitPath};
 pub use key::{
     ClientCertKey, ErrorKey, FileKey, HeaderKey, Key, ProxyKey, SanKind, SystemKey, TimeKey, TlsKey,
 };
@@ -54,6 +56,11 @@ pub trait Values {
     /// What the value of `key` is, where it is known.
     fn kind(&self, key: &Key) -> Kind {
         key.kind()
+    }
+
+    /// Where the value of `key` comes from: what it may contribute to the path of a file.
+    fn provenance(&self, key: &Key) -> Provenance {
+        key.provenance()
     }
 }
 

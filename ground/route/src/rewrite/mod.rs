@@ -15,9 +15,10 @@ pub use self::edit::replace_text;
 use self::edit::{End, change_path, cleaned, set_query, slashes_of, strip};
 pub use self::query::QueryOps;
 use self::target::Target;
+pub use self::target::is_decoded_path;
 use crate::limits::REWRITTEN_URI_BYTES_MAX;
 use crate::matcher::{Input, Refusal, parse_method};
-use crate::placeholder::{Template, TemplateError, Unknown};
+use crate::placeholder::{Template, TemplateError, UnfitPath, Unknown};
 use crate::regexp::{Regexp, RegexpError, escape_replacement};
 
 /// Why a rewrite cannot be compiled. Each carries the text at fault.
@@ -160,7 +161,10 @@ impl Rewrite {
                 continue;
             }
             let uri = uri.get_or_insert_with(|| input.head.uri.clone());
-            op.apply(uri, input);
+            op.apply(uri, input).map_err(|UnfitPath| Refusal {
+                status: Status::BAD_REQUEST,
+                reason: "a value does not fit into the path of the rewritten URI".into(),
+            })?;
             // Replacements can multiply what a client sent; each step is held to the limit.
             if uri.as_bytes().len() > REWRITTEN_URI_BYTES_MAX {
                 return Err(Refusal {
@@ -214,10 +218,10 @@ impl Op {
         }
     }
 
-    fn apply(&self, uri: &mut Uri, input: &Input<'_>) {
+    fn apply(&self, uri: &mut Uri, input: &Input<'_>) -> Result<(), UnfitPath> {
         match self {
             Op::Method(_) => {}
-            Op::Uri(target) => target.apply(uri, input),
+            Op::Uri(target) => target.apply(uri, input)?,
             Op::StripPrefix(prefix) => {
                 let mut prefix = expand(prefix, input);
                 if prefix.first() != Some(&b'/') {
@@ -236,7 +240,7 @@ impl Op {
             } => {
                 let (find_text, replace) = (expand(find, input), expand(replace, input));
                 if find_text.is_empty() {
-                    return;
+                    return Ok(());
                 }
                 let slashes = slashes_of(find.source().as_bytes());
                 change_path(uri, &|path| {
@@ -263,5 +267,6 @@ impl Op {
             }
             Op::Query(ops) => ops.apply(uri, input),
         }
+        Ok(())
     }
 }

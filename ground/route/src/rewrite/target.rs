@@ -10,7 +10,8 @@ use sluice_message::uri::{decode_percent, encode_path_as_go, encode_query};
 use super::edit::{set_decoded, set_query};
 use super::{RewriteError, template};
 use crate::matcher::Input;
-use crate::placeholder::{Key, Template, Unknown};
+use crate::placeholder::{Key, Provenance, Template, UnfitPath, Unknown};
+use crate::scratch::Scratch;
 
 /// The target of a `rewrite`, taken apart.
 #[derive(Clone, Debug)]
@@ -44,8 +45,10 @@ impl Target {
         })
     }
 
-    pub(super) fn apply(&self, uri: &mut Uri, input: &Input<'_>) {
-        let mut injected = None;
+    /// # Errors
+    /// A value of the request that is no path would lead out of the folder that the target names.
+    pub(super) fn apply(&self, uri: &mut Uri, input: &Input<'_>) -> Result<(), UnfitPath> {
+        let (mut injected, mut climbs) = (None, false);
         let path = self.path.as_ref().map(|path| {
             let mut text = Vec::new();
             path.expand_each(
@@ -53,11 +56,16 @@ impl Target {
                 Unknown::Empty,
                 &mut text,
                 |key, out, start| {
-                    if is_decoded_path(key, input) {
+                    if is_decoded_path(key, input.scratch) {
                         let mut encoded = Vec::new();
                         encode_path_as_go(&out[start..], &mut encoded);
                         out.truncate(start);
                         out.extend_from_slice(&encoded);
+                    } else if !matches!(
+                        input.values.provenance(key),
+                        Provenance::Configured | Provenance::Path
+                    ) {
+                        climbs |= has_dot_segments(&out[start..]);
                     }
                 },
             );
@@ -75,6 +83,9 @@ impl Target {
                 Some(injected) => injected,
                 None => build_query(parts, input),
             });
+        if climbs {
+            return Err(UnfitPath);
+        }
         if let Some(path) = path {
             let mut decoded = Vec::with_capacity(path.len());
             if !decode_percent(&path, &mut decoded) {
@@ -85,7 +96,17 @@ impl Target {
         if let Some(query) = query {
             set_query(uri, &query);
         }
+        Ok(())
     }
+}
+
+/// Whether the path of a value has segments that a file system resolves.
+fn has_dot_segments(value: &[u8]) -> bool {
+    let path = value.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let mut decoded = Vec::with_capacity(path.len());
+    decode_percent(path, &mut decoded);
+    let mut segments = decoded.split(|byte| *byte == b'/');
+    segments.any(|segment| matches!(segment, b"." | b".."))
 }
 
 /// Encodes braces, which Caddy does for a query that came with a value.
@@ -103,7 +124,7 @@ fn encode_braces(query: &[u8]) -> Vec<u8> {
 /// Whether the value of `key` is a path, or part of one, in decoded form. It is encoded before it
 /// becomes part of a target: otherwise a `%3F` or `%25` of the client would be decoded a second
 /// time.
-fn is_decoded_path(key: &Key, input: &Input<'_>) -> bool {
+pub fn is_decoded_path(key: &Key, scratch: &Scratch) -> bool {
     match key {
         Key::Path
         | Key::PathDir
@@ -116,9 +137,7 @@ fn is_decoded_path(key: &Key, input: &Input<'_>) -> bool {
         | Key::OrigPathFile
         | Key::OrigPathSegment(_)
         | Key::File(_) => true,
-        Key::Capture { regexp, group } => {
-            input.scratch.captured_from_path(regexp.as_deref(), group)
-        }
+        Key::Capture { regexp, group } => scratch.captured_from_path(regexp.as_deref(), group),
         _ => false,
     }
 }

@@ -19,8 +19,15 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
         escapes |= *byte == b'%';
         end += 1;
     }
-    let whole = !escapes || escapes_are_whole(&text[..end]);
-    end > 0 && whole && is_port_suffix(&text[end..])
+    let name = &text[..end];
+    let whole = !escapes || escapes_are_whole(name);
+    end > 0 && whole && labels_are_whole(name) && is_port_suffix(&text[end..])
+}
+
+/// Whether no label but the first is empty: names of DNS have none (RFC 1035, section 2.3.1), and `..` would climb where a
+/// host becomes the name of a folder. As nginx does, a dot at either end is taken.
+fn labels_are_whole(name: &[u8]) -> bool {
+    name != b"." && memchr::memmem::find(name, b"..").is_none()
 }
 
 /// Whether `text` is an authority with a port, as CONNECT needs it (RFC 9112, section 3.2.3).
@@ -98,6 +105,8 @@ mod tests {
             "a:",
             "a%41",
             "x,y",
+            ".a",
+            "a.",
         ] {
             assert!(is_authority(text.as_bytes()), "{text}");
         }
@@ -129,6 +138,13 @@ mod tests {
             "a\t",
             "::1",
             "a:000080",
+            ".",
+            "..",
+            "...",
+            ".:80",
+            "a..b",
+            "a..",
+            "..a:80",
         ] {
             assert!(!is_authority(text.as_bytes()), "{text}");
         }

@@ -100,7 +100,8 @@ fn regexps(vars: &BTreeMap<String, Regexp>, x: &Exchange) -> String {
 fn candidates(file: &FileMatcher, x: &Exchange) -> String {
     let mut root = Vec::new();
     if let Ok(built) = Root::build(&file.root) {
-        built.write(&At(x), &mut root);
+        // What does not fit leads nowhere, and is shown as nothing.
+        let _ = built.write(&At(x), &mut root);
     }
     let root = String::from_utf8_lossy(&root).into_owned();
     let tried = match file.try_files.as_slice() {

@@ -154,9 +154,14 @@ impl FileHook {
             return self.look_wild(pattern, values, now, each);
         }
         with_path(|text| {
-            pattern.template.expand(values, Unknown::Empty, text);
+            // Where a value does not fit into the path there is no such file.
+            if pattern.template.expand_path(values, text).is_err() {
+                return ControlFlow::Continue(());
+            }
             with_path(|full| {
-                self.root.write(values, full);
+                if self.root.write(values, full).is_err() {
+                    return ControlFlow::Continue(());
+                }
                 let root_len = full.len();
                 path::clean(text, full);
                 let end = split_script(&full[root_len..], &self.split);
@@ -175,8 +180,14 @@ impl FileHook {
         now: Moment,
         each: &mut dyn FnMut(Hit) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut root = Vec::new();
-        self.root.write(values, &mut root);
+        let (mut root, mut plain) = (Vec::new(), Vec::new());
+        let fits = self.root.write(values, &mut root);
+        if fits
+            .and(pattern.template.expand_path(values, &mut plain))
+            .is_err()
+        {
+            return ControlFlow::Continue(());
+        }
         let mut escaped = Vec::new();
         pattern
             .template

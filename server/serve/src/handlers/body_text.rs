@@ -3,8 +3,9 @@
 
 use sluice_net::RequestBody;
 
-use super::reverse_proxy::buffering::collect;
+use super::reverse_proxy::buffering::collect_some;
 use crate::context::Exchange;
+use crate::failure::Fault;
 use crate::handler::{Handler, Step, Waiting};
 use crate::limits::BODY_TEXT_BYTES_MAX;
 
@@ -15,6 +16,29 @@ struct WithBody {
 /// The handler with the body read before it.
 pub fn before(inner: Box<dyn Handler>) -> Box<dyn Handler> {
     Box::new(WithBody { inner })
+}
+
+/// Reads the body for placeholders, unless that was done.
+///
+/// # Errors
+///
+/// What the body says where it is incomplete, or longer than its limit. The page of an error shows what came of it: it may
+/// be why there is an error.
+pub async fn read(x: &mut Exchange) -> Result<(), Fault> {
+    if x.context.body_text().is_some() {
+        return Ok(());
+    }
+    let RequestBody::Stream(stream) = x.body.take() else {
+        return Ok(());
+    };
+    let (collected, failure) = collect_some(stream, BODY_TEXT_BYTES_MAX).await;
+    let text = collected.bytes().into();
+    x.context.aside.get_or_insert_default().body_text = Some(text);
+    x.body = RequestBody::Stream(Box::new(collected));
+    match failure {
+        Some(failure) if x.context.error.is_none() => Err(failure.into()),
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl Handler for WithBody {
@@ -29,23 +53,16 @@ impl Handler for WithBody {
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async {
             // The inner handler may be what waits, and then comes here again by the walk.
-            if x.context.body_text().is_none()
-                && let RequestBody::Stream(stream) = x.body.take()
-            {
-                match collect(stream, BODY_TEXT_BYTES_MAX).await {
-                    Ok(collected) => {
-                        let text = collected.bytes().into();
-                        x.context.aside.get_or_insert_default().body_text = Some(text);
-                        x.body = RequestBody::Stream(Box::new(collected));
-                    }
-                    Err(failure) => return Step::Fail(failure.into()),
-                }
-                return match self.inner.serve(x) {
-                    Step::Later => self.inner.wait(x).await,
-                    step => step,
-                };
+            if x.context.body_text().is_some() || x.body.is_empty() {
+                return self.inner.wait(x).await;
             }
-            self.inner.wait(x).await
+            if let Err(fault) = read(x).await {
+                return Step::Fail(fault);
+            }
+            match self.inner.serve(x) {
+                Step::Later => self.inner.wait(x).await,
+                step => step,
+            }
         })
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_model::handler::Map as Config;
-use sluice_route::Template;
 use sluice_route::regexp::Regexp;
+use sluice_route::{Provenance, Template};
 
 use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Vars};
@@ -49,13 +49,12 @@ impl Handler for Map {
                 .rows
                 .iter()
                 .find_map(|row| row.output(&source, column, x));
-            let value = value.unwrap_or_else(|| {
-                self.defaults
-                    .get(column)
-                    .map_or_else(Vec::new, |d| values::expanded(d, x))
+            let (value, provenance) = value.unwrap_or_else(|| match self.defaults.get(column) {
+                Some(default) => values::expanded_traced(default, x),
+                None => (Vec::new(), Provenance::Configured),
             });
             destination
-                .slot(&mut x.context.vars, &mut x.context.mapped)
+                .slot(&mut x.context.vars, &mut x.context.mapped, provenance)
                 .extend_from_slice(&value);
         }
         Step::Next
@@ -64,24 +63,52 @@ impl Handler for Map {
 
 impl Row {
     /// The text of a column, if the row matches and has one.
-    fn output(&self, source: &[u8], column: usize, x: &Exchange) -> Option<Vec<u8>> {
+    fn output(&self, source: &[u8], column: usize, x: &Exchange) -> Option<(Vec<u8>, Provenance)> {
         match self {
             Row::Exact { input, outputs } if input == source => {
-                Some(values::expanded(outputs.get(column)?.as_ref()?, x))
+                Some(values::expanded_traced(outputs.get(column)?.as_ref()?, x))
             }
             Row::Pattern { input, outputs } if input.is_match(source) => {
-                Some(input.expand_first(source, outputs.get(column)?.as_ref()?))
+                let output = outputs.get(column)?.as_ref()?;
+                let value = input.expand_first(source, output);
+                let provenance = provenance(output, source, &value);
+                Some((value, provenance))
             }
             Row::Exact { .. } | Row::Pattern { .. } => None,
         }
     }
 }
 
+/// What `value` may contribute to paths, which was made of `output` with groups of `source`.
+fn provenance(output: &[u8], source: &[u8], value: &[u8]) -> Provenance {
+    if memchr::memchr(b'$', output).is_none() {
+        return Provenance::Configured;
+    }
+    if memchr::memchr2(b'/', 0, source).is_some() {
+        return Provenance::Name;
+    }
+    let climbs = |part: &[u8]| matches!(part, b"." | b"..");
+    let lost = |text: &[u8]| {
+        text.split(|byte| *byte == b'/')
+            .filter(|part| part.is_empty())
+            .count()
+    };
+    match value.split(|byte| *byte == b'/').any(climbs) || lost(value) > lost(output) {
+        true => Provenance::Unfit,
+        false => Provenance::Path,
+    }
+}
+
 impl Destination {
-    fn slot<'v>(&self, vars: &'v mut Vars, mapped: &'v mut Vars) -> &'v mut Vec<u8> {
+    fn slot<'v>(
+        &self,
+        vars: &'v mut Vars,
+        mapped: &'v mut Vars,
+        provenance: Provenance,
+    ) -> &'v mut Vec<u8> {
         match self {
-            Destination::Placeholder(name) => mapped.slot(name),
-            Destination::Var(name) => vars.slot(name),
+            Destination::Placeholder(name) => mapped.slot_from(name, provenance),
+            Destination::Var(name) => vars.slot_from(name, provenance),
         }
     }
 }

@@ -28,17 +28,18 @@ struct Limit {
 impl Handler for Limit {
     fn serve(&self, x: &mut Exchange) -> Step {
         if let Some(max) = self.max {
-            if x.body.len().is_some_and(|len| len > max) {
-                let reason = "the declared length is above the limit";
-                return Step::Fail(Fault::new(Status::CONTENT_TOO_LARGE, reason));
-            }
+            let declared = x.body.len();
+            // The limit stays while the error is handled, too: placeholders there may read the body.
             if let RequestBody::Stream(inner) = x.body.take() {
-                let limited = Limited {
-                    inner,
-                    left: max,
-                    over: false,
-                };
+                let limited = Limited { inner, left: max };
                 x.body = RequestBody::Stream(Box::new(limited));
+            }
+            // A handler before this one may have read it for a placeholder, without a length.
+            let read = x.context.body_text().map(|text| text.len() as u64);
+            if declared.max(read).is_some_and(|length| length > max) {
+                x.context.shorten_body_text(max);
+                let reason = "the body is longer than the limit";
+                return Step::Fail(Fault::new(Status::CONTENT_TOO_LARGE, reason));
             }
         }
         if let Some(timeout) = self.read_timeout
@@ -60,11 +61,10 @@ impl Handler for Limit {
     }
 }
 
-/// A body that fails beyond a number of bytes.
+/// A body that fails behind a number of bytes.
 struct Limited {
     inner: Box<dyn BodyStream>,
     left: u64,
-    over: bool,
 }
 
 impl BodyStream for Limited {
@@ -78,12 +78,13 @@ impl BodyStream for Limited {
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         let data = ready!(self.inner.poll_data(cx))?;
-        self.over |= data.len() as u64 > self.left;
-        if self.over {
+        if self.left == 0 && !data.is_empty() {
             let failure = Failure::new(Side::Client, FailureKind::Limit);
             return Poll::Ready(Err(failure.because("request body is larger than max_size")));
         }
-        Poll::Ready(Ok(data))
+        let whole = data.len();
+        let within = usize::try_from(self.left).map_or(whole, |left| whole.min(left));
+        Poll::Ready(Ok(&data[..within]))
     }
 
     fn consume(&mut self, count: usize) {

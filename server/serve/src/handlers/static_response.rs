@@ -10,6 +10,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::location;
 use crate::status::StatusText;
 use crate::text::push_value;
 use crate::values::At;
@@ -78,8 +79,14 @@ impl StaticResponse {
         for (name, values) in &self.headers {
             x.res.fields.remove_name(name.as_str().as_bytes());
             for value in values {
-                let mut text = Vec::new();
-                push_value(value, Unknown::Empty, x, &mut text);
+                let text = match name.id() {
+                    FieldId::Location => location::of(value, x),
+                    _ => {
+                        let mut text = Vec::new();
+                        push_value(value, Unknown::Empty, x, &mut text);
+                        text
+                    }
+                };
                 x.res.fields.push_name(name, &text);
             }
         }

@@ -14,9 +14,11 @@ use sluice_template::Delimiters;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::files;
 use crate::files::Root;
 use crate::filters::encode::Silence;
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
+use crate::handlers::body_text;
 use crate::site::SiteRef;
 use crate::templates::{self, Setting};
 use crate::values::At;
@@ -115,8 +117,13 @@ impl Rendering {
 
     async fn render(&self, x: &mut Exchange, body: Body) -> Result<Body, Fault> {
         let source = templates::collect(x, body).await?;
+        // Functions cannot wait, and the limit of the body holds for templates as well.
+        if memchr::memmem::find(&source, b"http.request.body").is_some() {
+            body_text::read(x).await?;
+        }
         let mut root = Vec::new();
-        self.templates.root.write(&At(x), &mut root);
+        let fits = self.templates.root.write(&At(x), &mut root);
+        fits.map_err(files::unfit)?;
         let setting = Setting {
             root,
             delimiters: Delimiters {

@@ -26,8 +26,9 @@ impl Handler for Vars {
             match value.literal() {
                 Some(text) => x.context.vars.slot_of(name, *kind).extend_from_slice(text),
                 None => {
-                    let text = values::expanded(value, x);
-                    x.context.vars.slot(name).extend_from_slice(&text);
+                    let (text, provenance) = values::expanded_traced(value, x);
+                    let slot = x.context.vars.slot_from(name, provenance);
+                    slot.extend_from_slice(&text);
                 }
             }
         }

@@ -21,13 +21,16 @@ use crate::context::Exchange;
 use crate::handlers::nginx::Tables;
 use crate::log::Log;
 use crate::settings::given;
-use crate::values::expanded;
+use crate::values::{expand_path, expanded};
 
 thread_local! {
     /// What exchanges that stand for handshakes are given as their worker: no variable of theirs asks it for more than its
     /// number.
     static WORKER: Rc<Worker> = Worker::new(0, 1);
 }
+
+/// A path that no file has: a handshake whose name does not fit into a path fails.
+const NO_FILE: &[u8] = b"\0";
 
 /// The names of the certificates of a policy.
 struct Names {
@@ -107,6 +110,9 @@ impl NamesPairs for Names {
         x.context.tables = self.tables.clone();
         let named = |text: &Template| {
             let name = expanded(text, &x);
+            if !name.starts_with(DATA) && expand_path(text, &x, &mut Vec::new()).is_err() {
+                return NO_FILE.to_vec();
+            }
             match name.first() {
                 Some(b'/') | None => name,
                 Some(_) if name.starts_with(DATA) => name,

@@ -35,7 +35,8 @@ impl Lowering<'_> {
             "fs" if !server.fs.is_empty() => return self.duplicate(line),
             "fs" => server.fs = self.single_text(line)?,
             "root" => server.root = self.single_text(line)?,
-            "hide" => server.hide = self.texts(line)?,
+            // Lines add up, so that imported snippets and a site hide what each names.
+            "hide" => server.hide.extend(self.texts(line)?),
             "index" => server.index_names = self.texts(line)?,
             "browse" if server.browse.is_some() => return self.duplicate(line),
             "browse" => server.browse = Some(self.browse(line)?),

@@ -29,6 +29,9 @@ struct Marked {
     default: bool,
 }
 
+/// The fields that are only set where they are missing, by their usual spelling: as written, and the value.
+type Defaults = BTreeMap<String, (String, String)>;
+
 impl Lowering<'_> {
     pub(super) fn header(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
@@ -43,12 +46,12 @@ impl Lowering<'_> {
             return self.refuse(diagnostic.help("put all fields into the block"));
         }
         let mut ops = ResponseHeaderOps::default();
-        let mut defaults = ResponseHeaderOps::default();
+        let mut defaults = Defaults::default();
         if let Some((field, rest)) = args.split_first() {
-            let mut own = ResponseHeaderOps::default();
-            self.response_change(line, field, rest, &mut ops, &mut own)?;
-            if own.require.is_some() {
-                ops = own;
+            self.response_change(line, field, rest, &mut ops, &mut defaults)?;
+            // It is the only change, and what `match` says counts in place of its own condition.
+            if let Some((_, default)) = defaults.pop_first() {
+                ops = only_if_missing(default);
             }
         }
         self.each(line.lines(), |this, option| {
@@ -66,10 +69,10 @@ impl Lowering<'_> {
             }
             Some(())
         })?;
-        // Defaults of a block have a handler of their own, which is for answers without the fields;
-        // what `match` says is for the other one.
-        let (ops, defaults) = (some_ops(ops), some_ops(defaults));
-        let handlers = [ops, defaults].into_iter().flatten().map(|response| {
+        // Each default has a handler of its own, which is for responses without that field; what `match` says is for
+        // the other changes.
+        let defaults = defaults.into_values().map(only_if_missing);
+        let handlers = some_ops(ops).into_iter().chain(defaults).map(|response| {
             Handler::Headers(Box::new(Headers {
                 request: None,
                 response: Some(response),
@@ -88,16 +91,12 @@ impl Lowering<'_> {
         field: &Token,
         args: &[Token],
         ops: &mut ResponseHeaderOps,
-        defaults: &mut ResponseHeaderOps,
+        defaults: &mut Defaults,
     ) -> Option<()> {
         let marked = self.header_change(line, field, args)?;
         if marked.default {
             if let Change::Set(field, value) = marked.change {
-                let require = defaults
-                    .require
-                    .get_or_insert_with(ResponseMatcher::default);
-                defaults.set.insert(canonical(&field), vec![value]);
-                require.headers.insert(field, None);
+                defaults.insert(canonical(&field), (field, value));
             }
             return Some(());
         }
@@ -224,6 +223,18 @@ impl Lowering<'_> {
             deferred,
             default,
         })
+    }
+}
+
+/// A change that sets a field where it is missing.
+fn only_if_missing((name, value): (String, String)) -> ResponseHeaderOps {
+    ResponseHeaderOps {
+        set: FieldValues::from([(canonical(&name), vec![value])]),
+        require: Some(ResponseMatcher {
+            headers: [(name, None)].into_iter().collect(),
+            ..ResponseMatcher::default()
+        }),
+        ..ResponseHeaderOps::default()
     }
 }
 

@@ -21,7 +21,7 @@ impl Lowering<'_> {
         let mut body = sluice_model::logging::Log::default();
         self.each(line.lines(), |this, option| {
             match option.name.text.as_str() {
-                "hostnames" => log.hostnames = this.texts(option)?,
+                "hostnames" => log.hostnames.extend(this.texts(option)?),
                 "no_hostname" => {
                     this.flag(option)?;
                     log.no_hostname = true;

@@ -13,7 +13,7 @@ use sluice_cache::{Facts, Found, Missing, Reach};
 use sluice_diag::shown;
 use sluice_message::{FieldId, Method, Moment, Status, path};
 use sluice_model::handler::FileServer as Config;
-use sluice_route::Template;
+use sluice_route::{Template, UnfitPath};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -22,7 +22,7 @@ use crate::files::{self, Root};
 use crate::handler::{Account, Handler, Step};
 use crate::site::SiteRef;
 use crate::status::StatusText;
-use crate::values::At;
+use crate::values::{self, At};
 
 use browse::Browse;
 use hide::Hidden;
@@ -92,7 +92,9 @@ impl FileServer {
 
     fn locate(&self, x: &mut Exchange, full: &mut Vec<u8>) -> Step {
         let now = x.worker.clock.coarse();
-        self.root.write(&At(x), full);
+        if let Err(unfit) = self.root.write(&At(x), full) {
+            return Step::Fail(files::unfit(unfit));
+        }
         let root_len = full.len();
         path::clean(x.req.uri.path(), full);
         match files::open(full, Reach::Anywhere, now) {
@@ -127,7 +129,9 @@ impl FileServer {
         let dir_len = full.len();
         for name in &self.index {
             full.truncate(dir_len);
-            files::with_path(|text| path::clean(name.resolve(&At(x), text), full));
+            if add_index(name, x, full).is_err() {
+                continue;
+            }
             let Found::File(file) = files::open(full, Reach::Anywhere, now) else {
                 continue;
             };
@@ -166,7 +170,9 @@ impl FileServer {
     /// What is at the place that the request names.
     fn words(&self, x: &Exchange, full: &mut Vec<u8>) -> String {
         let now = x.worker.clock.coarse();
-        self.root.write(&At(x), full);
+        if self.root.write(&At(x), full).is_err() {
+            return files::UNFIT.to_owned();
+        }
         path::clean(x.req.uri.path(), full);
         let text = |path: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(path)));
         match files::open(full, Reach::Anywhere, now) {
@@ -182,7 +188,9 @@ impl FileServer {
                 let folder = text(full);
                 for name in &self.index {
                     full.truncate(dir_len);
-                    files::with_path(|text| path::clean(name.resolve(&At(x), text), full));
+                    if add_index(name, x, full).is_err() {
+                        continue;
+                    }
                     if matches!(files::open(full, Reach::Anywhere, now), Found::File(_)) {
                         return format!("{folder} is a folder with the index {}", text(full));
                     }
@@ -234,6 +242,15 @@ impl FileServer {
             "Method Not Allowed",
         )))
     }
+}
+
+/// Appends the name of an index to the path of its folder.
+fn add_index(name: &Template, x: &Exchange, full: &mut Vec<u8>) -> Result<(), UnfitPath> {
+    files::with_path(|text| {
+        values::expand_path(name, x, text)?;
+        path::clean(text, full);
+        Ok(())
+    })
 }
 
 impl Handler for FileServer {

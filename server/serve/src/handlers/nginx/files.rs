@@ -12,7 +12,7 @@ use sluice_message::range::Selection;
 use sluice_message::{FieldId, Method, Moment, Status, date, etag};
 use sluice_model::nginx::NginxFiles as Config;
 use sluice_net::Body;
-use sluice_route::{Template, Unknown};
+use sluice_route::{Template, UnfitPath};
 
 use super::autoindex::Listing;
 use super::gzip::Clients;
@@ -27,7 +27,7 @@ use crate::files;
 use crate::handler::{Handler, Step};
 use crate::handlers::file_server::{multipart::Multipart, send};
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
-use crate::values::{At, expanded};
+use crate::values::expand_path;
 
 struct Files {
     path: Template,
@@ -127,7 +127,9 @@ impl Handler for Files {
             return not_allowed();
         }
         files::with_path(|path| {
-            self.path.expand(&At(x), Unknown::Empty, path);
+            if expand_path(&self.path, x, path).is_err() {
+                return refused(Missing::Impossible, path);
+            }
             match x.req.uri.path().ends_with(b"/") {
                 true => self.folder(x, path),
                 false => self.file(x, path),
@@ -149,7 +151,10 @@ impl Files {
             return self.go_on(x, &target);
         }
         for name in &self.index {
-            let name = expanded(name, x);
+            let name = match index_name(name, x) {
+                Ok(name) => name,
+                Err(UnfitPath) => continue,
+            };
             if name.starts_with(b"/") {
                 return go_on_at(x, &name, Query::Stays);
             }
@@ -418,6 +423,12 @@ fn not_allowed() -> Step {
         Status::METHOD_NOT_ALLOWED,
         "files are only read",
     ))
+}
+
+fn index_name(name: &Template, x: &Exchange) -> Result<Vec<u8>, UnfitPath> {
+    let mut text = Vec::new();
+    expand_path(name, x, &mut text)?;
+    Ok(text)
 }
 
 /// In nginx's words, which programs look for in its log.

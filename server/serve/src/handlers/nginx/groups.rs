@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_message::Status;
-use sluice_route::pcre;
 use sluice_route::placeholder::nginx::variable_name;
+use sluice_route::{Provenance, pcre};
 
 use crate::build::Refusal;
 use crate::context::Exchange;
@@ -80,8 +80,8 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether `text` has a match, whose groups are then remembered.
-    pub fn matches(&self, x: &mut Exchange, text: &[u8]) -> Result<bool, Fault> {
+    /// Whether `text` has a match, whose groups are then remembered; `from` is where the text comes from.
+    pub fn matches(&self, x: &mut Exchange, text: &[u8], from: Provenance) -> Result<bool, Fault> {
         if self.groups_count() == 0 {
             let matches = self.is_match(text)?;
             if matches {
@@ -90,12 +90,13 @@ impl Pattern {
             return Ok(matches);
         }
         let find = |text: &[u8], groups: &mut Vec<_>| self.find(text, groups);
-        if !x.context.captures.keep(text, find)? {
+        if !x.context.captures.keep(text, from, find)? {
             return Ok(false);
         }
         for (group, name) in &self.named {
-            let value = x.context.captures.group(*group);
-            x.context.vars.slot(name).extend_from_slice(value);
+            let captures = &x.context.captures;
+            let slot = x.context.vars.slot_from(name, captures.provenance(*group));
+            slot.extend_from_slice(captures.group(*group));
         }
         Ok(true)
     }

@@ -18,7 +18,7 @@ use crate::context::Exchange;
 use crate::handlers::cache::tee::{Sink, Tee};
 use crate::log::Log;
 use crate::random;
-use crate::values::expanded;
+use crate::values::expand_path;
 
 /// The directive at work.
 pub struct Keep {
@@ -45,8 +45,9 @@ impl Keep {
         if x.res.status != Status::OK || x.req.method == Method::Head {
             return body;
         }
-        let path = expanded(&self.path, x);
-        let begun = match target(&path) {
+        let mut path = Vec::new();
+        let fits = expand_path(&self.path, x, &mut path);
+        let begun = match fits.ok().and_then(|()| target(&path)) {
             Some(target) => KeptFile::begin(target, self.mode),
             None => Err(io::ErrorKind::InvalidFilename.into()),
         };

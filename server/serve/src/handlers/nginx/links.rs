@@ -6,7 +6,7 @@ use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::values::expanded;
+use crate::values::expand_path;
 
 /// Which links are followed.
 pub struct Links {
@@ -45,10 +45,13 @@ impl Links {
             Which::None => Reach::NoLinks,
             Which::OfOneOwner => Reach::OwnLinks,
         };
-        let from = self
-            .from
-            .as_ref()
-            .map_or(Vec::new(), |from| expanded(from, x));
+        // A folder that a value does not fit into excuses nothing.
+        let mut from = Vec::new();
+        if let Some(text) = &self.from
+            && expand_path(text, x, &mut from).is_err()
+        {
+            from.clear();
+        }
         let from = from.strip_suffix(b"/").unwrap_or(&from);
         match path.strip_prefix(from) {
             // All of the path is named: nothing is left to be looked at.

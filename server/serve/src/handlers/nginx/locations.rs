@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use sluice_route::Provenance;
+
 use super::explained::quoted;
 use super::groups::Pattern;
 use crate::context::Exchange;
@@ -202,7 +204,7 @@ impl Locations {
             return Ok(found);
         }
         for (pattern, location) in &self.patterns {
-            if pattern.matches(x, path)? {
+            if pattern.matches(x, path, Provenance::Path)? {
                 let nested = inside(*location);
                 return match nested.is_empty() {
                     true => Ok(Found::Location(*location)),

@@ -14,7 +14,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Late};
 use crate::handler::{Handler, Step};
 use crate::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
-use crate::values::{At, expanded, is_set};
+use crate::values::{At, expand_path, expanded, is_set};
 
 struct Lines {
     lines: Vec<Arc<Line>>,
@@ -115,14 +115,35 @@ impl File {
     /// Hands over a line for the file that the request means.
     fn write(&self, x: &Exchange, log: &Log, mut line: Vec<u8>) {
         line.push(b'\n');
-        let path = |template| PathBuf::from(OsString::from_vec(expanded(template, x)));
         log.outputs().named().push(NamedLine {
             target: self.target.clone(),
-            path: path(&self.path),
-            root: path(&self.root),
+            path: log_path(&self.path, x),
+            root: log_path(&self.root, x),
             line,
         });
     }
+}
+
+/// The path that a text gives. No line is lost where a value does not fit into it: then what is odd in values becomes `_`,
+/// so that nobody can choose another folder, or not to be logged.
+fn log_path(text: &Template, x: &Exchange) -> PathBuf {
+    let mut path = Vec::new();
+    if expand_path(text, x, &mut path).is_err() {
+        path.clear();
+        text.expand_each(&At(x), Unknown::Empty, &mut path, |_, out, start| {
+            let value = &mut out[start..];
+            for byte in value.iter_mut() {
+                if !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'.') {
+                    *byte = b'_';
+                }
+            }
+            if value.iter().all(|byte| *byte == b'.') {
+                out.truncate(start);
+                out.push(b'_');
+            }
+        });
+    }
+    PathBuf::from(OsString::from_vec(path))
 }
 
 impl Handler for Lines {

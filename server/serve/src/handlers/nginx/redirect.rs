@@ -9,6 +9,7 @@ use super::{rewrite, uri};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::Step;
+use crate::location;
 
 /// How redirects name this server.
 #[derive(Clone, Debug)]
@@ -26,6 +27,14 @@ impl Naming {
             relative: config.relative,
             without_port: config.without_port,
             name: config.name.as_str().into(),
+        }
+    }
+
+    /// Keeps a redirect to a path on this server, where it does not name it: a path may begin with two slashes with
+    /// `merge_slashes off`, or where a value begins with one.
+    pub fn keep_here(&self, target: &mut Vec<u8>) {
+        if self.relative {
+            location::keep_here(target);
         }
     }
 
@@ -80,6 +89,7 @@ pub fn add_slash(naming: &Naming, x: &mut Exchange) -> Step {
     let mut target = Vec::new();
     uri::escape(x.req.uri.path(), &mut target);
     target.push(b'/');
+    naming.keep_here(&mut target);
     if let Some(query) = x.req.uri.query().filter(|query| !query.is_empty()) {
         target.push(b'?');
         target.extend_from_slice(query);

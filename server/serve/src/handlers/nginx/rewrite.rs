@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use sluice_cache::Missing;
 use sluice_message::{FieldId, Status};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
     Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
 };
 use sluice_net::Body;
-use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
+use sluice_route::{Provenance, Template, UnfitPath};
 
 use super::groups::{Case, Pattern};
 use super::links::Links;
@@ -21,7 +22,7 @@ use crate::failure::Fault;
 use crate::files;
 use crate::handler::Step;
 use crate::text::clean_value;
-use crate::values::{expand, expanded, is_set};
+use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
 
 /// A step of the phase, and where it was written.
 pub struct Line {
@@ -112,11 +113,11 @@ impl Tree {
                     Flow::End
                 }
                 Action::Set(name, value) => {
-                    let text = expanded(value, x);
+                    let (text, provenance) = expanded_traced(value, x);
                     explained::tell(x, origin, |_| {
                         format!("the value is {}", explained::quoted(&text))
                     });
-                    *x.context.vars.slot(name) = text;
+                    *x.context.vars.slot_from(name, provenance) = text;
                     Flow::On
                 }
                 Action::Return(answer) => {
@@ -187,7 +188,7 @@ impl Change {
 
     fn apply(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Flow {
         let path = x.req.uri.path().to_vec();
-        let matches = match self.pattern.matches(x, &path) {
+        let matches = match self.pattern.matches(x, &path, Provenance::Path) {
             Ok(matches) => matches,
             Err(fault) => return Flow::Fail(fault),
         };
@@ -219,6 +220,9 @@ impl Change {
                 new.extend_from_slice(&query);
             }
             tree.tell_rewritten(x, || format!("rewritten redirect: \"{}\"", shown(&new)));
+            if !self.path.source().starts_with("//") {
+                tree.place(x).naming.keep_here(&mut new);
+            }
             explained::tell(x, origin, |_| {
                 format!("{} is redirected", explained::quoted(&path))
             });
@@ -256,15 +260,22 @@ fn was_escaped(x: &Exchange) -> bool {
 
 impl Condition {
     fn holds(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Result<bool, Fault> {
-        let subject = expanded(&self.subject, x);
+        let (subject, provenance) = expanded_traced(&self.subject, x);
         let now = x.worker.clock.coarse();
-        let facts = |x: &Exchange| files::facts(&subject, self.links.reach(x, &subject), now);
+        let facts = |x: &Exchange| match expand_path(&self.subject, x, &mut Vec::new()) {
+            Ok(()) => files::facts(&subject, self.links.reach(x, &subject), now),
+            Err(UnfitPath) => Err(Missing::Impossible),
+        };
         let is = |x: &Exchange, kind| facts(x).is_ok_and(|facts| facts.kind == kind);
         let holds = match &self.test {
             Test::IsSet => is_set(&subject),
             Test::Equals(text) => expanded(text, x) == subject,
             Test::Matches(pattern) => {
-                let matches = pattern.matches(x, &subject)?;
+                let from = match provenance {
+                    Provenance::Configured | Provenance::Path => Provenance::Path,
+                    Provenance::Name | Provenance::Unfit => Provenance::Name,
+                };
+                let matches = pattern.matches(x, &subject, from)?;
                 tree.tell_match(x, pattern, &subject, matches);
                 matches
             }
@@ -298,7 +309,10 @@ impl Answer {
         let status = Status::new(self.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
         match &self.text {
             Some(text) if redirect::is_redirect(self.status) => {
-                let target = expanded(text, x);
+                let mut target = expanded(text, x);
+                if !text.source().starts_with("//") {
+                    tree.place(x).naming.keep_here(&mut target);
+                }
                 Step::Fail(redirect::to(&tree.place(x).naming, x, status, target))
             }
             None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),

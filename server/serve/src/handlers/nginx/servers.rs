@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use sluice_model::nginx::VirtualServer;
 
+use sluice_route::Provenance;
+
 use super::explained::quoted;
 use super::groups::{Case, Pattern};
 use crate::build::{Builder, Refusal};
@@ -128,7 +130,7 @@ impl Names {
         }
         let host = host.to_vec();
         for (pattern, index) in &self.patterns {
-            if pattern.matches(x, &host)? {
+            if pattern.matches(x, &host, Provenance::Name)? {
                 return Ok((*index, By::Pattern));
             }
         }
@@ -157,7 +159,7 @@ impl Names {
             return Ok(!name.is_empty());
         }
         for (pattern, _) in &self.patterns {
-            if pattern.matches(x, name.as_bytes())? {
+            if pattern.matches(x, name.as_bytes(), Provenance::Name)? {
                 return Ok(true);
             }
         }

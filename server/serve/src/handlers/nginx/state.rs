@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use sluice_message::Fields;
 
+use sluice_route::Provenance;
+
 use super::explained::Told;
 use super::ranges::Taking;
 use super::slice::Piece;
@@ -207,6 +209,8 @@ pub struct Captures {
     groups: Vec<Option<(u32, u32)>>,
     /// Whether groups are written as a query holds them.
     escapes: bool,
+    /// Whether the text is a path.
+    is_path: bool,
 }
 
 impl Captures {
@@ -214,6 +218,14 @@ impl Captures {
     pub fn group(&self, index: u8) -> &[u8] {
         let found = self.groups.get(usize::from(index)).copied().flatten();
         found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
+    }
+
+    /// What the group with this number may contribute to paths. One that is empty was allowed to be by its pattern.
+    pub fn provenance(&self, index: u8) -> Provenance {
+        match self.is_path || self.group(index).is_empty() {
+            true => Provenance::Path,
+            false => Provenance::Name,
+        }
     }
 
     /// Whether groups are written as a query holds them: while a query or a redirect is made of a path that was
@@ -230,10 +242,11 @@ impl Captures {
         }
     }
 
-    /// Keeps what `find` finds in `text`; as before if it finds nothing.
+    /// Keeps what `find` finds in `text`, which comes from there; as before if it finds nothing.
     pub(super) fn keep(
         &mut self,
         text: &[u8],
+        from: Provenance,
         find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault>,
     ) -> Result<bool, Fault> {
         if !find(text, &mut self.groups)? {
@@ -241,6 +254,7 @@ impl Captures {
         }
         self.text.clear();
         self.text.extend_from_slice(text);
+        self.is_path = from == Provenance::Path;
         Ok(true)
     }
 }
@@ -251,6 +265,7 @@ impl Empty for Captures {
             text: Vec::new(),
             groups: Vec::new(),
             escapes: false,
+            is_path: false,
         };
         &EMPTY
     }

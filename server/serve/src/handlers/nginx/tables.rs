@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use sluice_model::nginx::VariableTable as Config;
-use sluice_route::{Found, Key, Kind, Template, Unknown, Values};
+use sluice_route::{Found, Key, Kind, Provenance, Template, Unknown, Values};
 
 use sluice_route::placeholder::NginxKey;
 
@@ -19,7 +19,7 @@ use super::secure_link::{Asked, SecureLink};
 use crate::build::{Refusal, template};
 use crate::context::Exchange;
 use crate::record::Recorder;
-use crate::values::{At, expanded};
+use crate::values::{At, expand_path, expanded_traced};
 
 /// Tables that ask each other: nginx notices circles, and no file needs more steps than these.
 const STEPS_MAX: u8 = 16;
@@ -128,24 +128,32 @@ impl Tables {
         self.0.is_empty()
     }
 
-    /// Appends the value of a variable.
-    pub fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) {
+    /// Appends the value of a variable, and says what it may contribute to paths.
+    pub fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
         let Some(table) = self.0.get(name) else {
-            return;
+            return Provenance::Configured;
         };
         let steps = STEPS.get();
         if steps >= STEPS_MAX {
-            return;
+            return Provenance::Unfit;
         }
         STEPS.set(steps + 1);
-        let source = expanded(&table.source, x);
-        table.find(x, &source, out);
+        let (source, from) = match table.rows {
+            // Its links are followed here and now.
+            Rows::RealPath => real_path(&table.source, x),
+            _ => expanded_traced(&table.source, x),
+        };
+        let provenance = match (&table.rows, from) {
+            (Rows::RealPath, Provenance::Unfit) => from,
+            _ => table.find(x, &source, from, out),
+        };
         STEPS.set(steps);
+        provenance
     }
 }
 
 impl Table {
-    fn find(&self, x: &Exchange, source: &[u8], out: &mut Vec<u8>) {
+    fn find(&self, x: &Exchange, source: &[u8], from: Provenance, out: &mut Vec<u8>) -> Provenance {
         let found = match &self.rows {
             Rows::Map(map) => match map.find(source) {
                 Match::Value(value) => Some(value),
@@ -158,30 +166,37 @@ impl Table {
                         text: source,
                         groups: &groups,
                         pattern,
+                        from,
                     };
-                    return value.expand(&values, Unknown::Empty, out);
+                    return value.expand_traced(&values, out);
                 }
                 Match::Nothing => None,
             },
             Rows::Geo(geo) => geo.find(x, source),
             Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
-            Rows::Browser(..) => return,
+            Rows::Browser(..) => return Provenance::Configured,
             Rows::Referer(referers) => {
                 if !referers.welcome(source) {
                     out.push(b'1');
                 }
-                return;
+                return Provenance::Configured;
             }
-            Rows::Link(link, asked) => return link.push(x, source, *asked, out),
+            Rows::Link(link, asked) => {
+                link.push(x, source, *asked, out);
+                return Provenance::Name;
+            }
             Rows::RealPath => {
-                let real = std::fs::canonicalize(OsStr::from_bytes(source));
-                return out
-                    .extend(real.map_or(Vec::new(), |path| path.into_os_string().into_vec()));
+                out.extend_from_slice(source);
+                return Provenance::Configured;
             }
             Rows::Connections(what, recorder) => {
-                return what.push(recorder.as_deref(), out);
+                what.push(recorder.as_deref(), out);
+                return Provenance::Configured;
             }
-            Rows::Script(script) => return script.push(x, source, out),
+            Rows::Script(script) => {
+                script.push(x, source, out);
+                return Provenance::Path;
+            }
             Rows::Split(shares) => {
                 let hash = murmur(source);
                 let mut shares = shares.iter();
@@ -190,10 +205,19 @@ impl Table {
                     .map(|(_, value)| value)
             }
         };
-        found
-            .unwrap_or(&self.default)
-            .expand(&At(x), Unknown::Empty, out);
+        found.unwrap_or(&self.default).expand_traced(&At(x), out)
     }
+}
+
+/// The path that a text gives with all links followed; nothing where there is none.
+fn real_path(text: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
+    let mut path = Vec::new();
+    if expand_path(text, x, &mut path).is_err() {
+        return (Vec::new(), Provenance::Unfit);
+    }
+    let real = std::fs::canonicalize(OsStr::from_bytes(&path));
+    let real = real.map_or(Vec::new(), |path| path.into_os_string().into_vec());
+    (real, Provenance::Configured)
 }
 
 fn link(config: &Config) -> Result<SecureLink, Refusal> {
@@ -352,6 +376,8 @@ struct Groups<'a> {
     text: &'a [u8],
     groups: &'a [Option<(u32, u32)>],
     pattern: &'a Pattern,
+    /// Where the text comes from.
+    from: Provenance,
 }
 
 impl Groups<'_> {
@@ -377,6 +403,25 @@ impl Values for Groups<'_> {
 
     fn kind(&self, key: &Key) -> Kind {
         self.at.kind(key)
+    }
+
+    fn provenance(&self, key: &Key) -> Provenance {
+        let group = match key {
+            Key::Nginx(NginxKey::Capture(index)) => Some(usize::from(*index)),
+            Key::Var(name) => self.pattern.group_of(name),
+            _ => None,
+        };
+        let Some(group) = group else {
+            return self.at.provenance(key);
+        };
+        let found = self.groups.get(group).copied().flatten();
+        let is_empty = found.is_none_or(|(start, end)| start == end);
+        match self.from {
+            Provenance::Configured | Provenance::Path => Provenance::Path,
+            // Its pattern allows it to be empty.
+            Provenance::Name | Provenance::Unfit if is_empty => Provenance::Path,
+            Provenance::Name | Provenance::Unfit => Provenance::Name,
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! `nginx_try_files`: the first of several files that exists, else another path, a named location or a status.
 
-use sluice_cache::Kind;
+use sluice_cache::{Kind, Missing};
 use sluice_message::Status;
 use sluice_model::nginx::TryFiles as Config;
-use sluice_route::{Template, Unknown};
+use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
@@ -12,7 +12,7 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
-use crate::values::{At, expanded};
+use crate::values::{expand_path, expanded};
 
 struct TryFiles {
     files: Vec<Candidate>,
@@ -62,15 +62,38 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     }))
 }
 
+impl TryFiles {
+    /// Appends the text of a candidate to `text`, and the path of its file to `path`.
+    fn write(
+        &self,
+        candidate: &Candidate,
+        x: &Exchange,
+        text: &mut Vec<u8>,
+        path: &mut Vec<u8>,
+    ) -> Result<(), UnfitPath> {
+        expand_path(&candidate.path, x, text)?;
+        expand_path(&self.root, x, path)?;
+        // An alias stands in for the path of its location.
+        let below = match text.strip_prefix(&*self.alias_of) {
+            // `location /a { alias /b/; }` would let `/a../c` out of the folder.
+            Some([b'.', b'.'] | [b'.', b'.', b'/', ..]) if !self.alias_of.is_empty() => {
+                return Err(UnfitPath);
+            }
+            below => below.unwrap_or(text),
+        };
+        path.extend_from_slice(below);
+        Ok(())
+    }
+}
+
 impl Handler for TryFiles {
     fn serve(&self, x: &mut Exchange) -> Step {
         let now = x.worker.clock.coarse();
         for candidate in &self.files {
-            let text = expanded(&candidate.path, x);
+            let mut text = Vec::new();
             let found = files::with_path(|path| {
-                self.root.expand(&At(x), Unknown::Empty, path);
-                // An alias stands in for the path of its location.
-                path.extend_from_slice(text.strip_prefix(&*self.alias_of).unwrap_or(&text));
+                self.write(candidate, x, &mut text, path)
+                    .map_err(|UnfitPath| Missing::Impossible)?;
                 files::facts(path, self.links.reach(x, path), now)
             });
             let wanted = match candidate.is_folder {

@@ -48,7 +48,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Pass(key) => passed(x, *key, out),
         NginxKey::Table(name) => {
             if let Some(tables) = &x.context.tables {
-                tables.value(x, name, out);
+                let _ = tables.value(x, name, out);
             }
         }
         NginxKey::AddForwardedFor => {

@@ -88,35 +88,51 @@ pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Meas
 
 /// Collects up to `bytes_max` of a body.
 pub(crate) async fn collect(
-    mut body: Box<dyn BodyStream>,
+    body: Box<dyn BodyStream>,
     bytes_max: usize,
 ) -> Result<Collected, Failure> {
+    match collect_some(body, bytes_max).await {
+        (collected, None) => Ok(collected),
+        (_, Some(failure)) => Err(failure),
+    }
+}
+
+/// As [`collect`]; of a body that fails what came before, which is followed by the failure for whoever reads on.
+pub(crate) async fn collect_some(
+    mut body: Box<dyn BodyStream>,
+    bytes_max: usize,
+) -> (Collected, Option<Failure>) {
     let length = if body.len().is_some() {
         Length::Told
     } else {
         Length::Untold
     };
     let mut collected = Vec::new();
-    loop {
-        let (seen, taken) = poll_fn(|cx| {
+    let (end, failure) = loop {
+        let polled = poll_fn(|cx| {
             body.poll_data(cx).map_ok(|data| {
                 let taken = data.len().min(bytes_max - collected.len());
                 collected.extend_from_slice(&data[..taken]);
                 (data.len(), taken)
             })
-        })
-        .await?;
-        body.consume(taken);
-        if seen == 0 || collected.len() == bytes_max {
-            return Ok(Collected {
-                collected,
-                taken: 0,
-                length,
-                end: if seen == 0 { End::Here } else { End::Ahead },
-                rest: body,
-            });
+        });
+        match polled.await {
+            Err(failure) => break (End::Ahead, Some(failure)),
+            Ok((0, _)) => break (End::Here, None),
+            Ok((_, taken)) => body.consume(taken),
         }
-    }
+        if collected.len() == bytes_max {
+            break (End::Ahead, None);
+        }
+    };
+    let collected = Collected {
+        collected,
+        taken: 0,
+        length,
+        end,
+        rest: body,
+    };
+    (collected, failure)
 }
 
 /// Whether the sender had told the length of a body. One that was not told is not told now: the upstream gets the

@@ -2,7 +2,7 @@
 //! fields are changed at all is left to `as_nginx`.
 
 use sluice_model::proxy::{AsNginx as Config, CookieFlags, LocationChange};
-use sluice_route::Template;
+use sluice_route::{Provenance, Template};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -74,7 +74,9 @@ impl From {
 /// Whether `text` matches. Where that is not found out the text stays as the upstream gave it; the match was counted and
 /// logged as given up.
 fn fits(pattern: &Pattern, x: &mut Exchange, text: &[u8]) -> bool {
-    pattern.matches(x, text).unwrap_or_default()
+    pattern
+        .matches(x, text, Provenance::Path)
+        .unwrap_or_default()
 }
 
 /// What becomes of cookies.

@@ -1,6 +1,7 @@
 //! `transport fastcgi`, `scgi` and `uwsgi`: a request as the variables that CGI names (RFC 3875, section 4) and PHP
 //! expects. How they are written, records and connections are left to `sluice-wire` and `sluice-net`.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -21,7 +22,7 @@ use super::params::{Dialect, Params};
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::files::{Root, split_script};
+use crate::files::{self, Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use crate::log::{Level, Log};
 
@@ -64,6 +65,20 @@ enum Symlinks {
     /// under the old path is not used for the new one.
     Resolve,
 }
+
+/// The variables by which applications are told of files: no value of a request leads out of the folders that the
+/// configuration names there.
+const PATH_VARIABLES: [&[u8]; 9] = [
+    b"SCRIPT_FILENAME",
+    b"DOCUMENT_ROOT",
+    b"CONTEXT_DOCUMENT_ROOT",
+    b"PATH_TRANSLATED",
+    b"UWSGI_FILE",
+    b"UWSGI_CHDIR",
+    b"UWSGI_HOME",
+    b"UWSGI_PYHOME",
+    b"UWSGI_TOUCH_RELOAD",
+];
 
 /// A request on its way to an application.
 pub struct Asked<'a> {
@@ -196,7 +211,7 @@ impl FastCgi {
             variables.add(b"HTTP_HOST", asked.host);
         }
         add_fields(asked.head, &mut variables);
-        self.add_own(asked, &mut variables);
+        self.add_own(asked, &mut variables)?;
         variables.params.end()
     }
 
@@ -206,7 +221,7 @@ impl FastCgi {
     }
 
     /// Adds the variables of the configuration.
-    fn add_own(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) {
+    fn add_own(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) -> Result<(), Fault> {
         let mut value = Vec::new();
         for (name, template) in &self.own {
             value.clear();
@@ -216,6 +231,9 @@ impl FastCgi {
                 b"CONTENT_LENGTH" if self.usual == Usual::None && asked.length > 0 => {
                     write!(value, "{}", asked.length).expect("writing to memory does not fail");
                 }
+                name if PATH_VARIABLES.contains(&name) => template
+                    .expand_path(asked.values, &mut value)
+                    .map_err(files::unfit)?,
                 _ => template.expand(asked.values, Unknown::Empty, &mut value),
             }
             if value.is_empty() && self.if_not_empty.contains(name) {
@@ -223,6 +241,7 @@ impl FastCgi {
             }
             variables.params.push(name, &value);
         }
+        Ok(())
     }
 
     /// Has it told what the application writes to standard error during `call`, if that is wanted.
@@ -280,7 +299,9 @@ impl FastCgi {
     /// The folder of the scripts, without a slash at its end.
     fn root(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Fault> {
         let mut root = Vec::new();
-        self.root.write(asked.values, &mut root);
+        self.root
+            .write(asked.values, &mut root)
+            .map_err(files::unfit)?;
         if self.symlinks == Symlinks::Keep {
             return Ok(root);
         }
@@ -298,7 +319,8 @@ impl FastCgi {
 
     /// Which script runs, and what is left of the path for it.
     fn add_script(&self, asked: &Asked<'_>, root: &[u8], variables: &mut Variables<'_>) {
-        let path = asked.head.uri.path();
+        let path = script_path(asked.head.uri.path());
+        let path = &*path;
         // Without endings nothing of the path names a script.
         let split_at = match self.split.as_slice() {
             [] => Some(0),
@@ -326,6 +348,20 @@ impl FastCgi {
             variables.add_with(b"PATH_TRANSLATED", |text| below(root, info, text));
         }
     }
+}
+
+/// The path in which a script is looked for. Matchers see paths without dot segments: `/admin.php/../other.php` passes as
+/// `/other.php`, and must not run `admin.php`. Repeated slashes stay, as what follows a script may be a whole address.
+fn script_path(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path
+        .split(|byte| *byte == b'/')
+        .any(|part| matches!(part, b"." | b".."))
+    {
+        return Cow::Borrowed(path);
+    }
+    let mut clean = Vec::with_capacity(path.len());
+    path::clean(path, &mut clean);
+    Cow::Owned(clean)
 }
 
 /// Gives a body a length: CGI tells it before the body (RFC 3875, section 4.1.2), and PHP reads no more than that.

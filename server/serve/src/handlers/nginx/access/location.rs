@@ -13,7 +13,7 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::nginx::subrequest;
 use crate::site::SiteRef;
-use crate::values::expanded;
+use crate::values::expanded_traced;
 
 /// The location that is asked.
 pub struct AskLocation {
@@ -58,8 +58,8 @@ impl AskLocation {
         // What it answers beside its head is of no interest.
         drop(Box::pin(site.fetch(&mut sub)).await);
         for (name, value) in &self.set {
-            let value = expanded(value, &sub);
-            *sub.context.vars.slot(name) = value;
+            let (value, provenance) = expanded_traced(value, &sub);
+            *sub.context.vars.slot_from(name, provenance) = value;
         }
         let status = sub.res.status;
         let challenges: Vec<Vec<u8>> = match status {

@@ -20,7 +20,7 @@ use crate::files::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
 use crate::handlers::authentication::password::{self, Busy, Hash};
 use crate::handlers::authentication::remembered::Remembered;
 use crate::handlers::authentication::{Credentials, challenge};
-use crate::values::expanded;
+use crate::values::{expand_path, expanded};
 
 /// A file of names and passwords, and what it opens.
 pub struct PasswordFile {
@@ -149,7 +149,10 @@ impl PasswordFile {
     }
 
     fn read(&self, x: &Exchange) -> Result<Rc<Users>, Fault> {
-        let path = expanded(&self.users, x);
+        let mut path = Vec::new();
+        if expand_path(&self.users, x, &mut path).is_err() {
+            return Err(Fault::new(Status::FORBIDDEN, files::UNFIT));
+        }
         let now = x.worker.clock.coarse();
         let shown = || String::from_utf8_lossy(&path).into_owned();
         // As in nginx nobody comes in where there is no file.
