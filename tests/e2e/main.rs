@@ -40,6 +40,7 @@ mod proxy_header;
 mod reload;
 mod responders;
 mod sites;
+mod slow_clients;
 mod soak;
 mod studies;
 mod templates;
