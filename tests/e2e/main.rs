@@ -41,6 +41,7 @@ mod reload;
 mod request_paths;
 mod responders;
 mod sites;
+mod slow_clients;
 mod soak;
 mod studies;
 mod templates;

@@ -462,3 +462,29 @@ fn that_certificates_are_not_verified_is_told() {
     assert_eq!(server.ask("/").status, 502);
     assert!(!server.stderr().contains("are not verified"));
 }
+
+#[test]
+fn while_one_of_four_upstreams_is_down_no_request_fails() {
+    let live = [(); 3].map(|()| saying(Ipv4Addr::LOCALHOST, 0, "ok"));
+    for policy in [
+        "random",
+        "round_robin",
+        "least_conn",
+        "ip_hash",
+        "uri_hash",
+        "first",
+    ] {
+        let server = proxy(&format!(
+            "to 127.0.0.1:{} 127.0.0.1:{} 127.0.0.1:{} 127.0.0.1:{}\nlb_policy {policy}",
+            dead(),
+            live[0],
+            live[1],
+            live[2]
+        ));
+        let mut client = Client::connect(server.port);
+        for number in 0..40 {
+            let answer = client.get(&format!("/{number}"));
+            assert_eq!(answer.status, 200, "{policy}");
+        }
+    }
+}

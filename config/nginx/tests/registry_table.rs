@@ -21,6 +21,7 @@ Every documented directive of nginx, and what sluice makes of it. This page is m
 - **only**: it works with these words and is refused by name with others.
 - **not yet**: the file is refused, and the message names the line.
 - **refused**: it will not come; the reason is named.
+- **ours**: nginx does not know it.
 
 Defaults are those of nginx NGINX_VERSION. Paths that do not begin with a slash begin in the folder of the main file. Answers say
 `Server: sluice`, and the pages of errors say so at their foot; `server_tokens \"nginx\";` puts any other text there, which is how
@@ -39,6 +40,7 @@ give back are tried step by step, and a match that takes more than a million of 
 
 fn here(entry: &Entry) -> String {
     match entry.verdict() {
+        Verdict::Works if entry.is_ours => "works: **ours**, nginx does not know it".to_owned(),
         Verdict::Works => "works".to_owned(),
         Verdict::Partly(which) => format!("**in part**: {which}"),
         Verdict::Always(why) => format!("automatic: {why}"),

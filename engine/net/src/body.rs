@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluice_message::Fields;
+use sluice_policy::MinDataRate;
 
 use crate::failure::Failure;
 use crate::places::Place;
@@ -147,6 +148,9 @@ pub trait BodyStream {
 
     /// How long a client may be silent from now on, where it comes from one.
     fn set_idle_timeout(&mut self, _timeout: Duration) {}
+
+    /// The lowest rate at which it may come from now on, where it comes from a client.
+    fn set_min_rate(&mut self, _rate: Option<MinDataRate>) {}
 
     /// Whether it can be shown once more from its beginning.
     fn is_rewindable(&self) -> bool {

@@ -75,6 +75,12 @@ impl Failure {
         }
     }
 
+    /// The failure of a client that sends or takes less than the lowest rate allows.
+    pub fn too_slow() -> Self {
+        Failure::new(Side::Client, FailureKind::Timeout)
+            .because("slower than `min_data_rate` allows")
+    }
+
     /// Adds the cause.
     pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());

@@ -9,6 +9,10 @@ pub const READ_BUFFER_BYTES: usize = 16 * 1024;
 /// small enough that ten thousand slow clients stay below a gigabyte.
 pub const BODY_BUFFER_BYTES: usize = 64 * 1024;
 
+/// What is kept in memory of its own of a request body that stalls inside of its framing, such as half a chunk size: its
+/// buffer is given back. More than that can only be trailers, which are read at once nearly always.
+pub const STALLED_BYTES_MAX: usize = 1024;
+
 /// Buffers of either size that a worker keeps for reuse; beyond it they are freed.
 pub const BUFFERS_KEPT_MAX: usize = 256;
 
@@ -137,3 +141,7 @@ pub const HANDSHAKES_WAITING_MAX: usize = 8192;
 /// Cipher suites, and groups, that are kept of what a client offers, where the configuration asks for them:
 /// more than any real client has, and little beside a session.
 pub const TLS_OFFERS_MAX: usize = 100;
+
+/// A connection of HTTP/2 whose window has less left than this is held up by us: clients wait rather than send less than a
+/// frame.
+pub const WINDOW_LEFT_MIN: u32 = 16 * 1024;

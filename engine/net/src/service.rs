@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead, Status};
+use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
 use crate::body::{Body, RequestBody};
@@ -200,6 +201,8 @@ pub struct ClientLimits {
     pub body_idle_timeout: Duration,
     /// The longest pause between two successful writes.
     pub write_idle_timeout: Duration,
+    /// The lowest rate at which a body may come, and an answer be taken; `None` for any.
+    pub min_rate: Option<MinDataRate>,
     /// How long a connection may wait for its next request; there is none where it is zero.
     pub keep_alive_timeout: Duration,
     /// How much of that it may wait in any case: it is not closed before to make room, or because the process ends.
@@ -268,6 +271,7 @@ impl ClientLimits {
         ClientLimits {
             body_idle_timeout: patience,
             write_idle_timeout: patience,
+            min_rate: None,
             keep_alive_timeout: patience,
             keep_alive_min: Duration::ZERO,
             keep_alive_told: 0,

@@ -77,6 +77,10 @@ pub struct Counters {
     pub http2_faults: Count,
     /// HTTP/2 connections that were ended because the client made more work than its requests need.
     pub http2_calmed: Count,
+    /// Requests that were ended because their bodies came slower than the lowest rate.
+    pub requests_too_slow: Count,
+    /// Responses that were ended because clients took them slower than the lowest rate.
+    pub responses_too_slow: Count,
     /// Times that accepting had to wait because a limit was reached.
     pub accept_pauses: Count,
 }

@@ -63,6 +63,9 @@ objects! {
         pub write_timeout: Duration,
         /// How long a connection may wait for the next request.
         pub idle_timeout: Duration,
+        /// The lowest rate at which clients may send bodies and take responses (ours); 240 bytes a second after 30 s when
+        /// absent.
+        pub min_data_rate: Option<MinDataRate>,
         /// The pause between TCP keep-alive probes.
         pub keepalive_interval: Duration,
         /// The quiet time before the first TCP keep-alive probe.
@@ -103,6 +106,14 @@ objects! {
         pub allow_0rtt: Option<bool>,
         /// Metrics of this server (an old place).
         pub metrics: Option<Metrics>,
+    }
+
+    /// The lowest rate at which clients may send bodies and take responses.
+    pub struct MinDataRate {
+        /// Bytes a second; any rate will do when 0.
+        pub rate: u64,
+        /// How long sluice waits for a client in all before the rate counts; 30 s when 0.
+        pub grace: Duration,
     }
 
     /// A list of handlers and when it applies.

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::http::{Route, RouteOrigin};
+use crate::http::{MinDataRate, Route, RouteOrigin};
 use crate::object::{objects, tagged};
 use crate::value::Duration;
 
@@ -40,6 +40,8 @@ objects! {
         pub body_timeout: Option<Duration>,
         /// The longest pause between two writes of an answer; 60 seconds when absent.
         pub send_timeout: Option<Duration>,
+        /// The lowest rate at which bodies may come and responses be taken (ours).
+        pub min_data_rate: Option<MinDataRate>,
         /// How long a connection waits for another request, and closes where it is zero; 75 seconds when absent.
         pub keepalive_timeout: Option<Duration>,
         /// The seconds that clients are told of that; they are told nothing when 0.

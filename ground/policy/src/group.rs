@@ -17,7 +17,7 @@ use core::time::Duration;
 use sluice_message::Moment;
 
 use crate::crc32::Crc32;
-use crate::limits::{LOOKS_MAX, RING_POINTS_MAX};
+use crate::limits::{LOOKS_MAX, RECOVERY_PAUSE_MAX, RECOVERY_PAUSE_MIN, RING_POINTS_MAX};
 use crate::random::Random;
 use ring::Ring;
 
@@ -239,7 +239,8 @@ impl Group {
     }
 
     /// The server that gets a request; `key` is what methods that hash go by, the bytes of the address for
-    /// [`Method::IpHash`]. `None` if no server can take it.
+    /// [`Method::IpHash`]. `None` if no server can take it. Where failures have left out every server that could, one of
+    /// them is tried again after a short pause rather than none for `fail_timeout`.
     pub fn choose(
         &self,
         servers: &impl Servers,
@@ -247,7 +248,10 @@ impl Group {
         seed: u64,
         now: Moment,
     ) -> Option<usize> {
-        let chosen = self.look(servers, now, |look| look.choose(self.method, key, seed))?;
+        let chosen = self.look(servers, now, |look| look.choose(self.method, key, seed));
+        let Some(chosen) = chosen else {
+            return self.look(servers, now, |look| look.recover(Claim::Take));
+        };
         self.peers[chosen].begin(now);
         Some(chosen)
     }
@@ -270,13 +274,14 @@ impl Group {
     /// The server that a request would get now, without a turn being taken; where chance or turns decide the first that
     /// can take it.
     pub fn foresee(&self, servers: &impl Servers, key: &[u8], now: Moment) -> Option<usize> {
-        self.look(servers, now, |look| match self.is_settled() {
+        let live = self.look(servers, now, |look| match self.is_settled() {
             true => look.choose(self.method, key, 0),
             false => {
                 let mut members = look.tier.members.iter().copied();
                 members.find(|index| look.is_able(*index))
             }
-        })
+        });
+        live.or_else(|| self.look(servers, now, |look| look.recover(Claim::Leave)))
     }
 
     /// What is found among the usual servers, or else among the backup ones.
@@ -404,6 +409,26 @@ impl Peer {
             && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.patience()
     }
 
+    /// Whether it may be tried again although failures have left it out: after a pause that doubles with each failure, so
+    /// that a server which answers again is found at once, and one that does not costs few requests.
+    fn is_due(&self, now: Moment) -> bool {
+        let beyond = self.fails.load(Relaxed).saturating_sub(self.max_fails);
+        let doubled = RECOVERY_PAUSE_MIN.saturating_mul(1 << beyond.min(16));
+        let pause = doubled.min(RECOVERY_PAUSE_MAX).min(self.fail_timeout);
+        let since = nanos(now).saturating_sub(self.checked_at.load(Relaxed));
+        u128::from(since) >= pause.as_nanos()
+    }
+
+    /// Whether the caller is the one that tries it again: others wait for another pause.
+    fn claim(&self, now: Moment) -> bool {
+        let checked = self.checked_at.load(Relaxed);
+        self.is_due(now)
+            && self
+                .checked_at
+                .compare_exchange(checked, nanos(now), Relaxed, Relaxed)
+                .is_ok()
+    }
+
     fn patience(&self) -> u64 {
         u64::try_from(self.fail_timeout.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -485,6 +510,13 @@ fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Whether the turn of a server is taken, or only looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Take,
+    Leave,
+}
+
 /// One look for a server.
 struct Look<'a, S> {
     peers: &'a [Arc<Peer>],
@@ -518,11 +550,26 @@ impl<S: Servers> Look<'_, S> {
         found.or_else(|| self.in_turn(members.iter().copied()))
     }
 
+    /// The server left out for its failures that was not tried for longest, if one may be tried again.
+    fn recover(&self, claim: Claim) -> Option<usize> {
+        let members = self.tier.members.iter().copied();
+        let due = members.filter(|index| {
+            let peer = &self.peers[*index];
+            self.has_room(*index) && peer.is_out(self.now) && peer.is_due(self.now)
+        });
+        let index = due.min_by_key(|index| self.peers[*index].checked_at.load(Relaxed))?;
+        (claim == Claim::Leave || self.peers[index].claim(self.now)).then_some(index)
+    }
+
     fn is_able(&self, index: usize) -> bool {
+        self.has_room(index) && !self.peers[index].is_out(self.now)
+    }
+
+    /// Whether it may get this request, as far as its failures do not matter.
+    fn has_room(&self, index: usize) -> bool {
         let peer = &self.peers[index];
         !peer.is_down
             && !self.servers.was_tried(index)
-            && !peer.is_out(self.now)
             && (peer.requests_max == 0 || self.servers.in_flight(index) < peer.requests_max)
     }
 

@@ -10,6 +10,7 @@ pub mod backoff;
 pub mod balance;
 pub mod breaker;
 mod crc32;
+pub mod data_rate;
 pub mod group;
 pub mod health;
 pub mod limit;
@@ -20,5 +21,6 @@ mod xxh64;
 
 pub use backoff::Backoff;
 pub use balance::{Choice, HashBy, Policy, Turn, Upstreams};
+pub use data_rate::{MinDataRate, Pace};
 pub use health::{ActiveCheck, ActivePolicy, PassiveHealth, PassivePolicy};
 pub use retry::{RetryBudget, RetryPolicy};

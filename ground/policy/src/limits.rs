@@ -1,5 +1,23 @@
 //! The named limits of this package, each with the reason for its number.
 
+use core::time::Duration;
+
+/// The pause before a server of a group is tried again while failures have left out all of them, after its first failure:
+/// it doubles with each further one. Short, because one connection reset must not cost seconds of errors.
+pub const RECOVERY_PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The longest such pause. At one request a second a server that accepts connections and never answers holds no more
+/// requests than `proxy_connect_timeout` has seconds.
+pub const RECOVERY_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Other upstreams that a request is passed to because no connection to the first came about, beyond the tries that
+/// `lb_retries` allows: so many failures in a row mean that all are gone.
+pub const FAILOVERS_MAX: u32 = 16;
+
+/// How long after its first try a request is still passed to another upstream for that reason. Three upstreams that do
+/// not answer a dial of 3 s (the default) leave time for a fourth.
+pub const FAILOVER_TIME: Duration = Duration::from_secs(10);
+
 /// Failures that passive health remembers per upstream, and so the largest `max_fails` that means
 /// anything. Each takes eight bytes; whoever wants more failures than that before acting does not
 /// want passive checks.
@@ -39,3 +57,7 @@ pub const RING_POINTS_MAX: usize = 1 << 20;
 
 /// Places that a group looks at for one request where keys or chance lead it, before it goes round; nginx's number.
 pub const LOOKS_MAX: usize = 21;
+
+/// What of a transfer that is faster than the lowest rate counts later: as much as we take from a client, or hold for it,
+/// at a time (a body buffer, the output of TLS), twice. At 240 bytes a second that is nine minutes.
+pub const DATA_RATE_BURST_BYTES: u64 = 128 * 1024;

@@ -6,7 +6,9 @@ use core::time::Duration;
 
 use sluice_message::{Method, Moment};
 
-use crate::limits::{RETRIES_AT_START, RETRIES_SAVED_MAX, RETRY_EARNED_TENTHS};
+use crate::limits::{
+    FAILOVER_TIME, FAILOVERS_MAX, RETRIES_AT_START, RETRIES_SAVED_MAX, RETRY_EARNED_TENTHS,
+};
 
 /// How often and how long a request is tried (`lb_retries`, `lb_try_duration`, `lb_try_interval`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,15 @@ pub enum Body {
     Consumed,
 }
 
+/// Whether an upstream is left that this request was not passed to yet and that can take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// There is one.
+    Left,
+    /// All were tried, or cannot take it.
+    None,
+}
+
 /// A failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
@@ -64,13 +75,16 @@ pub struct Failed<'a> {
     pub matched: Option<bool>,
     /// Attempts made so far, this one included.
     pub attempts: u32,
+    /// Upstreams that were not tried.
+    pub others: Others,
     /// When the first attempt began.
     pub since: Moment,
 }
 
 impl RetryPolicy {
-    /// When to try again; `None` gives up. A request of which an upstream may have seen something
-    /// is only sent again if doing it twice is harmless (RFC 9110, section 9.2.2) or
+    /// When to try again; `None` gives up. A request of which no upstream saw anything is passed to each other upstream
+    /// once, at once and whatever the settings: that is the same request arriving elsewhere, not a repetition. A request
+    /// of which an upstream may have seen something is only sent again if doing it twice is harmless (RFC 9110, section 9.2.2) or
     /// `lb_retry_match` says so, and only while `budget` lasts.
     pub fn next_attempt(
         &self,
@@ -78,6 +92,9 @@ impl RetryPolicy {
         budget: &RetryBudget,
         now: Moment,
     ) -> Option<Moment> {
+        if fails_over(failed, now) {
+            return Some(now);
+        }
         if self.is_over(failed, now) {
             return None;
         }
@@ -97,6 +114,15 @@ impl RetryPolicy {
         let often = self.retries > 0 && failed.attempts > self.retries;
         none || late || often
     }
+}
+
+/// Whether a request that nobody saw goes to an upstream that it was not passed to yet.
+fn fails_over(failed: &Failed<'_>, now: Moment) -> bool {
+    failed.progress == Progress::NotSent
+        && failed.body == Body::Replayable
+        && failed.others == Others::Left
+        && failed.attempts <= FAILOVERS_MAX
+        && now.since(failed.since) < FAILOVER_TIME
 }
 
 /// Bounds the requests sent twice to a tenth of all, so that upstreams in trouble are not buried in
@@ -171,6 +197,7 @@ mod tests {
             body: Body::Replayable,
             matched: None,
             attempts: 1,
+            others: Others::None,
             since: at(0),
         }
     }
@@ -183,6 +210,55 @@ mod tests {
             policy.next_attempt(&failed, &RetryBudget::new(), at(0)),
             None
         );
+    }
+
+    #[test]
+    fn a_request_that_nobody_saw_goes_to_each_other_upstream_at_once() {
+        let budget = RetryBudget::new();
+        while budget.spend() {}
+        let next = |policy: RetryPolicy, failed: Failed<'_>, now| {
+            policy.next_attempt(&failed, &budget, at(now))
+        };
+        let failed = Failed {
+            others: Others::Left,
+            ..failed(Progress::NotSent, &Method::Post)
+        };
+        let late = u64::try_from(FAILOVER_TIME.as_millis()).unwrap();
+        for policy in [
+            RetryPolicy::default(),
+            policy(1, 0),
+            policy(0, 5),
+            policy(7, 9_000),
+        ] {
+            assert_eq!(next(policy, failed, 8), Some(at(8)), "{policy:?}");
+        }
+        let default = RetryPolicy::default;
+        let last = Failed {
+            attempts: FAILOVERS_MAX,
+            ..failed
+        };
+        assert_eq!(next(default(), last, late - 1), Some(at(late - 1)));
+        assert_eq!(next(default(), last, late), None);
+        let many = Failed {
+            attempts: FAILOVERS_MAX + 1,
+            ..failed
+        };
+        assert_eq!(next(default(), many, 0), None);
+        for (progress, body, others) in [
+            (Progress::NotSent, Body::Replayable, Others::None),
+            (Progress::NotSent, Body::Consumed, Others::Left),
+            (Progress::NoUpstream, Body::Replayable, Others::Left),
+            (Progress::Sent, Body::Replayable, Others::Left),
+            (Progress::Answered, Body::Replayable, Others::Left),
+        ] {
+            let failed = Failed {
+                progress,
+                body,
+                others,
+                ..failed
+            };
+            assert_eq!(next(default(), failed, 0), None, "{failed:?}");
+        }
     }
 
     #[test]

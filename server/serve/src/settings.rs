@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use sluice_model::Server;
+use sluice_model::http::MinDataRate as Config;
 use sluice_net::limits::FIRST_HEAD_TIMEOUT;
 use sluice_net::{ClientLimits, Probes, Settings, SocketSettings};
+use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
 /// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
@@ -16,6 +18,13 @@ const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause a client may make while taking an answer.
 const WRITE_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The lowest rate at which a client may send a body or take an answer, in bytes a second: a tenth of what the oldest
+/// modems did, and ten times what an attacker sends who wants to hold thousands of connections. Kestrel's number.
+const MIN_DATA_RATE: u32 = 240;
+
+/// How long we wait for a client in all before that counts. Half of the pause that it may make.
+const MIN_DATA_RATE_GRACE: Duration = Duration::from_secs(30);
 
 /// Caddy's idle timeout. Idle connections hold little here, and go first when room is needed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -50,6 +59,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         client: ClientLimits {
             body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
             write_idle_timeout: given(server.write_timeout).unwrap_or(WRITE_IDLE_TIMEOUT),
+            min_rate: min_data_rate(server.min_data_rate.as_ref()),
             ..ClientLimits::patient(given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT))
         },
         handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -57,6 +67,15 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
         sockets: sockets(server),
         probes: probes(server),
     }
+}
+
+/// The lowest rate at which clients may send and take; ours where nothing is said.
+pub(crate) fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
+    let rate = config.map_or(MIN_DATA_RATE, |config| {
+        u32::try_from(config.rate).unwrap_or(u32::MAX)
+    });
+    let grace = config.and_then(|config| given(config.grace));
+    MinDataRate::new(rate, grace.unwrap_or(MIN_DATA_RATE_GRACE))
 }
 
 /// The same limits with other ones for heads; the usual ones where that is 0.

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use sluice_certs::Challenges;
 use sluice_message::{ConnInfo, FieldId, FixedField, Moment, Status};
 use sluice_model::Server;
-use sluice_net::{Answer, Body, ClientLimits, Completion, Refused, Service, Settings};
+use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
 use crate::build::{Builder, Listed, Refusal, Serving};
 use crate::client_ip::TrustedProxies;
@@ -248,8 +248,9 @@ impl Service for Site {
     }
 
     fn record(&self, x: &mut Exchange, completion: &Completion) {
-        if let Some(tree) = &self.rules.program.nginx {
-            refused::note_ending(tree, x, completion);
+        match &self.rules.program.nginx {
+            Some(tree) => refused::note_ending(tree, x, completion),
+            None => note_slow_client(x, completion),
         }
         let metrics = self.rules.program.metrics.as_ref();
         self.recorder
@@ -276,6 +277,16 @@ impl Service for Site {
             Some(tree) => tree.client_limits(x),
             None => &self.settings.client,
         }
+    }
+}
+
+/// Has the log name the reason of a response that was cut off because its client was too slow.
+fn note_slow_client(x: &mut Exchange, completion: &Completion) {
+    if let Ending::Failed(failure) = &completion.ending
+        && failure.is_slow_client()
+        && x.context.log.error.is_none()
+    {
+        x.context.log.error = Some(failure.to_string());
     }
 }
 

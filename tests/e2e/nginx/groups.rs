@@ -355,3 +355,32 @@ fn clients_whose_server_is_gone_get_another_one() {
         "the application names its servers"
     );
 }
+
+#[test]
+fn one_failure_beside_a_dead_server_costs_one_answer_and_not_ten_seconds_of_them() {
+    // It closes the first connection once it has seen the request, and answers ever after.
+    let has_failed = AtomicBool::new(false);
+    let live = Upstream::start(move |mut wire| {
+        if !has_failed.swap(true, Ordering::SeqCst) {
+            wire.head();
+            return;
+        }
+        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+    });
+    let group = format!(
+        "upstream two {{ server 127.0.0.1:{} fail_timeout=1h; server 127.0.0.1:{} fail_timeout=1h; }}",
+        live.port,
+        dead()
+    );
+    let server = start(&group, "location / { proxy_pass http://two; }");
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/").status, 502, "both have failed");
+    eventually(
+        "the server that is up again",
+        || Client::connect(server.port).get("/").status == 200,
+        || server.stderr(),
+    );
+    for _ in 0..20 {
+        assert_eq!(client.get("/").status, 200);
+    }
+}

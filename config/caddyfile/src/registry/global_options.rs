@@ -181,6 +181,11 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
     lowered("servers", "timeouts", "timeouts { … }"),
     lowered(
         "servers",
+        "min_data_rate",
+        "min_data_rate <bytes/s> [<grace>]|off",
+    ),
+    lowered(
+        "servers",
         "keepalive_interval",
         "keepalive_interval <duration>",
     ),

@@ -87,6 +87,7 @@ pub const OWN: &[&str] = &[
     "lb_bounded_load",
     "lb_slow_start",
     "max_ejected",
+    "min_data_rate",
     "rate_limit",
     "transport scgi",
     "transport uwsgi",

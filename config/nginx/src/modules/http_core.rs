@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::handler::Subroute;
 use sluice_model::matcher::{Matcher, MatcherSet};
+use sluice_model::http::MinDataRate;
 use sluice_model::nginx::{
     ClientLimits, ErrorPage, FollowedLinks, HeadLimits, MediaTypes, Redirects, TryFiles,
 };
@@ -71,6 +72,7 @@ pub const WORDS: &[Word] = &[
     Word::once("max_headers", Number).but(Idle("a head has at most 100 fields")),
     Word::once("max_ranges", Number),
     Word::once("merge_slashes", Flag),
+    Word::once("min_data_rate", Words(1, 2)),
     Word::once("msie_padding", Flag).but(Always("no such browser is left")),
     Word::once("msie_refresh", Flag).but(Always("no such browser is left")),
     Word::once("open_file_cache", Words(1, 2)).but(Always("open files are kept, and looked at anew after a second")),
@@ -188,6 +190,7 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
     let limits = ClientLimits {
         body_timeout: level.time("client_body_timeout"),
         send_timeout: level.time("send_timeout"),
+        min_data_rate: min_data_rate(cx, level),
         keepalive_timeout: level.time("keepalive_timeout"),
         keepalive_told: told.unwrap_or_default(),
         keepalive_min: level.time("keepalive_min_timeout").unwrap_or_default(),
@@ -200,6 +203,31 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         reset_timed_out: level.is_on("reset_timedout_connection", false),
     };
     cx.client_limits_number(limits)
+}
+
+/// The lowest rate at which clients may send and take (`min_data_rate <bytes a second> [<grace>] | off`, ours).
+fn min_data_rate(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<MinDataRate> {
+    let directive = level.find("min_data_rate")?;
+    let (word, grace) = (directive.args.first()?, directive.args.get(1));
+    if word.text == "off" && grace.is_none() {
+        return Some(MinDataRate::default());
+    }
+    let rate = crate::lower::values::size(&word.text);
+    let Some(rate) = rate.filter(|rate| (1..=u64::from(u32::MAX)).contains(rate)) else {
+        return cx.invalid(
+            word,
+            "min_data_rate",
+            "bytes a second, such as `240`, or `off`",
+        );
+    };
+    let grace = match grace {
+        None => sluice_model::Duration::default(),
+        Some(grace) => match crate::lower::values::time(&grace.text) {
+            Some(time) => time,
+            None => return cx.invalid(grace, "min_data_rate", "a length of time behind the rate"),
+        },
+    };
+    Some(MinDataRate { rate, grace })
 }
 
 /// How redirects name the server.

@@ -1,4 +1,4 @@
-//! What there is to write in an nginx.conf: every documented directive, where it may stand, and a verdict. Messages and
+//! What there is to write in an nginx.conf: every documented directive and the few of ours, where it may stand, and a verdict. Messages and
 //! `docs/nginx.md` are made from it; what a directive does is left to the file of its module.
 
 pub mod variables;
@@ -168,6 +168,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Whether only the commercial edition has it.
     pub is_commercial: bool,
+    /// Whether it is ours: nginx does not know it.
+    pub is_ours: bool,
     /// The places where it may stand, separated by commas.
     pub contexts: &'static str,
     /// How it is written.
@@ -269,6 +271,7 @@ fn entry(line: &'static str) -> Option<Entry> {
         module,
         name,
         is_commercial: edition == "PLUS",
+        is_ours: edition == "SLUICE",
         contexts,
         syntax,
         word: modules::words(module).and_then(|words| words.iter().find(|word| word.name == name)),

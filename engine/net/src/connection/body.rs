@@ -6,11 +6,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::Fields;
+use sluice_policy::data_rate::Verdict;
+use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h1::{BodyDecoder, BodyFraming};
 
 use super::{BodyState, Link, client_failure};
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
+use crate::limits::STALLED_BYTES_MAX;
+use crate::service::ClientLimits;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -22,6 +26,7 @@ pub(crate) struct H1Body {
     data: (usize, usize),
     stage: Stage,
     idle_timeout: Duration,
+    pace: Pace,
 }
 
 /// How far a body was read.
@@ -72,7 +77,7 @@ impl H1Body {
         framing: BodyFraming,
         limits: &sluice_wire::h1::Limits,
         awaits_continue: bool,
-        idle_timeout: Duration,
+        client: &ClientLimits,
     ) -> Self {
         let buf = std::mem::take(&mut *link.input.borrow_mut());
         *link.body.borrow_mut() = BodyState::Lent;
@@ -100,19 +105,21 @@ impl H1Body {
             unread,
             data: (0, 0),
             stage: Stage::Open,
-            idle_timeout,
+            idle_timeout: client.body_idle_timeout,
+            pace: Pace::new(client.min_rate),
         }
     }
 
     /// Goes on with what an earlier reader left.
-    pub(super) fn resume(link: &Rc<Link>, unread: Unread, idle_timeout: Duration) -> Self {
+    pub(super) fn resume(link: &Rc<Link>, unread: Unread, client: &ClientLimits) -> Self {
         *link.body.borrow_mut() = BodyState::Lent;
         H1Body {
             link: link.clone(),
             unread,
             data: (0, 0),
             stage: Stage::Open,
-            idle_timeout,
+            idle_timeout: client.body_idle_timeout,
+            pace: Pace::new(client.min_rate),
         }
     }
 
@@ -151,7 +158,8 @@ impl H1Body {
         }
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Reads once; ready with the number of bytes.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         let mut stream = self.link.stream.borrow_mut();
         let unread = &mut self.unread;
         if unread.expects == Expects::Continue {
@@ -183,21 +191,42 @@ impl H1Body {
                 let failure = Failure::new(Side::Client, FailureKind::Closed);
                 Poll::Ready(Err(self.break_off(failure)))
             }
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
             Poll::Ready(Err(error)) => {
                 drop(stream);
                 Poll::Ready(Err(self.break_off(client_failure(error))))
             }
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                drop(stream);
+                self.rest();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Gives the memory back while nothing comes: thousands of clients may stall inside of their bodies.
+    fn rest(&mut self) {
+        let buf = &mut self.unread.buf;
+        if buf.len() <= STALLED_BYTES_MAX && buf.capacity() > STALLED_BYTES_MAX {
+            // Of nothing that is no memory at all.
+            let begun = buf.to_vec();
+            let buf = std::mem::replace(buf, begun);
+            self.link.worker.buffers.give_back(buf);
         }
     }
 
     fn poll_more_in_time(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let now = self.link.worker.clock.coarse();
         if let Poll::Ready(more) = self.poll_more(cx) {
             self.link.timer.clear();
-            return Poll::Ready(more);
+            return Poll::Ready(more.map(|count| self.pace.moved(count as u64, now)));
         }
         let link = self.link.clone();
+        if self.pace.wait(now) == Verdict::TooSlow {
+            link.timer.clear();
+            link.worker.counters.requests_too_slow.up();
+            return Poll::Ready(Err(self.break_off(Failure::too_slow())));
+        }
         if !link.timer.is_set() {
             link.timer.set(&link.worker.clock, self.idle_timeout);
         }
@@ -213,6 +242,10 @@ impl H1Body {
 impl BodyStream for H1Body {
     fn set_idle_timeout(&mut self, timeout: Duration) {
         self.idle_timeout = timeout;
+    }
+
+    fn set_min_rate(&mut self, rate: Option<MinDataRate>) {
+        self.pace.set_rate(rate);
     }
 
     fn len(&self) -> Option<u64> {

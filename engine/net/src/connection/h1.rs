@@ -21,7 +21,8 @@ use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
-    Binding, Came, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
+    Binding, Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings,
+    Slow,
 };
 use crate::tunnel;
 
@@ -121,8 +122,8 @@ impl<S: Service> Connection<S> {
                 drop(sending);
                 match self.end(service, &mut x, ended) {
                     Next::Reuse if !self.is_body_finished() => {
-                        let pause = service.client_limits(&x).body_idle_timeout;
-                        Box::pin(self.clear_body(pause)).await
+                        let limits = service.client_limits(&x);
+                        Box::pin(self.clear_body(limits)).await
                     }
                     next => next,
                 }
@@ -185,8 +186,8 @@ impl<S: Service> Connection<S> {
         x.inline.clear();
         if framing.body != BodyFraming::None {
             let awaits = framing.expectation == Expectation::Continue;
-            let timeout = settings.client.body_idle_timeout;
-            let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, timeout);
+            let client = &settings.client;
+            let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, client);
             x.body = RequestBody::Stream(Box::new(body));
         }
     }
@@ -257,6 +258,7 @@ impl<S: Service> Connection<S> {
         x.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
         let patience = Patience {
             idle: limits.write_idle_timeout,
+            min_rate: limits.min_rate,
             until: service.write_until(x),
         };
         Sending::new(&self.link, patience, limits.keep_alive_told, x, body)
@@ -281,7 +283,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Reads what the handler left of the request, within limits, so that it is not taken for the next one.
-    async fn clear_body(&self, idle_timeout: Duration) -> Next {
+    async fn clear_body(&self, limits: &ClientLimits) -> Next {
         let state = std::mem::replace(&mut *self.link.body.borrow_mut(), BodyState::Finished);
         let unread = match state {
             BodyState::Finished => return Next::Reuse,
@@ -291,7 +293,7 @@ impl<S: Service> Connection<S> {
         if unread.awaits_continue() {
             return Next::Linger;
         }
-        let mut body = H1Body::resume(&self.link, *unread, idle_timeout);
+        let mut body = H1Body::resume(&self.link, *unread, limits);
         let mut drained = 0;
         loop {
             let shown = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::len)).await;

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{Method, Moment, Version};
+use sluice_policy::data_rate::Verdict;
+use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
 
 use super::{Link, Next, client_failure};
@@ -42,6 +44,8 @@ pub(super) enum Sending<'a> {
 pub(super) struct Patience {
     /// For taking anything at all.
     pub(super) idle: Duration,
+    /// The lowest rate at which it may be taken.
+    pub(super) min_rate: Option<MinDataRate>,
     /// For all of it, where there is such a time.
     pub(super) until: Option<Moment>,
 }
@@ -174,6 +178,7 @@ pub(super) struct Sender<'a> {
     /// Encoded and not yet sent.
     out: Vec<u8>,
     sent: Count,
+    pace: Pace,
 }
 
 impl<'a> Sender<'a> {
@@ -185,6 +190,7 @@ impl<'a> Sender<'a> {
             patience,
             out,
             sent: Count::default(),
+            pace: Pace::new(patience.min_rate),
         }
     }
 
@@ -280,7 +286,7 @@ impl<'a> Sender<'a> {
                 Poll::Ready(Ok(count)) => {
                     *done += count;
                     self.sent.all += count as u64;
-                    self.link.timer.clear();
+                    self.note_taken(count);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(client_failure(error))),
                 Poll::Pending => return self.poll_stalled(cx),
@@ -289,18 +295,29 @@ impl<'a> Sender<'a> {
         match self.link.stream.borrow_mut().poll_flush(cx) {
             Poll::Ready(flushed) => {
                 self.out.clear();
-                self.link.timer.clear();
+                self.note_taken(0);
                 Poll::Ready(flushed.map_err(client_failure))
             }
             Poll::Pending => self.poll_stalled(cx),
         }
     }
 
+    /// The client has taken so many bytes.
+    fn note_taken(&mut self, count: usize) {
+        let link = self.link;
+        link.timer.clear();
+        self.pace.moved(count as u64, link.worker.clock.coarse());
+    }
+
     /// The client takes nothing at the moment: it has a while to take something.
-    fn poll_stalled(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let clock = &self.link.worker.clock;
+        if self.pace.wait(clock.coarse()) == Verdict::TooSlow {
+            self.link.worker.counters.responses_too_slow.up();
+            return Poll::Ready(Err(Failure::too_slow()));
+        }
         if !self.link.timer.is_set() {
-            let Patience { idle, until } = self.patience;
+            let Patience { idle, until, .. } = self.patience;
             let left = until.map_or(idle, |until| until.since(clock.coarse()).min(idle));
             self.link.timer.set(clock, left);
         }
@@ -363,7 +380,7 @@ impl<'a> Sender<'a> {
                 match sent {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(shrunk())),
                     Poll::Ready(Ok(count)) => {
-                        self.link.timer.clear();
+                        self.note_taken(count);
                         if head_done < self.out.len() {
                             head_done += count;
                         } else {

@@ -176,6 +176,61 @@ fn a_failed_server_is_asked_again_by_one_request() {
 }
 
 #[test]
+fn where_all_are_left_out_one_is_tried_again_after_a_pause() {
+    let group = group(Method::RoundRobin, &EQUAL[..2]);
+    let after = |millis| at(100) + Duration::from_millis(millis);
+    let choose = |now| group.choose(&Now::default(), b"", 1, now);
+    group.fail(1, at(99));
+    group.fail(0, at(100));
+    // The one that failed first is tried first, by one request; the other once its own pause is over.
+    assert_eq!(group.foresee(&Now::default(), b"", after(0)), Some(1));
+    assert_eq!(choose(after(0)), Some(1));
+    assert_eq!(choose(after(0)), None);
+    assert_eq!(choose(after(49)), None);
+    assert_eq!((choose(after(50)), choose(after(50))), (Some(0), Some(1)));
+    assert_eq!(choose(after(50)), None);
+    // Who answers is back for everyone.
+    group.succeed(0);
+    assert_eq!((choose(after(51)), choose(after(51))), (Some(0), Some(0)));
+}
+
+#[test]
+fn pauses_double_with_each_failure_and_never_pass_a_second() {
+    let mut servers = servers(&EQUAL[..2]);
+    servers[1].is_down = true;
+    let group = Group::new(Method::LeastConn, &servers).unwrap();
+    let mut now = at(100);
+    for millis in [50, 100, 200, 400, 800, 1000, 1000, 1000] {
+        group.fail(0, now);
+        let early = now + Duration::from_millis(millis - 1);
+        assert_eq!(group.choose(&Now::default(), b"", 1, early), None);
+        now = now + Duration::from_millis(millis);
+        assert_eq!(group.choose(&Now::default(), b"", 1, now), Some(0));
+    }
+    (0..100).for_each(|_| group.fail(0, now));
+    let second = now + Duration::from_secs(1);
+    assert_eq!(group.choose(&Now::default(), b"", 1, second), Some(0));
+}
+
+#[test]
+fn who_is_left_out_comes_after_who_stands_by_and_is_no_busier_than_allowed() {
+    let mut servers = servers(&EQUAL[..3]);
+    servers[2].is_backup = true;
+    servers[0].requests_max = 1;
+    let group = Group::new(Method::Hash, &servers).unwrap();
+    group.fail(0, at(100));
+    group.fail(1, at(101));
+    let choose = |servers: &Now| group.choose(servers, b"key", 1, at(103));
+    assert_eq!(choose(&Now::default()), Some(2));
+    let mut tried = Now::default();
+    tried.tried.push(2);
+    *tried.in_flight.borrow_mut() = vec![1];
+    assert_eq!(choose(&tried), Some(1), "the first is full");
+    tried.tried.push(1);
+    assert_eq!(choose(&tried), None, "nobody is asked twice");
+}
+
+#[test]
 fn some_failures_are_forgiven_and_none_count_where_none_are_wanted() {
     let mut list = servers(&EQUAL);
     list[0].max_fails = 3;

@@ -179,6 +179,11 @@ impl Server {
         self.conn.consumed(id, bytes);
     }
 
+    /// What the client may still send on all streams together before content is consumed.
+    pub fn window_left(&self) -> u32 {
+        self.conn.receive_window.open()
+    }
+
     /// Resets a stream: nothing more of it is told or sent. It still has to be released.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
         self.conn.reset(id, code);

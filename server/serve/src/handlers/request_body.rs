@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluice_message::{Fields, Status};
 use sluice_model::handler::RequestBody as Config;
 use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side, Timer};
+use sluice_policy::MinDataRate;
 use sluice_route::Template;
 
 use crate::build::{Builder, Refusal};
@@ -72,6 +73,10 @@ impl BodyStream for Limited {
         self.inner.set_idle_timeout(timeout);
     }
 
+    fn set_min_rate(&mut self, rate: Option<MinDataRate>) {
+        self.inner.set_min_rate(rate);
+    }
+
     fn len(&self) -> Option<u64> {
         self.inner.len()
     }
@@ -106,6 +111,10 @@ struct Timely {
 impl BodyStream for Timely {
     fn set_idle_timeout(&mut self, timeout: Duration) {
         self.inner.set_idle_timeout(timeout);
+    }
+
+    fn set_min_rate(&mut self, rate: Option<MinDataRate>) {
+        self.inner.set_min_rate(rate);
     }
 
     fn len(&self) -> Option<u64> {

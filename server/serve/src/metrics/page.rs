@@ -349,6 +349,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         hub.spans.exported.load(Ordering::Relaxed),
     );
     write_tls(&sum, page);
+    write_slow(&sum, page);
     write_http2(&sum, page);
     write_own_gauges(recorder, sum(|worker| &worker.open), page);
 }
@@ -372,6 +373,23 @@ fn write_tls(
         "sluice_tls_handshakes_waited_total",
         "TLS handshakes that had to wait for their turn.",
         sum(|worker| &worker.handshakes_waited),
+    );
+}
+
+fn write_slow(
+    sum: &impl Fn(fn(&sluice_net::Counters) -> &sluice_net::Count) -> u64,
+    page: &mut Page,
+) {
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
+    counter(
+        "sluice_slow_requests_total",
+        "Requests ended because their bodies came more slowly than `min_data_rate` allows.",
+        sum(|worker| &worker.requests_too_slow),
+    );
+    counter(
+        "sluice_slow_responses_total",
+        "Responses ended because clients took them more slowly than `min_data_rate` allows.",
+        sum(|worker| &worker.responses_too_slow),
     );
 }
 

@@ -1,7 +1,7 @@
 //! The global option `servers`: settings of servers as a whole.
 
 use serde_json::Value;
-use sluice_model::http::{IpSource, Metrics, ServerLogs};
+use sluice_model::http::{IpSource, Metrics, MinDataRate, ServerLogs};
 use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
@@ -21,6 +21,7 @@ pub(in super::super) struct ServerOptions {
     read_header_timeout: Duration,
     write_timeout: Duration,
     idle_timeout: Duration,
+    min_data_rate: Option<MinDataRate>,
     keepalive_interval: Duration,
     keepalive_idle: Duration,
     keepalive_count: i64,
@@ -93,6 +94,7 @@ impl Lowering<'_> {
             // As in Caddy, a block that names no module is none.
             "packet_conn_wrappers" if line.args.is_empty() && line.lines().is_empty() => {}
             "timeouts" => self.timeouts(line, options)?,
+            "min_data_rate" => options.min_data_rate = Some(self.min_data_rate(line)?),
             "keepalive_interval" => options.keepalive_interval = self.single_duration(line)?,
             "keepalive_idle" => options.keepalive_idle = self.single_duration(line)?,
             "keepalive_count" => {
@@ -170,6 +172,35 @@ impl Lowering<'_> {
             Some(())
         })?;
         Some(())
+    }
+
+    /// `min_data_rate <bytes a second> [<grace>]|off`.
+    fn min_data_rate(&mut self, line: &Directive) -> Option<MinDataRate> {
+        self.no_block(line)?;
+        self.between(line, &line.args, 1, 2)?;
+        let (word, grace) = (line.args.first()?, line.args.get(1));
+        if word.text == "off" {
+            if let Some(grace) = grace {
+                return self.surplus(line, grace);
+            }
+            return Some(MinDataRate::default());
+        }
+        let rate = u32::try_from(self.size(word)?)
+            .ok()
+            .filter(|rate| *rate > 0);
+        let Some(rate) = rate else {
+            let title = format!("invalid rate `{}` for `min_data_rate`", word.text);
+            let diagnostic = word.error("invalid-size", title, "not a number of bytes a second");
+            return self.refuse(diagnostic.help("write 1 to 4294967295, such as `240`, or `off`"));
+        };
+        let grace = match grace {
+            Some(grace) => self.duration(grace)?,
+            None => Duration::default(),
+        };
+        Some(MinDataRate {
+            rate: rate.into(),
+            grace,
+        })
     }
 
     fn ip_source(&mut self, line: &Directive) -> Option<IpSource> {
@@ -275,6 +306,7 @@ fn apply(options: &ServerOptions, server: &mut Server) {
     server.read_header_timeout = options.read_header_timeout;
     server.write_timeout = options.write_timeout;
     server.idle_timeout = options.idle_timeout;
+    server.min_data_rate.clone_from(&options.min_data_rate);
     server.keepalive_interval = options.keepalive_interval;
     server.keepalive_idle = options.keepalive_idle;
     server.keepalive_count = options.keepalive_count;

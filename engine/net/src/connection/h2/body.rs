@@ -6,11 +6,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{Fields, Status};
+use sluice_policy::data_rate::Verdict;
+use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h2::StreamId;
 
 use super::mux::{Mux, Taken};
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
+use crate::service::ClientLimits;
 use crate::timer::Timer;
 
 /// The body of a request.
@@ -28,6 +31,9 @@ pub(super) struct StreamBody {
     idle_timeout: Option<Duration>,
     /// Runs while nothing comes; few bodies need it.
     idle: Option<Timer>,
+    pace: Pace,
+    /// What had come on the connection when this was last looked at.
+    received: u64,
     trailers: Option<Fields>,
 }
 
@@ -47,11 +53,12 @@ impl StreamBody {
         id: StreamId,
         length: Option<u64>,
         awaits_continue: bool,
-        idle_timeout: Duration,
+        client: &ClientLimits,
     ) -> StreamBody {
         let mut body = StreamBody::for_tunnel(mux, id);
         body.left = length;
-        body.idle_timeout = Some(idle_timeout);
+        body.idle_timeout = Some(client.body_idle_timeout);
+        body.pace = Pace::new(client.min_rate);
         if awaits_continue {
             body.stage = Stage::Expected;
         }
@@ -61,6 +68,8 @@ impl StreamBody {
     /// What the client sends on the stream `id` after it became a tunnel: it may be silent for as long as it likes.
     pub(super) fn for_tunnel(mux: Rc<Mux>, id: StreamId) -> StreamBody {
         StreamBody {
+            pace: Pace::new(None),
+            received: mux.received.get(),
             mux,
             id,
             buf: Vec::new(),
@@ -79,6 +88,18 @@ impl StreamBody {
         self.mux.link.worker.buffers.give_back(buf);
     }
 
+    /// Content has arrived.
+    fn note_arrival(&mut self) {
+        let mux = &self.mux;
+        let since = self.pace.waits_since();
+        if since.is_some_and(|since| mux.was_withheld(since)) {
+            self.pace.excuse();
+        }
+        let received = mux.received.get();
+        let count = received - std::mem::replace(&mut self.received, received);
+        self.pace.moved(count, mux.link.worker.clock.coarse());
+    }
+
     /// Nothing has arrived: asks for it where the client waits for that, and lets its time run.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         // A body that waits holds no memory.
@@ -93,6 +114,11 @@ impl StreamBody {
             return Poll::Pending;
         };
         let worker = &self.mux.link.worker;
+        if self.pace.wait(worker.clock.coarse()) == Verdict::TooSlow {
+            worker.counters.requests_too_slow.up();
+            self.stage = Stage::Failed;
+            return Poll::Ready(Failure::too_slow());
+        }
         let idle = self.idle.get_or_insert_with(|| worker.timers.timer());
         if !idle.is_set() {
             idle.set(&worker.clock, idle_timeout);
@@ -110,6 +136,12 @@ impl BodyStream for StreamBody {
         }
     }
 
+    fn set_min_rate(&mut self, rate: Option<MinDataRate>) {
+        if self.idle_timeout.is_some() {
+            self.pace.set_rate(rate);
+        }
+    }
+
     fn len(&self) -> Option<u64> {
         self.left
     }
@@ -122,6 +154,7 @@ impl BodyStream for StreamBody {
                 Taken::Content => {
                     self.stage = Stage::Open;
                     self.idle = None;
+                    self.note_arrival();
                 }
                 Taken::End(trailers) => {
                     self.stage = Stage::Ended;

@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use sluice_message::{FieldId, Method, RequestHead, Version};
+use sluice_policy::Pace;
+use sluice_policy::data_rate::Verdict;
 use sluice_wire::h1::{BodyFraming, Expectation};
 use sluice_wire::h2::{
     Closed, Connect, End, ErrorCode, Event, HeadFault, Reason, RequestFacts, Side, StreamId,
@@ -47,6 +49,8 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     waits: Waits,
     /// Whether the client has taken something since its time was last set.
     is_taken: bool,
+    /// How fast it takes what was sent.
+    pace: Pace,
     /// Whether the socket holds back what was written.
     is_unflushed: bool,
     /// How much the codec may have decoded before others get their turn.
@@ -138,6 +142,10 @@ where
         let worker = &connection.link.worker;
         let leave = worker.timers.timer();
         leave.set_for_drain();
+        let binding = connection.slot.binding();
+        let settings = binding.service.settings_for(&connection.info);
+        let (pace, times) = (Pace::new(settings.client.min_rate), Times::from(settings));
+        drop(binding);
         Drive {
             connection,
             mux: home.mux.clone(),
@@ -151,14 +159,12 @@ where
             stage: Stage::Open,
             waits: Waits::Nothing,
             is_taken: false,
+            pace,
             is_unflushed: false,
             decoded_until: 0,
             is_prompt: false,
             leave,
-            settings: {
-                let binding = connection.slot.binding();
-                Times::from(binding.service.settings_for(&connection.info))
-            },
+            settings: times,
         }
     }
 
@@ -325,8 +331,8 @@ where
                 BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => None,
             };
             let awaits = facts.expectation == Expectation::Continue;
-            let timeout = settings.client.body_idle_timeout;
-            let body = StreamBody::new(self.mux.clone(), id, length, awaits, timeout);
+            let client = &settings.client;
+            let body = StreamBody::new(self.mux.clone(), id, length, awaits, client);
             x.body = RequestBody::Stream(Box::new(body));
         }
         if fault.is_some() {
@@ -362,6 +368,7 @@ where
         if woken.is_empty() {
             return count;
         }
+        self.prepare_output();
         loop {
             let goes_on = matches!(self.stage, Stage::Open | Stage::Leaving);
             if goes_on && self.is_output_full() {
@@ -440,6 +447,7 @@ where
             return false;
         }
         let mut sent = 0;
+        let was_unflushed = self.is_unflushed;
         let had_room = self.mux.has_room();
         let mut is_lost = false;
         {
@@ -476,6 +484,10 @@ where
             self.lose();
         }
         self.is_taken |= sent > 0;
+        if sent > 0 || (was_unflushed && !self.is_unflushed) {
+            let clock = &self.connection.link.worker.clock;
+            self.pace.moved(sent as u64, clock.coarse());
+        }
         if !had_room && self.mux.has_room() {
             self.mux.wake_waiting(WaitsFor::Room, None);
         }
@@ -512,6 +524,12 @@ where
         if waits == Waits::Idle && self.waits != Waits::Idle {
             self.rest();
         }
+        if waits == Waits::Client && self.is_too_slow() {
+            link.worker.counters.responses_too_slow.up();
+            self.lose();
+            return Poll::Ready(());
+        }
+        self.rest_output();
         let is_taken = std::mem::take(&mut self.is_taken);
         if waits != self.waits || (waits == Waits::Client && is_taken) {
             self.waits = waits;
@@ -530,6 +548,21 @@ where
             }
         }
         link.timer.poll_expired(cx).map(|()| self.expire())
+    }
+
+    fn is_too_slow(&mut self) -> bool {
+        let now = self.connection.link.worker.clock.coarse();
+        self.pace.wait(now) == Verdict::TooSlow
+    }
+
+    /// Gives the memory of the output back while nothing is in it: streams may wait long for their clients.
+    fn rest_output(&self) {
+        let mut server = self.mux.server.borrow_mut();
+        let output = server.output();
+        if output.is_empty() && output.capacity() > 0 {
+            let output = std::mem::take(output);
+            self.mux.link.worker.buffers.give_back(output);
+        }
     }
 
     fn waits_for(&self) -> Waits {
@@ -611,11 +644,8 @@ where
     /// Gives back the memory that a quiet connection does not need.
     fn rest(&mut self) {
         let link = &self.connection.link;
-        let mut server = self.mux.server.borrow_mut();
-        let output = std::mem::take(server.output());
-        link.worker.buffers.give_back(output);
-        server.shrink();
-        drop(server);
+        self.rest_output();
+        self.mux.server.borrow_mut().shrink();
         link.rest();
         if let Some(spare) = self.spare.take() {
             self.connection.shared.give_back(spare);

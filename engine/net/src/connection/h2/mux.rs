@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use sluice_message::Fields;
+use sluice_message::{Fields, Moment};
 use sluice_wire::h2::{End, ErrorCode, Limits, Server, StreamId};
 
 use super::ready::{Ready, Woken};
 use crate::connection::Link;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES, WINDOW_LEFT_MIN};
 
 /// Room in the output below which a stream waits rather than send a frame that is mostly head.
 const FRAME_BYTES_MIN: usize = 256;
@@ -28,6 +28,12 @@ pub(super) struct Mux {
     slots: RefCell<Vec<Slot>>,
     /// Streams at work.
     open: Cell<usize>,
+    /// Content that came, and content that went, of all streams: one line carries them all, and a stream is not too slow
+    /// because another goes before it.
+    pub(super) received: Cell<u64>,
+    pub(super) sent: Cell<u64>,
+    /// When the window of the connection was last all but used up by content that nobody has read.
+    withheld_at: Cell<Moment>,
 }
 
 /// What is known of the stream in a slot.
@@ -113,6 +119,9 @@ impl Mux {
             ready: RefCell::new(Ready::new(Waker::noop().clone())),
             slots: RefCell::new(Vec::new()),
             open: Cell::new(0),
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            withheld_at: Cell::new(Moment::START),
         }
     }
 
@@ -167,6 +176,8 @@ impl Mux {
 
     /// Content of a request has arrived.
     pub(super) fn arrived(&self, id: StreamId, data: &[u8], end: End) {
+        self.received.set(self.received.get() + data.len() as u64);
+        self.note_window();
         self.with(id, |slot| {
             if slot.request == Request::Unwanted {
                 self.discard(slot, id, data.len());
@@ -178,6 +189,18 @@ impl Mux {
             }
         });
         self.wake(id.slot());
+    }
+
+    fn note_window(&self) {
+        if self.server.borrow().window_left() < WINDOW_LEFT_MIN {
+            self.withheld_at.set(self.link.worker.clock.coarse());
+        }
+    }
+
+    /// Whether the client could send next to nothing at some time since `since`, because streams were not read.
+    pub(super) fn was_withheld(&self, since: Moment) -> bool {
+        self.note_window();
+        self.withheld_at.get() >= since
     }
 
     /// Puts content behind what is there. Little content takes little memory, as a whole buffer for each byte would be many

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::{FieldId, Method, Status};
+use sluice_policy::Pace;
+use sluice_policy::data_rate::Verdict;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
 
@@ -29,6 +31,9 @@ pub(super) struct Sender<'a> {
     stall: Option<Timer>,
     /// What it runs for.
     waits_for: WaitsFor,
+    pace: Pace,
+    /// What had gone on the connection when this was last looked at.
+    sent: u64,
     /// Content handed over.
     pub(super) content_sent: u64,
     /// The bytes of the head, once it was handed over.
@@ -56,6 +61,8 @@ impl<'a> Sender<'a> {
             patience,
             stall: None,
             waits_for: WaitsFor::Nothing,
+            pace: Pace::new(patience.min_rate),
+            sent: mux.sent.get(),
             content_sent: 0,
             head_sent: 0,
         }
@@ -285,10 +292,13 @@ impl<'a> Sender<'a> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let capacity = self.poll_capacity(cx);
-        if capacity.is_pending()
-            && let Poll::Ready(Err(failure)) = self.poll_data(stream, cx)
-        {
-            return Poll::Ready(Err(failure));
+        if capacity.is_pending() {
+            match self.poll_data(stream, cx) {
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Ready(Ok(_)) => {}
+                // The client has nothing to make room for.
+                Poll::Pending => self.pace.excuse(),
+            }
         }
         capacity
     }
@@ -319,6 +329,10 @@ impl<'a> Sender<'a> {
 
     fn note(&mut self, count: usize) {
         self.content_sent += count as u64;
+        let mux = self.mux;
+        mux.sent.set(mux.sent.get() + count as u64);
+        let count = mux.sent.get() - std::mem::replace(&mut self.sent, mux.sent.get());
+        self.pace.moved(count, mux.link.worker.clock.coarse());
         if let Some(stall) = &self.stall {
             stall.clear();
         }
@@ -352,10 +366,16 @@ impl<'a> Sender<'a> {
         }
         let waits_for = self.mux.await_room(self.id);
         let worker = &self.mux.link.worker;
+        if waits_for == WaitsFor::Room {
+            self.pace.excuse();
+        } else if self.pace.wait(worker.clock.coarse()) == Verdict::TooSlow {
+            worker.counters.responses_too_slow.up();
+            return Poll::Ready(Err(Failure::too_slow()));
+        }
         let stall = self.stall.get_or_insert_with(|| worker.timers.timer());
         if !stall.is_set() || self.waits_for != waits_for {
             self.waits_for = waits_for;
-            let Patience { idle, until } = self.patience;
+            let Patience { idle, until, .. } = self.patience;
             let idle = (waits_for == WaitsFor::Window).then_some(idle);
             let left = until.map(|until| until.since(worker.clock.coarse()));
             match idle.into_iter().chain(left).min() {

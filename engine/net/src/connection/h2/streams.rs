@@ -61,8 +61,10 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     let asker = StreamAsker { mux, id };
     let worker = &mux.link.worker;
     let answered = answer(service, &mut x, refused.as_ref(), worker, &asker).await;
+    let limits = service.client_limits(&x);
     let patience = Patience {
-        idle: service.client_limits(&x).write_idle_timeout,
+        idle: limits.write_idle_timeout,
+        min_rate: limits.min_rate,
         until: service.write_until(&x),
     };
     let mut sender = Sender::new(&home.mux, id, patience, connect);

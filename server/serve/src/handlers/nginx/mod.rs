@@ -448,6 +448,7 @@ impl Tree {
         x.close |= patience.turns_away(x);
         if let RequestBody::Stream(body) = &mut x.body {
             body.set_idle_timeout(patience.body_timeout());
+            body.set_min_rate(patience.limits().min_rate);
         }
         Step::Enter(place.list)
     }

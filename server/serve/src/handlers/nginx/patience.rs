@@ -11,7 +11,7 @@ use sluice_wire::h1::OddNames;
 use super::Tree;
 use crate::build::Refusal;
 use crate::context::Exchange;
-use crate::settings::with_head_bytes;
+use crate::settings::{min_data_rate, with_head_bytes};
 
 /// What holds for clients in some places.
 #[derive(Clone, Debug)]
@@ -45,6 +45,7 @@ impl Patience {
             limits: ClientLimits {
                 body_idle_timeout: time(config.body_timeout, 60),
                 write_idle_timeout: time(config.send_timeout, 60),
+                min_rate: min_data_rate(config.min_data_rate.as_ref()),
                 keep_alive_timeout: time(config.keepalive_timeout, 75),
                 keep_alive_min: time(Some(config.keepalive_min), 0),
                 keep_alive_told: config.keepalive_told,

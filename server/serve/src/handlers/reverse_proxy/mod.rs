@@ -33,6 +33,7 @@ mod transport;
 mod upstream;
 mod verbose;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,7 +211,10 @@ impl ReverseProxy {
             if self.facts == Facts::Shown {
                 facts::failed(x, Fault::status_of(&failed.failure));
             }
-            let next = self.next(x, chosen.is_some(), &failed, &tried);
+            let next = match &set {
+                None => self.next(x, chosen.is_some(), &failed, &tried, &self.upstreams),
+                Some(set) => self.next(x, chosen.is_some(), &failed, &tried, set),
+            };
             if let Some(verbose) = &self.verbose {
                 verbose.failed(x, &failed.failure, next);
             }
@@ -258,16 +262,18 @@ impl ReverseProxy {
         Ok(body)
     }
 
-    /// When to try again after `failed`, if at all; `was_asked` tells whether any upstream could be.
-    fn next(
+    /// When to try again after `failed`, if at all; `was_asked` tells whether any of `upstreams` could be.
+    fn next<U: Borrow<Upstream>>(
         &self,
         x: &Exchange,
         was_asked: bool,
         failed: &CallFailure,
         tried: &Tried,
+        upstreams: &[U],
     ) -> Option<Moment> {
         let Some(as_nginx) = &self.as_nginx else {
-            return self.retries.next(x, failed, tried);
+            let others = || self.selection.others(upstreams, x, tried);
+            return self.retries.next(x, failed, tried, others);
         };
         // An answer is only given up where there is somebody else.
         let is_unwanted = was_asked && failed.failure.kind == FailureKind::Unavailable;

@@ -8,7 +8,7 @@ use sluice_model::proxy::ReverseProxy as Config;
 use sluice_model::{Matcher, MatcherSet};
 use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry};
-use sluice_policy::retry::{Body, Failed, Progress};
+use sluice_policy::retry::{Body, Failed, Others, Progress};
 use sluice_policy::{RetryBudget, RetryPolicy};
 use sluice_route::MatcherSets;
 
@@ -94,8 +94,15 @@ impl Retries {
         }
     }
 
-    /// When to try again after `failure`, the last of those `tried`; `None` if not at all.
-    pub fn next(&self, x: &Exchange, failure: &CallFailure, tried: &Tried) -> Option<Moment> {
+    /// When to try again after `failure`, the last of those `tried`; `None` if not at all. `others` says whether another
+    /// upstream is left, which is asked for only where it counts.
+    pub fn next(
+        &self,
+        x: &Exchange,
+        failure: &CallFailure,
+        tried: &Tried,
+        others: impl FnOnce() -> Others,
+    ) -> Option<Moment> {
         let progress = match (failure.failure.kind, failure.failure.retry) {
             (_, Retry::Never) => Progress::Answered,
             (FailureKind::Unavailable, Retry::IfIdempotent | Retry::Always) => Progress::NoUpstream,
@@ -112,12 +119,17 @@ impl Retries {
             (Some(matchers), Progress::Sent) => Some(is_met(matchers, x)),
             _ => None,
         };
+        let others = match progress {
+            Progress::NotSent => others(),
+            Progress::NoUpstream | Progress::Sent | Progress::Answered => Others::None,
+        };
         let failed = Failed {
             progress,
             method: &x.req.method,
             body,
             matched,
             attempts: tried.count(),
+            others,
             since: tried.began(),
         };
         self.policy
@@ -143,6 +155,7 @@ impl Retries {
             body: Body::Replayable,
             matched: Some(true),
             attempts: tried.count() + 1,
+            others: Others::None,
             since: tried.began(),
         };
         let now = x.worker.clock.coarse();

@@ -12,6 +12,7 @@ use sluice_net::clock;
 use sluice_policy::balance::{Choice, Hint};
 use sluice_policy::breaker::Went;
 use sluice_policy::health::{PassivePolicy, last_ejected};
+use sluice_policy::retry::Others;
 use sluice_policy::{HashBy, Policy, Turn, Upstreams};
 use sluice_route::{query, values as route_values};
 
@@ -194,8 +195,13 @@ impl Selection {
         if let Some(breaker) = &chosen.breaker {
             breaker.begin(x.worker.clock.coarse());
         }
-        if let Some(cookie) = self.cookie.as_ref().filter(|_| choice.set_cookie) {
-            cookie.tell(x, chosen);
+        if let Some(cookie) = &self.cookie {
+            if tried.count() > 0 {
+                cookie.withdraw(x);
+            }
+            if choice.set_cookie {
+                cookie.tell(x, chosen);
+            }
         }
         Some(chosen)
     }
@@ -253,6 +259,26 @@ impl Selection {
         }
         let ejected = self.ejected(upstreams, now);
         self.checks == Checks::None || self.is_able(upstream, ejected, now)
+    }
+
+    /// Whether an upstream is left that the request was not passed to yet and that could take it.
+    pub fn others<U: Borrow<Upstream>>(
+        &self,
+        upstreams: &[U],
+        x: &Exchange,
+        tried: &Tried,
+    ) -> Others {
+        let now = x.worker.clock.coarse();
+        let ejected = self.ejected(upstreams, now);
+        let is_left = |upstream: &Upstream| {
+            upstream.role != Role::Draining
+                && !tried.upstreams.contains(&place(upstream))
+                && (self.checks == Checks::None || self.is_able(upstream, ejected, now))
+        };
+        match upstreams.iter().any(|upstream| is_left(upstream.borrow())) {
+            true => Others::Left,
+            false => Others::None,
+        }
     }
 
     fn decide<U: Borrow<Upstream>>(
@@ -539,6 +565,16 @@ impl Cookie {
                 constant_time::verify_slices_are_equal(known.as_bytes(), value).is_ok()
             })
         })
+    }
+
+    /// Takes back that an upstream was named which then could not be reached.
+    fn withdraw(&self, x: &mut Exchange) {
+        let is_ours = |value: &[u8]| {
+            let rest = value.strip_prefix(self.name.as_bytes());
+            rest.is_some_and(|rest| rest.starts_with(b"="))
+        };
+        let fields = &mut x.res.fields;
+        fields.retain(|field| field.id != FieldId::SetCookie || !is_ours(field.value));
     }
 
     fn tell(&self, x: &mut Exchange, upstream: &Upstream) {

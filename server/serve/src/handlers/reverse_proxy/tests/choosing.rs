@@ -97,13 +97,28 @@ fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
 }
 
 #[test]
+fn a_cookie_names_only_the_upstream_that_answered() {
+    let well = Fake::called("well");
+    let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "fallback": { "policy": "first" } });
+    let dials = [nobody(), nobody(), well.address.to_string()];
+    let proxy = Proxy::dialling(&dials, policy(cookie));
+    let answer = proxy.ask(GET);
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.fields("set-cookie").len(), 1, "{}", answer.head);
+}
+
+#[test]
 fn failures_take_an_upstream_out_for_a_while() {
     let well = Fake::called("well");
+    // It has seen the request, which nobody else gets then.
+    let ill = Fake::new(|mut peer| {
+        peer.head();
+    });
     let settings = json!({
         "load_balancing": { "selection_policy": { "policy": "first" } },
         "health_checks": { "passive": { "fail_duration": "400ms", "max_fails": 2 } },
     });
-    let proxy = Proxy::dialling(&[nobody(), well.address.to_string()], settings);
+    let proxy = Proxy::with(&[&ill, &well], settings);
     let statuses: Vec<u16> = (0..5).map(|_| proxy.ask(GET).status()).collect();
     assert_eq!(statuses, [502, 502, 200, 200, 200]);
     thread::sleep(Duration::from_millis(700));

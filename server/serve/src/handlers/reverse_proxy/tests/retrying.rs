@@ -129,6 +129,64 @@ fn retries_of_requests_that_arrived_are_a_share_of_all() {
 }
 
 #[test]
+fn a_request_that_nobody_saw_goes_to_each_other_upstream_whatever_its_method() {
+    let well = living(200);
+    let first = json!({ "load_balancing": { "selection_policy": { "policy": "first" } } });
+    let dials = [nobody(), nobody(), nobody(), well.address.to_string()];
+    let proxy = Proxy::dialling(&dials, first.clone());
+    for (method, body) in [("GET", ""), ("POST", "once"), ("PATCH", "twice")] {
+        assert_eq!(proxy.ask(&request(method, body)).status(), 200, "{method}");
+        assert_eq!(well.last(), body);
+    }
+    let long = "x".repeat(crate::limits::REPLAY_BYTES_MAX + 1);
+    assert_eq!(proxy.ask(&request("POST", &long)).status(), 200);
+    assert_eq!(well.last(), long);
+    // Where nobody is left it is over, and an upstream that has seen the request was the last.
+    assert_eq!(
+        Proxy::dialling(&dials[..3], first.clone())
+            .ask(GET)
+            .status(),
+        502
+    );
+    let dead = dying();
+    let dials = [nobody(), dead.address.to_string(), well.address.to_string()];
+    let proxy = Proxy::dialling(&dials, first);
+    assert_eq!(proxy.ask(&request("GET", "")).status(), 502);
+    assert_eq!(
+        dead.seen()
+            .iter()
+            .filter(|seen| seen.starts_with("GET"))
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_handshake_that_fails_comes_before_the_request() {
+    // What it says is no TLS.
+    let plain = Fake::new(|mut peer| {
+        peer.seen.lock().unwrap().push("dialled".to_owned());
+        peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    let dials = [
+        plain.address.to_string(),
+        plain.address.to_string(),
+        nobody(),
+    ];
+    let settings = json!({
+        "transport": { "protocol": "http", "tls": { "insecure_skip_verify": true } },
+        "load_balancing": { "selection_policy": { "policy": "round_robin" } },
+    });
+    assert_eq!(
+        Proxy::dialling(&dials, settings)
+            .ask(&request("POST", "x"))
+            .status(),
+        502
+    );
+    assert_eq!(plain.seen(), ["dialled", "dialled"], "each was tried once");
+}
+
+#[test]
 fn with_all_upstreams_down_the_answer_is_quick() {
     let dials: Vec<String> = (0..3).map(|_| nobody()).collect();
     let settings = json!({
