@@ -60,6 +60,13 @@ pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
     out
 }
 
+/// As [`expanded`], with placeholders that nobody knows left as they stand.
+pub fn expanded_or_kept(template: &Template, x: &Exchange) -> Vec<u8> {
+    let mut out = Vec::new();
+    template.expand(&At(x), Unknown::Keep, &mut out);
+    out
+}
+
 /// Whether a value counts as true in nginx's conditions: neither empty nor `0`.
 pub fn is_set(value: &[u8]) -> bool {
     !matches!(value, b"" | b"0")
