@@ -20,6 +20,7 @@ mod listen;
 pub mod log;
 pub mod metrics;
 mod openssl_names;
+pub mod panics;
 mod pipeline;
 pub mod process;
 mod process_values;
