@@ -19,6 +19,7 @@ pub mod limits;
 mod listen;
 pub mod log;
 pub mod metrics;
+mod odd_headers;
 mod openssl_names;
 pub mod panics;
 mod pipeline;
