@@ -172,11 +172,8 @@ fn variables_that_do_not_fit_are_refused_and_bodies_without_length_are_measured(
         let (upstream, asked) = answering(protocol, OK);
         let transport = "env FILLED {query.fill}";
         let server = Server::start(&site(protocol, &[upstream.port], transport, ""));
-        let zero = server.ask("/?fill=a%00b").status;
-        assert_eq!(zero, if protocol == "scgi" { 400 } else { 200 });
-        if zero == 200 {
-            assert_eq!(last(&asked).param("FILLED"), Some("a\0b"));
-        }
+        // To an application of C the text would end there.
+        assert_eq!(server.ask("/?fill=a%00b").status, 400, "{protocol}");
         let answer = exchange(
             server.port,
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\

@@ -99,6 +99,48 @@ fn versions_and_ciphers_are_those_of_the_configuration() {
     assert!(error.to_string().contains("ProtocolVersion"), "{error}");
 }
 
+/// A client says why it failed by an alert, and so do we: RFC 8446, section 6.2.
+#[test]
+fn alerts_say_why_a_handshake_failed() {
+    let server = site("protocols tls1.2");
+    let refused = |provider: CryptoProvider, port: u16| {
+        let config = trusting_with(root(&server.folder), &[&TLS12], provider);
+        let outcome = connect(&config, port, "localhost");
+        outcome.err().expect("refused").to_string()
+    };
+    // The certificate has a key of ECDSA.
+    let rsa_only = CryptoProvider {
+        cipher_suites: default_provider()
+            .cipher_suites
+            .into_iter()
+            .filter(|suite| format!("{:?}", suite.suite()).contains("_RSA_"))
+            .collect(),
+        ..default_provider()
+    };
+    let error = refused(rsa_only, server.port);
+    assert!(error.contains("HandshakeFailure"), "{error}");
+    let rejecting = crate::nginx::setup(
+        "events {}\nhttp {\nserver {\nlisten 127.0.0.1:{port} ssl;\nssl_reject_handshake on;\n}\n}\n",
+    )
+    .start();
+    let error = refused(default_provider(), rejecting.port);
+    assert!(error.contains("UnrecognisedName"), "{error}");
+}
+
+/// A client that does not set TCP_NODELAY holds its request back until its handshake is acknowledged, which the tickets
+/// do: they come without a request.
+#[test]
+fn session_tickets_come_right_after_the_handshake() {
+    let server = site("");
+    let config = client(&server.folder, &[&TLS13]);
+    let mut wire = connect(&config, server.port, "localhost").expect("a handshake");
+    let stream = wire.stream();
+    let mut first = [0; 5];
+    io::Read::read_exact(&mut stream.sock, &mut first).expect("bytes before any request");
+    // A record of application data, as all are that are encrypted.
+    assert_eq!(first[0], 23);
+}
+
 /// An authority for clients.
 struct ClientCa {
     issuer: Issuer<'static, KeyPair>,

@@ -100,6 +100,32 @@ fn fields_of_an_authentication_service_never_come_from_the_client() {
     );
 }
 
+/// Applications that name headers as CGI does cannot tell the aliases of a header from it (GHSA-f59h-q822-g45g): an
+/// operator who keeps underscores and dots does not let clients bring an identity by them.
+#[test]
+fn aliases_of_a_copied_header_never_come_from_the_client() {
+    let guard =
+        Upstream::answering("HTTP/1.1 200 OK\r\nRemote-User: ada\r\nContent-Length: 0\r\n\r\n");
+    let behind = Upstream::echo();
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n\tservers {{\n\t\texpected_underscore_headers remote_* app_id\n\t\t\
+         expected_dot_headers remote.*\n\t}}\n}}\n:{{port}} {{\n\tforward_auth localhost:{} {{\n\t\turi /check\n\t\t\
+         copy_headers Remote-User Remote-Groups\n\t}}\n\treverse_proxy localhost:{}\n}}\n",
+        guard.port, behind.port
+    ));
+    let said = exchange(
+        server.port,
+        "GET / HTTP/1.1\r\nHost: a\r\nRemote_User: root\r\nREMOTE_USER: root\r\nRemote.User: root\r\n\
+         Remote~User: root\r\nRemote_Groups: wheel\r\nRemote.Groups: wheel\r\napp_id: 7\r\nRemote_Port: 1\r\n\
+         Connection: close\r\n\r\n",
+    )
+    .text();
+    assert!(!said.contains("root") && !said.contains("wheel"), "{said}");
+    for kept in ["app_id: 7", "Remote_Port: 1"] {
+        assert!(said.contains(kept), "{said}");
+    }
+}
+
 /// What reached the origin behind the upstreams: how often each POST, by its name.
 type Journal = Arc<Mutex<HashMap<String, u32>>>;
 

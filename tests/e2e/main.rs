@@ -2,6 +2,7 @@
 //! each topic; what they share is in `harness`, `client`, `upstream` and `../doubles`.
 
 mod client;
+mod client_text;
 #[path = "../doubles/mod.rs"]
 mod doubles;
 mod harness;
@@ -33,6 +34,7 @@ mod logs;
 mod metrics;
 mod nginx;
 mod ocsp;
+mod odd_headers;
 mod php;
 mod process;
 mod proxy;

@@ -376,6 +376,21 @@ impl ConfigChoice for TlsPolicies {
         self.keeps_offers
     }
 
+    fn has_certificate(&self, server_name: Option<&str>, ends: Ends) -> bool {
+        let Some(built) = self
+            .find(server_name, ends)
+            .filter(|built| !built.policy.refuse)
+        else {
+            return false;
+        };
+        let fallback = &built.policy.fallback;
+        let pair = built
+            .store
+            .choose(server_name, ends.local, fallback, |_| true);
+        // Pairs with names that a client fills in are looked for before the choice.
+        pair.is_some() || !self.named.is_empty()
+    }
+
     fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig> {
         if let Some(config) = self.challenge(hello) {
             return config;

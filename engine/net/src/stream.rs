@@ -112,6 +112,22 @@ impl Stream {
         }
     }
 
+    /// Has the kernel acknowledge at once what it has received, rather than with what we send next or after 40 ms.
+    pub fn acknowledge(&self) {
+        match self {
+            Stream::Tcp(socket) => {
+                // Without it the peer only waits a little longer.
+                let _ = socket2::SockRef::from(socket).set_tcp_quickack(true);
+            }
+            Stream::Unix(_) => {}
+            Stream::Tls(tls) => {
+                if let Some(socket) = tls.socket() {
+                    socket.acknowledge();
+                }
+            }
+        }
+    }
+
     /// Has the kernel throw away what is not sent yet, and tell the peer so, once the socket is closed.
     pub fn reset_on_close(&self) {
         let ask = |socket: socket2::SockRef<'_>| {

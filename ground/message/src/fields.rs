@@ -2,6 +2,7 @@
 //! list allocates nothing once its buffers have grown. What a field means is left to the other modules.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::name::{FieldId, FieldName, is_token_byte, is_value_byte};
 
@@ -13,7 +14,29 @@ use crate::name::{FieldId, FieldName, is_token_byte, is_value_byte};
 pub struct Fields {
     bytes: Vec<u8>,
     lines: Vec<Line>,
+    /// Whether a line may be [`Place::Apart`]: without one nothing has to be looked at before sending.
+    any_apart: bool,
 }
+
+/// What a header has that no message can carry (RFC 9110, sections 5.1 and 5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Its name is not a token.
+    Name,
+    /// Its value has a line end, a zero byte or another control character.
+    Value,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unfit::Name => "a header name is not a token",
+            Unfit::Value => "a header value has a control character",
+        })
+    }
+}
+
+impl core::error::Error for Unfit {}
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
@@ -81,6 +104,7 @@ impl Fields {
         Fields {
             bytes: Vec::new(),
             lines: Vec::new(),
+            any_apart: false,
         }
     }
 
@@ -88,6 +112,25 @@ impl Fields {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();
+        self.any_apart = false;
+    }
+
+    /// Whether a message can carry all lines as they are. Lines that a codec has read are not looked at again, only
+    /// those whose text was put together here.
+    pub fn fit(&self) -> Result<(), Unfit> {
+        if !self.any_apart {
+            return Ok(());
+        }
+        for line in self.lines.iter().filter(|line| line.place == Place::Apart) {
+            let field = self.field(line);
+            if line.id == FieldId::Other && !is_token(field.name) {
+                return Err(Unfit::Name);
+            }
+            if !is_clean(field.value) {
+                return Err(Unfit::Value);
+            }
+        }
+        Ok(())
     }
 
     /// The number of lines.
@@ -209,6 +252,7 @@ impl Fields {
         let value_at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
         self.bytes.extend_from_slice(b"\r\n");
+        self.any_apart |= place == Place::Apart;
         self.lines.push(Line {
             name_at,
             value_at,
@@ -346,12 +390,14 @@ impl Fields {
         line.value_at = value_at;
         line.value_len = value.len() as u32;
         line.place = Place::Apart;
+        self.any_apart = true;
     }
 
     /// Adds all lines of `other` after those here.
     pub fn append(&mut self, other: &Fields) {
         let base = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
+        self.any_apart |= other.any_apart;
         self.lines.extend(other.lines.iter().map(|line| Line {
             name_at: line.name_at + base,
             value_at: line.value_at + base,
@@ -412,6 +458,36 @@ fn field<'a>(bytes: &'a [u8], line: &Line) -> Field<'a> {
 mod tests {
     use super::*;
     use alloc::vec;
+
+    #[test]
+    fn what_no_message_can_carry_is_found_and_only_looked_for_where_text_was_put_together() {
+        for byte in 0..=255_u8 {
+            let mut fields = Fields::new();
+            fields.push(FieldId::Vary, b"a");
+            fields.push_raw(FieldId::Other, b"X-A", &[b'1', byte, b'2']);
+            let fit = if is_value_byte(byte) {
+                Ok(())
+            } else {
+                Err(Unfit::Value)
+            };
+            assert_eq!(fields.fit(), fit, "{byte}");
+            let mut other = Fields::new();
+            other.append(&fields);
+            assert_eq!(other.fit(), fit, "{byte}");
+            other.remove_name(b"x-a");
+            assert_eq!(other.fit(), Ok(()));
+            other.replace_at(0, &[byte]);
+            assert_eq!(other.fit(), fit, "{byte}");
+            fields.clear();
+            fields.push_raw(FieldId::Other, &[b'X', byte], b"1");
+            let fit = if is_token_byte(byte) {
+                Ok(())
+            } else {
+                Err(Unfit::Name)
+            };
+            assert_eq!(fields.fit(), fit, "{byte}");
+        }
+    }
 
     fn list(fields: &Fields) -> Vec<(&[u8], &[u8])> {
         fields.iter().map(|f| (f.name, f.value)).collect()

@@ -30,7 +30,7 @@ pub mod status;
 pub mod uri;
 
 pub use conn::{ConnFacts, ConnInfo, Early, IpText, Judged, Offered, Remote, TlsInfo, Told};
-pub use fields::{Field, Fields, FixedField};
+pub use fields::{Field, Fields, FixedField, Unfit};
 pub use head::{RequestHead, ResponseHead, Scheme, Version};
 pub use method::Method;
 pub use moment::Moment;

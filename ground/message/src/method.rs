@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use crate::name::is_token_byte;
+
 /// A request method. The registered ones of RFC 9110 and PATCH have a variant, so comparing costs nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -26,12 +28,16 @@ pub enum Method {
     /// PATCH (RFC 5789)
     Patch,
     /// Any other token; methods are case-sensitive.
-    Other(Box<str>),
+    Other(MethodToken),
 }
 
+/// A method without a variant of its own. Only [`Method::from_token`] makes one, so it is a token wherever its text
+/// came from: encoders have nothing to check.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MethodToken(Box<str>);
+
 impl Method {
-    /// The method that `token` names. The caller has checked that it is a token of RFC 9110, section 5.6.2;
-    /// anything that is not ASCII gives `None`.
+    /// The method that `token` names; `None` if it is not a token (RFC 9110, section 5.6.2).
     pub fn from_token(token: &[u8]) -> Option<Method> {
         Some(match token {
             b"GET" => Method::Get,
@@ -43,8 +49,9 @@ impl Method {
             b"OPTIONS" => Method::Options,
             b"TRACE" => Method::Trace,
             b"PATCH" => Method::Patch,
-            _ if token.is_ascii() => Method::Other(core::str::from_utf8(token).ok()?.into()),
-            _ => return None,
+            [] => return None,
+            _ if !token.iter().all(|byte| is_token_byte(*byte)) => return None,
+            _ => Method::Other(MethodToken(core::str::from_utf8(token).ok()?.into())),
         })
     }
 
@@ -60,7 +67,7 @@ impl Method {
             Method::Options => "OPTIONS",
             Method::Trace => "TRACE",
             Method::Patch => "PATCH",
-            Method::Other(token) => token,
+            Method::Other(token) => &token.0,
         }
     }
 
@@ -81,5 +88,22 @@ impl Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tokens_are_methods() {
+        for byte in 0..=255_u8 {
+            let method = Method::from_token(&[b'G', byte, b'x']);
+            assert_eq!(method.is_some(), is_token_byte(byte), "{byte}");
+        }
+        assert_eq!(Method::from_token(b""), None);
+        assert_eq!(Method::from_token(b"GET"), Some(Method::Get));
+        let found = Method::from_token(b"Purge");
+        assert_eq!(found.as_ref().map(Method::as_str), Some("Purge"));
     }
 }

@@ -74,6 +74,10 @@ objects! {
         pub keepalive_count: i64,
         /// The most bytes a request head may have.
         pub max_header_bytes: u64,
+        /// Names of request headers with underscores that are kept; others are dropped. A name may end in `*`.
+        pub expected_underscore_headers: Vec<String>,
+        /// Names of request headers with dots that are kept; others are dropped. A name may end in `*`.
+        pub expected_dot_headers: Vec<String>,
         /// Reads the request while the response is being written, over HTTP/1 as well.
         pub enable_full_duplex: bool,
         /// The routes, tried in order.

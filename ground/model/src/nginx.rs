@@ -71,6 +71,8 @@ objects! {
         pub timeout: Option<Duration>,
         /// The most bytes that a head may have; 32 KiB when 0.
         pub bytes_max: u64,
+        /// The most headers that a head may have; 1000 when absent.
+        pub headers_max: Option<u64>,
         /// Requests at a time on one connection of HTTP/2; 128, which are the most, when absent.
         pub streams_max: Option<u64>,
         /// What a request over HTTP/2 may send of its body before anything is read of it; 64 KiB when absent.

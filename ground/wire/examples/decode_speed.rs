@@ -155,7 +155,7 @@ fn http1() {
     let mut out = Vec::new();
     measure("encode request, 12 fields", || {
         out.clear();
-        encode_request_head(black_box(&head), BodyFraming::None, &mut out);
+        let _ = encode_request_head(black_box(&head), BodyFraming::None, &mut out);
     });
     let mut fields = Fields::new();
     fields.push(FieldId::Server, b"sluice");

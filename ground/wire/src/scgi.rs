@@ -7,8 +7,9 @@ use core::fmt;
 
 use memchr::memchr;
 
-/// A variable has a byte of value zero, which is what ends names and values: the application would take what follows it
-/// for another variable.
+/// A variable has a byte of value zero. In SCGI it ends names and values: the application would take what follows it for
+/// another variable. FastCGI and uwsgi carry it, but to applications of C it ends a text, so that another script may run
+/// than the one that was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroByte;
 

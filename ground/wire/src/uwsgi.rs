@@ -5,20 +5,34 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use memchr::memchr;
+
+use crate::scgi::ZeroByte;
+
 /// The bytes before the variables: a modifier, their length, another modifier.
 const HEAD_BYTES: usize = 4;
 
-/// The variables do not fit into one packet, whose length has 16 bits, as has that of each name and value.
+/// Why variables cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub enum Refused {
+    /// They do not fit into one packet, whose length has 16 bits, as has that of each name and value.
+    TooLong,
+    /// One has a zero byte.
+    ZeroByte(ZeroByte),
+}
 
-impl fmt::Display for TooLong {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the variables of the request do not fit into a packet of uwsgi")
+        match self {
+            Refused::TooLong => {
+                f.write_str("the variables of the request do not fit into a packet of uwsgi")
+            }
+            Refused::ZeroByte(zero) => zero.fmt(f),
+        }
     }
 }
 
-impl core::error::Error for TooLong {}
+impl core::error::Error for Refused {}
 
 /// What kind of application is asked ("uwsgi protocol", the table of modifiers): both are 0 for WSGI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +50,7 @@ pub struct Params<'a> {
     /// Where the packet begins.
     start: usize,
     modifiers: Modifiers,
-    fit: Result<(), TooLong>,
+    fit: Result<(), Refused>,
 }
 
 impl<'a> Params<'a> {
@@ -56,16 +70,20 @@ impl<'a> Params<'a> {
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         for part in [name, value] {
             let Ok(length) = u16::try_from(part.len()) else {
-                self.fit = Err(TooLong);
+                self.fit = Err(Refused::TooLong);
                 return;
             };
+            if memchr(0, part).is_some() {
+                self.fit = Err(Refused::ZeroByte(ZeroByte));
+                return;
+            }
             self.out.extend_from_slice(&length.to_le_bytes());
             self.out.extend_from_slice(part);
         }
     }
 
     /// Ends the packet; where the variables do not fit `out` is as it was before.
-    pub fn end(self) -> Result<(), TooLong> {
+    pub fn end(self) -> Result<(), Refused> {
         let length = u16::try_from(self.out.len() - self.start - HEAD_BYTES);
         match (self.fit, length) {
             (Ok(()), Ok(length)) => {
@@ -74,9 +92,9 @@ impl<'a> Params<'a> {
                 self.out[self.start..self.start + HEAD_BYTES].copy_from_slice(&head);
                 Ok(())
             }
-            (Err(TooLong), _) | (_, Err(_)) => {
+            (fit, _) => {
                 self.out.truncate(self.start);
-                Err(TooLong)
+                Err(fit.err().unwrap_or(Refused::TooLong))
             }
         }
     }

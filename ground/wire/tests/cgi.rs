@@ -82,7 +82,7 @@ fn a_packet_has_its_length_and_that_of_each_part() {
         second: 7,
     };
     let mut params = uwsgi::Params::new(&mut out, modifiers);
-    let long = vec![0; 300];
+    let long = vec![b'v'; 300];
     params.push(b"A", b"bc");
     params.push(b"", &long);
     params.end().unwrap();

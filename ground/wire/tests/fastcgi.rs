@@ -296,7 +296,7 @@ fn requests_are_read_as_they_were_written() {
             params.push(&name, &value);
             expected.push((name, value));
         }
-        params.end();
+        params.end().unwrap();
         out.extend_from_slice(&STDIN_END);
         let found = records(&out[6..]);
         assert_eq!(found[0], (1, vec![0, 1, 1, 0, 0, 0, 0, 0]));

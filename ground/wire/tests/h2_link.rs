@@ -294,6 +294,7 @@ fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Lin
                 Ok(()) => next += 2,
                 Err(OpenRefused::Full) => break,
                 Err(OpenRefused::Closing) => closing = true,
+                Err(OpenRefused::Unfit(unfit)) => panic!("{unfit}"),
             }
         }
         if drain_at.is_some_and(|at| link.answers >= at) {

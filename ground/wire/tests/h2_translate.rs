@@ -8,7 +8,7 @@ use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status}
 use sluice_wire::h1::{
     self, BodyFraming, ConnectionHeader, Progress, RequestDecoder, ResponseDecoder,
 };
-use sluice_wire::h2::{Client, ClientEvent, End, Event, Limits, Server};
+use sluice_wire::h2::{Client, ClientEvent, End, Event, Limits, OpenRefused, Server};
 
 /// A head as text, names without case, the fields that frame it left out.
 fn lines(fields: &Fields) -> String {
@@ -64,7 +64,7 @@ fn read_request(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<RequestHead> {
 /// The head that comes out when it is written in HTTP/1 and read again.
 fn through_h1(head: &RequestHead) -> RequestHead {
     let mut bytes = Vec::new();
-    h1::encode_request_head(head, BodyFraming::None, &mut bytes);
+    h1::encode_request_head(head, BodyFraming::None, &mut bytes).unwrap();
     let mut read = RequestHead::default();
     match RequestDecoder::new().decode(&h1::Limits::DEFAULT, &bytes, &mut read) {
         Ok(Progress::Complete { consumed, .. }) => assert_eq!(consumed, bytes.len()),
@@ -199,7 +199,12 @@ fn request() -> RequestHead {
 
 fn compare_request(head: &RequestHead, certain: bool) {
     let mut bytes = Vec::new();
-    h1::encode_request_head(head, BodyFraming::None, &mut bytes);
+    let refused = h1::encode_request_head(head, BodyFraming::None, &mut bytes).err();
+    if let Some(unfit) = refused {
+        let opened = Client::new(&Limits::DEFAULT).open(head, true, BodyFraming::None, End::Here);
+        assert_eq!(opened.err(), Some(OpenRefused::Unfit(unfit)));
+        return;
+    }
     let mut plain = RequestHead::default();
     let read = RequestDecoder::new().decode(&h1::Limits::DEFAULT, &bytes, &mut plain);
     let read = matches!(read, Ok(Progress::Complete { consumed, .. }) if consumed == bytes.len());

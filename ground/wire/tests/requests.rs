@@ -704,7 +704,7 @@ fn limits_count_bytes_and_items() {
         501,
         "MethodTooLong",
     );
-    refused("M".repeat(9000).as_bytes(), 501, "MethodTooLong");
+    refused("M".repeat(9000).as_bytes(), 414, "LineTooLong");
     let name = |length: usize| with(GET, format!("{}: x\r\n", "n".repeat(length)).as_bytes());
     accepted(&name(limits.name_bytes_max), &["body: None"]);
     refused(&name(limits.name_bytes_max + 1), 431, "NameTooLong");

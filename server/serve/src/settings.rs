@@ -39,6 +39,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// The name of the listener wrapper that says what sockets are set to. Ours; Caddy has no such word.
 pub(crate) const SOCKET_WRAPPER: &str = "socket";
 
+/// The most headers that a head may be allowed to have: HTTP/2 counts them, and one more, in 16 bits.
+pub(crate) const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
+
 /// Whether something needs the exact time of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
@@ -95,6 +98,10 @@ fn h1_limits(head_bytes_max: u64) -> h1::Limits {
     {
         limits.head_bytes_max = max;
         limits.target_bytes_max = limits.target_bytes_max.min(max);
+        // Longer heads have more headers in proportion, shorter ones as many as usual.
+        let usual = h1::Limits::DEFAULT;
+        let headers = usual.fields_max.saturating_mul(max) / usual.head_bytes_max;
+        limits.fields_max = headers.clamp(usual.fields_max, usize::from(HEADERS_COUNT_MAX));
     }
     limits
 }
@@ -108,6 +115,9 @@ fn h2_limits(h1: &h1::Limits) -> h2::Limits {
         // As many heads may be open as with the usual length, and one of the longest.
         open_heads_bytes_max: usual.open_heads_bytes_max.max(header_list_bytes_max),
         block_bytes_max: header_list_bytes_max,
+        fields_max: u16::try_from(h1.fields_max)
+            .unwrap_or(HEADERS_COUNT_MAX)
+            .max(usual.fields_max),
         target_bytes_max: u16::try_from(h1.target_bytes_max).unwrap_or(u16::MAX),
         ..usual
     }

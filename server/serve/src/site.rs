@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use sluice_certs::Challenges;
-use sluice_message::{ConnInfo, FieldId, FixedField, Moment, Status};
+use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Version};
 use sluice_model::Server;
 use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
@@ -19,12 +19,16 @@ use crate::handlers::nginx::patience::PerServer;
 use crate::handlers::nginx::refused;
 use crate::log::AccessLog;
 use crate::metrics::Marks;
+use crate::odd_headers::ExpectedNames;
 use crate::pipeline::Program;
 use crate::record::Recorder;
 
 /// The value of the Server field. Caddy and nginx name themselves here, too; a `header -Server` removes it.
 static SERVER: LazyLock<FixedField> =
     LazyLock::new(|| FixedField::known(FieldId::Server, b"sluice"));
+
+/// What a server tells a client that asks for a tunnel; what a place takes of it its handlers decide.
+const ALLOWED: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
 /// One server of the configuration.
 pub struct Site {
@@ -44,6 +48,8 @@ pub(crate) struct Rules {
     pub(crate) trusted_proxies: Option<TrustedProxies>,
     /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
     pub(crate) host_check: HostCheck,
+    /// `None` for an nginx.conf, where `underscores_in_headers` decides.
+    pub(crate) expected_names: Option<ExpectedNames>,
 }
 
 /// The way from a handler to the server that it belongs to, which is built after it.
@@ -143,7 +149,12 @@ impl Rules {
             let mut policies = server.tls_connection_policies.iter();
             policies.any(|policy| policy.client_authentication.is_some())
         });
+        let expected_names = match &program.nginx {
+            Some(_) => None,
+            None => Some(ExpectedNames::build(server)),
+        };
         let rules = Rules {
+            expected_names,
             program,
             trusted_proxies,
             host_check: if strict {
@@ -166,6 +177,15 @@ impl Rules {
 
     /// Finds out whose request it is and whether it may be asked here; if not, the status says so.
     pub(crate) fn admit(&self, x: &mut Exchange) -> Result<(), Status> {
+        if let Some(expected) = &self.expected_names {
+            expected.retain(&mut x.req.fields);
+            // A 2xx would open a tunnel to nowhere (RFC 9110, section 9.3.6): what the client sends next is not for us.
+            if x.req.method == Method::Connect {
+                x.res.fields.push(FieldId::Allow, ALLOWED);
+                x.close |= x.req.version < Version::Http2;
+                return Err(Status::METHOD_NOT_ALLOWED);
+            }
+        }
         if let Some(trusted) = &self.trusted_proxies {
             x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
             x.context.from_trusted_proxy = trusted.trusts(&x.conn);

@@ -34,13 +34,15 @@ impl StatusText {
             .map(|template| Some(StatusText::Later(template)))
     }
 
-    /// The status for a request; `None` if the placeholder gave no number of three digits.
+    /// The status for a request; `None` if the placeholder gave no number from 200 to 999. A status below 200 is not that
+    /// of a final response: the client would wait for another one, or take what follows for another protocol.
     pub fn resolve(&self, x: &Exchange) -> Option<Status> {
         match self {
             StatusText::Fixed(status) => Some(*status),
             StatusText::Later(template) => {
                 let text = values::expanded(template, x);
-                Status::new(std::str::from_utf8(&text).ok()?.parse().ok()?)
+                let status = Status::new(std::str::from_utf8(&text).ok()?.parse().ok()?)?;
+                (!status.is_informational()).then_some(status)
             }
         }
     }

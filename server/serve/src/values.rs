@@ -77,6 +77,13 @@ pub fn expand_path(template: &Template, x: &Exchange, out: &mut Vec<u8>) -> Resu
     template.expand_path(&At(x), out)
 }
 
+/// As [`expanded`], with placeholders that nobody knows left as they stand.
+pub fn expanded_or_kept(template: &Template, x: &Exchange) -> Vec<u8> {
+    let mut out = Vec::new();
+    template.expand(&At(x), Unknown::Keep, &mut out);
+    out
+}
+
 /// Whether a value counts as true in nginx's conditions: neither empty nor `0`.
 pub fn is_set(value: &[u8]) -> bool {
     !matches!(value, b"" | b"0")

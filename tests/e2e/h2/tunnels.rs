@@ -177,17 +177,17 @@ fn a_plain_connect_leads_nowhere() {
         }
     });
     let to = format!("localhost:{}", upstream.port);
-    for (site, status) in [
-        ("respond hello".to_owned(), 501),
-        ("respond no 403".to_owned(), 403),
-        ("file_server".to_owned(), 404),
-        (format!("reverse_proxy {to}"), 405),
+    for site in [
+        "respond hello".to_owned(),
+        "respond no 403".to_owned(),
+        "file_server".to_owned(),
+        format!("reverse_proxy {to}"),
     ] {
         let server = Server::start(&plain("", &site));
         let mut peer = Peer::connect(server.port);
         let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", &to)]);
         let answer = peer.answer(id);
-        assert_eq!((answer.status, answer.ended), (status, true), "{site}");
+        assert_eq!((answer.status, answer.ended), (405, true), "{site}");
         // What would have gone through the tunnel reaches nobody, and the connection goes on.
         peer.send(DATA, END_STREAM, id, b"GET / HTTP/1.1\r\n\r\n");
         assert!(peer.fetch("/missing").ended);

@@ -26,6 +26,7 @@ use sluice_net::sys::process::{Signal, Signals};
 use sluice_serve::explain::Question;
 use sluice_serve::log::{Level, Log};
 use sluice_serve::metrics;
+use sluice_serve::panics;
 use sluice_serve::process::{Options, Server};
 use sluice_serve::record::Recorder;
 
@@ -118,6 +119,7 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
     let files_max = raise_open_files().map_err(Failed::new)?;
     let mut conditions = rights::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
+    panics::report_to(log.clone()).map_err(Failed::new)?;
     conditions.places = crowd::place_limit(
         &asked,
         &log,

@@ -215,11 +215,15 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
         "strict_sni_host",
         "strict_sni_host [on|insecure_off]",
     ),
-    refused(
+    lowered(
         "servers",
         "expected_underscore_headers",
         "expected_underscore_headers <headers...>",
-        Verdict::Unreleased("remove the line"),
+    ),
+    lowered(
+        "servers",
+        "expected_dot_headers",
+        "expected_dot_headers <headers...>",
     ),
     lowered("timeouts", "read_body", "read_body <duration>"),
     lowered("timeouts", "read_header", "read_header <duration>"),

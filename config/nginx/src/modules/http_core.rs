@@ -69,7 +69,7 @@ pub const WORDS: &[Word] = &[
     Word::many("location", Block(1, 2)),
     Word::once("log_not_found", Flag),
     Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),
-    Word::once("max_headers", Number).but(Idle("a head has at most 100 fields")),
+    Word::once("max_headers", Number).but(Partly("at most 65534; in HTTP/2 each piece of a cookie counts")),
     Word::once("max_ranges", Number),
     Word::once("merge_slashes", Flag),
     Word::once("min_data_rate", Words(1, 2)),
@@ -151,6 +151,7 @@ pub fn heads(level: &Level<'_>) -> HeadLimits {
     HeadLimits {
         timeout: level.time("client_header_timeout"),
         bytes_max: head_bytes_max(level),
+        headers_max: level.word("max_headers").and_then(|word| word.parse().ok()),
         streams_max: level
             .word("http2_max_concurrent_streams")
             .and_then(|word| word.parse().ok()),

@@ -34,7 +34,7 @@ pub(super) async fn answer<S: Service>(
 ) -> Result<Body, Failure> {
     let mut outcome = None;
     let exchange = Lines::of(x);
-    loop {
+    let body = loop {
         // Borrowed anew for each step: a step keeps the exchange until it is over.
         let y = &mut *x;
         let step = guarded(move || match (outcome, refused) {
@@ -43,9 +43,9 @@ pub(super) async fn answer<S: Service>(
             (Some(outcome), _) => service.resume(y, outcome),
         });
         let mut future = match step {
-            Some(Answer::Ready(body)) => return Ok(body),
+            Some(Answer::Ready(body)) => break Some(body),
             Some(Answer::Later(future)) => future,
-            None => break,
+            None => break None,
         };
         outcome = poll_fn(|cx| {
             // Among thousands of connections nothing of this one is left in the caches when it is woken. Asked for
@@ -56,14 +56,29 @@ pub(super) async fn answer<S: Service>(
         })
         .await?;
         if outcome.is_none() {
-            break;
+            break None;
         }
+    };
+    if let Some(body) = body {
+        return Ok(final_response(x, body));
     }
     worker.counters.panics.up();
     x.res.clear();
     x.res.status = Status::INTERNAL_SERVER_ERROR;
     x.close = true;
     Ok(Body::Empty)
+}
+
+/// A response with a status below 200 is none that a request ends with (RFC 9110, section 15.2), unless it switches the
+/// protocol: the client would wait for another one. A configuration can ask for such a status, and so can whoever fills
+/// its placeholders.
+fn final_response<C>(x: &mut Exchange<C>, body: Body) -> Body {
+    if !x.res.status.is_informational() || matches!(body, Body::Tunnel(_) | Body::Abort) {
+        return body;
+    }
+    x.res.clear();
+    x.res.status = Status::INTERNAL_SERVER_ERROR;
+    Body::Empty
 }
 
 /// Polls a step of the answer, and meanwhile notices a client that goes away. `None` is a panic.

@@ -21,12 +21,21 @@ pub struct TlsStream {
     /// `None` once it was taken out.
     socket: Option<Stream>,
     session: Box<dyn Session>,
+    end: End,
     stage: Stage,
     read_side: ReadSide,
-    /// Whether the output at hand may wait for more: session tickets travel with the first answer.
+    /// Whether the output at hand may wait for more: session tickets travel with the response to a request that is here
+    /// already.
     output_waits: bool,
     /// The time in which the client speaks although its handshake goes on; `None` nearly always.
     early: Option<Early>,
+}
+
+/// Which end of the connection this is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Server,
+    Client,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,19 +107,20 @@ impl From<HandshakeError> for io::Error {
 impl TlsStream {
     /// The server's end, on a connection just accepted.
     pub fn server(socket: Stream, session: Box<dyn Session>) -> Self {
-        Self::new(socket, session)
+        Self::new(socket, session, End::Server)
     }
 
     /// The client's end, on a connection just made. Nothing may have been read from `socket`, and there is no
     /// way to hand over what was: whatever comes before the server's handshake ends the connection.
     pub fn client(socket: Stream, session: Box<dyn Session>) -> Self {
-        Self::new(socket, session)
+        Self::new(socket, session, End::Client)
     }
 
-    fn new(socket: Stream, session: Box<dyn Session>) -> Self {
+    fn new(socket: Stream, session: Box<dyn Session>, end: End) -> Self {
         TlsStream {
             socket: Some(socket),
             session,
+            end,
             stage: Stage::Handshake,
             read_side: ReadSide::Open,
             output_waits: false,
@@ -209,11 +219,17 @@ impl TlsStream {
                 return Poll::Ready(Err(error.into()));
             }
             if !self.session.is_handshaking() && self.session.may_output_wait() {
-                self.output_waits = self.session.has_output();
+                return Poll::Ready(self.finish_handshake(cx));
+            }
+            let speaks = self.session.has_output();
+            ready!(self.poll_transmit(cx)).map_err(HandshakeError::Io)?;
+            if !self.session.is_handshaking() {
+                if !speaks {
+                    self.acknowledge();
+                }
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_transmit(cx)).map_err(HandshakeError::Io)?;
-            if !self.session.is_handshaking() || self.session.is_early() {
+            if self.session.is_early() {
                 return Poll::Ready(Ok(()));
             }
             input.clear();
@@ -236,6 +252,36 @@ impl TlsStream {
                     }
                 }
             }
+        }
+    }
+
+    /// Sends the session tickets, unless a request is here and its response takes them along.
+    ///
+    /// A client that does not set TCP_NODELAY holds its request back until the last part of its handshake is
+    /// acknowledged (RFC 896), which the kernel does 40 ms later where nothing is sent. So something is sent at once.
+    fn finish_handshake(&mut self, cx: &mut Context<'_>) -> Result<(), HandshakeError> {
+        self.output_waits = self.session.has_output();
+        if self.end == End::Client || self.session.has_plaintext() {
+            return Ok(());
+        }
+        if !self.output_waits {
+            self.acknowledge();
+            return Ok(());
+        }
+        match self.poll_transmit(cx) {
+            Poll::Ready(sent) => sent.map_err(HandshakeError::Io),
+            // What the socket does not take now leaves with the first response.
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Has the kernel acknowledge what was received, where nothing of ours does that: see
+    /// [`TlsStream::finish_handshake`].
+    fn acknowledge(&self) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| self.end == End::Server)
+            && !self.session.has_plaintext()
+        {
+            socket.acknowledge();
         }
     }
 

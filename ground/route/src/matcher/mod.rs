@@ -15,7 +15,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use sluice_message::name::is_token_byte;
 use sluice_message::{ConnInfo, FieldId, Method, Remote, RequestHead, Status, Version};
 
 pub use address::{AddressSpan, IpRange, IpRanges};
@@ -286,7 +285,7 @@ impl Matcher {
     /// `method`
     pub fn method<S: AsRef<str>>(methods: &[S]) -> Result<Matcher, MatcherError> {
         let parse = |text: &S| {
-            parse_method(text.as_ref().as_bytes())
+            Method::from_token(text.as_ref().as_bytes())
                 .ok_or_else(|| MatcherError::Method(text.as_ref().into()))
         };
         methods
@@ -501,16 +500,6 @@ impl Matcher {
             }
             _ => 0,
         }
-    }
-}
-
-/// The method `token`, if it is a token (RFC 9110, section 9.1).
-pub(crate) fn parse_method(token: &[u8]) -> Option<Method> {
-    let valid = !token.is_empty() && token.iter().all(|&byte| is_token_byte(byte));
-    if valid {
-        Method::from_token(token)
-    } else {
-        None
     }
 }
 

@@ -17,7 +17,7 @@ pub use self::query::QueryOps;
 use self::target::Target;
 pub use self::target::is_decoded_path;
 use crate::limits::REWRITTEN_URI_BYTES_MAX;
-use crate::matcher::{Input, Refusal, parse_method};
+use crate::matcher::{Input, Refusal};
 use crate::placeholder::{Template, TemplateError, UnfitPath, Unknown};
 use crate::regexp::{Regexp, RegexpError, escape_replacement};
 
@@ -157,7 +157,7 @@ impl Rewrite {
         let mut uri = None;
         for op in &self.ops {
             if let Op::Method(method) = op {
-                change.method = new_method(method, input);
+                change.method = new_method(method, input)?;
                 continue;
             }
             let uri = uri.get_or_insert_with(|| input.head.uri.clone());
@@ -199,10 +199,18 @@ fn expand(template: &Template, input: &Input<'_>) -> Vec<u8> {
     out
 }
 
-fn new_method(method: &Template, input: &Input<'_>) -> Option<Method> {
+/// The method that a text comes to; nothing leaves the method as it is.
+fn new_method(method: &Template, input: &Input<'_>) -> Result<Option<Method>, Refusal> {
     let mut token = expand(method, input);
+    if token.is_empty() {
+        return Ok(None);
+    }
     token.make_ascii_uppercase();
-    parse_method(&token)
+    let refusal = || Refusal {
+        status: Status::BAD_REQUEST,
+        reason: "the rewritten method is not a token".into(),
+    };
+    Method::from_token(&token).map(Some).ok_or_else(refusal)
 }
 
 impl Op {

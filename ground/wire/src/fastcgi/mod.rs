@@ -14,4 +14,6 @@ mod request;
 
 pub use answer::{AnswerDecoder, AnswerFault, Refused, Stderr};
 pub use head::{HeadDecoder, HeadError, HeadFault};
-pub use request::{Params, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head};
+pub use request::{
+    Params, ParamsRefused, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
+};

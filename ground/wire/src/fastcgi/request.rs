@@ -2,8 +2,12 @@
 //! is left to the caller, who writes it beside those without copying.
 
 use alloc::vec::Vec;
+use core::fmt;
+
+use memchr::memchr;
 
 use super::record::{CONTENT_BYTES_MAX, HEAD_BYTES, Kind, head};
+use crate::scgi::ZeroByte;
 
 /// The content that one record of a request's body can have.
 pub const STDIN_BYTES_MAX: usize = CONTENT_BYTES_MAX;
@@ -39,18 +43,47 @@ pub struct Params<'a> {
     out: &'a mut Vec<u8>,
     /// Where the first of their records begins.
     start: usize,
+    fit: Result<(), ParamsRefused>,
 }
+
+/// Why variables cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamsRefused {
+    /// One has a zero byte.
+    ZeroByte(ZeroByte),
+    /// A name or a value has 2 GiB or more, which its length cannot say.
+    TooLong,
+}
+
+impl fmt::Display for ParamsRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamsRefused::ZeroByte(zero) => zero.fmt(f),
+            ParamsRefused::TooLong => f.write_str("a variable of the request is too long"),
+        }
+    }
+}
+
+impl core::error::Error for ParamsRefused {}
 
 impl<'a> Params<'a> {
     /// Begins the variables at the end of `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Params<'a> {
         let start = out.len();
         out.extend_from_slice(&head(Kind::Params, 0));
-        Params { out, start }
+        Params {
+            out,
+            start,
+            fit: Ok(()),
+        }
     }
 
     /// Adds a variable.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        if memchr(0, name).is_some() || memchr(0, value).is_some() {
+            self.fit = Err(ParamsRefused::ZeroByte(ZeroByte));
+            return;
+        }
         self.push_length(name.len());
         self.push_length(value.len());
         self.out.extend_from_slice(name);
@@ -60,24 +93,27 @@ impl<'a> Params<'a> {
     fn push_length(&mut self, length: usize) {
         match u8::try_from(length) {
             Ok(short @ 0..0x80) => self.out.push(short),
-            Ok(_) | Err(_) => {
-                let long = u32::try_from(length)
-                    .ok()
-                    .filter(|long| *long < 1 << 31)
-                    .expect("values come out of a head, which is limited");
-                self.out.extend_from_slice(&(long | 1 << 31).to_be_bytes());
-            }
+            Ok(_) | Err(_) => match u32::try_from(length) {
+                Ok(long @ 0..0x8000_0000) => {
+                    self.out.extend_from_slice(&(long | 1 << 31).to_be_bytes());
+                }
+                Ok(_) | Err(_) => self.fit = Err(ParamsRefused::TooLong),
+            },
         }
     }
 
-    /// Ends the variables.
-    pub fn end(self) {
-        let Params { out, start } = self;
+    /// Ends the variables; where they cannot be sent `out` is as it was before.
+    pub fn end(self) -> Result<(), ParamsRefused> {
+        let Params { out, start, fit } = self;
+        if fit.is_err() {
+            out.truncate(start);
+            return fit;
+        }
         let content_at = start + HEAD_BYTES;
         let length = out.len() - content_at;
         match u16::try_from(length) {
             // An empty record ends the variables already.
-            Ok(0) => return,
+            Ok(0) => return Ok(()),
             Ok(length) => out[start..content_at].copy_from_slice(&head(Kind::Params, length)),
             Err(_) => {
                 // More than one record holds, as of a request with several long cookies.
@@ -90,5 +126,6 @@ impl<'a> Params<'a> {
             }
         }
         out.extend_from_slice(&head(Kind::Params, 0));
+        Ok(())
     }
 }

@@ -2,14 +2,15 @@
 //! it: they are always written here, so that head and body cannot disagree.
 //!
 //! Values may come from placeholders and rewrites, hence from a client. Whatever they hold, nothing here writes
-//! a line end that the caller did not mean.
+//! a line end that the caller did not mean: a request with such a value is an error; in a response, which has to be
+//! sent in any case, control characters become spaces (RFC 9110, section 5.5, allows both).
 
 use alloc::vec::Vec;
 
 use sluice_message::decimal::push_integer;
 use sluice_message::hex::push_escape;
-use sluice_message::name::is_token_byte;
-use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Version};
+use sluice_message::name::{is_token_byte, is_value_byte};
+use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Unfit, Version};
 
 use super::framing::{BodyFraming, items};
 use super::{body, scan};
@@ -40,16 +41,22 @@ pub enum ConnectionHeader {
 /// Host comes first if the list has none. Connection, Content-Length and Transfer-Encoding of the list are
 /// replaced by what `framing` says and by the options that the list implies: `close` if its Connection field has
 /// it, `upgrade` where there is an Upgrade field, `TE` where there is TE (RFC 9110, sections 7.8 and 10.1.4).
-pub fn encode_request_head(head: &RequestHead, framing: BodyFraming, out: &mut Vec<u8>) {
-    assert!(
+///
+/// A header that no message can carry is an error, and nothing is written: what an upstream gets is what the
+/// configuration asked for, or nothing. A target has no such bytes: they are percent-encoded. `UntilClose` is sent as
+/// a request without a body.
+pub fn encode_request_head(
+    head: &RequestHead,
+    framing: BodyFraming,
+    out: &mut Vec<u8>,
+) -> Result<(), Unfit> {
+    debug_assert!(
         framing != BodyFraming::UntilClose,
         "a request says where it ends"
     );
-    if let Method::Other(token) = &head.method {
-        assert!(
-            !token.is_empty() && token.bytes().all(is_token_byte),
-            "a method is a token"
-        );
+    head.fields.fit()?;
+    if !head.fields.has(FieldId::Host) && !head.authority.iter().all(|byte| is_value_byte(*byte)) {
+        return Err(Unfit::Value);
     }
     out.extend_from_slice(head.method.as_str().as_bytes());
     out.push(b' ');
@@ -85,6 +92,7 @@ pub fn encode_request_head(head: &RequestHead, framing: BodyFraming, out: &mut V
         }
     }
     out.extend_from_slice(b"\r\n");
+    Ok(())
 }
 
 /// Writes the head of a final response, or of a 101.

@@ -68,6 +68,8 @@ pub enum RequestFault {
     Method,
     /// The method is longer than the limit.
     MethodTooLong,
+    /// The request line is longer than method and target may be together.
+    LineTooLong,
     /// The target has a byte or a form that is not allowed, or a broken escape in its path.
     Target,
     /// The target is longer than the limit.
@@ -102,7 +104,7 @@ impl RequestError {
     /// The status to answer with before closing.
     pub fn status(&self) -> Status {
         match self.fault {
-            RequestFault::TargetTooLong => Status::URI_TOO_LONG,
+            RequestFault::TargetTooLong | RequestFault::LineTooLong => Status::URI_TOO_LONG,
             RequestFault::MethodTooLong => Status::NOT_IMPLEMENTED,
             RequestFault::VersionUnsupported | RequestFault::Http2Preface => {
                 Status::VERSION_NOT_SUPPORTED
@@ -148,6 +150,7 @@ impl fmt::Display for RequestError {
             RequestFault::EmptyLines => f.write_str("too many empty lines before the request")?,
             RequestFault::Method => f.write_str("method is no token")?,
             RequestFault::MethodTooLong => f.write_str("method too long")?,
+            RequestFault::LineTooLong => f.write_str("request line too long")?,
             RequestFault::Target => f.write_str("request target not allowed")?,
             RequestFault::TargetTooLong => f.write_str("request target too long")?,
             RequestFault::VersionMissing => f.write_str("request line without version")?,
@@ -339,7 +342,8 @@ fn too_long(line: &[u8], limits: &Limits) -> RequestFault {
     let start = &line[..line.len().min(limits.method_bytes_max + 1)];
     match memchr(b' ', start) {
         Some(_) => RequestFault::TargetTooLong,
-        None => RequestFault::MethodTooLong,
+        // A method that long is none that any server knows; its line is what is too much.
+        None => RequestFault::LineTooLong,
     }
 }
 

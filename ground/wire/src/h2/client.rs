@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use sluice_message::{Fields, Moment, RequestHead, ResponseHead};
+use sluice_message::{Fields, Moment, RequestHead, ResponseHead, Unfit};
 
 use super::conn::{Conn, Ending, Step};
 use super::error::{Closed, ErrorCode, Reason};
@@ -107,6 +107,8 @@ pub enum OpenRefused {
     Full,
     /// The connection takes no new streams any more.
     Closing,
+    /// No message can carry one of the headers; no stream was opened.
+    Unfit(Unfit),
 }
 
 /// Streams we open before the server has said how many it takes. RFC 9113, section 6.5.2 asks servers for at least
@@ -201,6 +203,7 @@ impl Client {
         end: End,
     ) -> Result<StreamId, OpenRefused> {
         debug_assert!(framing != BodyFraming::UntilClose, "requests end");
+        head.fields.fit().map_err(OpenRefused::Unfit)?;
         if self.streams_free() == 0 {
             return Err(if self.is_closing() {
                 OpenRefused::Closing

@@ -301,7 +301,7 @@ impl<'a> RequestReader<'a> {
 }
 
 /// Appends the block of a request. What the list says of the connection and of framing is left out: `framing` counts,
-/// and Host becomes the authority.
+/// and Host becomes the authority. The caller has checked that the headers fit ([`sluice_message::Fields::fit`]).
 pub(super) fn encode_request(
     encoder: &mut Encoder,
     head: &RequestHead,
@@ -310,12 +310,6 @@ pub(super) fn encode_request(
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) {
-    if let Method::Other(token) = &head.method {
-        assert!(
-            !token.is_empty() && token.bytes().all(is_token_byte),
-            "a method is a token"
-        );
-    }
     encoder.begin(out);
     encoder.method(head.method.as_str(), out);
     let host = head.fields.first(FieldId::Host).unwrap_or(&head.authority);

@@ -311,7 +311,7 @@ pub fn check_request(bytes: &[u8]) {
         head.set_authority(b"upstream");
     }
     let mut out = Vec::new();
-    encode_request_head(&head, value.body, &mut out);
+    encode_request_head(&head, value.body, &mut out).expect("what was decoded can be encoded");
     let mut again = RequestHead::default();
     // Expanding a compact line may take it over the limits, which are not the point here.
     let roomy = Limits {

@@ -1,7 +1,9 @@
 //! `header` and `request_header`: changes to the fields of requests and answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use sluice_message::name::is_value_byte;
 use sluice_message::{FieldId, FieldName, Fields};
 use sluice_model::handler::{HeaderOps, Headers as Config, Replacement};
 use sluice_net::Body;
@@ -14,6 +16,7 @@ use sluice_route::rewrite::replace_text;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
+use crate::odd_headers::{is_alias, is_odd};
 use crate::text::{clean_value, push_value};
 use crate::values::{self, At};
 
@@ -27,6 +30,8 @@ pub struct Ops {
     set: Vec<(FieldName, Vec<Template>)>,
     delete: Vec<Pattern>,
     replace: Vec<Replace>,
+    /// The names that only the configuration gives a value, or none: those that are set or removed as a whole.
+    owned: Vec<Box<[u8]>>,
 }
 
 /// A name, possibly with a `*` at an end.
@@ -78,7 +83,10 @@ impl Ops {
                 replace.push(Replace::build(field.clone(), replacement, cx)?);
             }
         }
+        let removed = config.delete.iter().filter(|name| !name.contains('*'));
+        let owned = config.set.keys().chain(removed);
         Ok(Ops {
+            owned: owned.map(|name| name.as_bytes().into()).collect(),
             delete_all: config.delete.iter().any(|name| name == "*"),
             skips_empty: false,
             add: templates(&config.add, cx)?,
@@ -106,9 +114,12 @@ impl Ops {
         if self.delete_all {
             fields(x, of).clear();
         }
+        if of == Of::Request {
+            self.remove_aliases(&mut x.req.fields);
+        }
         for (name, values) in &self.add {
             for value in values {
-                with_value(value, x, |x, text| {
+                with_value(value, x, of, |x, text| {
                     if !(self.skips_empty && text.is_empty()) {
                         fields(x, of).push_name(name, text);
                     }
@@ -126,20 +137,39 @@ impl Ops {
         }
     }
 
+    /// Removes what applications that name headers as CGI does would take for a header that is set or removed here:
+    /// `Remote_User` where `Remote-User` is (GHSA-f59h-q822-g45g). Only names with a sign other than `-` go, and none
+    /// that is set here itself.
+    fn remove_aliases(&self, fields: &mut Fields) {
+        let is_foreign = |id, name: &[u8]| {
+            is_odd(id, name)
+                && self.owned.iter().any(|owned| is_alias(name, owned))
+                && !self
+                    .owned
+                    .iter()
+                    .any(|owned| owned.eq_ignore_ascii_case(name))
+        };
+        if !self.owned.is_empty() && fields.iter().any(|field| is_foreign(field.id, field.name)) {
+            fields.retain(|field| !is_foreign(field.id, field.name));
+        }
+    }
+
     fn apply_set(&self, x: &mut Exchange, of: Of, name: &FieldName, values: &[Template]) {
         let mut first = true;
         for value in values {
-            with_value(value, x, |x, text| match (std::mem::take(&mut first), of) {
-                // The host of a request is its authority, wherever it was sent (RFC 9110, section 7.2).
-                (_, Of::Request) if name.id() == FieldId::Host => {
-                    x.req.set_authority(text);
-                    x.req.fields.set(FieldId::Host, text);
+            with_value(value, x, of, |x, text| {
+                match (std::mem::take(&mut first), of) {
+                    // The host of a request is its authority, wherever it was sent (RFC 9110, section 7.2).
+                    (_, Of::Request) if name.id() == FieldId::Host => {
+                        x.req.set_authority(text);
+                        x.req.fields.set(FieldId::Host, text);
+                    }
+                    (true, _) if self.skips_empty && text.is_empty() => {
+                        fields(x, of).remove_name(name.as_str().as_bytes());
+                    }
+                    (true, _) => fields(x, of).set_name(name, text),
+                    (false, _) => fields(x, of).push_name(name, text),
                 }
-                (true, _) if self.skips_empty && text.is_empty() => {
-                    fields(x, of).remove_name(name.as_str().as_bytes());
-                }
-                (true, _) => fields(x, of).set_name(name, text),
-                (false, _) => fields(x, of).push_name(name, text),
             });
         }
     }
@@ -153,10 +183,14 @@ fn fields(x: &mut Exchange, of: Of) -> &mut Fields {
 }
 
 /// Gives `f` the value; one without placeholders is not copied.
-fn with_value(value: &Template, x: &mut Exchange, f: impl FnOnce(&mut Exchange, &[u8])) {
-    match value.literal() {
-        Some(text) => f(x, text),
-        None => {
+///
+/// Control characters, which only placeholders bring, become spaces in a response, as Caddy's do. A request keeps them:
+/// no upstream gets such a request, as encoding it is an error.
+fn with_value(value: &Template, x: &mut Exchange, of: Of, f: impl FnOnce(&mut Exchange, &[u8])) {
+    match (value.literal(), of) {
+        (Some(text), _) => f(x, text),
+        (None, Of::Request) => f(x, &values::expanded_or_kept(value, x)),
+        (None, Of::Answer) => {
             let mut text = Vec::new();
             push_value(value, Unknown::Keep, x, &mut text);
             f(x, &text);
@@ -246,7 +280,9 @@ impl Replace {
                 }
             };
             if changed != value {
-                clean_value(&mut changed);
+                if of == Of::Answer {
+                    clean_value(&mut changed);
+                }
                 fields(x, of).replace_at(index, &changed);
             }
         }
@@ -265,11 +301,19 @@ fn templates(
     for (name, values) in config {
         let values = values
             .iter()
-            .map(|v| cx.template(v))
+            .map(|value| cx.template(&one_line(value)))
             .collect::<Result<Vec<_>, _>>()?;
         built.push((field_name(name)?, values));
     }
     Ok(built)
+}
+
+/// A value of the configuration may be written on several lines, as long policies are; it is sent on one.
+fn one_line(text: &str) -> Cow<'_, str> {
+    match text.bytes().all(is_value_byte) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.replace(|c: char| c.is_ascii_control() && c != '\t', " ")),
+    }
 }
 
 struct Headers {

@@ -20,7 +20,7 @@ impl Handler for Rewriter {
         let change = match self.ops.apply(&At(x).input()) {
             Ok(change) => change,
             Err(refusal) => {
-                return Step::Fail(Fault::new(refusal.status, "the rewritten URI is refused"));
+                return Step::Fail(Fault::new(refusal.status, refusal.reason));
             }
         };
         if let Some(method) = change.write(&mut x.req)

@@ -52,7 +52,7 @@ impl Handler for StaticResponse {
         let Some(status) = status else {
             return Step::Fail(Fault::new(
                 Status::INTERNAL_SERVER_ERROR,
-                "status is no number",
+                "the status is not a number from 200 to 999",
             ));
         };
         x.res.status = status;

@@ -334,6 +334,11 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         recorder.log().outputs().lost_count(),
     );
     counter(
+        "sluice_panics_total",
+        "Panics in the process, in handlers and elsewhere; few of them have a line in the log.",
+        crate::panics::count(),
+    );
+    counter(
         "sluice_patterns_given_up_total",
         "Matches of patterns of an nginx.conf that had too many ways to be looked for.",
         hub.patterns_given_up.load(Ordering::Relaxed),

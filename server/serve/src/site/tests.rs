@@ -65,6 +65,7 @@ fn site() -> Site {
     };
     Site {
         rules: Rules {
+            expected_names: Some(ExpectedNames::default()),
             program: Program {
                 lists: vec![list],
                 errors: None,

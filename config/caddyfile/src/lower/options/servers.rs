@@ -26,6 +26,8 @@ pub(in super::super) struct ServerOptions {
     keepalive_idle: Duration,
     keepalive_count: i64,
     max_header_bytes: u64,
+    expected_underscore_headers: Vec<String>,
+    expected_dot_headers: Vec<String>,
     enable_full_duplex: bool,
     protocols: Vec<String>,
     strict_sni_host: Option<bool>,
@@ -103,6 +105,12 @@ impl Lowering<'_> {
             "max_header_size" => {
                 options.max_header_bytes = self.single_size(line)?.unsigned_abs();
             }
+            "expected_underscore_headers" => {
+                options.expected_underscore_headers = self.expected_headers(line, '_')?;
+            }
+            "expected_dot_headers" => {
+                options.expected_dot_headers = self.expected_headers(line, '.')?;
+            }
             "protocols" => {
                 self.texts(line)?;
                 for word in &line.args {
@@ -143,6 +151,26 @@ impl Lowering<'_> {
             _ => self.server_flag(line, options)?,
         }
         Some(())
+    }
+
+    /// Names of headers with `sign` in them, or beginnings of such names with a `*` behind them.
+    fn expected_headers(&mut self, line: &Directive, sign: char) -> Option<Vec<String>> {
+        self.texts(line)?;
+        let mut names: Vec<String> = Vec::new();
+        for word in &line.args {
+            let name = word.text.strip_suffix('*').unwrap_or(&word.text);
+            let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(c);
+            if !name.contains(sign) || !name.chars().all(is_token) {
+                let title = format!("`{}` is not a header name with `{sign}`", word.text);
+                let label = format!("expected a name such as `user{sign}id` or `webhook{sign}*`");
+                let diagnostic = word.error("invalid-value", title, label);
+                return self.refuse(diagnostic.help("headers with other names are kept anyway"));
+            }
+            if !names.contains(&word.text) {
+                names.push(word.text.clone());
+            }
+        }
+        Some(names)
     }
 
     fn server_flag(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
@@ -311,6 +339,12 @@ fn apply(options: &ServerOptions, server: &mut Server) {
     server.keepalive_idle = options.keepalive_idle;
     server.keepalive_count = options.keepalive_count;
     server.max_header_bytes = options.max_header_bytes;
+    server
+        .expected_underscore_headers
+        .clone_from(&options.expected_underscore_headers);
+    server
+        .expected_dot_headers
+        .clone_from(&options.expected_dot_headers);
     server.enable_full_duplex = options.enable_full_duplex;
     server.protocols.clone_from(&options.protocols);
     server.strict_sni_host = options.strict_sni_host;

@@ -30,6 +30,12 @@ pub trait ConfigChoice: Send + Sync {
         false
     }
 
+    /// Whether there is a certificate for a client that asks for this name, whatever else it asks for. Asked only once a
+    /// handshake has failed for want of one.
+    fn has_certificate(&self, _server_name: Option<&str>, _ends: Ends) -> bool {
+        true
+    }
+
     /// The configuration to go on with on a connection between these.
     fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig>;
 }
@@ -98,7 +104,7 @@ impl ServerSession {
                     held: Vec::new(),
                 }))),
             },
-            Err((error, alert)) => Err(self.refuse(error, alert)),
+            Err((error, alert)) => Err(self.refuse(error, alert, HANDSHAKE_FAILURE)),
         }
     }
 
@@ -116,6 +122,7 @@ impl ServerSession {
         let keeps = self.choice.keeps_offers();
         let offered = keeps.then(|| Box::new(offered(&hello)));
         let is_probe = config.alpn_protocols == [CHALLENGE_ALPN];
+        let name = hello.server_name().map(str::to_owned);
         match accepted.into_connection(config) {
             Ok(conn) => {
                 let mut live = Live::new(conn.into());
@@ -130,14 +137,32 @@ impl ServerSession {
                     Stage::Refused(Vec::new()),
                 ))
             }
-            Err((error, alert)) => Err(self.refuse(error, alert)),
+            Err((error, alert)) => {
+                let why = match self.choice.has_certificate(name.as_deref(), self.ends) {
+                    true => HANDSHAKE_FAILURE,
+                    false => UNRECOGNIZED_NAME,
+                };
+                Err(self.refuse(error, alert, why))
+            }
         }
     }
 
-    fn refuse(&mut self, error: rustls::Error, mut alert: AcceptedAlert) -> SessionError {
+    /// Keeps the alert to be sent. rustls says `access_denied` where it has no certificate to show, which is about the
+    /// rights of a client (RFC 8446, section 6.2); `no_certificate` is what to say in its place.
+    fn refuse(
+        &mut self,
+        error: rustls::Error,
+        mut alert: AcceptedAlert,
+        no_certificate: u8,
+    ) -> SessionError {
         let mut bytes = Vec::new();
         // Writing to memory does not fail, and an alert that is not sent changes nothing.
         let _ = alert.write_all(&mut bytes);
+        if let [ALERT_RECORD, _, _, 0, 2, _, what] = &mut bytes[..]
+            && *what == ACCESS_DENIED
+        {
+            *what = no_certificate;
+        }
         self.stage = Stage::Refused(bytes);
         tls_error(error)
     }
@@ -327,6 +352,13 @@ fn offered(hello: &ClientHello<'_>) -> Offered {
         id: [0; 32],
     }
 }
+
+/// The first byte of a record with an alert, and what the alerts say that are looked at here (RFC 8446, sections 5.1 and
+/// 6; RFC 6066, section 3).
+const ALERT_RECORD: u8 = 21;
+const HANDSHAKE_FAILURE: u8 = 40;
+const ACCESS_DENIED: u8 = 49;
+const UNRECOGNIZED_NAME: u8 = 112;
 
 /// What authorities speak to see whether a name is ours. RFC 8737, section 4: nothing may follow the handshake; and it
 /// was not asked for the certificate that a site may want of its clients.

@@ -11,7 +11,11 @@ use sluice_wire::h1::OddNames;
 use super::Tree;
 use crate::build::Refusal;
 use crate::context::Exchange;
-use crate::settings::{min_data_rate, with_head_bytes};
+use crate::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
+
+/// nginx's number of headers. How many bytes they take together is bounded as well, and each is counted with 32 more in
+/// HTTP/2.
+const HEADERS_MAX: u64 = 1000;
 
 /// What holds for clients in some places.
 #[derive(Clone, Debug)]
@@ -141,6 +145,11 @@ fn of_server(settings: &Settings, heads: &HeadLimits, client: &ClientLimits) -> 
         ..with_head_bytes(settings, heads.bytes_max)
     };
     settings.h1.odd_names = OddNames::PassOver;
+    let headers = heads.headers_max.unwrap_or(HEADERS_MAX);
+    settings.h2.fields_max = u16::try_from(headers)
+        .unwrap_or(HEADERS_COUNT_MAX)
+        .min(HEADERS_COUNT_MAX);
+    settings.h1.fields_max = usize::from(settings.h2.fields_max);
     let h2 = &mut settings.h2;
     let streams = heads.streams_max.and_then(|max| u16::try_from(max).ok());
     h2.streams_max = streams.unwrap_or(h2.streams_max).clamp(1, h2.streams_max);

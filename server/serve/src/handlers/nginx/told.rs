@@ -75,8 +75,15 @@ const ERRORS: [&str; 9] = [
     "no live upstreams ",
 ];
 
-/// The beginnings of what it tells at `info`.
-const INFOS: [&str; 3] = ["no user/password ", "client ", "the path leads out"];
+/// The beginnings of what it tells at `info`, and of mistakes of clients that are mistakes only here.
+const INFOS: [&str; 6] = [
+    "no user/password ",
+    "client ",
+    "the path leads out",
+    "the method for the upstream ",
+    "a header name for the upstream ",
+    "a header value for the upstream ",
+];
 
 /// How grave it is that a request ends so; it is told at `debug` what nginx does not tell.
 pub(super) fn grade_of(status: Status, message: &str) -> Grade {

@@ -282,7 +282,9 @@ impl Checks {
         let mut encoded = worker.buffers.small();
         match self.transport.fastcgi() {
             None if carrier.open(&head, framing) => {}
-            None => h1::encode_request_head(&head, framing, &mut encoded),
+            None => h1::encode_request_head(&head, framing, &mut encoded).map_err(|unfit| {
+                Failure::new(Side::Internal, FailureKind::Io).because(unfit.to_string())
+            })?,
             Some(fastcgi) => {
                 head.target.extend_from_slice(place.target.as_bytes());
                 let length = self.body.len() as u64;

@@ -7,7 +7,7 @@ use sluice_message::{FieldId, Fields, Method, Status, Uri};
 use sluice_model::proxy::AsNginx as Config;
 use sluice_net::upstream::Call;
 use sluice_net::{Body, RequestBody};
-use sluice_route::{Template, Unknown};
+use sluice_route::Template;
 
 use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
@@ -15,6 +15,7 @@ use super::replay::Replay;
 use super::select::Tried;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
+use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::cache::answer::part_by_force;
 use crate::handlers::nginx;
@@ -25,7 +26,7 @@ use crate::handlers::nginx::uri::escape;
 use crate::handlers::nginx::variables::sent;
 use crate::handlers::nginx::{TreeRef, rate};
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::text::{clean_value, push_value};
+use crate::text::clean_value;
 use crate::values::expanded;
 
 /// The settings.
@@ -180,9 +181,7 @@ impl AsNginx {
             Some(b"") => {}
             Some(text) => out.set(FieldId::Host, text),
             None => {
-                let mut text = Vec::new();
-                push_value(&self.host, Unknown::Empty, x, &mut text);
-                out.set(FieldId::Host, &text);
+                out.set(FieldId::Host, &expanded(&self.host, x));
             }
         }
     }
@@ -211,17 +210,25 @@ impl AsNginx {
     }
 
     /// Gives the request method and target that the upstream is asked with; gives what they were, if they may have
-    /// changed.
-    pub fn rewrite(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
+    /// changed. A method that comes to nothing is the client's; one that is not a token is refused.
+    pub fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, Uri)>, Fault> {
+        let method = match self.method.as_ref().map(|method| expanded(method, x)) {
+            None => None,
+            Some(token) if token.is_empty() => None,
+            Some(token) => Some(Method::from_token(&token).ok_or_else(|| {
+                Fault::new(
+                    Status::BAD_REQUEST,
+                    "the method for the upstream is not a token",
+                )
+            })?),
+        };
         let before = self.retarget(x);
-        let Some(method) = &self.method else {
-            return before;
+        let Some(method) = method else {
+            return Ok(before);
         };
         let before = before.unwrap_or_else(|| (x.req.method.clone(), x.req.uri.clone()));
-        if let Some(method) = Method::from_token(&expanded(method, x)) {
-            x.req.method = method;
-        }
-        Some(before)
+        x.req.method = method;
+        Ok(Some(before))
     }
 
     /// Makes the body of a request fit for being sent twice, if it may have to be: to another server, or to a location

@@ -25,6 +25,7 @@ use crate::failure::Fault;
 use crate::files::{self, Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use crate::log::{Level, Log};
+use crate::odd_headers::{is_alias, is_odd};
 
 /// How the applications of a directive are spoken to: over FastCGI, or one of the protocols that carry the same variables
 /// in other bytes.
@@ -472,11 +473,16 @@ fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
 
 /// The fields of the request (RFC 3875, section 4.1.18). Each has a variable of its own or none: lines of one name are
 /// joined, and names that an application could take for another one are left out.
+/// `Proxy` is left out as the libraries of applications take `HTTP_PROXY` for a proxy of their own.
 fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
     let mut name = Vec::new();
     for (index, field) in head.fields.iter().enumerate() {
         let has_place = matches!(field.id, FieldId::Host | FieldId::ContentLength);
-        if has_place || !is_plain(field.name) || is_repeated(&head.fields, index, field.name) {
+        if has_place
+            || field.name.eq_ignore_ascii_case(b"proxy")
+            || is_repeated(&head.fields, index, field.name)
+            || is_odd(field.id, field.name) && has_alias(&head.fields, field.name)
+        {
             continue;
         }
         name.clear();
@@ -501,11 +507,10 @@ fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
     }
 }
 
-/// Whether the name of a field can stand for no other: `X_A` and `X.A` would become the variable of `X-A`, here or in
-/// PHP. `Proxy` is left out as the libraries of applications take `HTTP_PROXY` for a proxy of their own.
-fn is_plain(name: &[u8]) -> bool {
-    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-    name.iter().all(is_usual) && !name.eq_ignore_ascii_case(b"proxy")
+/// Whether another field of the request would become the same variable, here or in PHP: of `X_A`, `X.A` and `X-A` only the
+/// last can stand for no other. What clients may send of such names at all was decided before.
+fn has_alias(fields: &Fields, name: &[u8]) -> bool {
+    fields.iter().any(|field| is_alias(field.name, name))
 }
 
 /// Whether a line before that at `index` has the same name.

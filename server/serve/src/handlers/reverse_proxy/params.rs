@@ -1,7 +1,7 @@
 //! The variables of a request in the bytes of FastCGI, SCGI or uwsgi. Which variables there are is left to `fastcgi`.
 
 use sluice_message::Status;
-use sluice_wire::fastcgi::{self, WhenDone, encode_begin};
+use sluice_wire::fastcgi::{self, ParamsRefused, WhenDone, encode_begin};
 use sluice_wire::uwsgi::Modifiers;
 use sluice_wire::{scgi, uwsgi};
 
@@ -73,16 +73,23 @@ impl<'a> Params<'a> {
     /// Ends the variables. Some do not fit into a protocol.
     pub fn end(self) -> Result<(), Fault> {
         match self {
-            Params::FastCgi(params) => {
-                params.end();
-                Ok(())
-            }
+            Params::FastCgi(params) => params.end().map_err(|refused| {
+                let status = match refused {
+                    ParamsRefused::ZeroByte(_) => Status::BAD_REQUEST,
+                    ParamsRefused::TooLong => Status::HEADERS_TOO_LARGE,
+                };
+                Fault::new(status, refused.to_string())
+            }),
             Params::Scgi(params) => params
                 .end()
                 .map_err(|zero| Fault::new(Status::BAD_REQUEST, zero.to_string())),
-            Params::Uwsgi(params) => params
-                .end()
-                .map_err(|long| Fault::new(Status::HEADERS_TOO_LARGE, long.to_string())),
+            Params::Uwsgi(params) => params.end().map_err(|refused| {
+                let status = match refused {
+                    uwsgi::Refused::ZeroByte(_) => Status::BAD_REQUEST,
+                    uwsgi::Refused::TooLong => Status::HEADERS_TOO_LARGE,
+                };
+                Fault::new(status, refused.to_string())
+            }),
         }
     }
 }
@@ -150,17 +157,23 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let end = |dialect, value: &[u8]| {
-            let mut out = b"before".to_vec();
+            let mut out = Vec::new();
+            if dialect == Dialect::FastCgi {
+                encode_begin(WhenDone::Keep, &mut out);
+            }
+            let before = out.len();
+            out.clear();
             let mut params = Params::begin(dialect, 0, &mut out);
             params.push(b"A", value);
             let ended = params.end().map_err(|fault| fault.status.code());
-            (ended, out.len() == 6)
+            (ended, out.len() == before)
         };
         let uwsgi = Dialect::Uwsgi(Modifiers::default());
-        assert_eq!(end(Dialect::Scgi, b"a\0b"), (Err(400), true));
+        for dialect in [Dialect::FastCgi, Dialect::Scgi, uwsgi] {
+            assert_eq!(end(dialect, b"a\0b"), (Err(400), true), "{dialect:?}");
+        }
         assert_eq!(end(uwsgi, &[b'x'; 0x10000]), (Err(431), true));
         assert_eq!(end(uwsgi, &[b'x'; 0xffff]), (Err(431), true));
         assert_eq!(end(uwsgi, &[b'x'; 0xff00]), (Ok(()), false));
-        assert_eq!(end(Dialect::FastCgi, b"a\0b"), (Ok(()), false));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Version};
+use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Unfit, Version};
 use sluice_net::RequestBody;
 use sluice_net::upstream::Carrier;
 use sluice_route::Input;
@@ -114,6 +114,7 @@ impl ReverseProxy {
         carrier: Option<&mut Carrier>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        x.req.fields.fit().map_err(unfit)?;
         if carrier.is_some_and(|carrier| carrier.open(&x.req, framing)) {
             return Ok(());
         }
@@ -122,7 +123,7 @@ impl ReverseProxy {
             return memcached.encode(x, out);
         }
         let Some(fastcgi) = &self.fastcgi else {
-            h1::encode_request_head(&x.req, framing, out);
+            h1::encode_request_head(&x.req, framing, out).map_err(unfit)?;
             if self
                 .as_nginx
                 .as_ref()
@@ -152,7 +153,7 @@ impl ReverseProxy {
     /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.
     fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, sluice_message::Uri)>, Fault> {
         if let Some(as_nginx) = &self.as_nginx {
-            return Ok(as_nginx.rewrite(x));
+            return as_nginx.rewrite(x);
         }
         let Some(rewrite) = &self.rewrite else {
             return Ok(None);
@@ -165,12 +166,9 @@ impl ReverseProxy {
             values: &At(x),
             scratch: &x.context.scratch,
         };
-        let change = rewrite.apply(&input).map_err(|refusal| {
-            Fault::new(
-                refusal.status,
-                "the rewritten URI for the upstream is refused",
-            )
-        })?;
+        let change = rewrite
+            .apply(&input)
+            .map_err(|refusal| Fault::new(refusal.status, refusal.reason))?;
         change.write(&mut x.req);
         Ok(Some(before))
     }
@@ -285,6 +283,15 @@ impl ReverseProxy {
             out.push(FieldId::Forwarded, &[&before[..], b", ", &element].concat());
         }
     }
+}
+
+/// Clients bring such bytes where a configuration makes a header of decoded text, such as a path.
+fn unfit(unfit: Unfit) -> Fault {
+    let message = match unfit {
+        Unfit::Name => "a header name for the upstream is not a token",
+        Unfit::Value => "a header value for the upstream has a control character",
+    };
+    Fault::new(Status::BAD_REQUEST, message)
 }
 
 /// Exchanges method and target with those that were kept, if any were.

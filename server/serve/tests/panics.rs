@@ -1,0 +1,81 @@
+//! What the log says of panics. A process of its own, as the hook for panics is one for the whole process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sluice_serve::limits::{
+    PANIC_BACKTRACE_BYTES_MAX, PANIC_LINES_MAX, PANIC_LINES_PERIOD, PANIC_MESSAGE_BYTES_MAX,
+};
+use sluice_serve::log::{Level, Log, Plan};
+use sluice_serve::panics;
+
+/// Logs to a file.
+fn log_to(path: &Path) -> Log {
+    let log = Log::start(Level::Info).expect("threads can be started");
+    let logging = serde_json::json!({ "logs": { "default": {
+        "writer": { "output": "file", "filename": path },
+        "encoder": { "format": "json" },
+    } } });
+    let logging = serde_json::from_value(logging).expect("the model has these names");
+    let plan = Plan::build(Some(&logging), log.outputs()).expect("the file can be made");
+    log.replace(Arc::new(plan));
+    log
+}
+
+#[test]
+fn a_flood_of_panics_is_a_few_short_lines() {
+    const PANICS: u64 = 1000;
+    let folder = std::env::temp_dir().join(format!("sluice-panics-{}", std::process::id()));
+    let path = folder.join("log");
+    let log = log_to(&path);
+    panics::report_to(log.clone()).expect("a thread can be started");
+    let start = Instant::now();
+    for number in 0..PANICS {
+        let caught = std::panic::catch_unwind(|| panic!("number {number} {}", "x".repeat(10_000)));
+        assert!(caught.is_err());
+    }
+    let took = start.elapsed();
+    assert_eq!(panics::count(), PANICS);
+    let read = || std::fs::read_to_string(&path).unwrap_or_default();
+    let until = Instant::now() + Duration::from_secs(20);
+    while read().lines().count() < PANIC_LINES_MAX as usize && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    log.finish(Duration::from_secs(20));
+    let text = read();
+    let _ = std::fs::remove_dir_all(&folder);
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is an object"))
+        .collect();
+    // A slow machine takes more than one period for it.
+    let periods = took.as_secs() / PANIC_LINES_PERIOD.as_secs() + 1;
+    let lines_max = PANIC_LINES_MAX as usize * (periods as usize + 1);
+    assert!((1..=lines_max).contains(&lines.len()), "{text}");
+    let traced = |line: &&serde_json::Value| line.get("backtrace").is_some();
+    assert_eq!(lines.iter().filter(traced).count(), 1, "{text}");
+    let first = &lines[0];
+    assert_eq!(first["level"], "error");
+    assert_eq!(first["logger"], "panic");
+    assert!(
+        first["place"]
+            .as_str()
+            .is_some_and(|place| place.contains("panics.rs:")),
+        "{first}"
+    );
+    assert!(
+        first["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("number 0 x")),
+        "{first}"
+    );
+    for line in &lines {
+        // Escapes of the trace may take some more.
+        let bytes = line.to_string().len();
+        assert!(
+            bytes < 2 * PANIC_BACKTRACE_BYTES_MAX + 2 * PANIC_MESSAGE_BYTES_MAX,
+            "{bytes}"
+        );
+    }
+}
