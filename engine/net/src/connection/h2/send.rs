@@ -277,18 +277,20 @@ impl<'a> Sender<'a> {
         .await
     }
 
-    /// Ready when content may be sent. While the client takes nothing the stream goes on beside: behind it may be an
-    /// upload that the client wants to end before it reads.
+    /// Ready when content may be sent. While the client takes nothing the stream goes on beside.
     fn poll_capacity_beside(
         &mut self,
         stream: &mut dyn BodyStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let capacity = self.poll_capacity(cx);
-        if capacity.is_pending()
-            && let Poll::Ready(Err(failure)) = self.poll_data(stream, cx)
-        {
-            return Poll::Ready(Err(failure));
+        if capacity.is_pending() {
+            if let Some(gone) = self.mux.gone(self.id) {
+                return Poll::Ready(Err(gone.failure()));
+            }
+            if let Poll::Ready(Err(failure)) = stream.poll_ahead(cx) {
+                return Poll::Ready(Err(failure));
+            }
         }
         capacity
     }
