@@ -117,6 +117,30 @@ impl Plan {
         }
     }
 
+    /// What to do next once the sender has no more: what waits behind the file is written, too, as it may wait long.
+    pub fn next_at_end(&self) -> Next {
+        match self.disk {
+            Disk::Used {
+                writing: 0, length, ..
+            } if self.late > 0 && length + self.late <= self.bounds.file_max => Next::Write,
+            Disk::Unused | Disk::Used { .. } | Disk::Refused { .. } => Next::Wait,
+        }
+    }
+
+    /// Whether what is read next waits behind the file.
+    pub fn reads_behind(&self) -> bool {
+        match self.disk {
+            Disk::Unused => false,
+            Disk::Used { .. } => true,
+            Disk::Refused { waiting } => waiting > 0 || self.late > 0,
+        }
+    }
+
+    /// Bytes that wait behind the file.
+    pub fn behind(&self) -> u64 {
+        self.late
+    }
+
     /// How many bytes at the end of memory move behind a file that is not in use yet, when [`Next::Write`] is done; none
     /// where one is.
     pub fn to_spill(&self) -> u64 {
@@ -128,10 +152,9 @@ impl Plan {
 
     /// Bytes were read into memory.
     pub fn read(&mut self, count: u64) {
-        match &mut self.disk {
-            Disk::Unused => self.memory += count,
-            Disk::Refused { waiting: 0 } if self.late == 0 => self.memory += count,
-            Disk::Used { .. } | Disk::Refused { .. } => self.late += count,
+        match self.reads_behind() {
+            true => self.late += count,
+            false => self.memory += count,
         }
     }
 

@@ -29,6 +29,15 @@ pub fn create_unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
+/// Makes a limit on the size of files (`RLIMIT_FSIZE`) an error of the write that meets it: unless somebody says so, the
+/// process would be killed.
+pub fn report_size_limit() {
+    // SAFETY: the call takes numbers only, and ignoring a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 fn create_and_unlink(folder: &Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
