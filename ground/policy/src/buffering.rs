@@ -374,7 +374,10 @@ mod tests {
         plan.taken(120);
         assert_eq!(plan.front(), Front::Memory);
         plan.taken(70);
-        assert_eq!((plan.front(), plan.next()), (Front::Nothing, Next::Read(100)));
+        assert_eq!(
+            (plan.front(), plan.next()),
+            (Front::Nothing, Next::Read(100))
+        );
         assert!(plan.is_refused());
     }
 

@@ -34,7 +34,9 @@ fn before(upstream: &Upstream, lines: &str) -> Setup {
 fn temp_files(server: &Server) -> usize {
     let folder = format!("/proc/{}/fd", server.pid());
     let entries = std::fs::read_dir(folder).expect("the process is there");
-    let targets = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let targets = entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
     targets
         .filter(|target| {
             let target = target.to_string_lossy();
@@ -45,7 +47,11 @@ fn temp_files(server: &Server) -> usize {
 
 fn wait_for_files(server: &Server, count: usize) {
     let what = format!("{count} temporary files");
-    eventually(&what, || temp_files(server) == count, || temp_files(server).to_string());
+    eventually(
+        &what,
+        || temp_files(server) == count,
+        || temp_files(server).to_string(),
+    );
 }
 
 /// Names in the folder of temporary files.
@@ -101,7 +107,9 @@ fn half_of_a_request_opens_no_connection_to_an_upstream() {
     let server = before(&echo, "location / { proxy_pass http://UPSTREAM; }").start();
     let mut clients: Vec<Client> = (0..20).map(|_| Client::connect(server.port)).collect();
     for client in &mut clients {
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhalf");
+        client.send(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhalf",
+        );
     }
     let whole = exchange(
         server.port,
@@ -135,7 +143,10 @@ fn a_long_request_waits_in_a_file_that_has_no_name() {
     let server = before(&echo, &lines).start();
     let body = content(2 * MIB);
     let mut client = Client::connect(server.port);
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
     client.send(&body[..MIB]);
     wait_for_files(&server, 1);
     assert_eq!((names(&server), echo.connections()), (0, 0));
@@ -167,7 +178,10 @@ fn chunks_become_a_length() {
         }
         request.extend_from_slice(b"0\r\n\r\n");
         let (head, came) = echoed(&exchange(server.port, request));
-        assert!(head.contains(&format!("Content-Length: {}", came.len())), "{head}");
+        assert!(
+            head.contains(&format!("Content-Length: {}", came.len())),
+            "{head}"
+        );
         assert!(!head.contains("Transfer-Encoding"), "{head}");
         assert!(came == body[..len], "{path} {len}");
     }
@@ -201,7 +215,8 @@ fn a_client_that_leaves_takes_its_file_with_it() {
     wait_for_files(&server, 1);
     drop(client);
     wait_for_files(&server, 0);
-    let log = || std::fs::read_to_string(server.folder.path().join("access.log")).unwrap_or_default();
+    let log =
+        || std::fs::read_to_string(server.folder.path().join("access.log")).unwrap_or_default();
     // As in nginx: it broke off its own request.
     eventually("a line with its status", || log().contains("\" 400 "), log);
     assert_eq!(echo.connections(), 0);
@@ -213,11 +228,19 @@ fn who_waits_to_be_asked_is_asked_before_the_upstream_is() {
     let server = before(&echo, "location / { proxy_pass http://UPSTREAM; }").start();
     let mut client = Client::connect(server.port);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
-    assert!(client.head().expect("an interim response").starts_with("HTTP/1.1 100"));
+    assert!(
+        client
+            .head()
+            .expect("an interim response")
+            .starts_with("HTTP/1.1 100")
+    );
     assert_eq!(echo.connections(), 0);
     client.send("body");
     let text = client.answer().text();
-    assert!(text.ends_with("\n\nbody") && !text.contains("Expect"), "{text}");
+    assert!(
+        text.ends_with("\n\nbody") && !text.contains("Expect"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -253,7 +276,9 @@ fn applications_are_told_the_length_of_long_chunked_requests() {
     });
     let lines = format!("{IN_FOLDER} location / {{ scgi_pass UPSTREAM; }}");
     let server = before(&application, &lines).start();
-    let mut request = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".to_vec();
+    let mut request =
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+            .to_vec();
     for _ in 0..10 {
         request.extend_from_slice(b"8000\r\n");
         request.extend_from_slice(&[b'x'; 0x8000]);
@@ -293,7 +318,10 @@ fn nor_does_one_of_http2() {
     wait_for_files(&server, 1);
     peer.give_window(0, 1 << 30);
     peer.give_window(id, 1 << 30);
-    assert!(peer.answer(id).body == content(LONG), "every byte in its place");
+    assert!(
+        peer.answer(id).body == content(LONG),
+        "every byte in its place"
+    );
     wait_for_files(&server, 0);
 }
 
@@ -308,7 +336,10 @@ fn filters_let_the_upstream_go_as_well() {
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     wait_until_sent("the upstream is done", &served, 1);
-    assert!(client.answer().body == content(LONG), "every byte in its place");
+    assert!(
+        client.answer().body == content(LONG),
+        "every byte in its place"
+    );
     // A client that may have one byte a second.
     let mut client = Client::connect(server.port);
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -331,12 +362,18 @@ fn where_nothing_may_wait_the_upstream_does() {
         let before = sent.load(Ordering::SeqCst);
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let some = || sent.load(Ordering::SeqCst) > before + MIB as u64;
-        eventually("sockets are filled", some, || sent.load(Ordering::SeqCst).to_string());
+        eventually("sockets are filled", some, || {
+            sent.load(Ordering::SeqCst).to_string()
+        });
         assert_eq!(temp_files(&server), 0, "{path}");
         assert_eq!(served.load(Ordering::SeqCst), count, "{path}");
         let answer = client.answer();
         assert!(answer.body == content(LONG), "{path}");
-        assert_eq!(answer.field("X-Accel-Buffering"), None, "it is for the server");
+        assert_eq!(
+            answer.field("X-Accel-Buffering"),
+            None,
+            "it is for the server"
+        );
         count += 1;
         wait_until_sent(path, &served, count);
         assert_eq!(temp_files(&server), 0, "{path}");
@@ -349,7 +386,8 @@ fn where_nothing_may_wait_the_upstream_does() {
 #[test]
 fn an_upstream_may_ask_for_it() {
     let (upstream, _, served) = sending(LONG, "X-Accel-Buffering: yes\r\n");
-    let lines = format!("{IN_FOLDER} location / {{ proxy_pass http://UPSTREAM; proxy_buffering off; }}");
+    let lines =
+        format!("{IN_FOLDER} location / {{ proxy_pass http://UPSTREAM; proxy_buffering off; }}");
     let server = before(&upstream, &lines).start();
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -361,7 +399,10 @@ fn a_response_that_breaks_off_is_never_whole() {
     let half = content(LONG);
     let upstream = Upstream::start(move |mut wire| {
         wire.head();
-        wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 * LONG));
+        wire.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            2 * LONG
+        ));
         wire.send(&half);
     });
     let lines = format!("{IN_FOLDER} location / {{ proxy_pass http://UPSTREAM; }}");
@@ -395,13 +436,19 @@ fn on_a_full_disk_bodies_go_on_without_files() {
     let mut client = Client::connect(server.port);
     client.send("GET /down HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let some = || sent.load(Ordering::SeqCst) > MIB as u64;
-    eventually("sockets are filled", some, || sent.load(Ordering::SeqCst).to_string());
-    assert!(client.answer().body == content(LONG), "every byte in its place");
+    eventually("sockets are filled", some, || {
+        sent.load(Ordering::SeqCst).to_string()
+    });
+    assert!(
+        client.answer().body == content(LONG),
+        "every byte in its place"
+    );
 }
 
 #[test]
 fn a_folder_that_cannot_be_used_is_reported_where_it_is_named() {
-    let setup = site("proxy_temp_path {folder}/file/tmp;\nlocation / { proxy_pass http://127.0.0.1:1; }");
+    let setup =
+        site("proxy_temp_path {folder}/file/tmp;\nlocation / { proxy_pass http://127.0.0.1:1; }");
     setup.folder().write("file", "no folder");
     let run = finish(sluice(setup.folder()).args(["run", "--config", "nginx.conf"]));
     let said = text(&run.stderr);
@@ -417,7 +464,10 @@ fn a_reload_leaves_waiting_bodies_alone() {
     let server = before(&echo, &lines).start();
     let body = content(MIB);
     let mut client = Client::connect(server.port);
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
     client.send(&body[..MIB / 2]);
     wait_for_files(&server, 1);
     let conf = server.folder.read("nginx.conf");
@@ -455,7 +505,10 @@ fn with_a_folder_bodies_of_a_caddyfile_wait_in_files() {
     ));
     let body = content(MIB);
     let mut client = Client::connect(server.port);
-    client.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+    client.send(format!(
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    ));
     client.send(&body[..MIB / 2]);
     wait_for_files(&server, 1);
     assert_eq!(echo.connections(), 0);

@@ -56,12 +56,7 @@ pub fn responses(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Body
 }
 
 /// How bodies wait in a place of `module`.
-pub fn both(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    module: &str,
-    as_nginx: AsNginx,
-) -> AsNginx {
+pub fn both(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str, as_nginx: AsNginx) -> AsNginx {
     AsNginx {
         request_buffers: requests(cx, level, module),
         response_buffers: responses(cx, level, module),
@@ -100,7 +95,8 @@ fn folder(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str, buffers: &mut Bo
     }
     for word in levels {
         if !matches!(word.text.as_str(), "0" | "1" | "2" | "3") {
-            let _: Option<()> = cx.invalid(word, name, "a folder and up to three levels, as in `1 2`");
+            let _: Option<()> =
+                cx.invalid(word, name, "a folder and up to three levels, as in `1 2`");
         }
     }
     buffers.folder = cx.prefixed(&path.text);

@@ -16,8 +16,8 @@ pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
 pub use by_variable::resolver_of;
 
-use super::upstream::{self, Group};
 use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT};
+use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core, upstream_tls};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
@@ -32,8 +32,9 @@ pub(super) const IGNORED: Verdict = Partly(
     "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect \
      here anyway",
 );
-pub(super) const REPEATED: Verdict =
-    Partly("a body that waited here as a whole is sent again; one that did not, if it has up to 64 KiB");
+pub(super) const REPEATED: Verdict = Partly(
+    "a body that waited here as a whole is sent again; one that did not, if it has up to 64 KiB",
+);
 
 /// The directives.
 pub const WORDS: &[Word] = &[

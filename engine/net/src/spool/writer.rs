@@ -96,7 +96,11 @@ impl Writer {
     pub(super) fn poll_enter(&self, cx: &mut Context<'_>, job: impl FnOnce() -> Job) -> Poll<()> {
         let mut queue = self.queue.lock().expect(NEVER_POISONED);
         if queue.writes >= SPOOL_QUEUE_MAX {
-            if !queue.waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            if !queue
+                .waiting
+                .iter()
+                .any(|known| known.will_wake(cx.waker()))
+            {
                 queue.waiting.push(cx.waker().clone());
             }
             return Poll::Pending;

@@ -9,9 +9,9 @@ use sluice_net::upstream::Call;
 use sluice_net::{Body, RequestBody};
 use sluice_route::{Template, Unknown};
 
+use super::buffering::{Ahead, Rules};
 use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
-use super::buffering::{Ahead, Rules};
 use super::replay::Replay;
 use super::select::Tried;
 use crate::build::{Builder, Refusal};

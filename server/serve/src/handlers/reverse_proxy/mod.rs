@@ -55,7 +55,7 @@ use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use as_nginx::AsNginx;
-use buffering::{Ahead, Buffering, Text};
+use buffering::{Ahead, Buffering, Rules, Text};
 use coalescing::Coalescing;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
@@ -358,15 +358,26 @@ impl ReverseProxy {
             }
             wanted = Wanted::Fresh;
         };
-        let step = match (timing, step) {
-            (Some(timing), Step::Done(body)) => Step::Done(timing.follow(body)),
-            (_, step) => step,
+        let step = match timing {
+            Some(timing) => follow(step, |body| timing.follow(body)),
+            None => step,
         };
-        let step = match (self.selection.begin(x, upstream), step) {
-            (Some(session), Step::Done(body)) => Step::Done(session.follow(body)),
-            (_, step) => step,
+        Ok(self.finish(x, upstream, step, ahead).await)
+    }
+
+    /// What becomes of an answer that is passed back, once its upstream's part in it is counted: that ends with the
+    /// upstream, and not with the client.
+    async fn finish(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        step: Step,
+        ahead: Option<Arc<Rules>>,
+    ) -> Step {
+        let step = match self.selection.begin(x, upstream) {
+            Some(session) => follow(step, |body| session.follow(body)),
+            None => step,
         };
-        // What counts the request as one in progress ends with the upstream's part in it, and not with the client.
         let step = match (step, &self.as_nginx, ahead) {
             (step @ Step::Done(Body::Tunnel(_)), _, _) => step,
             (Step::Done(body), Some(as_nginx), ahead) => as_nginx.pass_back(x, body, ahead),
@@ -376,9 +387,9 @@ impl ReverseProxy {
             (step, _, _) => step,
         };
         if self.buffering.answer_bytes == 0 {
-            return Ok(step);
+            return step;
         }
-        Ok(Box::pin(self.buffered(step)).await)
+        Box::pin(self.buffered(step)).await
     }
 
     /// Notes an answer that is not passed back.
@@ -519,6 +530,14 @@ impl ReverseProxy {
             },
             step => step,
         }
+    }
+}
+
+/// Has the body of an answer followed by what counts it.
+fn follow(step: Step, by: impl FnOnce(Body) -> Body) -> Step {
+    match step {
+        Step::Done(body) => Step::Done(by(body)),
+        step => step,
     }
 }
 

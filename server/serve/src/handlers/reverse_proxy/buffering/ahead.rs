@@ -80,7 +80,10 @@ impl Ahead {
     }
 
     /// Reads to the end, or until nothing more can wait here.
-    pub(super) fn poll_collect(&mut self, cx: &mut Context<'_>) -> Poll<Result<Collected, Failure>> {
+    pub(super) fn poll_collect(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Collected, Failure>> {
         self.poll_fill(cx);
         let is_writing = self.is_writing();
         match &mut self.source {
@@ -214,8 +217,15 @@ impl Ahead {
         match written.outcome {
             Ok(()) => {
                 let buffers = &self.worker.buffers;
-                file.to += written.pieces.iter().map(|one| one.len() as u64).sum::<u64>();
-                written.pieces.into_iter().for_each(|one| buffers.give_back(one));
+                file.to += written
+                    .pieces
+                    .iter()
+                    .map(|one| one.len() as u64)
+                    .sum::<u64>();
+                written
+                    .pieces
+                    .into_iter()
+                    .for_each(|one| buffers.give_back(one));
                 self.plan.wrote();
             }
             Err(error) => {
@@ -283,8 +293,11 @@ impl Ahead {
         };
         let count = there.min(BUFFER_PIECE_BYTES as u64);
         self.front = self.worker.buffers.large();
-        file.spool
-            .read(&mut self.front, file.from, usize::try_from(count).unwrap_or(0))?;
+        file.spool.read(
+            &mut self.front,
+            file.from,
+            usize::try_from(count).unwrap_or(0),
+        )?;
         file.from += count;
         self.plan.taken(count);
         self.settle();
@@ -380,7 +393,9 @@ impl BodyStream for Ahead {
         self.poll_fill(cx);
         match &mut self.source {
             // Whoever receives need not wait to hear that the client broke off its own request.
-            Source::Failed(failure) if failure.as_ref().is_some_and(|one| one.side == Side::Client) => {
+            Source::Failed(failure)
+                if failure.as_ref().is_some_and(|one| one.side == Side::Client) =>
+            {
                 Poll::Ready(Err(failure.take().unwrap_or_else(cut_off)))
             }
             Source::Open(_) | Source::Ended(_) | Source::Failed(_) => Poll::Pending,

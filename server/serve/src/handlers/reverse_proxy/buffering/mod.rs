@@ -55,7 +55,9 @@ struct ReadAhead {
 impl Buffering {
     /// Whether requests are here as a whole before an upstream is asked.
     pub fn spools(&self) -> bool {
-        self.spooling.as_ref().is_some_and(|spooling| spooling.always)
+        self.spooling
+            .as_ref()
+            .is_some_and(|spooling| spooling.always)
     }
 
     /// Whether a request waits here as a whole; `needs_length` if the upstream has to be told how long it is.

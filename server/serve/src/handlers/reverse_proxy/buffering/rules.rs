@@ -118,7 +118,10 @@ impl Buffering {
             Some(rules).filter(|_| memory > 0).transpose()
         };
         Ok(Buffering {
-            spooling: rules(request_bytes, u64::MAX)?.map(|rules| Spooling { rules, always: true }),
+            spooling: rules(request_bytes, u64::MAX)?.map(|rules| Spooling {
+                rules,
+                always: true,
+            }),
             ahead: rules(answer_bytes, BUFFER_FILE_BYTES_MAX)?.map(|rules| ReadAhead {
                 rules,
                 usually: true,
@@ -145,11 +148,7 @@ impl Buffering {
                 always: !request.off,
             }),
             ahead: Some(ReadAhead {
-                rules: Rules::build(
-                    response,
-                    (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX),
-                    cx,
-                )?,
+                rules: Rules::build(response, (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX), cx)?,
                 usually: !response.off,
                 obeys: !ignores("X-Accel-Buffering"),
             }),

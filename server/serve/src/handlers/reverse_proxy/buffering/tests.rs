@@ -206,7 +206,10 @@ fn the_sender_is_free_once_all_was_read() {
         assert_eq!(worker.counters.spool_files.value(), 1);
         assert_eq!(body.len(), None, "trailer fields follow");
         assert_eq!(rest(&mut body).await.unwrap(), text);
-        assert_eq!(body.trailers().unwrap().first(FieldId::Etag), Some(&b"x"[..]));
+        assert_eq!(
+            body.trailers().unwrap().first(FieldId::Etag),
+            Some(&b"x"[..])
+        );
         drop(body);
         assert_eq!(worker.counters.spool_files.value(), 0);
         assert_eq!(worker.counters.spool_bytes.value(), 0);
@@ -230,7 +233,10 @@ fn a_failure_comes_after_what_came_before_it() {
             }
         };
         assert_eq!(out, "0123456789abc");
-        assert_eq!((failure.side, failure.kind), (Side::Upstream, FailureKind::Closed));
+        assert_eq!(
+            (failure.side, failure.kind),
+            (Side::Upstream, FailureKind::Closed)
+        );
     });
 }
 
@@ -270,7 +276,11 @@ fn spooling(bounds: Bounds, folder: &str) -> Buffering {
 fn a_request_is_here_as_a_whole_and_as_often_as_wanted() {
     run(async |worker| {
         for len in [0, 1, 7, 8, 9, 12, 16, 17, 100] {
-            let text = "0123456789".repeat(len).chars().take(len).collect::<String>();
+            let text = "0123456789"
+                .repeat(len)
+                .chars()
+                .take(len)
+                .collect::<String>();
             let pieces = text.as_bytes().chunks(5).map(|one| Act::Give(one.to_vec()));
             let script = Script::of(pieces.chain([Act::End]));
             let spooling = spooling(BOUNDS, &temp());
@@ -285,7 +295,9 @@ fn a_request_is_here_as_a_whole_and_as_often_as_wanted() {
                 assert_eq!(body.len(), Some(0));
                 body.rewind();
                 assert_eq!(body.len(), Some(len as u64));
-                poll_fn(|cx| body.poll_data(cx).map_ok(|_| ())).await.unwrap();
+                poll_fn(|cx| body.poll_data(cx).map_ok(|_| ()))
+                    .await
+                    .unwrap();
                 body.rewind();
             }
         }
@@ -299,7 +311,10 @@ fn a_request_that_came_with_its_head_stays_where_it_is() {
         let script = Script::of([give("whole")]);
         script.length.set(Some(5));
         let body = RequestBody::Stream(script.stream());
-        let body = spooling(BOUNDS, "/nowhere").spool(&worker, body).await.unwrap();
+        let body = spooling(BOUNDS, "/nowhere")
+            .spool(&worker, body)
+            .await
+            .unwrap();
         assert!(!script.is_gone.get(), "nothing was copied");
         assert_eq!(body.len(), Some(5));
     });
