@@ -20,6 +20,10 @@ pub const BUSY: Verdict = Always("what is being sent, up to 64 KiB, stays in mem
 /// What holds for `*_temp_path`.
 pub const FOLDER: Verdict =
     Partly("the folder; levels have no effect, as temporary files have no names");
+/// What holds for `client_body_buffer_size`.
+pub const REQUEST: Verdict = Partly("64k where nothing is said");
+/// What holds for `*_temp_file_write_size`.
+pub const WRITE: Verdict = Partly("from 4k to 1m, and 64k where nothing is said");
 /// What holds for `client_body_in_single_buffer`.
 pub const PIECES: Verdict = Always("bodies wait in buffers of 64 KiB");
 /// What holds for `*_send_lowat`.

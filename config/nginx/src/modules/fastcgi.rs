@@ -4,7 +4,7 @@ use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_route::pcre::{Case, Pattern};
 
-use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, LOWAT};
+use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi};
@@ -69,7 +69,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_split_path_info", Words(1, 1)),
     Word::once("fastcgi_store", Words(1, 1)),
     Word::once("fastcgi_store_access", Words(1, 3)),
-    Word::once("fastcgi_temp_file_write_size", Size),
+    Word::once("fastcgi_temp_file_write_size", Size).but(WRITE),
     Word::once("fastcgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 

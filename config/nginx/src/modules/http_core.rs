@@ -27,7 +27,7 @@ pub const WORDS: &[Word] = &[
     Word::once("alias", Words(1, 1)),
     Word::once("auth_delay", Time),
     Word::once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
-    Word::once("client_body_buffer_size", Size),
+    Word::once("client_body_buffer_size", Size).but(buffering::REQUEST),
     Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
     Word::once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
     Word::once("client_body_temp_path", Words(1, 4)).but(buffering::FOLDER),

@@ -16,7 +16,7 @@ pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
 pub use by_variable::resolver_of;
 
-use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT};
+use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core, upstream_tls};
 use crate::lower::Lowering;
@@ -114,7 +114,7 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
     Word::once("proxy_store", Words(1, 1)),
     Word::once("proxy_store_access", Words(1, 3)),
-    Word::once("proxy_temp_file_write_size", Size),
+    Word::once("proxy_temp_file_write_size", Size).but(WRITE),
     Word::once("proxy_temp_path", Words(1, 4)).but(FOLDER),
 ];
 

@@ -4,7 +4,7 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::buffering::{BUFFER_SIZE, BUSY, FOLDER};
+use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, WRITE};
 use super::proxy::{BIND, REPEATED, SIXTY, Url, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi, upstream_tls};
@@ -63,7 +63,7 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_socket_sndbuf", Size),
     Word::once("scgi_store", Words(1, 1)),
     Word::once("scgi_store_access", Words(1, 3)),
-    Word::once("scgi_temp_file_write_size", Size),
+    Word::once("scgi_temp_file_write_size", Size).but(WRITE),
     Word::once("scgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
@@ -133,7 +133,7 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
     Word::once("uwsgi_store", Words(1, 1)),
     Word::once("uwsgi_store_access", Words(1, 3)),
-    Word::once("uwsgi_temp_file_write_size", Size),
+    Word::once("uwsgi_temp_file_write_size", Size).but(WRITE),
     Word::once("uwsgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 

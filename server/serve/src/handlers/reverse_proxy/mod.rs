@@ -362,12 +362,16 @@ impl ReverseProxy {
             Some(timing) => follow(step, |body| timing.follow(body)),
             None => step,
         };
-        Ok(self.finish(x, upstream, step, ahead).await)
+        let step = self.finish(x, upstream, step, ahead);
+        if self.buffering.answer_bytes == 0 {
+            return Ok(step);
+        }
+        Ok(Box::pin(self.buffered(step)).await)
     }
 
     /// What becomes of an answer that is passed back, once its upstream's part in it is counted: that ends with the
     /// upstream, and not with the client.
-    async fn finish(
+    fn finish(
         &self,
         x: &mut Exchange,
         upstream: &Upstream,
@@ -378,18 +382,14 @@ impl ReverseProxy {
             Some(session) => follow(step, |body| session.follow(body)),
             None => step,
         };
-        let step = match (step, &self.as_nginx, ahead) {
+        match (step, &self.as_nginx, ahead) {
             (step @ Step::Done(Body::Tunnel(_)), _, _) => step,
             (Step::Done(body), Some(as_nginx), ahead) => as_nginx.pass_back(x, body, ahead),
             (Step::Done(Body::Stream(body)), None, Some(rules)) => {
                 Step::Done(Body::Stream(Box::new(Ahead::new(&x.worker, &rules, body))))
             }
             (step, _, _) => step,
-        };
-        if self.buffering.answer_bytes == 0 {
-            return step;
         }
-        Box::pin(self.buffered(step)).await
     }
 
     /// Notes an answer that is not passed back.
