@@ -78,6 +78,14 @@ fn sluice_within(folder: &Folder, files_max: u32) -> Command {
     command
 }
 
+/// The binary whose files may have so many blocks of the shell's, 512 or 1024 bytes each.
+fn sluice_writing(folder: &Folder, blocks_max: u32) -> Command {
+    let mut command = apart(Command::new("sh"), folder);
+    let script = format!("ulimit -f {blocks_max}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_sluice")]);
+    command
+}
+
 fn apart(mut command: Command, folder: &Folder) -> Command {
     command
         .current_dir(folder.path())
@@ -145,6 +153,7 @@ pub struct Setup {
     variables: Vec<(String, String)>,
     inherited: Option<OwnedFd>,
     files_max: Option<u32>,
+    blocks_max: Option<u32>,
 }
 
 impl Setup {
@@ -166,6 +175,7 @@ impl Setup {
             variables: Vec::new(),
             inherited: None,
             files_max: None,
+            blocks_max: None,
         }
     }
 
@@ -200,12 +210,19 @@ impl Setup {
         self
     }
 
+    /// Lets it write no file of more blocks than this, of 512 or 1024 bytes each.
+    pub fn blocks_max(mut self, count: u32) -> Setup {
+        self.blocks_max = Some(count);
+        self
+    }
+
     /// Starts `sluice run` and waits until it serves, at all of its addresses.
     pub fn start(self) -> Server {
-        let mut command = match (self.inherited, self.files_max) {
-            (Some(socket), _) => sluice_with(&self.folder, socket),
-            (None, Some(count)) => sluice_within(&self.folder, count),
-            (None, None) => sluice(&self.folder),
+        let mut command = match (self.inherited, self.files_max, self.blocks_max) {
+            (Some(socket), _, _) => sluice_with(&self.folder, socket),
+            (None, Some(count), _) => sluice_within(&self.folder, count),
+            (None, None, Some(count)) => sluice_writing(&self.folder, count),
+            (None, None, None) => sluice(&self.folder),
         };
         let stderr = std::fs::File::create(self.folder.path().join("stderr")).expect("writable");
         let stdout = std::fs::File::create(self.folder.path().join("stdout")).expect("writable");
@@ -318,6 +335,12 @@ impl Server {
     pub fn wait_for_words_within(&self, words: &str, patience: Duration) {
         let is_said = || self.stderr().contains(words);
         eventually_within(patience, words, is_said, || self.stderr());
+    }
+
+    /// Kills it at once, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
     }
 
     /// Waits until it has ended by itself.

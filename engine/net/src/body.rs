@@ -141,6 +141,14 @@ pub trait BodyStream {
     /// Takes the first `count` of the bytes that `poll_data` showed.
     fn consume(&mut self, count: usize);
 
+    /// The receiver takes nothing at the moment: a stream that buffers reads on. What `poll_data` showed stays the
+    /// beginning of what it shows next. Whoever passes on another stream passes this on, too. An error is one that the
+    /// receiver must not wait for, as where the client breaks off its request.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        // Behind it may be an upload that the client wants to end before it reads.
+        self.poll_data(cx).map_ok(|_| ())
+    }
+
     /// Trailer fields, once the end was reached.
     fn trailers(&mut self) -> Option<Fields> {
         None

@@ -21,6 +21,7 @@ pub mod probes;
 pub mod service;
 pub mod signal;
 pub mod sockets;
+pub mod spool;
 pub mod stream;
 pub mod sys;
 pub mod timer;

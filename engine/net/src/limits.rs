@@ -145,3 +145,15 @@ pub const TLS_OFFERS_MAX: usize = 100;
 /// A connection of HTTP/2 whose window has less left than this is held up by us: clients wait rather than send less than a
 /// frame.
 pub const WINDOW_LEFT_MIN: u32 = 16 * 1024;
+
+/// Writes to temporary files that wait for the helper thread of one worker, or are being done: with 64 KiB each no more
+/// than 4 MiB are on their way to a disk that is slow. Bodies whose write finds no room wait, and so do their senders.
+pub const SPOOL_QUEUE_MAX: usize = 64;
+
+/// Temporary files of one worker at a time. Each takes an open file, as the upstream connection does that it saves; bodies
+/// beyond are passed on without a file, at the pace of whoever receives them.
+pub const SPOOL_FILES_MAX: u64 = 8192;
+
+/// Bytes in temporary files of one worker, beyond which no further file is begun. One body has a limit of its own; this one
+/// keeps thousands of slow clients from filling any disk.
+pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;

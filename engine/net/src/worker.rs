@@ -83,6 +83,16 @@ pub struct Counters {
     pub responses_too_slow: Count,
     /// Times that accepting had to wait because a limit was reached.
     pub accept_pauses: Count,
+    /// Temporary files of bodies at the moment.
+    pub spool_files: Count,
+    /// Bytes in them.
+    pub spool_bytes: Count,
+    /// Temporary files of bodies so far.
+    pub spooled: Count,
+    /// Bodies that got no temporary file because a limit was reached.
+    pub spool_refused: Count,
+    /// Writes to temporary files that failed.
+    pub spool_failures: Count,
 }
 
 /// A count that one worker writes and others read, so that a change is a load and a store.
@@ -103,8 +113,19 @@ impl Count {
 
     /// Counts one less.
     pub(crate) fn down(&self) {
+        self.sub(1);
+    }
+
+    /// Counts so many more.
+    pub(crate) fn add(&self, count: u64) {
         self.0
-            .store(self.value().wrapping_sub(1), Ordering::Relaxed);
+            .store(self.value().wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Counts so many less.
+    pub(crate) fn sub(&self, count: u64) {
+        self.0
+            .store(self.value().wrapping_sub(count), Ordering::Relaxed);
     }
 }
 

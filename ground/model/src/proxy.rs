@@ -36,6 +36,9 @@ objects! {
         pub request_buffers: i64,
         /// Bytes of the response read before it is passed on; -1 reads all.
         pub response_buffers: i64,
+        /// Where bodies wait that are longer than `request_buffers` and `response_buffers`, which go on as they come when
+        /// empty. Our own word.
+        pub buffer_folder: String,
         /// The longest life of a tunnel.
         pub stream_timeout: Duration,
         /// The size of the copy buffer.
@@ -108,6 +111,27 @@ objects! {
         pub force_ranges: bool,
         /// Answers that are files from then on.
         pub keep: Option<KeepFile>,
+        /// How requests wait until they are here as a whole.
+        pub request_buffers: BodyBuffers,
+        /// How responses wait for clients that are slower than the upstream.
+        pub response_buffers: BodyBuffers,
+    }
+
+    /// How bodies wait: in memory, then in a temporary file.
+    pub struct BodyBuffers {
+        /// They do not.
+        pub off: bool,
+        /// Bytes in memory; the usual number when zero.
+        pub memory: u64,
+        /// Bytes that are written to the file at a time; the usual number when zero.
+        pub write: u64,
+        /// Bytes in the file; the usual number when absent, no file when zero.
+        pub file_max: Option<u64>,
+        /// The folder of the file; that of the system when empty.
+        pub folder: String,
+        /// Where that was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Makes files of answers.

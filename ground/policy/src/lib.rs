@@ -9,6 +9,7 @@ extern crate alloc;
 pub mod backoff;
 pub mod balance;
 pub mod breaker;
+pub mod buffering;
 mod crc32;
 pub mod data_rate;
 pub mod group;

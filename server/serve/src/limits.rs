@@ -230,3 +230,35 @@ pub const PANIC_BACKTRACE_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of the message of a panic in the log: it may have text of the request in it.
 pub const PANIC_MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Bytes of a request that wait in memory before a temporary file is used, where `client_body_buffer_size` does not say
+/// otherwise: one buffer for bodies. nginx takes 16 KiB; a body of a few pages is not worth a file.
+pub const BUFFER_REQUEST_BYTES: u64 = 64 * 1024;
+
+/// Bytes of a response that wait in memory before a temporary file is used where no `*_buffers` say otherwise: nginx's
+/// `4k` for the head and `8 4k`.
+pub const BUFFER_RESPONSE_BYTES: u64 = 36 * 1024;
+
+/// Responses that say they are no longer than this need not wait: they come with their head, or fit into one piece.
+pub const BUFFER_RESPONSE_BYTES_MIN: u64 = 8 * 1024;
+
+/// Bytes that are collected for one write to a temporary file where `*_temp_file_write_size` does not say otherwise: one
+/// buffer for bodies. nginx takes 16 KiB; here each write goes through another thread.
+pub const BUFFER_WRITE_BYTES: u64 = 64 * 1024;
+
+/// What may be collected for one write: less costs more calls of the system than it carries, more is memory of each body
+/// that waits.
+pub const BUFFER_WRITE_BYTES_RANGE: std::ops::RangeInclusive<u64> = 4 * 1024..=1024 * 1024;
+
+/// Bytes of a response in its temporary file where `*_max_temp_file_size` does not say otherwise; nginx's number. Beyond
+/// it the upstream waits.
+pub const BUFFER_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes that are read from a temporary file at a time.
+pub const BUFFER_PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes that are read ahead of one body before others of its worker have their turn.
+pub const BUFFER_TURN_BYTES: usize = 256 * 1024;
+
+/// The pause between two log lines about bodies that cannot wait: a full disk fails for each of them.
+pub const BUFFER_TOLD_EVERY: Duration = Duration::from_secs(10);

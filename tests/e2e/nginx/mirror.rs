@@ -190,7 +190,8 @@ fn a_long_body_is_passed_on_whole_and_not_copied() {
     assert_eq!(
         of_main.all(),
         [
-            "POST /chunked - - xxxxxx",
+            // The request waited here as a whole, so that its length is known.
+            "POST /chunked 6 - xxxxxx",
             "POST /fits 1048576 - 1048576 bytes",
             "POST /long 1048577 - 1048577 bytes",
         ]

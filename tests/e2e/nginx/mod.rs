@@ -4,6 +4,7 @@ mod aborts;
 mod addition;
 mod answers;
 mod auth;
+mod buffering;
 mod cache;
 mod certbot;
 mod certificates;

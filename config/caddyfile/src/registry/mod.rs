@@ -81,6 +81,7 @@ pub struct OptionEntry {
 
 /// Directives and places that Caddy itself does not have: ours, and those of plugins that people know.
 pub const OWN: &[&str] = &[
+    "buffer_folder",
     "circuit_breaker",
     "coalesce",
     "in_flight",

@@ -326,6 +326,7 @@ pub const OPTIONS: &[OptionEntry] = &[
         "lb_bounded_load <percent>",
     ),
     lowered("reverse_proxy", "max_ejected", "max_ejected <percent>"),
+    lowered("reverse_proxy", "buffer_folder", "buffer_folder <path>"),
     lowered("reverse_proxy", "coalesce", "coalesce"),
     lowered(
         "reverse_proxy",

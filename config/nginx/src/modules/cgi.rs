@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_model::proxy::{AsNginx, SocketBuffers};
 
-use super::{http_core, upstream};
+use super::{buffering, http_core, upstream};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::text::Facts;
@@ -41,13 +41,14 @@ pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix:
         "X-Accel-Buffering",
         "X-Accel-Charset",
     ];
+    let next = upstream::next(cx, level, facts, prefix);
     AsNginx {
         hide: hidden(level, prefix, &USUAL),
         intercept: http_core::intercepted(level, &format!("{prefix}_intercept_errors")),
         drop_body: !level.is_on(&format!("{prefix}_pass_request_body"), true),
         drop_fields: !level.is_on(&format!("{prefix}_pass_request_headers"), true),
         ignore: ignored(level, prefix),
-        ..upstream::next(cx, level, facts, prefix)
+        ..buffering::both(cx, level, prefix, next)
     }
 }
 
@@ -88,7 +89,13 @@ pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
 pub fn ignored(level: &Level<'_>, prefix: &str) -> Vec<String> {
     let lines = level.nearest(&[&format!("{prefix}_ignore_headers")]);
     let names: Vec<_> = lines.iter().flat_map(|line| &line.args).collect();
-    ["X-Accel-Charset", "X-Accel-Redirect", "X-Accel-Limit-Rate"]
+    const KNOWN: [&str; 4] = [
+        "X-Accel-Buffering",
+        "X-Accel-Charset",
+        "X-Accel-Redirect",
+        "X-Accel-Limit-Rate",
+    ];
+    KNOWN
         .into_iter()
         .filter(|known| {
             names

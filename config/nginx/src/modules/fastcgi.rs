@@ -4,6 +4,7 @@ use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_route::pcre::{Case, Pattern};
 
+use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi};
@@ -11,20 +12,17 @@ use crate::lower::level::Level;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::{Lowering, Script};
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Partly};
+use crate::registry::Verdict::{Always, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
-
-const BUFFERS: Verdict =
-    Always("answers are passed on as they come, through buffers of the program");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::once("fastcgi_bind", Words(1, 2)).but(BIND),
-    Word::once("fastcgi_buffer_size", Size).but(BUFFERS),
-    Word::once("fastcgi_buffering", Flag).but(BUFFERS),
-    Word::once("fastcgi_buffers", Words(2, 2)).but(BUFFERS),
-    Word::once("fastcgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("fastcgi_buffer_size", Size).but(BUFFER_SIZE),
+    Word::once("fastcgi_buffering", Flag),
+    Word::once("fastcgi_buffers", Words(2, 2)),
+    Word::once("fastcgi_busy_buffers_size", Size).but(BUSY),
     Word::once("fastcgi_cache", Words(1, 1)).but(cache::ZONE),
     Word::once("fastcgi_cache_background_update", Flag),
     Word::many("fastcgi_cache_bypass", Words(1, MANY)),
@@ -51,8 +49,7 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_keep_conn", Flag)
         .but(Partly("`on`; with `off` a connection is kept for a moment")),
     Word::once("fastcgi_limit_rate", Words(1, 1)),
-    Word::once("fastcgi_max_temp_file_size", Size)
-        .but(Always("nothing is written to temporary files")),
+    Word::once("fastcgi_max_temp_file_size", Size),
     Word::once("fastcgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("fastcgi_next_upstream_timeout", Time),
     Word::once("fastcgi_next_upstream_tries", Number),
@@ -63,8 +60,8 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_pass_request_body", Flag),
     Word::once("fastcgi_pass_request_headers", Flag),
     Word::once("fastcgi_read_timeout", Time),
-    Word::once("fastcgi_request_buffering", Flag).but(BUFFERS),
-    Word::once("fastcgi_send_lowat", Size).but(BUFFERS),
+    Word::once("fastcgi_request_buffering", Flag),
+    Word::once("fastcgi_send_lowat", Size).but(LOWAT),
     Word::once("fastcgi_send_timeout", Time),
     Word::once("fastcgi_socket_keepalive", Flag).but(Always("connections are probed")),
     Word::once("fastcgi_socket_rcvbuf", Size),
@@ -72,10 +69,8 @@ pub const WORDS: &[Word] = &[
     Word::once("fastcgi_split_path_info", Words(1, 1)),
     Word::once("fastcgi_store", Words(1, 1)),
     Word::once("fastcgi_store_access", Words(1, 3)),
-    Word::once("fastcgi_temp_file_write_size", Size)
-        .but(Always("nothing is written to temporary files")),
-    Word::once("fastcgi_temp_path", Words(1, 4))
-        .but(Always("nothing is written to temporary files")),
+    Word::once("fastcgi_temp_file_write_size", Size).but(WRITE),
+    Word::once("fastcgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
 /// The number of the way in which paths of scripts are split in a place.

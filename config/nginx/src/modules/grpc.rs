@@ -3,7 +3,8 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transport};
 
-use super::proxy::{self, BIND, BUFFERS, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
+use super::buffering::HEAD;
+use super::proxy::{self, BIND, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
 use super::upstream::Group;
 use super::{cgi, http_core, upstream, upstream_tls};
 use crate::lower::Lowering;
@@ -17,7 +18,7 @@ use crate::tree::Directive;
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::once("grpc_bind", Words(1, 2)).but(BIND),
-    Word::once("grpc_buffer_size", Size).but(BUFFERS),
+    Word::once("grpc_buffer_size", Size).but(HEAD),
     Word::once("grpc_connect_timeout", Time),
     Word::many("grpc_hide_header", Words(1, 1)),
     Word::many("grpc_ignore_headers", Words(1, MANY)).but(IGNORED),

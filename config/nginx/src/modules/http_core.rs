@@ -12,7 +12,7 @@ use sluice_model::nginx::{
 };
 use sluice_model::{Handler, Route, Server};
 
-use super::upstream;
+use super::{buffering, upstream};
 use crate::lower::Lowering;
 use crate::lower::level::Level;
 use crate::lower::locations::Reached;
@@ -29,14 +29,14 @@ const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
 pub const WORDS: &[Word] = &[
     Word::once("absolute_redirect", Flag),
     Word::once("aio", Words(1, 1)).but(Always("the kernel sends files by itself, without waiting for a disk being seen")),
-    Word::once("aio_write", Flag).but(Always("nothing is written to temporary files")),
+    Word::once("aio_write", Flag).but(Always("a thread of its own writes temporary files")),
     Word::once("alias", Words(1, 1)),
     Word::once("auth_delay", Time),
     Word::once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
-    Word::once("client_body_buffer_size", Size).but(BUFFERS),
+    Word::once("client_body_buffer_size", Size).but(buffering::REQUEST),
     Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
-    Word::once("client_body_in_single_buffer", Flag).but(BUFFERS),
-    Word::once("client_body_temp_path", Words(1, 4)).but(Always("bodies are not written to files")),
+    Word::once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
+    Word::once("client_body_temp_path", Words(1, 4)).but(buffering::FOLDER),
     Word::once("client_body_timeout", Time),
     Word::once("client_header_buffer_size", Size).but(BUFFERS),
     Word::once("client_header_timeout", Time),

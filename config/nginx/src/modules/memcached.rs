@@ -4,7 +4,8 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, MemcachedTransport, ReverseProxy, Transport};
 
-use super::proxy::{BIND, BUFFERS, SIXTY, bound};
+use super::buffering::HEAD;
+use super::proxy::{BIND, SIXTY, bound};
 use super::upstream;
 use crate::lower::Lowering;
 use crate::lower::level::Level;
@@ -17,7 +18,7 @@ use crate::tree::{Directive, Word as Text};
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::once("memcached_bind", Words(1, 2)).but(BIND),
-    Word::once("memcached_buffer_size", Size).but(BUFFERS),
+    Word::once("memcached_buffer_size", Size).but(HEAD),
     Word::once("memcached_connect_timeout", Time),
     Word::once("memcached_gzip_flag", Number),
     Word::once("memcached_next_upstream", Words(1, MANY)).but(Partly("all but `denied`")),

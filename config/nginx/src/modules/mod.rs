@@ -6,6 +6,7 @@ pub mod addition;
 pub mod answers;
 pub mod auth;
 pub mod browser;
+pub mod buffering;
 pub mod cache;
 pub mod cgi;
 pub mod charset;

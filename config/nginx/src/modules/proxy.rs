@@ -16,6 +16,7 @@ pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
 pub use by_variable::resolver_of;
 
+use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::upstream::{self, Group};
 use super::{cache, cgi, grpc, http_core, upstream_tls};
 use crate::lower::Lowering;
@@ -26,23 +27,22 @@ use crate::registry::Verdict::{self, Always, Idle, Partly};
 use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
-pub(super) const BUFFERS: Verdict =
-    Always("answers are passed on as they come, through buffers of the program");
 pub(super) const BIND: Verdict = Partly("an address without port and variables, or `off`");
-pub(super) const FILES: Verdict = Always("nothing is written to temporary files");
 pub(super) const IGNORED: Verdict = Partly(
-    "`X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+    "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect \
+     here anyway",
 );
-pub(super) const REPEATED: Verdict =
-    Partly("a body is sent again if it has up to 64 KiB; a longer one only if none of it was sent");
+pub(super) const REPEATED: Verdict = Partly(
+    "a body that waited here as a whole is sent again; one that did not, if it has up to 64 KiB",
+);
 
 /// The directives.
 pub const WORDS: &[Word] = &[
     Word::once("proxy_bind", Words(1, 2)).but(BIND),
-    Word::once("proxy_buffer_size", Size).but(BUFFERS),
-    Word::once("proxy_buffering", Flag).but(BUFFERS),
-    Word::once("proxy_buffers", Words(2, 2)).but(BUFFERS),
-    Word::once("proxy_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("proxy_buffer_size", Size).but(BUFFER_SIZE),
+    Word::once("proxy_buffering", Flag),
+    Word::once("proxy_buffers", Words(2, 2)),
+    Word::once("proxy_busy_buffers_size", Size).but(BUSY),
     Word::once("proxy_cache", Words(1, 1)).but(cache::ZONE),
     Word::once("proxy_cache_background_update", Flag),
     Word::many("proxy_cache_bypass", Words(1, MANY)),
@@ -74,8 +74,7 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_ignore_headers", Words(1, MANY)),
     Word::once("proxy_intercept_errors", Flag),
     Word::once("proxy_limit_rate", Words(1, 1)),
-    Word::once("proxy_max_temp_file_size", Size)
-        .but(Always("nothing is written to temporary files")),
+    Word::once("proxy_max_temp_file_size", Size),
     Word::once("proxy_method", Words(1, 1)),
     Word::once("proxy_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("proxy_next_upstream_timeout", Time),
@@ -90,8 +89,8 @@ pub const WORDS: &[Word] = &[
     )),
     Word::once("proxy_read_timeout", Time),
     Word::many("proxy_redirect", Words(1, 2)),
-    Word::once("proxy_request_buffering", Flag).but(BUFFERS),
-    Word::once("proxy_send_lowat", Size).but(BUFFERS),
+    Word::once("proxy_request_buffering", Flag),
+    Word::once("proxy_send_lowat", Size).but(LOWAT),
     Word::once("proxy_send_timeout", Time),
     Word::once("proxy_set_body", Words(1, 1)),
     Word::many("proxy_set_header", Words(2, 2)),
@@ -115,9 +114,8 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
     Word::once("proxy_store", Words(1, 1)),
     Word::once("proxy_store_access", Words(1, 3)),
-    Word::once("proxy_temp_file_write_size", Size)
-        .but(Always("nothing is written to temporary files")),
-    Word::once("proxy_temp_path", Words(1, 4)).but(Always("nothing is written to temporary files")),
+    Word::once("proxy_temp_file_write_size", Size).but(WRITE),
+    Word::once("proxy_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
 /// Fields of an upstream's answer that are not passed back.
@@ -292,6 +290,7 @@ fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx 
         word.map(|word| cx.text(word, facts))
     };
     let (method, body) = (text("proxy_method"), text("proxy_set_body"));
+    let next = upstream::next(cx, level, facts, "proxy");
     AsNginx {
         hide: cgi::hidden(level, "proxy", &HIDDEN),
         ignore: cgi::ignored(level, "proxy"),
@@ -304,7 +303,7 @@ fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx 
         cookie_paths: cookies::changes(cx, level, facts, "proxy_cookie_path"),
         cookie_flags: cookies::flags(cx, level, facts),
         naming: http_core::redirects(level, &facts.server_name),
-        ..upstream::next(cx, level, facts, "proxy")
+        ..buffering::both(cx, level, "proxy", next)
     }
 }
 

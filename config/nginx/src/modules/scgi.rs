@@ -4,7 +4,8 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::proxy::{BIND, BUFFERS, FILES, REPEATED, SIXTY, Url, application_by_variable, bound};
+use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, WRITE};
+use super::proxy::{BIND, REPEATED, SIXTY, Url, application_by_variable, bound};
 use super::upstream::Group;
 use super::{cache, cgi, upstream_tls};
 use crate::lower::Lowering;
@@ -18,10 +19,10 @@ use crate::tree::{self, Directive};
 /// The directives of SCGI.
 pub const WORDS: &[Word] = &[
     Word::once("scgi_bind", Words(1, 2)).but(BIND),
-    Word::once("scgi_buffer_size", Size).but(BUFFERS),
-    Word::once("scgi_buffering", Flag).but(BUFFERS),
-    Word::once("scgi_buffers", Words(2, 2)).but(BUFFERS),
-    Word::once("scgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("scgi_buffer_size", Size).but(BUFFER_SIZE),
+    Word::once("scgi_buffering", Flag),
+    Word::once("scgi_buffers", Words(2, 2)),
+    Word::once("scgi_busy_buffers_size", Size).but(BUSY),
     Word::once("scgi_cache", Words(1, 1)).but(cache::ZONE),
     Word::once("scgi_cache_background_update", Flag),
     Word::many("scgi_cache_bypass", Words(1, MANY)),
@@ -44,7 +45,7 @@ pub const WORDS: &[Word] = &[
     Word::many("scgi_ignore_headers", Words(1, MANY)),
     Word::once("scgi_intercept_errors", Flag),
     Word::once("scgi_limit_rate", Words(1, 1)),
-    Word::once("scgi_max_temp_file_size", Size).but(FILES),
+    Word::once("scgi_max_temp_file_size", Size),
     Word::once("scgi_next_upstream", Words(1, MANY)).but(REPEATED),
     Word::once("scgi_next_upstream_timeout", Time),
     Word::once("scgi_next_upstream_tries", Number),
@@ -55,24 +56,24 @@ pub const WORDS: &[Word] = &[
     Word::once("scgi_pass_request_body", Flag),
     Word::once("scgi_pass_request_headers", Flag),
     Word::once("scgi_read_timeout", Time),
-    Word::once("scgi_request_buffering", Flag).but(BUFFERS),
+    Word::once("scgi_request_buffering", Flag),
     Word::once("scgi_send_timeout", Time),
     Word::once("scgi_socket_keepalive", Flag).but(Always("connections are probed")),
     Word::once("scgi_socket_rcvbuf", Size),
     Word::once("scgi_socket_sndbuf", Size),
     Word::once("scgi_store", Words(1, 1)),
     Word::once("scgi_store_access", Words(1, 3)),
-    Word::once("scgi_temp_file_write_size", Size).but(FILES),
-    Word::once("scgi_temp_path", Words(1, 4)).but(FILES),
+    Word::once("scgi_temp_file_write_size", Size).but(WRITE),
+    Word::once("scgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
 /// The directives of uwsgi.
 pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_bind", Words(1, 2)).but(BIND),
-    Word::once("uwsgi_buffer_size", Size).but(BUFFERS),
-    Word::once("uwsgi_buffering", Flag).but(BUFFERS),
-    Word::once("uwsgi_buffers", Words(2, 2)).but(BUFFERS),
-    Word::once("uwsgi_busy_buffers_size", Size).but(BUFFERS),
+    Word::once("uwsgi_buffer_size", Size).but(BUFFER_SIZE),
+    Word::once("uwsgi_buffering", Flag),
+    Word::once("uwsgi_buffers", Words(2, 2)),
+    Word::once("uwsgi_busy_buffers_size", Size).but(BUSY),
     Word::once("uwsgi_cache", Words(1, 1)).but(cache::ZONE),
     Word::once("uwsgi_cache_background_update", Flag),
     Word::many("uwsgi_cache_bypass", Words(1, MANY)),
@@ -95,7 +96,7 @@ pub const UWSGI: &[Word] = &[
     Word::many("uwsgi_ignore_headers", Words(1, MANY)),
     Word::once("uwsgi_intercept_errors", Flag),
     Word::once("uwsgi_limit_rate", Words(1, 1)),
-    Word::once("uwsgi_max_temp_file_size", Size).but(FILES),
+    Word::once("uwsgi_max_temp_file_size", Size),
     Word::once("uwsgi_modifier1", Number),
     Word::once("uwsgi_modifier2", Number),
     Word::once("uwsgi_next_upstream", Words(1, MANY)).but(REPEATED),
@@ -110,7 +111,7 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_pass_request_body", Flag),
     Word::once("uwsgi_pass_request_headers", Flag),
     Word::once("uwsgi_read_timeout", Time),
-    Word::once("uwsgi_request_buffering", Flag).but(BUFFERS),
+    Word::once("uwsgi_request_buffering", Flag),
     Word::once("uwsgi_send_timeout", Time),
     Word::once("uwsgi_socket_keepalive", Flag).but(Always("connections are probed")),
     Word::once("uwsgi_socket_rcvbuf", Size),
@@ -132,8 +133,8 @@ pub const UWSGI: &[Word] = &[
     Word::once("uwsgi_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
     Word::once("uwsgi_store", Words(1, 1)),
     Word::once("uwsgi_store_access", Words(1, 3)),
-    Word::once("uwsgi_temp_file_write_size", Size).but(FILES),
-    Word::once("uwsgi_temp_path", Words(1, 4)).but(FILES),
+    Word::once("uwsgi_temp_file_write_size", Size).but(WRITE),
+    Word::once("uwsgi_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
 /// Which of the two is spoken.

@@ -594,6 +594,20 @@ impl Stores {
         let _ = self.own.set(own);
     }
 
+    /// Makes a folder that others may not write to that of the user who serves, where there is one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn hand_over(&self, folder: &Path) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        const OTHERS_WRITE: u32 = 0o002;
+        match self.own.get() {
+            Some(own) if std::fs::metadata(folder)?.mode() & OTHERS_WRITE == 0 => own(folder),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The store of this folder, opened if nobody uses it. `None` if it is in use with other levels.
     ///
     /// # Errors

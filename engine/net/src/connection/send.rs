@@ -476,8 +476,7 @@ impl<'a> Sender<'a> {
         step
     }
 
-    /// Sends what is in `out`. While the client takes nothing the stream goes on beside: behind it may be an upload
-    /// that the client wants to end before it reads.
+    /// Sends what is in `out`. While the client takes nothing the stream goes on beside.
     fn poll_flush_beside(
         &mut self,
         cx: &mut Context<'_>,
@@ -486,7 +485,7 @@ impl<'a> Sender<'a> {
     ) -> Poll<Result<(), Failure>> {
         let flushed = self.poll_flush_with(cx, &[], done);
         if flushed.is_pending()
-            && let Poll::Ready(Err(failure)) = stream.poll_data(cx)
+            && let Poll::Ready(Err(failure)) = stream.poll_ahead(cx)
         {
             return Poll::Ready(Err(failure));
         }
@@ -548,12 +547,19 @@ impl<'a> Sender<'a> {
         count: usize,
     ) -> Poll<Result<(), Failure>> {
         let data = &ready!(stream.poll_data(cx))?[..count];
-        if !chunked {
-            return self.poll_flush_with(cx, &[data], done);
+        let flushed = if chunked {
+            let mut size = Vec::with_capacity(CHUNK_HEAD_BYTES_MAX);
+            h1::encode_chunk_head(count, &mut size);
+            self.poll_flush_with(cx, &[&size, data, h1::CHUNK_END], done)
+        } else {
+            self.poll_flush_with(cx, &[data], done)
+        };
+        if flushed.is_pending()
+            && let Poll::Ready(Err(failure)) = stream.poll_ahead(cx)
+        {
+            return Poll::Ready(Err(failure));
         }
-        let mut size = Vec::with_capacity(CHUNK_HEAD_BYTES_MAX);
-        h1::encode_chunk_head(count, &mut size);
-        self.poll_flush_with(cx, &[&size, data, h1::CHUNK_END], done)
+        flushed
     }
 }
 

@@ -15,3 +15,4 @@ pub mod prefetch;
 pub mod process;
 pub mod send;
 pub mod tcp_info;
+pub mod temp_file;

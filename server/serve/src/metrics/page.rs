@@ -353,10 +353,45 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "Spans of traces that the collector took.",
         hub.spans.exported.load(Ordering::Relaxed),
     );
+    write_buffers(&sum, page);
     write_tls(&sum, page);
     write_slow(&sum, page);
     write_http2(&sum, page);
     write_own_gauges(recorder, sum(|worker| &worker.open), page);
+}
+
+fn write_buffers(
+    sum: &impl Fn(fn(&sluice_net::Counters) -> &sluice_net::Count) -> u64,
+    page: &mut Page,
+) {
+    page.single(
+        "sluice_buffer_bytes",
+        "Bytes of bodies in temporary files.",
+        Kind::Gauge,
+        sum(|worker| &worker.spool_bytes),
+    );
+    page.single(
+        "sluice_buffer_files",
+        "Temporary files of bodies.",
+        Kind::Gauge,
+        sum(|worker| &worker.spool_files),
+    );
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
+    counter(
+        "sluice_buffer_failures_total",
+        "Writes to temporary files that failed; their bodies were passed on without.",
+        sum(|worker| &worker.spool_failures),
+    );
+    counter(
+        "sluice_buffer_files_total",
+        "Temporary files of bodies that were begun.",
+        sum(|worker| &worker.spooled),
+    );
+    counter(
+        "sluice_buffer_refused_total",
+        "Bodies that got no temporary file because there were too many.",
+        sum(|worker| &worker.spool_refused),
+    );
 }
 
 fn write_tls(

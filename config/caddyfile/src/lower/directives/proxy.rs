@@ -82,6 +82,7 @@ impl Lowering<'_> {
             }
             "request_buffers" => proxy.request_buffers = self.buffer_size(line)?,
             "response_buffers" => proxy.response_buffers = self.buffer_size(line)?,
+            "buffer_folder" => proxy.buffer_folder = self.single_text(line)?,
             "stream_timeout" => proxy.stream_timeout = self.single_duration(line)?,
             "stream_close_delay" => proxy.stream_close_delay = self.single_duration(line)?,
             "stream_buffer_size" => proxy.stream_buffer_size = self.single_size(line)?,

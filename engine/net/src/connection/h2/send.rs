@@ -284,8 +284,7 @@ impl<'a> Sender<'a> {
         .await
     }
 
-    /// Ready when content may be sent. While the client takes nothing the stream goes on beside: behind it may be an
-    /// upload that the client wants to end before it reads.
+    /// Ready when content may be sent. While the client takes nothing the stream goes on beside.
     fn poll_capacity_beside(
         &mut self,
         stream: &mut dyn BodyStream,
@@ -293,10 +292,16 @@ impl<'a> Sender<'a> {
     ) -> Poll<Result<(), Failure>> {
         let capacity = self.poll_capacity(cx);
         if capacity.is_pending() {
-            match self.poll_data(stream, cx) {
+            if let Some(gone) = self.mux.gone(self.id) {
+                return Poll::Ready(Err(gone.failure()));
+            }
+            if let Poll::Ready(Err(failure)) = stream.poll_ahead(cx) {
+                return Poll::Ready(Err(failure));
+            }
+            // Without a piece at hand the client has nothing to make room for.
+            match stream.poll_data(cx) {
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Ready(Ok(_)) => {}
-                // The client has nothing to make room for.
                 Poll::Pending => self.pace.excuse(),
             }
         }

@@ -139,6 +139,14 @@ impl Source {
             Kind::Owned(_) | Kind::Shared(_) | Kind::File { .. } => self.taken += count,
         }
     }
+
+    /// As [`BodyStream::poll_ahead`].
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match &mut self.kind {
+            Kind::Stream(stream) => stream.poll_ahead(cx),
+            Kind::Owned(_) | Kind::Shared(_) | Kind::File { .. } => Poll::Pending,
+        }
+    }
 }
 
 /// A body that is compressed while it is sent.
@@ -247,6 +255,10 @@ fn internal(error: std::io::Error) -> Failure {
 impl BodyStream for EncodeStream {
     fn len(&self) -> Option<u64> {
         None
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.source.poll_ahead(cx)
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {

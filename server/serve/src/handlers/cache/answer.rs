@@ -297,4 +297,8 @@ impl BodyStream for Part {
         self.stream.consume(count);
         self.left -= count as u64;
     }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.stream.poll_ahead(cx)
+    }
 }

@@ -122,6 +122,13 @@ impl BodyStream for Joined {
         None
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match self.parts.get_mut(self.at) {
+            Some(Some(part)) => part.poll_ahead(cx),
+            Some(None) | None => Poll::Pending,
+        }
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         while let Some(part) = self.parts.get_mut(self.at) {
             let count = match part {

@@ -159,6 +159,10 @@ impl BodyStream for Unpacked {
         None
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.source.poll_ahead(cx)
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         if self.sent == self.filled && self.state == State::Failed {
             let failure = Failure::new(Side::Upstream, FailureKind::Protocol);

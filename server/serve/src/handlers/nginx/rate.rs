@@ -153,7 +153,9 @@ impl BodyStream for Paced {
             if !self.timer.is_set() {
                 self.timer.set(&self.worker.clock, self.pause(allowed));
             }
-            ready!(self.timer.poll_expired(cx));
+            if self.timer.poll_expired(cx).is_pending() {
+                return self.poll_ahead(cx).map(|ahead| ahead.map(|()| &[][..]));
+            }
             self.timer.clear();
         }
         let left = self.allowed().saturating_sub(self.consumed).max(1);
@@ -174,6 +176,16 @@ impl BodyStream for Paced {
         };
         let shown = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
         Poll::Ready(Ok(&data[..shown]))
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match &mut self.source {
+            Source::Stream(stream) => match stream.poll_ahead(cx) {
+                Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+                Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+            },
+            Source::Bytes(_) | Source::File(..) => Poll::Pending,
+        }
     }
 
     fn consume(&mut self, count: usize) {

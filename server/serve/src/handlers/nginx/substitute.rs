@@ -253,6 +253,10 @@ impl BodyStream for SubstituteStream {
         None
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.source.poll_ahead(cx)
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         while self.sent == self.search.out.len() && self.state == State::Reading {
             self.search.out.clear();

@@ -83,6 +83,13 @@ impl BodyStream for Followed {
         None
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match &mut self.source {
+            Some(source) => source.poll_ahead(cx),
+            None => Poll::Pending,
+        }
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         match &mut self.source {
             Some(source) => source.poll_piece(cx),

@@ -58,14 +58,10 @@ impl ReverseProxy {
                     Facts::Unused => body,
                 };
                 let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
-                let body = match &self.verbose {
+                Step::Done(match &self.verbose {
                     None => body,
                     Some(verbose) => verbose.follow(x, body),
-                };
-                match &self.as_nginx {
-                    None => Step::Done(body),
-                    Some(as_nginx) => as_nginx.pass_back(x, body),
-                }
+                })
             }
             Err(failure) => Step::Fail(failure.into()),
         }

@@ -9,6 +9,7 @@ use sluice_net::upstream::Call;
 use sluice_net::{Body, RequestBody};
 use sluice_route::Template;
 
+use super::buffering::{Ahead, Rules};
 use super::cookies::{Change, Cookies};
 use super::next_upstream::NextUpstream;
 use super::replay::Replay;
@@ -354,17 +355,24 @@ impl AsNginx {
         Some(before)
     }
 
-    /// What becomes of an answer whose head is in `x.res`: it is read no faster than it may be, kept as a file, and given
-    /// in part.
-    pub fn pass_back(&self, x: &mut Exchange, mut body: Body) -> Step {
-        let Some(rare) = &self.rare else {
-            return Step::Done(body);
-        };
-        if let Some(rate) = &rare.rate {
+    /// What becomes of an answer whose head is in `x.res`: it is read no faster than it may be and ahead of its client,
+    /// kept as a file, and given in part.
+    pub fn pass_back(&self, x: &mut Exchange, mut body: Body, ahead: Option<Arc<Rules>>) -> Step {
+        let rare = self.rare.as_ref();
+        if let Some(rate) = rare.and_then(|rare| rare.rate.as_ref()) {
             let rate = rate::bytes(&expanded(rate, x));
             // The bytes of the first second may come at once, as in nginx.
             body = rate::paced(x, body, rate, rate);
         }
+        body = match (body, ahead) {
+            (Body::Stream(stream), Some(rules)) => {
+                Body::Stream(Box::new(Ahead::new(&x.worker, &rules, stream)))
+            }
+            (body, _) => body,
+        };
+        let Some(rare) = rare else {
+            return Step::Done(body);
+        };
         if let Some(keep) = &rare.keep {
             body = keep.keep(x, body);
         }

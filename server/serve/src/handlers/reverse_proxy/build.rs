@@ -100,10 +100,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         verbose: verbose(config, cx),
         streams: streams(config)?,
         coalescing: coalescing(config)?,
-        buffering: Buffering {
-            request_bytes: buffered("request_buffers", config.request_buffers)?,
-            answer_bytes: buffered("response_buffers", config.response_buffers)?,
-        },
+        buffering: Buffering::build(config, cx)?,
     })
 }
 
@@ -311,15 +308,6 @@ fn content(config: &Config) -> Content {
 
 fn compile_rewrite(config: &sluice_model::handler::Rewrite) -> Result<Rewrite, Refusal> {
     rewrite::rewrite(config).map_err(|error| Refusal::new(error.to_string()))
-}
-
-fn buffered(name: &str, bytes: i64) -> Result<usize, Refusal> {
-    usize::try_from(bytes).map_err(|_| {
-        Refusal::new(format!(
-            "`{name}` without a limit is refused: one client could fill the memory"
-        ))
-        .with_help("give a size, such as `4MiB`")
-    })
 }
 
 /// A duration of the configuration; zero and less mean that there is none.

@@ -56,7 +56,7 @@ use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use as_nginx::AsNginx;
-use buffering::{Buffering, Text};
+use buffering::{Ahead, Buffering, Rules, Text};
 use coalescing::Coalescing;
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
@@ -250,13 +250,15 @@ impl ReverseProxy {
             Content::Send => x.body.take(),
             Content::Keep => RequestBody::None,
         };
-        if self.buffering.request_bytes > 0 {
-            body = Box::pin(self.buffering.request(body)).await?;
-        }
+        let needs_length = self.fastcgi.is_some() || self.speaks_http10();
         if let Some(text) = self.as_nginx.as_ref().and_then(|nginx| nginx.body(x)) {
             body = Text::body(text);
+        } else if self.buffering.is_to_spool(&body, needs_length) {
+            body = Box::pin(self.buffering.spool(&x.worker, body)).await?;
+        } else if self.buffering.request_bytes > 0 {
+            body = Box::pin(self.buffering.request(body)).await?;
         }
-        if self.fastcgi.is_some() || self.speaks_http10() {
+        if needs_length {
             body = Box::pin(fastcgi::measure(body, self.buffering.request_bytes)).await?;
         }
         Ok(body)
@@ -322,6 +324,7 @@ impl ReverseProxy {
         }
         let mut wanted = upstream.wanted(&x.req.method);
         let timing = self.selection.timing(upstream);
+        let ahead;
         let step = loop {
             let endpoint = upstream.endpoint_for(&x.req);
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
@@ -341,7 +344,10 @@ impl ReverseProxy {
             };
             let failed = match asked.call.answer(&x.worker, &asked.method).await {
                 Ok(answer) => match self.instead(x, &mut asked.call, &answer, tried) {
-                    None => break self.take_answer(x, upstream, asked, answer),
+                    None => {
+                        ahead = self.buffering.ahead(&answer);
+                        break self.take_answer(x, upstream, asked, answer);
+                    }
                     Some(body) => {
                         self.note_unwanted(x, upstream, answer.head.status, asked.at);
                         return Err(no_upstream(body));
@@ -358,18 +364,38 @@ impl ReverseProxy {
             }
             wanted = Wanted::Fresh;
         };
-        let step = match (timing, step) {
-            (Some(timing), Step::Done(body)) => Step::Done(timing.follow(body)),
-            (_, step) => step,
+        let step = match timing {
+            Some(timing) => follow(step, |body| timing.follow(body)),
+            None => step,
         };
-        let step = match (self.selection.begin(x, upstream), step) {
-            (Some(session), Step::Done(body)) => Step::Done(session.follow(body)),
-            (_, step) => step,
-        };
+        let step = self.finish(x, upstream, step, ahead);
         if self.buffering.answer_bytes == 0 {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)
+    }
+
+    /// What becomes of an answer that is passed back, once its upstream's part in it is counted: that ends with the
+    /// upstream, and not with the client.
+    fn finish(
+        &self,
+        x: &mut Exchange,
+        upstream: &Upstream,
+        step: Step,
+        ahead: Option<Arc<Rules>>,
+    ) -> Step {
+        let step = match self.selection.begin(x, upstream) {
+            Some(session) => follow(step, |body| session.follow(body)),
+            None => step,
+        };
+        match (step, &self.as_nginx, ahead) {
+            (step @ Step::Done(Body::Tunnel(_)), _, _) => step,
+            (Step::Done(body), Some(as_nginx), ahead) => as_nginx.pass_back(x, body, ahead),
+            (Step::Done(Body::Stream(body)), None, Some(rules)) => {
+                Step::Done(Body::Stream(Box::new(Ahead::new(&x.worker, &rules, body))))
+            }
+            (step, _, _) => step,
+        }
     }
 
     /// Notes an answer that is not passed back.
@@ -413,7 +439,9 @@ impl ReverseProxy {
         lease: Option<Lease>,
     ) -> Result<Asked, Fault> {
         let prepared = self.prepare(x, upstream, &body, Some(&mut carrier))?;
-        let awaits_continue = !body.is_none() && x.req.fields.has(FieldId::Expect);
+        // What waited here was asked for already.
+        let awaits_continue =
+            !body.is_none() && !self.buffering.spools() && x.req.fields.has(FieldId::Expect);
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
         if awaits_continue {
             let limit = upstream.endpoint.options().timeouts.expect_continue;
@@ -508,6 +536,14 @@ impl ReverseProxy {
             },
             step => step,
         }
+    }
+}
+
+/// Has the body of an answer followed by what counts it.
+fn follow(step: Step, by: impl FnOnce(Body) -> Body) -> Step {
+    match step {
+        Step::Done(body) => Step::Done(by(body)),
+        step => step,
     }
 }
 

@@ -27,6 +27,8 @@ impl Replay {
     pub fn body(body: RequestBody, bytes_max: usize) -> RequestBody {
         match body {
             RequestBody::None => RequestBody::None,
+            // It was kept before.
+            RequestBody::Stream(body) if body.is_rewindable() => RequestBody::Stream(body),
             // One that is known to be longer is not worth the copying.
             RequestBody::Stream(body) if body.len().is_some_and(|len| len > bytes_max as u64) => {
                 RequestBody::Stream(body)

@@ -203,7 +203,7 @@ impl ReverseProxy {
         {
             out.push(FieldId::Trailer, names);
         }
-        if framing == BodyFraming::None {
+        if framing == BodyFraming::None || self.buffering.spools() {
             out.remove(FieldId::Expect);
         }
         if let Some(as_nginx) = &self.as_nginx {

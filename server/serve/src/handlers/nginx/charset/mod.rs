@@ -247,6 +247,10 @@ impl BodyStream for Recoded {
         self.left
     }
 
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.source.poll_ahead(cx)
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         while self.sent == self.out.len() && self.state == State::Reading {
             self.out.clear();

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_model::proxy::{
     NginxGroup as Config, NginxServer, Upstream as UpstreamConfig, UpstreamTls,
 };
+use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
 use sluice_policy::group::{Method, Servers as Seen, Timed, Unanswered, address_key};
 use sluice_route::Template;
@@ -42,9 +43,27 @@ struct Known {
     groups: HashMap<String, Arc<Group>>,
     /// By what they were made of. Connections are kept for those who have the same one.
     connectors: HashMap<String, Arc<Connector>>,
+    /// Folders for temporary files, which are looked at once.
+    folders: HashMap<String, Arc<Folder>>,
 }
 
 impl Shared {
+    /// The folder for temporary files at `path`, which `prepare` looks at if it is the first time.
+    pub(super) fn folder(
+        &self,
+        path: &str,
+        prepare: impl FnOnce(&Folder) -> Result<(), Refusal>,
+    ) -> Result<Arc<Folder>, Refusal> {
+        let mut known = self.known();
+        if let Some(folder) = known.folders.get(path) {
+            return Ok(folder.clone());
+        }
+        let folder = Folder::new(path);
+        prepare(&folder)?;
+        known.folders.insert(path.to_owned(), folder.clone());
+        Ok(folder)
+    }
+
     /// Notes that there is a handler that asks upstreams.
     pub(super) fn note_proxy(&self) {
         self.known().asks_upstreams = true;

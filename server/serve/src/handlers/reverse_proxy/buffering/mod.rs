@@ -1,22 +1,119 @@
-//! Bodies that are collected before they are passed on, where the configuration asks for it: a slow client then
-//! does not occupy an upstream. Bodies larger than the limit go on as they arrive after that much.
+//! Bodies that wait before they are passed on, where the configuration asks for it: a slow client then does not occupy
+//! an upstream. With temporary files a request is here as a whole before an upstream is asked, and a response is read
+//! at the pace of its upstream; without, bodies larger than the limit go on as they arrive after that much.
+
+mod ahead;
+mod rules;
+mod spooled;
+#[cfg(test)]
+mod tests;
 
 use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sluice_message::Fields;
-use sluice_net::{BodyStream, Failure, RequestBody};
+use sluice_net::upstream::Answer;
+use sluice_net::{BodyStream, Failure, RequestBody, Worker};
+use sluice_wire::h1::BodyFraming;
 
-/// How much of each body is collected first.
-#[derive(Clone, Copy, Debug, Default)]
+use crate::limits::BUFFER_RESPONSE_BYTES_MIN;
+pub(crate) use ahead::Ahead;
+use ahead::Collected as Filled;
+pub(crate) use rules::Rules;
+
+/// How bodies wait.
+#[derive(Default)]
 pub struct Buffering {
-    /// Bytes of the request.
+    /// Bytes of the request that are collected first, in memory alone.
     pub request_bytes: usize,
-    /// Bytes of the answer.
+    /// Bytes of the answer that are.
     pub answer_bytes: usize,
+    /// How requests wait in memory and files.
+    spooling: Option<Spooling>,
+    /// How responses do.
+    ahead: Option<ReadAhead>,
+}
+
+/// How requests wait.
+struct Spooling {
+    rules: Arc<Rules>,
+    /// Whether all do, or only those that must tell the upstream a length that the client did not tell.
+    always: bool,
+}
+
+/// How responses wait.
+struct ReadAhead {
+    rules: Arc<Rules>,
+    /// Whether they do where the upstream says nothing of it.
+    usually: bool,
+    /// Whether the upstream has a say in it (`X-Accel-Buffering`).
+    obeys: bool,
 }
 
 impl Buffering {
+    /// Whether requests are here as a whole before an upstream is asked.
+    pub fn spools(&self) -> bool {
+        self.spooling
+            .as_ref()
+            .is_some_and(|spooling| spooling.always)
+    }
+
+    /// Whether a request waits here as a whole; `needs_length` if the upstream has to be told how long it is.
+    pub fn is_to_spool(&self, body: &RequestBody, needs_length: bool) -> bool {
+        let Some(spooling) = &self.spooling else {
+            return false;
+        };
+        !body.is_none() && (spooling.always || needs_length && body.len().is_none())
+    }
+
+    /// Waits for the whole body of a request. One that cannot be kept as a whole goes on as it comes from there on.
+    pub async fn spool(
+        &self,
+        worker: &Rc<Worker>,
+        body: RequestBody,
+    ) -> Result<RequestBody, Failure> {
+        let (Some(spooling), RequestBody::Stream(mut body)) = (&self.spooling, body) else {
+            return Ok(RequestBody::None);
+        };
+        // Usually it came with its head, and is left where it is.
+        if let Some(length) = body.len() {
+            let shown = poll_fn(|cx| Poll::Ready(body.poll_data(cx).map_ok(<[u8]>::len))).await;
+            match shown {
+                Poll::Ready(Ok(here)) if here as u64 == length => {
+                    return Ok(RequestBody::Stream(body));
+                }
+                Poll::Ready(Err(failure)) => return Err(failure),
+                Poll::Ready(Ok(_)) | Poll::Pending => {}
+            }
+        }
+        let mut ahead = Ahead::new(worker, &spooling.rules, body);
+        let filled = poll_fn(|cx| ahead.poll_collect(cx)).await?;
+        Ok(RequestBody::Stream(match filled {
+            Filled::Whole => Box::new(ahead.into_spooled()),
+            Filled::InPart => Box::new(ahead),
+        }))
+    }
+
+    /// How `answer` waits, if it may have to.
+    pub fn ahead(&self, answer: &Answer) -> Option<Arc<Rules>> {
+        let ahead = self.ahead.as_ref()?;
+        match answer.framing.body {
+            BodyFraming::None => return None,
+            // It fits into what the system takes in any case.
+            BodyFraming::Length(length) if length <= BUFFER_RESPONSE_BYTES_MIN => return None,
+            BodyFraming::Length(_) | BodyFraming::Chunked | BodyFraming::UntilClose => {}
+        }
+        let said = answer.head.fields.find_first(b"X-Accel-Buffering");
+        let waits = match said.filter(|_| ahead.obeys) {
+            Some(word) if word.eq_ignore_ascii_case(b"yes") => true,
+            Some(word) if word.eq_ignore_ascii_case(b"no") => false,
+            Some(_) | None => ahead.usually,
+        };
+        waits.then(|| ahead.rules.clone())
+    }
+
     /// Collects the body of a request.
     pub async fn request(&self, body: RequestBody) -> Result<RequestBody, Failure> {
         match body {

@@ -1,0 +1,108 @@
+//! `*_buffering`, `*_buffers` and what belongs to them, `client_body_buffer_size` and `client_body_temp_path`: how bodies
+//! wait. Each module that asks upstreams has them under its own name.
+
+use sluice_model::proxy::{AsNginx, BodyBuffers};
+
+use crate::lower::Lowering;
+use crate::lower::level::Level;
+use crate::lower::text::has_variables;
+use crate::lower::values;
+use crate::registry::Verdict::{self, Always, Partly};
+
+/// What holds for `*_buffer_size` of modules whose responses never wait.
+pub const HEAD: Verdict =
+    Always("heads may have 32 KiB; responses are passed on as they come, as in nginx");
+/// What holds for `*_buffer_size`.
+pub const BUFFER_SIZE: Verdict =
+    Partly("counts among the memory in which a response waits; heads may have 32 KiB");
+/// What holds for `*_busy_buffers_size`.
+pub const BUSY: Verdict = Always("what is being sent, up to 64 KiB, stays in memory");
+/// What holds for `*_temp_path`.
+pub const FOLDER: Verdict =
+    Partly("the folder; levels have no effect, as temporary files have no names");
+/// What holds for `client_body_buffer_size`.
+pub const REQUEST: Verdict = Partly("64k where nothing is said");
+/// What holds for `*_temp_file_write_size`.
+pub const WRITE: Verdict = Partly("from 4k to 1m, and 64k where nothing is said");
+/// What holds for `client_body_in_single_buffer`.
+pub const PIECES: Verdict = Always("bodies wait in buffers of 64 KiB");
+/// What holds for `*_send_lowat`.
+pub const LOWAT: Verdict = Always("what is at hand is sent together");
+
+/// nginx's usual page.
+const PAGE: u64 = 4096;
+/// nginx's usual number of buffers.
+const BUFFERS: u64 = 8;
+
+/// How requests wait.
+pub fn requests(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> BodyBuffers {
+    let mut buffers = BodyBuffers {
+        off: !level.is_on(&format!("{module}_request_buffering"), true),
+        memory: level.size("client_body_buffer_size").unwrap_or_default(),
+        ..BodyBuffers::default()
+    };
+    folder(cx, level, "client_body_temp_path", &mut buffers);
+    buffers
+}
+
+/// How responses wait.
+pub fn responses(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> BodyBuffers {
+    let of = |name: &str| format!("{module}_{name}");
+    let mut buffers = BodyBuffers {
+        off: !level.is_on(&of("buffering"), true),
+        memory: memory(cx, level, &of("buffer_size"), &of("buffers")),
+        write: level.size(&of("temp_file_write_size")).unwrap_or_default(),
+        file_max: level.size(&of("max_temp_file_size")),
+        ..BodyBuffers::default()
+    };
+    folder(cx, level, &of("temp_path"), &mut buffers);
+    buffers
+}
+
+/// How bodies wait in a place of `module`.
+pub fn both(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str, as_nginx: AsNginx) -> AsNginx {
+    AsNginx {
+        request_buffers: requests(cx, level, module),
+        response_buffers: responses(cx, level, module),
+        ..as_nginx
+    }
+}
+
+/// The memory in which a response waits; 0 where nothing is said.
+fn memory(cx: &mut Lowering<'_>, level: &Level<'_>, first: &str, more: &str) -> u64 {
+    let head = level.size(first);
+    let line = level.find(more);
+    if head.is_none() && line.is_none() {
+        return 0;
+    }
+    let mut total = BUFFERS * PAGE;
+    if let Some(line) = line {
+        let number = line.arg(0).and_then(|word| word.parse::<u64>().ok());
+        let size = line.arg(1).and_then(values::size);
+        match number.zip(size) {
+            Some((number @ 2.., size @ 1..)) => total = number.saturating_mul(size),
+            Some(_) | None => {
+                let wanted = "a number of 2 or more and a size, as in `8 4k`";
+                let _: Option<()> = cx.invalid(&line.args[0], more, wanted);
+            }
+        }
+    }
+    total.saturating_add(head.unwrap_or(PAGE))
+}
+
+fn folder(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str, buffers: &mut BodyBuffers) {
+    let Some(line) = level.find(name) else { return };
+    let (path, levels) = (&line.args[0], &line.args[1..]);
+    if has_variables(&path.text) {
+        let _: Option<()> = cx.invalid(path, name, "a folder without variables");
+        return;
+    }
+    for word in levels {
+        if !matches!(word.text.as_str(), "0" | "1" | "2" | "3") {
+            let _: Option<()> =
+                cx.invalid(word, name, "a folder and up to three levels, as in `1 2`");
+        }
+    }
+    buffers.folder = cx.prefixed(&path.text);
+    buffers.origin = cx.origin(line);
+}

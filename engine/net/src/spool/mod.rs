@@ -1,0 +1,298 @@
+//! Temporary files for bodies that wait: their content is written by a helper thread, so that a slow disk never holds up
+//! a worker. What is written and when is left to the floor above.
+
+mod writer;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use crate::limits::{SPOOL_BYTES_MAX, SPOOL_FILES_MAX};
+use crate::sys::temp_file::create_unnamed;
+use crate::worker::Worker;
+
+use writer::{Job, Slot, Writer};
+
+/// A folder for temporary files.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The folder `path`, which need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Arc<Folder> {
+        Arc::new(Folder { path: path.into() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the folder where it is missing, for its owner alone; tells whether it did. Tries whether a file can be made
+    /// in it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn prepare(&self) -> io::Result<bool> {
+        use std::os::unix::fs::DirBuilderExt;
+        let is_new = !self.path.is_dir();
+        if is_new {
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(&self.path)?;
+        }
+        create_unnamed(&self.path).map(|_| is_new)
+    }
+}
+
+/// A temporary file of one body. It has no name, and is made with the first write.
+pub struct SpoolFile {
+    target: Arc<Target>,
+    slot: Arc<Slot>,
+    spools: Rc<Spools>,
+    worker: Rc<Worker>,
+    /// Bytes that it was counted with.
+    counted: u64,
+}
+
+/// The file itself, which the helper thread makes and the worker reads.
+struct Target {
+    folder: Arc<Folder>,
+    file: OnceLock<File>,
+}
+
+/// The spool files of one worker, and the thread that writes them; started with the first file. A thread that a worker
+/// starts has its user.
+#[derive(Default)]
+struct Spools {
+    writer: RefCell<Option<Arc<Writer>>>,
+}
+
+impl Spools {
+    fn writer(&self) -> io::Result<Arc<Writer>> {
+        if let Some(writer) = &*self.writer.borrow() {
+            return Ok(writer.clone());
+        }
+        let writer = Writer::start()?;
+        Ok(self.writer.borrow_mut().insert(writer).clone())
+    }
+}
+
+impl Drop for Spools {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.borrow_mut().take() {
+            writer.end();
+        }
+    }
+}
+
+/// What became of a write.
+pub struct Written {
+    /// The pieces, as they were handed over.
+    pub pieces: Vec<Vec<u8>>,
+    /// Whether all of them are in the file.
+    pub outcome: io::Result<()>,
+}
+
+impl SpoolFile {
+    /// A file in `folder`, to be made with the first write. `None` where the worker may have no more of them
+    /// ([`SPOOL_FILES_MAX`], [`SPOOL_BYTES_MAX`]).
+    pub fn begin(worker: &Rc<Worker>, folder: &Arc<Folder>) -> Option<SpoolFile> {
+        let counters = &worker.counters;
+        let is_full = counters.spool_files.value() >= SPOOL_FILES_MAX
+            || counters.spool_bytes.value() >= SPOOL_BYTES_MAX;
+        if is_full {
+            counters.spool_refused.up();
+            return None;
+        }
+        counters.spool_files.up();
+        counters.spooled.up();
+        Some(SpoolFile {
+            target: Arc::new(Target {
+                folder: folder.clone(),
+                file: OnceLock::new(),
+            }),
+            slot: Arc::default(),
+            spools: worker.local::<Spools>(),
+            worker: worker.clone(),
+            counted: 0,
+        })
+    }
+
+    /// Hands `pieces` to the helper thread, which writes them at `at`; leaves none. Pending while its queue is full. One
+    /// write is under way at a time: ask [`SpoolFile::poll_written`] before the next.
+    ///
+    /// # Errors
+    ///
+    /// There is no such thread.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &mut Vec<Vec<u8>>,
+        at: u64,
+    ) -> Poll<io::Result<()>> {
+        let writer = match self.spools.writer() {
+            Ok(writer) => writer,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let job = || Job::Write {
+            target: self.target.clone(),
+            slot: self.slot.clone(),
+            pieces: std::mem::take(pieces),
+            at,
+        };
+        writer.poll_enter(cx, job).map(Ok)
+    }
+
+    /// Ready once the write under way has ended.
+    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<Written> {
+        let written = self.slot.poll(cx);
+        if let Poll::Ready(written) = &written {
+            match written.outcome {
+                Ok(()) => self.count(written.pieces.iter().map(|piece| piece.len() as u64).sum()),
+                Err(_) => self.worker.counters.spool_failures.up(),
+            }
+        }
+        written
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.counted += bytes;
+        self.worker.counters.spool_bytes.add(bytes);
+    }
+
+    /// Its content was taken: the file is written from its beginning.
+    pub fn note_drained(&mut self) {
+        self.worker.counters.spool_bytes.sub(self.counted);
+        self.counted = 0;
+    }
+
+    /// Reads `count` bytes at `at`, which were written before, into `out`, which is empty.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn read(&self, out: &mut Vec<u8>, at: u64, count: usize) -> io::Result<()> {
+        let file = self.target.file.get().ok_or(io::ErrorKind::NotFound)?;
+        out.resize(count, 0);
+        file.read_exact_at(out, at).inspect_err(|_| out.clear())
+    }
+}
+
+impl Drop for SpoolFile {
+    fn drop(&mut self) {
+        let counters = &self.worker.counters;
+        counters.spool_files.down();
+        counters.spool_bytes.sub(self.counted);
+        // What is large takes a while to free, too.
+        if let (true, Some(writer)) = (self.counted > 0, &*self.spools.writer.borrow()) {
+            writer.close(self.target.clone());
+        }
+    }
+}
+
+impl Target {
+    fn write(&self, pieces: &[Vec<u8>], mut at: u64) -> io::Result<()> {
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let made = create_unnamed(&self.folder.path)?;
+                self.file.get_or_init(|| made)
+            }
+        };
+        for piece in pieces {
+            file.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    fn folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("sluice-spool-{name}-{}", std::process::id()))
+    }
+
+    async fn write(file: &mut SpoolFile, pieces: &[&str], at: u64) -> Written {
+        let mut pieces: Vec<_> = pieces.iter().map(|one| one.as_bytes().to_vec()).collect();
+        poll_fn(|cx| file.poll_write(cx, &mut pieces, at))
+            .await
+            .unwrap();
+        assert!(pieces.is_empty());
+        poll_fn(|cx| file.poll_written(cx)).await
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(test);
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_and_leaves_no_name() {
+        let path = folder("read");
+        let folder = Folder::new(&path);
+        assert!(folder.prepare().unwrap());
+        assert!(!folder.prepare().unwrap());
+        run(async {
+            let worker = Worker::new(0, 1);
+            let mut file = SpoolFile::begin(&worker, &folder).unwrap();
+            let written = write(&mut file, &["abc", "", "defg"], 0).await;
+            written.outcome.unwrap();
+            assert_eq!(written.pieces.len(), 3);
+            write(&mut file, &["hi"], 7).await.outcome.unwrap();
+            let mut out = Vec::new();
+            file.read(&mut out, 2, 6).unwrap();
+            assert_eq!(out, b"cdefgh");
+            assert!(file.read(&mut out, 8, 2).is_err());
+            assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+            let counters = &worker.counters;
+            assert_eq!(counters.spool_files.value(), 1);
+            assert_eq!(counters.spool_bytes.value(), 9);
+            drop(file);
+            assert_eq!(counters.spool_files.value(), 0);
+            assert_eq!(counters.spool_bytes.value(), 0);
+        });
+        std::fs::remove_dir(&path).unwrap();
+    }
+
+    #[test]
+    fn pieces_come_back_from_a_write_that_fails() {
+        run(async {
+            let worker = Worker::new(0, 1);
+            let missing = Folder::new(folder("missing"));
+            let mut file = SpoolFile::begin(&worker, &missing).unwrap();
+            let written = write(&mut file, &["abc"], 0).await;
+            let error = written.outcome.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            assert_eq!(written.pieces, [b"abc"]);
+            assert_eq!(worker.counters.spool_failures.value(), 1);
+            assert!(file.read(&mut Vec::new(), 0, 1).is_err());
+        });
+    }
+
+    #[test]
+    fn a_worker_has_no_more_files_than_the_limit_says() {
+        run(async {
+            let worker = Worker::new(0, 1);
+            let folder = Folder::new("/nowhere");
+            worker.counters.spool_files.add(SPOOL_FILES_MAX - 1);
+            let last = SpoolFile::begin(&worker, &folder);
+            assert!(last.is_some());
+            assert!(SpoolFile::begin(&worker, &folder).is_none());
+            assert_eq!(worker.counters.spool_refused.value(), 1);
+            drop(last);
+            assert!(SpoolFile::begin(&worker, &folder).is_some());
+        });
+    }
+}
