@@ -274,7 +274,8 @@ fn fuzz_targets(manifest: &str) -> Vec<&str> {
     .collect()
 }
 
-fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
+/// Runs a step and prints its name, whether it succeeded and what it took.
+pub fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
     println!("-- {name}");
     let begun = Instant::now();
     let done = run();

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod check;
+mod fresh;
 mod sites;
 mod tidy;
 
@@ -14,6 +15,8 @@ usage: cargo xtask <command>
 
   check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
   tidy           the house rules that a program can check
+  fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
+                 Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
@@ -30,6 +33,10 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["check"] => check::check(&root),
         ["tidy"] => tidy::print(&root),
+        ["fresh", ref steps @ ..] => match fresh::fresh(&root, steps) {
+            Some(done) => done,
+            None => return usage(),
+        },
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
         ["h2spec"] => check::h2spec(&root),
