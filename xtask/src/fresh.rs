@@ -230,7 +230,7 @@ impl Root {
     fn serve(&self) -> Result<(), String> {
         let port = self.port()?;
         let mut make = self.shell(CLONE, "exec make run");
-        let mut make = Running(make.spawn().map_err(|error| format!("unshare: {error}"))?);
+        let mut make = Running(make.spawn().map_err(|error| format!("setpriv: {error}"))?);
         loop {
             if let Ok(Some(status)) = make.0.try_wait() {
                 return Err(format!("it ended with {status}"));
@@ -271,9 +271,11 @@ impl Drop for Running {
     }
 }
 
-/// A command in mount and PID namespaces of its own: its mounts go and its processes end when it does.
+/// A command in mount and PID namespaces of its own: its mounts go and its processes end when it does, and it ends with
+/// this program.
 fn apart(root: &Path) -> Command {
-    let mut command = Command::new("unshare");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--", "unshare"]);
     command.args(["--mount", "--pid", "--fork", "--kill-child", "--"]);
     command.env_clear().current_dir(root);
     command.env(
