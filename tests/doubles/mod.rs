@@ -2,6 +2,7 @@
 //! stream, a listener on a free port, FastCGI, SCGI, uwsgi, DNS, php-fpm. What is said over them is left to those.
 #![allow(dead_code, reason = "each of the two programs uses a part of it")]
 
+pub mod abilities;
 pub mod cgi;
 pub mod crowd;
 pub mod dns;

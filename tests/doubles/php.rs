@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
+use super::abilities::{skipped, tried};
+
 /// How long it may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,9 +29,7 @@ impl Fpm {
     /// further settings. Nothing, and a line that says so, where there is no PHP.
     pub fn start(folder: &Path, listen: &str, pool: &str) -> Option<Fpm> {
         let Some(program) = find() else {
-            println!(
-                "skipped: no program `php-fpm` is installed; Debian has it as package php-fpm"
-            );
+            skipped("no program `php-fpm` is installed; Debian has it as package php-fpm");
             return None;
         };
         let children = if pool.contains("max_children") {
@@ -94,6 +94,10 @@ fn find() -> Option<PathBuf> {
                 .unwrap_or_default();
             let version = name.strip_prefix("php-fpm");
             version.is_some_and(|v| v.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+        })
+        .filter(|file| {
+            let output = tried(&file.to_string_lossy(), &["-v"]);
+            output.is_some_and(|output| output.status.success())
         })
         .collect();
     found.sort();

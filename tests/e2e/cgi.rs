@@ -8,9 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::client::{Client, exchange};
+use crate::doubles::abilities::{skipped, tried};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::fastcgi::Asked;
-use crate::harness::{Folder, PATIENCE, Server, free_port};
+use crate::harness::{Folder, PATIENCE, Server, free_port, text};
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
@@ -271,15 +272,32 @@ impl Drop for Uwsgi {
     }
 }
 
-/// The program, or that of the Python package `pyuwsgi`; `SLUICE_UWSGI` names another.
-fn find() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("SLUICE_UWSGI") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .flat_map(|folder| [folder.join("uwsgi"), folder.join("pyuwsgi")])
-        .find(|program| program.is_file())
+/// The program, or that of the Python package `pyuwsgi` (`SLUICE_UWSGI` names another), that runs applications of Python,
+/// and the arguments with which it does: Debian has Python in a plugin and a package of its own.
+fn find() -> Option<(PathBuf, &'static [&'static str])> {
+    let programs: Vec<PathBuf> = match std::env::var_os("SLUICE_UWSGI") {
+        Some(named) => vec![named.into()],
+        None => std::env::split_paths(&std::env::var_os("PATH")?)
+            .flat_map(|folder| [folder.join("uwsgi"), folder.join("pyuwsgi")])
+            .filter(|program| program.is_file())
+            .collect(),
+    };
+    let ways: [&[&str]; 3] = [&[], &["--plugin", "python3"], &["--plugin", "python"]];
+    programs.into_iter().find_map(|program| {
+        let runs_python = |way: &&&[&str]| {
+            let output = tried(
+                &program.to_string_lossy(),
+                &[*way, &["--help"][..]].concat(),
+            );
+            let help = output.map_or_else(String::new, |output| text(&output.stdout));
+            // The help has the options of the plugins that were found, and no others.
+            ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
+                .iter()
+                .all(|option| help.contains(option))
+        };
+        let way = ways.iter().find(runs_python)?;
+        Some((program, *way))
+    })
 }
 
 const APPLICATION: &str = "\
@@ -296,8 +314,8 @@ def application(environ, start_response):
 
 #[test]
 fn uwsgi_itself_is_understood() {
-    let Some(program) = find() else {
-        println!("skipped: no program `uwsgi` is installed; `pip install pyuwsgi` brings it");
+    let Some((program, way)) = find() else {
+        skipped("no uWSGI that runs Python is installed; `pip install pyuwsgi` brings it");
         return;
     };
     for (protocol, option) in [("scgi", "--scgi-socket"), ("uwsgi", "--uwsgi-socket")] {
@@ -306,6 +324,7 @@ fn uwsgi_itself_is_understood() {
         let port = free_port();
         let child = Command::new(&program)
             .current_dir(folder.path())
+            .args(way)
             .args(["--master", "--die-on-term", "--processes", "2"])
             .args([
                 option,

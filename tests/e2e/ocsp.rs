@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
+use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Setup, eventually, free_port, run_to_end, text};
 
 /// A responder for the certificate in its folder.
@@ -126,6 +127,9 @@ impl Drop for Responder {
 
 #[test]
 fn what_the_responder_says_is_stapled_and_outlives_it() {
+    if !has_openssl() {
+        return;
+    }
     let mut responder = Responder::new();
     let server = Setup::new(&responder.caddyfile("")).start();
     let is_good = |port| responder.told(port).contains("Cert Status: good");
@@ -147,6 +151,9 @@ fn what_the_responder_says_is_stapled_and_outlives_it() {
 
 #[test]
 fn nothing_is_stapled_where_that_is_switched_off() {
+    if !has_openssl() {
+        return;
+    }
     let responder = Responder::new();
     let server = Setup::new(&responder.caddyfile("\tocsp_stapling off\n")).start();
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -156,6 +163,9 @@ fn nothing_is_stapled_where_that_is_switched_off() {
 
 #[test]
 fn an_nginx_conf_staples_what_stands_in_a_file() {
+    if !has_openssl() {
+        return;
+    }
     let mut responder = Responder::new();
     responder.end();
     responder.write_answer();
@@ -181,6 +191,9 @@ fn an_nginx_conf_staples_what_stands_in_a_file() {
 
 #[test]
 fn an_nginx_conf_names_who_is_asked() {
+    if !has_openssl() {
+        return;
+    }
     let responder = Responder::apart(free_port(), free_port());
     let own = responder.port;
     let server = responder

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, exchange};
+use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually, free_port};
 
 /// A running application.
@@ -37,11 +38,11 @@ fn build(compiler: &str, args: &[&str], needs: &str) -> Option<()> {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             let is_missing = said.contains("fcgiapp.h") || said.contains("lfcgi");
             assert!(is_missing, "{compiler} {args:?}: {said}");
-            println!("skipped: {needs}");
+            skipped(needs);
             None
         }
         Err(_) => {
-            println!("skipped: {needs}");
+            skipped(needs);
             None
         }
     }

@@ -3,6 +3,7 @@
 
 use std::process::{Command, Output};
 
+use crate::doubles::abilities::{has_openssl, skipped};
 use crate::harness::{Folder, finish, sluice, text};
 
 /// Runs `words` in a shell for which the trust store of a Debian is nearly empty and lies in `folder`; `$SLUICE` is the binary.
@@ -18,12 +19,15 @@ fn in_own_store(folder: &Folder, words: &str) -> Option<Output> {
     let has_store = std::path::Path::new("/usr/local/share/ca-certificates").is_dir()
         && std::path::Path::new("/usr/sbin/update-ca-certificates").is_file()
         && own.is_some();
+    if !has_openssl() {
+        return None;
+    }
     let may_mount = || {
         let tried = Command::new("unshare").args(["-m", "true"]).output();
         tried.is_ok_and(|output| output.status.success())
     };
     if !has_store || !may_mount() {
-        println!("skipped: no trust store of Debian here, or no right to mount one");
+        skipped("no trust store of Debian here, or no right to mount one");
         return None;
     }
     let plain = sluice(folder);

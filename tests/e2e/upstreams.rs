@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::client::{Answer, Client, exchange};
+use crate::doubles::abilities::has_ipv6;
 use crate::doubles::dns::{Dns, Mood, Record};
 use crate::harness::{Server, Setup, eventually};
 use crate::upstream::{Upstream, answer, dead};
@@ -127,8 +128,7 @@ fn services_and_several_sources_give_upstreams() {
 
 #[test]
 fn names_are_asked_for_the_versions_of_ip_that_are_named() {
-    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-        println!("skipped: this machine has no IPv6");
+    if !has_ipv6() {
         return;
     }
     let port = saying(Ipv6Addr::LOCALHOST, 0, "six");

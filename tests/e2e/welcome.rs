@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::client::ask;
+use crate::doubles::abilities::skipped;
 use crate::harness::{Setup, eventually, run_to_end, text};
 
 /// The page has one fixed port, so only one test at a time may use it.
@@ -14,7 +15,7 @@ fn port() -> Option<(MutexGuard<'static, ()>, u16)> {
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let is_free = TcpListener::bind("0.0.0.0:8080").is_ok();
     if !is_free {
-        println!("skipped: another program listens on port 8080");
+        skipped("another program listens on port 8080");
     }
     is_free.then_some((guard, 8080))
 }

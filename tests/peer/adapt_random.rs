@@ -15,6 +15,8 @@ use caddy::Caddy;
 use generate::{Chance, Grammar, mutate, untidy};
 use shrink::shrink;
 
+use crate::doubles::abilities::skipped;
+
 /// Files of a run: some seconds.
 const COUNT: u64 = 1500;
 
@@ -50,7 +52,7 @@ fn ours(text: &str) -> Outcome {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn both_adapt_random_files_alike() {
     let Some(path) = crate::peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let caddy = Caddy::start(&path);
@@ -140,7 +142,7 @@ fn kind(difference: &str) -> String {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn both_format_random_files_alike() {
     let Some(path) = crate::peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let caddy = Caddy::start(&path);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::doubles::abilities::skipped;
 use crate::peers;
 
 /// A configuration and the requests that make its lines.
@@ -134,7 +135,7 @@ const REQUESTS: [&str; 7] = [
 #[ignore = "a slower kind: cargo xtask peer"]
 fn log_lines_equal_those_of_caddy() {
     let Some(caddy) = peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let site = peers::Site::new();

@@ -29,11 +29,13 @@ mod upstream;
 
 use cases::{CASES, EVERYWHERE, Seen};
 
+use crate::doubles::abilities::skipped;
+
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn answers_equal_those_of_caddy() {
     let Some(caddy) = peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
+        skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
         return;
     };
     let site = peers::Site::new();

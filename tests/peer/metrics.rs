@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::doubles::abilities::skipped;
 use crate::peers::{self, Peer};
 use crate::{http, logs};
 
@@ -39,7 +40,7 @@ const REQUESTS: [&str; 6] = [
 #[ignore = "a slower kind: cargo xtask peer"]
 fn series_of_requests_equal_those_of_caddy() {
     let Some(caddy) = peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let site = peers::Site::new();

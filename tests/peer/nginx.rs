@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
+use crate::doubles::abilities::skipped;
 use crate::http::{Answer, Differs, ask, differences};
 use crate::peers::{Site, free_port, sluice};
 
@@ -814,7 +815,7 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn answers_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();
@@ -854,7 +855,7 @@ fn answers_equal_those_of_nginx() {
 fn debians_own_files_are_taken() {
     let main = Path::new("/etc/nginx/nginx.conf");
     if !main.is_file() {
-        println!("skipped: there is no {}", main.display());
+        skipped(format_args!("there is no {}", main.display()));
         return;
     }
     let output = Command::new(sluice())

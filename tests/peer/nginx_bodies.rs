@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::doubles::abilities::skipped;
 use crate::http::{Differs, differences};
 use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
@@ -245,7 +246,7 @@ fn owned(requests: &[&str]) -> Vec<String> {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn bodies_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::doubles::abilities::skipped;
 use crate::doubles::crowd::{Fate, Holding, count, gather};
 use crate::nginx::{Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
@@ -49,7 +50,7 @@ fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn a_crowd_fares_as_with_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx`");
+        skipped("no program `nginx`");
         return;
     };
     let site = Site::new();

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::doubles::abilities::skipped;
 use crate::nginx::{Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
@@ -162,7 +163,7 @@ fn told(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<Strin
 #[ignore = "a slower kind: cargo xtask peer"]
 fn requests_end_in_the_log_as_with_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx`");
+        skipped("no program `nginx`");
         return;
     };
     let site = Site::new();

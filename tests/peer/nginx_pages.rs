@@ -1,5 +1,6 @@
 //! Pages with commands (SSI), and texts in other encodings: the same files and requests for sluice and an installed nginx.
 
+use crate::doubles::abilities::skipped;
 use crate::nginx::find_nginx;
 use crate::nginx_bodies::{Case, compare};
 use crate::peers::Site;
@@ -234,7 +235,7 @@ const TEXTS: &[(&str, &[u8])] = &[
 #[ignore = "a slower kind: cargo xtask peer"]
 fn pages_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();

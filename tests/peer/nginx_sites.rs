@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use crate::doubles::abilities::skipped;
 use crate::http::differences;
 use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
@@ -310,7 +311,7 @@ impl Compared {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn whole_sites_answer_as_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let only = std::env::var("ONLY").unwrap_or_default();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::doubles::abilities::skipped;
 use crate::peers::{self, free_port};
 
 /// A server to stand behind us.
@@ -307,7 +308,7 @@ fn real_servers_answer_through_us_as_they_answer_to_us() {
         let mut probe = Command::new(program);
         probe.args(args).stdout(Stdio::null()).stderr(Stdio::null());
         if !probe.status().is_ok_and(|status| status.success()) {
-            println!("{}: skipped, it is not installed", origin.name);
+            skipped(format_args!("{} is not installed", origin.name));
             continue;
         }
         let name = format!("sluice-origin-{}-{}", std::process::id(), asked);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::doubles::abilities::skipped;
 use crate::http::{self, Answer};
 use crate::peers::{find_caddy, free_port, sluice};
 use shared::{Doubles, SITES, Site, bytes};
@@ -16,7 +17,7 @@ use shared::{Doubles, SITES, Site, bytes};
 #[ignore = "a slower kind: cargo xtask peer"]
 fn sites_are_answered_as_by_caddy() {
     let Some(caddy) = find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let base = std::env::temp_dir().join(format!("sluice-peer-sites-{}", std::process::id()));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::doubles::abilities::skipped;
 use crate::peers;
 
 /// A site of the internal issuer, with its certificates in `storage`.
@@ -57,7 +58,7 @@ fn asked(storage: &Path, port: u16, name: &str) -> String {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn certificates_of_one_are_shown_by_the_other() {
     let Some(caddy) = peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
+        skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
         return;
     };
     let site = peers::Site::new();

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::cases::{Case, Seen};
+use crate::doubles::abilities::skipped;
 use crate::peers::{self, Peer, Site};
 
 /// Pages that need more than the language. `NAME` is the number of the page.
@@ -103,7 +104,7 @@ fn golden(name: &str) -> Vec<String> {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn pages_equal_those_of_caddy() {
     let Some(caddy) = peers::find_caddy() else {
-        println!("skipped: no program `caddy` in PATH or CADDY_BIN");
+        skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
     };
     let site = Site::new();

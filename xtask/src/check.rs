@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
 pub fn check(root: &Path) -> bool {
     let mut failed = Vec::new();
     let begun = Instant::now();
+    let skipped = Skipped::new(root);
     if !timed("tidy", || tidy::print(root)) {
         failed.push("tidy");
     }
@@ -54,7 +55,7 @@ pub fn check(root: &Path) -> bool {
         }
     }
     if !timed("tests", || {
-        rerun::test(root, &["--workspace", "--quiet"], &[])
+        rerun::test(root, &["--workspace", "--quiet"], &[skipped.variable()])
     }) {
         failed.push("tests");
     }
@@ -67,6 +68,7 @@ pub fn check(root: &Path) -> bool {
     } else {
         println!("-- deny: SKIPPED, cargo-deny is not installed (cargo install cargo-deny)");
     }
+    skipped.print();
     let seconds = begun.elapsed().as_secs();
     if failed.is_empty() {
         println!("-- all checks passed in {seconds} s");
@@ -74,6 +76,37 @@ pub fn check(root: &Path) -> bool {
         println!("-- FAILED after {seconds} s: {}", failed.join(", "));
     }
     failed.is_empty()
+}
+
+/// The file in which tests write what they cannot do on this machine: what they print is shown of failed tests only.
+struct Skipped(PathBuf);
+
+impl Skipped {
+    fn new(root: &Path) -> Skipped {
+        let path = root.join("target/skipped-tests");
+        // One of an earlier run, if there was any.
+        let _ = std::fs::remove_file(&path);
+        Skipped(path)
+    }
+
+    /// What tells tests of it.
+    fn variable(&self) -> (&'static str, &OsStr) {
+        ("SLUICE_SKIPPED", self.0.as_os_str())
+    }
+
+    fn print(&self) {
+        for line in listed(&std::fs::read_to_string(&self.0).unwrap_or_default()) {
+            println!("-- {line}");
+        }
+    }
+}
+
+/// The lines that tests wrote, each once, in an order that does not depend on which came first.
+fn listed(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    lines
 }
 
 /// The Caddy that is compared with: what Debian has is older than the directives that are compared.
@@ -228,10 +261,13 @@ fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
 /// A test program of the package `sluice`, with the places of the programs it needs.
 fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
     let args = [&["-p", "sluice", "--test"], args].concat();
-    let programs = programs
-        .iter()
-        .map(|(name, path)| (*name, path.as_os_str()));
-    rerun::test(root, &args, &programs.collect::<Vec<_>>())
+    let skipped = Skipped::new(root);
+    let mut variables = vec![skipped.variable()];
+    let programs = programs.iter();
+    variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
+    let passed = rerun::test(root, &args, &variables);
+    skipped.print();
+    passed
 }
 
 /// Runs each fuzz target for `seconds`, starting from its seeds.
@@ -278,7 +314,8 @@ fn fuzz_targets(manifest: &str) -> Vec<&str> {
     .collect()
 }
 
-fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
+/// Runs a step and prints its name, whether it succeeded and what it took.
+pub fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
     println!("-- {name}");
     let begun = Instant::now();
     let done = run();
@@ -317,6 +354,13 @@ fn has(root: &Path, subcommand: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn skipped_tests_are_listed_once_and_in_order() {
+        let text = "skipped: b: no IPv6\nskipped: a: no curl\nskipped: b: no IPv6\n";
+        assert_eq!(listed(text), ["skipped: a: no curl", "skipped: b: no IPv6"]);
+        assert!(listed("").is_empty());
+    }
 
     #[test]
     fn fuzz_targets_are_read_from_the_manifest() {

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod check;
+mod fresh;
 mod rerun;
 mod sites;
 mod tidy;
@@ -16,6 +17,8 @@ usage: cargo xtask <command>
   check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
   test [args]    `cargo test`; a test that fails is run once more, alone, and listed as flaky if it then passes
   tidy           the house rules that a program can check
+  fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
+                 Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
         ["check"] => check::check(&root),
         ["test", ref args @ ..] => rerun::test(&root, args, &[]),
         ["tidy"] => tidy::print(&root),
+        ["fresh", ref steps @ ..] => match fresh::fresh(&root, steps) {
+            Some(done) => done,
+            None => return usage(),
+        },
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
         ["h2spec"] => check::h2spec(&root),

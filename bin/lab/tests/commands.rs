@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/doubles/abilities.rs"]
+mod abilities;
 mod world;
 
 use std::fs;
 use std::process::Command;
 
+use abilities::skipped;
 use sluice_lab::result::{CellState, Load, RunResult};
 use world::{Backend, Folder, hit, lab, port, told};
 
@@ -372,7 +376,7 @@ fn what_is_not_spoken_yet_is_named() {
 fn installed(program: &str) -> bool {
     let found = sluice_lab::subject::find(program).is_some();
     if !found {
-        eprintln!("{program} is not installed: nothing is tested with it");
+        skipped(format_args!("{program} is not installed"));
     }
     found
 }

@@ -453,6 +453,7 @@ mod tests {
     use super::*;
     use crate::der::element;
     use crate::tests::TempFolder;
+    use crate::tests::abilities::has_openssl;
 
     fn passwords(folder: &TempFolder, text: &str) -> Passwords {
         let path = folder.path().join("passwords");
@@ -474,6 +475,9 @@ mod tests {
     /// What OpenSSL writes, in each form and with each cipher, is what it protected.
     #[test]
     fn what_openssl_protects_is_opened_by_the_password_that_fits() {
+        if !has_openssl() {
+            return;
+        }
         let folder = TempFolder::new();
         let path = Path::new("a.key");
         let known = passwords(&folder, "wrong\r\n\nalso wrong\n s3cret \nlater\n");
@@ -531,6 +535,9 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_refused_by_name() {
+        if !has_openssl() {
+            return;
+        }
         let folder = TempFolder::new();
         let known = passwords(&folder, "s3cret");
         run(
@@ -576,6 +583,9 @@ mod tests {
     /// Every protected key cut off anywhere, and with any byte changed: an error or the key, and no panic.
     #[test]
     fn damaged_keys_are_refused() {
+        if !has_openssl() {
+            return;
+        }
         let folder = TempFolder::new();
         let known = passwords(&folder, "s3cret");
         run(

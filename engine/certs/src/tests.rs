@@ -21,6 +21,10 @@ use crate::{
     Subject, When,
 };
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/doubles/abilities.rs"]
+pub(crate) mod abilities;
+
 /// A folder of its own for a test, removed at its end.
 pub(crate) struct TempFolder(PathBuf);
 

@@ -24,13 +24,28 @@ pub const PATTERN_GROUPS_MAX: u32 = 250;
 /// [`REGEX_BYTES_MAX`].
 pub const PATTERN_STEPS_MAX: usize = 16_000;
 
-/// Ways that are tried for one match of a pattern that looks around or refers back. PCRE's own limit is ten million;
-/// a worker serves others as well, and a tenth of that takes it some 5 ms. Honest patterns need a few dozen.
+/// Ways that are tried for one match of a pattern that looks around or refers back, and bytes that are only passed over
+/// as a part of one each. PCRE's own limit is ten million; a worker serves others as well, and a tenth of that takes it
+/// some 5 ms. Honest patterns need a few for each byte at most, as what was tried in vain is remembered.
 pub const PATTERN_TRIES_MAX: u32 = 1_000_000;
 
 /// Ways of one match that are yet to be tried: 3 MiB, where PCRE stops at 20 MB. A target of 8 KiB that repeats a group
 /// for each byte needs a tenth of it.
 pub const PATTERN_BACKTRACKS_MAX: usize = 200_000;
+
+/// Ways that are tried before a match remembers what was tried in vain: most end before, and then take no memory.
+pub const PATTERN_TRIES_BEFORE_MEMO: u32 = 512;
+
+/// Memory for what one match tried in vain, a bit for each byte and each place of the pattern where there are several ways:
+/// 32 KiB of text and 256 such places. What there is no room for is tried again.
+pub const PATTERN_MEMO_BYTES_MAX: usize = 1 << 20;
+
+/// Texts of one pattern that are looked for before it is tried. Each costs a pass over the subject; the first few turn away
+/// nearly all that does not match.
+pub const PATTERN_LITERALS_MAX: usize = 4;
+
+/// Bytes of such a text that are looked for. Where case does not count they are compared one by one at each position.
+pub const PATTERN_LITERAL_BYTES_MAX: usize = 32;
 
 /// Placeholders in one template. The longest bodies in configurations hold a few dozen; the limit
 /// keeps the expansion of one template bounded.

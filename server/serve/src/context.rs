@@ -62,6 +62,9 @@ pub struct Context {
     pub tables: Option<Arc<Tables>>,
     /// The groups of the latest pattern of an nginx.conf that matched.
     pub captures: Seldom<Captures>,
+    /// Whether a match was given up while a value was looked for, which has no way to fail: the request fails as soon as
+    /// the handler that wanted the value is done.
+    pub given_up: std::cell::Cell<bool>,
     /// What else few requests to an nginx.conf need.
     pub occasional: Seldom<Occasional>,
 }

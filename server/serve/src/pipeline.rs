@@ -189,6 +189,11 @@ impl Program {
     }
 
     fn apply<W: Watch>(&self, x: &mut Exchange, step: Step, watch: &mut W) -> Option<Applied<'_>> {
+        if !matches!(step, Step::Fail(_) | Step::Later)
+            && let Some(fault) = given_up(x)
+        {
+            return self.fail(x, fault, watch);
+        }
         match step {
             Step::Next => None,
             Step::Done(body) => {
@@ -196,7 +201,11 @@ impl Program {
                     let after = clock::now().since(x.started);
                     x.context.metrics.answer_begins(after);
                 }
-                finish(x, body, watch)
+                let applied = finish(x, body, watch);
+                match given_up(x) {
+                    Some(fault) => self.fail(x, fault, watch),
+                    None => applied,
+                }
             }
             Step::Fail(fault) => self.fail(x, fault, watch),
             Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
@@ -392,6 +401,16 @@ impl<'a> Applied<'a> {
             Applied::Filter(filter, body) => Answer::Later(filter.wait(x, body)),
         }
     }
+}
+
+/// The failure of a request for which a match was given up while a value was looked for. What answers an error goes out
+/// as it is.
+fn given_up(x: &Exchange) -> Option<Fault> {
+    let fails = x.context.given_up.take() && x.context.error.is_none();
+    fails.then(|| {
+        let why = "a pattern has too many ways to match";
+        Fault::new(Status::INTERNAL_SERVER_ERROR, why)
+    })
 }
 
 /// The answer where no handler gave one: that which `intercept` put aside, or else an empty one, with the status of

@@ -1,22 +1,23 @@
 //! The programs that people use. One that is not installed is skipped, and the test says so.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::serving::plain;
+use crate::doubles::abilities::{can_run, skipped, tried};
 use crate::harness::{Folder, Server, Setup, finish, text};
 
 fn is_installed(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let is_there = found.is_ok_and(|status| status.success());
-    if !is_there {
-        println!("skipped: `{program}` is not installed");
+    can_run(program, &["--version"])
+}
+
+/// Whether there is a curl that speaks HTTP/2; some are built without.
+fn has_curl() -> bool {
+    let version = tried("curl", &["--version"]).map(|output| text(&output.stdout));
+    let has = version.is_some_and(|version| version.contains("HTTP2"));
+    if !has {
+        skipped("no curl with HTTP/2 is installed");
     }
-    is_there
+    has
 }
 
 fn run(program: &str, args: &[&str]) -> String {
@@ -38,7 +39,7 @@ fn secure() -> Server {
 
 #[test]
 fn curl_speaks_it_over_tls_and_without() {
-    if !is_installed("curl") {
+    if !has_curl() {
         return;
     }
     let server = secure();
@@ -62,7 +63,7 @@ fn curl_speaks_it_over_tls_and_without() {
 
 #[test]
 fn curl_uploads_and_downloads() {
-    if !is_installed("curl") {
+    if !has_curl() {
         return;
     }
     let upstream = crate::upstream::Upstream::echo();
@@ -169,7 +170,7 @@ func main() {
 
 #[test]
 fn a_client_of_go_is_served() {
-    if finish_version("go") {
+    if !can_run("go", &["version"]) {
         return;
     }
     let upstream = crate::upstream::Upstream::echo();
@@ -220,7 +221,7 @@ fn a_client_of_python_is_served() {
         .stderr(Stdio::null())
         .status();
     if !has_library.is_ok_and(|status| status.success()) {
-        println!("skipped: Python has no `httpx[http2]`");
+        skipped("Python has no `httpx[http2]`");
         return;
     }
     let upstream = crate::upstream::Upstream::echo();
@@ -276,19 +277,6 @@ fn chromium_loads_a_page_and_what_belongs_to_it() {
         ],
     );
     assert!(said.contains("40 true h2<"), "{said}");
-}
-
-/// Whether Go is missing; it has another way to tell its version.
-fn finish_version(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("version")
-        .stdout(Stdio::null())
-        .status();
-    let is_missing = !found.is_ok_and(|status| status.success());
-    if is_missing {
-        let _ = writeln!(std::io::stdout(), "skipped: `{program}` is not installed");
-    }
-    is_missing
 }
 
 /// What the public suite finds, told by the names of cases.

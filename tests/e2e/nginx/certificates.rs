@@ -10,6 +10,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
+use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Server, eventually, text};
 use crate::tls;
 
@@ -164,6 +165,9 @@ fn handshakes_find_their_server_by_all_kinds_of_names() {
 
 #[test]
 fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
+    if !has_openssl() {
+        return;
+    }
     let setup = super::setup(
         "events {}\nhttp {\nserver {\nlisten 127.0.0.1:{port} ssl;\n\
          ssl_certificate rsa.crt;\nssl_certificate_key rsa.key;\n\

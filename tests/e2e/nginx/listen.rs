@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::setup;
 use crate::client::Client;
+use crate::doubles::abilities::{can_run, has_ipv6};
 use crate::harness::{eventually, free_port};
 
 /// What the system says of the sockets that listen on a port.
@@ -27,6 +28,9 @@ fn sockets_at(port: u16) -> Vec<String> {
 
 #[test]
 fn sockets_are_set_to_what_listen_says() {
+    if !can_run("ss", &["-V"]) {
+        return;
+    }
     let [set, other] = [free_port(), free_port()];
     let conf = "events {}\nhttp {\n\
                 server { listen 127.0.0.1:{port}; return 200 a; }\n\
@@ -74,6 +78,9 @@ fn sockets_are_set_to_what_listen_says() {
 /// As with nginx an address of IPv6 is no address of IPv4, unless it says so.
 #[test]
 fn all_addresses_of_ipv6_are_those_of_ipv4_only_where_that_is_said() {
+    if !has_ipv6() {
+        return;
+    }
     let [own, both] = [free_port(), free_port()];
     let conf = "events {}\nhttp {\nserver { listen 127.0.0.1:{port}; return 200 a; }\n\
                 server { listen [::]:OWN; return 200 own; }\n\

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::setup;
 use crate::client::Client;
+use crate::doubles::abilities::skipped;
 use crate::doubles::ports::free_port;
 use crate::doubles::wire::Wire;
 use crate::harness::{Server, eventually};
@@ -191,7 +192,7 @@ fn memcached_itself_is_understood() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(child) = started else {
-        println!("left out: there is no memcached");
+        skipped("memcached is not installed");
         return;
     };
     let _real = Real(child);

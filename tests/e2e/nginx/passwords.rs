@@ -7,6 +7,7 @@ use pki_types::pem::PemObject;
 use rustls::version::TLS13;
 
 use crate::client::exchange;
+use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, free_port, run_to_end, text};
 use crate::tls;
 
@@ -33,6 +34,9 @@ fn write_keys(folder: &Folder) {
 
 #[test]
 fn keys_are_opened_by_the_password_that_fits() {
+    if !has_openssl() {
+        return;
+    }
     let (old, own) = (free_port(), free_port());
     let setup = super::setup(&format!(
         "events {{}}\nhttp {{\nssl_password_file words;\n\

@@ -53,10 +53,10 @@ fn a_match_that_takes_too_long_fails_the_request_and_is_counted() {
 events {}
 error_log {folder}/error.log;
 http {
-    map $arg_m $mapped { default usual; "~^(?!b)(a+)+$" long; }
+    map $arg_m $mapped { default usual; "~^(?!b)(a+)+\1?$" long; }
     server {
         listen 127.0.0.1:{port};
-        location ~ ^/(?!b)(a+)+$ { return 200 "found"; }
+        location ~ ^/(?!b)(a+)+\1?$ { return 200 "found"; }
         location / { return 200 "$mapped"; }
     }
 }
@@ -86,7 +86,8 @@ http {
         "the log tells of them",
         || {
             count("a pattern has too many ways to match, pattern") == 2
-                && count("has too many ways to match, client") == 3
+                && count("directive: \"map\"") == 1
+                && count("of `location` has too many ways to match, client") == 3
         },
         log,
     );
@@ -109,4 +110,90 @@ location ~ ^/two/..$ { return 200 "two bytes"; }
         assert_eq!(get(&server, path, "").status, status, "{path}");
     }
     assert_eq!(get(&server, "/two/%C3%A9", "").text(), "two bytes");
+}
+
+/// What honest addresses came to the limit on: many places where a match may begin, and as many where it may end.
+#[test]
+fn long_addresses_are_no_trouble_for_patterns_that_look_around() {
+    let lines = r#"
+large_client_header_buffers 4 64k;
+location / { return 200 "rest"; }
+location ~ /pg/.*(?<!\.min)\.js { return 200 "script"; }
+location ~ ^/(?!index|.+/code/proxy)b(?:/\w+)+/$ { return 200 "words"; }
+"#;
+    let server = start(lines, &[]);
+    let long = |part: &str, end: &str| format!("{}{end}", part.repeat(8_000 / part.len()));
+    for (path, body) in [
+        (long("/pg/", ""), "rest"),
+        (long("/pg/", "x.min.js"), "rest"),
+        (long("/pg/a.min.js", ""), "rest"),
+        (long("/pg/", "x.js"), "script"),
+        (long("/b/a", "."), "rest"),
+        (long("/b/code", "/"), "words"),
+    ] {
+        let answer = get(&server, &path, "");
+        let shown = &path[..20];
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, body),
+            "{shown}"
+        );
+    }
+}
+
+/// Wherever a pattern stands, but for `map`, the request fails rather than go on as if it did not match.
+#[test]
+fn a_match_that_takes_too_long_fails_the_request_wherever_it_is_looked_for() {
+    let bad = r"(a+)+\1?$";
+    let upstream = crate::upstream::Upstream::start(|mut wire| {
+        let Some(head) = wire.head() else { return };
+        let long = format!("{}b", "a".repeat(60));
+        let field = match head[0].contains("/cookie") {
+            true => format!("Set-Cookie: x=1; Path={long}"),
+            false => format!("Location: {long}"),
+        };
+        wire.send(format!(
+            "HTTP/1.1 302 Found\r\n{field}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ));
+    });
+    let lines = r#"
+gzip on; gzip_types *; gzip_min_length 0;
+location /rewrite { rewrite ^/rewrite/BAD /x; return 200 ok; }
+location /if { if ($arg_x ~ ^BAD) { return 403; } return 200 ok; }
+location /referer { valid_referers server_names ~BAD; if ($invalid_referer) { return 403; } return 200 ok; }
+location /shown { valid_referers server_names ~BAD; return 200 "ok$invalid_referer"; }
+location /gzip { gzip_disable BAD; return 200 ok; }
+location /split { fastcgi_split_path_info ^(/split)(/BAD); return 200 "ok$fastcgi_path_info"; }
+location /redirect { proxy_redirect ~BAD /x; proxy_pass http://127.0.0.1:UP; }
+location /cookie { proxy_redirect off; proxy_cookie_path ~BAD /x; proxy_pass http://127.0.0.1:UP; }
+"#;
+    let lines = lines
+        .replace("BAD", bad)
+        .replace("UP", &upstream.port.to_string());
+    let server = start(&lines, &[]);
+    let long = format!("{}b", "a".repeat(60));
+    let referer = format!("Referer: http://{long}/\r\n");
+    let agent = format!("Accept-Encoding: gzip\r\nUser-Agent: {long}\r\n");
+    for (path, fields) in [
+        (format!("/rewrite/{long}"), ""),
+        (format!("/if?x={long}"), ""),
+        ("/referer".to_owned(), referer.as_str()),
+        ("/shown".to_owned(), referer.as_str()),
+        ("/gzip".to_owned(), agent.as_str()),
+        (format!("/split/{long}"), ""),
+        ("/redirect".to_owned(), ""),
+        ("/cookie".to_owned(), ""),
+    ] {
+        assert_eq!(get(&server, &path, fields).status, 500, "{path}");
+    }
+    for path in ["/rewrite/b", "/if?x=b", "/shown", "/gzip", "/split"] {
+        assert_eq!(get(&server, path, "").status, 200, "{path}");
+    }
+    assert!(
+        server
+            .metrics()
+            .contains("sluice_patterns_given_up_total 8"),
+        "{}",
+        server.metrics()
+    );
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::prefix::{Prefix, SITE};
 use crate::client::ask;
+use crate::doubles::abilities::skipped;
 use crate::harness::eventually;
 
 /// The words behind a name in /proc/PID/task/TID/status, for threads whose names begin so.
@@ -36,7 +37,7 @@ fn conf(main: &str) -> String {
 #[test]
 fn workers_are_another_user_and_a_reload_still_reads_what_is_roots() {
     if !is_root() {
-        eprintln!("skipped: only root can serve as another user");
+        skipped("only root can serve as another user");
         return;
     }
     let prefix = Prefix::new();
@@ -146,7 +147,7 @@ fn the_process_has_the_limits_that_are_asked_for() {
 #[test]
 fn logs_that_requests_name_are_the_users() {
     if !is_root() {
-        eprintln!("skipped: only root can serve as another user");
+        skipped("only root can serve as another user");
         return;
     }
     let prefix = Prefix::new();

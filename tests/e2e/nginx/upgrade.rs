@@ -9,6 +9,7 @@ use sluice_net::sys::process::{Signal, send};
 
 use super::prefix::{Prefix, SITE, is_alive};
 use crate::client::ask;
+use crate::doubles::abilities::can_run;
 use crate::harness::eventually;
 
 /// Clients that ask over and over, each time on a connection of its own.
@@ -168,8 +169,7 @@ fn a_successor_that_fails_changes_nothing() {
 #[test]
 fn it_takes_over_from_nginx() {
     let nginx = Path::new("/usr/sbin/nginx");
-    if !nginx.exists() {
-        eprintln!("skipped: no nginx is installed");
+    if !can_run(&nginx.to_string_lossy(), &["-v"]) {
         return;
     }
     let prefix = Prefix::new();

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::doubles::abilities::skipped;
 use crate::doubles::php::Fpm;
 use crate::http::{Answer, differences};
 use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
@@ -176,7 +177,7 @@ fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn stored_answers_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();

@@ -6,9 +6,11 @@
 //! at a limit, as it does in PCRE.
 
 mod escape;
+mod memo;
 mod parse;
 mod plain;
 mod program;
+mod required;
 mod run;
 mod tree;
 

@@ -5,8 +5,19 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::PatternError;
+use super::required::Required;
 use super::tree::{ByteSet, Eagerness, Node, Place, Target};
 use crate::limits::PATTERN_STEPS_MAX;
+
+/// A step at which it is remembered from which positions on nothing matches: what is tried from there depends on the
+/// position and on nothing before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point(pub u32);
+
+impl Point {
+    /// No point: what is tried from there depends on what went before, too.
+    pub const NONE: Point = Point(u32::MAX);
+}
 
 /// One step. A number says where another step stands.
 #[derive(Clone, Debug)]
@@ -29,9 +40,13 @@ pub enum Step {
         eagerness: Eagerness,
         /// The byte that has to follow, where that is known.
         then: Option<u8>,
+        /// The number of this run.
+        run: usize,
+        /// What is behind it, as a point.
+        point: Point,
     },
     /// Goes on at the first; at the second, if that leads nowhere.
-    Either(usize, usize),
+    Either(usize, usize, Point),
     /// Goes on elsewhere.
     Jump(usize),
     /// Remembers where it is.
@@ -51,6 +66,8 @@ pub enum Step {
         turn: usize,
         /// Whether another turn is tried first.
         eager: bool,
+        /// This step as a point.
+        point: Point,
     },
     /// Steps up to a `Done`, which are not tried anew; then on at `next`.
     Atomic {
@@ -92,6 +109,12 @@ pub struct Program {
     pub first: Option<ByteSet>,
     /// Whether it only matches at the very beginning.
     pub is_anchored: bool,
+    /// The texts that every match has in it.
+    pub required: Required,
+    /// How many runs there are.
+    pub runs: usize,
+    /// How many points there are.
+    pub points: u32,
 }
 
 impl Program {
@@ -100,6 +123,10 @@ impl Program {
         let mut maker = Maker {
             steps: Vec::new(),
             marks: 0,
+            runs: 0,
+            points: 0,
+            // What follows a reference back depends on the text of a group.
+            unfit: usize::from(node.has_references()),
             names,
         };
         maker.add(node)?;
@@ -113,6 +140,9 @@ impl Program {
             marks: maker.marks,
             first: (!may_be_empty && first != ByteSet::ALL).then_some(first),
             is_anchored: node.is_anchored(),
+            required: Required::of(node),
+            runs: maker.runs,
+            points: maker.points,
         })
     }
 }
@@ -120,6 +150,10 @@ impl Program {
 struct Maker<'n> {
     steps: Vec<Step>,
     marks: usize,
+    runs: usize,
+    points: u32,
+    /// How many things around here make what is tried depend on what went before.
+    unfit: usize,
     names: &'n [(String, u32)],
 }
 
@@ -135,6 +169,27 @@ impl Maker<'_> {
     fn mark(&mut self) -> usize {
         self.marks += 1;
         self.marks - 1
+    }
+
+    fn point(&mut self) -> Point {
+        if self.unfit > 0 {
+            return Point::NONE;
+        }
+        self.points += 1;
+        Point(self.points - 1)
+    }
+
+    /// A step that is filled in later: it has two ways to go on.
+    fn fork(&mut self) -> Result<usize, PatternError> {
+        let point = self.point();
+        self.push(Step::Either(0, 0, point))
+    }
+
+    /// Fills it in.
+    fn join(&mut self, fork: usize, first: usize, second: usize) {
+        if let Step::Either(one, other, _) = &mut self.steps[fork] {
+            (*one, *other) = (first, second);
+        }
     }
 
     fn add(&mut self, node: &Node) -> Result<(), PatternError> {
@@ -202,10 +257,10 @@ impl Maker<'_> {
                 add(self, node)?;
                 continue;
             }
-            let head = self.push(Step::Either(0, 0))?;
+            let head = self.fork()?;
             add(self, node)?;
             ends.push(self.push(Step::Jump(0))?);
-            self.steps[head] = Step::Either(head + 1, self.steps.len());
+            self.join(head, head + 1, self.steps.len());
         }
         let end = self.steps.len();
         for jump in ends {
@@ -253,15 +308,17 @@ impl Maker<'_> {
             _ => None,
         };
         if let Some(set) = set {
-            return self
-                .push(Step::Run {
-                    set,
-                    min,
-                    max: max.unwrap_or(u32::MAX),
-                    eagerness,
-                    then: None,
-                })
-                .map(drop);
+            self.runs += 1;
+            let step = Step::Run {
+                set,
+                min,
+                max: max.unwrap_or(u32::MAX),
+                eagerness,
+                then: None,
+                run: self.runs - 1,
+                point: self.point(),
+            };
+            return self.push(step).map(drop);
         }
         if eagerness == Eagerness::Possessive {
             let head = self.push(Step::Atomic { next: 0 })?;
@@ -283,35 +340,57 @@ impl Maker<'_> {
         eager: bool,
     ) -> Result<(), PatternError> {
         let Some(max) = max else {
-            for _ in 1..min {
-                self.add(node)?;
-            }
-            let skip = match min {
-                0 => Some(self.push(Step::Either(0, 0))?),
-                _ => None,
-            };
-            let mark = self.mark();
-            let turn = self.push(Step::Mark(mark))?;
-            self.add(node)?;
-            self.push(Step::Again { mark, turn, eager })?;
-            if let Some(skip) = skip {
-                self.steps[skip] = either(eager, turn, self.steps.len());
-            }
-            return Ok(());
+            return self.circle(node, min, eager);
         };
         for _ in 0..min {
             self.add(node)?;
         }
         let mut skips = Vec::new();
         for _ in min..max {
-            skips.push(self.push(Step::Either(0, 0))?);
+            skips.push(self.fork()?);
             self.add(node)?;
         }
         let end = self.steps.len();
         for skip in skips {
-            self.steps[skip] = either(eager, skip + 1, end);
+            self.join_either(skip, eager, skip + 1, end);
         }
         Ok(())
+    }
+
+    /// A repetition without an end.
+    fn circle(&mut self, node: &Node, min: u32, eager: bool) -> Result<(), PatternError> {
+        // Whether there is another turn depends on where this one began, if it may take nothing.
+        let unfit = usize::from(node.may_be_empty());
+        self.unfit += unfit;
+        for _ in 1..min {
+            self.add(node)?;
+        }
+        let skip = match min {
+            0 => Some(self.fork()?),
+            _ => None,
+        };
+        let mark = self.mark();
+        let turn = self.push(Step::Mark(mark))?;
+        self.add(node)?;
+        let point = self.point();
+        self.push(Step::Again {
+            mark,
+            turn,
+            eager,
+            point,
+        })?;
+        if let Some(skip) = skip {
+            self.join_either(skip, eager, turn, self.steps.len());
+        }
+        self.unfit -= unfit;
+        Ok(())
+    }
+
+    fn join_either(&mut self, fork: usize, eager: bool, turn: usize, end: usize) {
+        match eager {
+            true => self.join(fork, turn, end),
+            false => self.join(fork, end, turn),
+        }
     }
 
     /// Notes for each run which byte has to follow.
@@ -325,12 +404,5 @@ impl Maker<'_> {
                 *then = Some(following);
             }
         }
-    }
-}
-
-fn either(eager: bool, turn: usize, end: usize) -> Step {
-    match eager {
-        true => Step::Either(turn, end),
-        false => Step::Either(end, turn),
     }
 }

@@ -4,9 +4,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Exhausted;
-use super::program::{Program, Step};
+use super::memo::Memo;
+use super::program::{Point, Program, Step};
 use super::tree::{ByteSet, Eagerness, Place};
-use crate::limits::{PATTERN_BACKTRACKS_MAX, PATTERN_TRIES_MAX};
+use crate::limits::{PATTERN_BACKTRACKS_MAX, PATTERN_TRIES_BEFORE_MEMO, PATTERN_TRIES_MAX};
 
 /// No position.
 const NONE: u32 = u32::MAX;
@@ -14,8 +15,14 @@ const NONE: u32 = u32::MAX;
 /// Positions that need no memory of their own: groups take two, groups and repetitions a mark each.
 const POSITIONS_INLINE: usize = 32;
 
-/// How many bytes that are only passed over count as one more try.
+/// How many bytes that are only passed over count as one more try, and how many words of a memory.
 const BYTES_PER_TRY: usize = 16;
+
+/// Runs whose latest extent needs no memory of its own.
+const EXTENTS_INLINE: usize = 8;
+
+/// The most that a run can take without looking for its extent, which is cheaper then.
+const SHORT_RUN: usize = 16;
 
 /// What is done where a way led nowhere, the latest first.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +31,19 @@ enum Backtrack {
     Go { step: u32, at: u32 },
     /// A position was another one before.
     Restore { slot: u32, was: u32 },
-    /// A run took all up to `high`: it may end anywhere down to `low`.
+    /// A run may end anywhere from `high` down to `low`.
     Shrink { step: u32, low: u32, high: u32 },
-    /// A run may take another byte, so many times.
-    Grow { step: u32, at: u32, left: u32 },
+    /// A run may end anywhere from `low` up to `high`.
+    Grow { step: u32, low: u32, high: u32 },
+    /// Nothing from there on has matched: it is remembered.
+    Failed { point: u32, at: u32 },
 }
+
+/// Bytes from the first position up to the second, which is behind them, are of a run's set, and the next one is not.
+type Extent = (u32, u32);
+
+/// No extent: no position lies in it.
+const NO_EXTENT: Extent = (1, 0);
 
 /// Looks for the first match in `text` and writes where its groups are, the whole match first.
 pub fn find(
@@ -36,6 +51,23 @@ pub fn find(
     text: &[u8],
     into: Option<&mut Vec<Option<(u32, u32)>>>,
 ) -> Result<bool, Exhausted> {
+    find_counting(program, text, into, PATTERN_TRIES_BEFORE_MEMO, &mut 0)
+}
+
+/// The same, with a memory after so many tries; adds those that it took.
+pub(super) fn find_counting(
+    program: &Program,
+    text: &[u8],
+    into: Option<&mut Vec<Option<(u32, u32)>>>,
+    memo_after: u32,
+    tries: &mut u32,
+) -> Result<bool, Exhausted> {
+    let Some(mut last) = program.required.last_start(text) else {
+        return Ok(false);
+    };
+    if program.is_anchored {
+        last = 0;
+    }
     let count = program.groups * 2 + program.marks;
     let mut inline = [NONE; POSITIONS_INLINE];
     let mut more;
@@ -46,30 +78,33 @@ pub fn find(
             &mut more[..]
         }
     };
+    let mut inline = [NO_EXTENT; EXTENTS_INLINE];
+    let mut more;
+    let extents = match inline.get_mut(..program.runs) {
+        Some(extents) => extents,
+        None => {
+            more = vec![NO_EXTENT; program.runs];
+            &mut more[..]
+        }
+    };
     let mut run = Run {
         program,
         text,
         slots,
+        extents,
         backtracks: Vec::new(),
+        memo: None,
+        memo_after,
+        inner: 0,
         tries: 0,
     };
-    let last = if program.is_anchored { 0 } else { text.len() };
-    for start in 0..=last {
-        if let Some(first) = &program.first
-            && !text.get(start).is_some_and(|byte| first.has(*byte))
-        {
-            continue;
-        }
-        run.slots[0] = start as u32;
-        if let Some(end) = run.go(0, start)? {
-            run.slots[1] = end as u32;
-            if let Some(into) = into {
-                run.write(into);
-            }
-            return Ok(true);
-        }
+    let found = run.from_first_to(last);
+    *tries += run.tries;
+    let found = found?;
+    if found && let Some(into) = into {
+        run.write(into);
     }
-    Ok(false)
+    Ok(found)
 }
 
 struct Run<'r> {
@@ -77,11 +112,39 @@ struct Run<'r> {
     text: &'r [u8],
     /// Where groups begin and end, then the marks.
     slots: &'r mut [u32],
+    /// The latest extent of each run: those that begin within it are not looked at anew.
+    extents: &'r mut [Extent],
     backtracks: Vec<Backtrack>,
+    /// What was tried in vain, once a match turns out to take long.
+    memo: Option<Memo>,
+    /// After how many tries it does.
+    memo_after: u32,
+    /// In how many things that look around or give nothing back this is.
+    inner: u32,
     tries: u32,
 }
 
 impl Run<'_> {
+    /// Tries all positions up to `last`.
+    fn from_first_to(&mut self, last: usize) -> Result<bool, Exhausted> {
+        let program = self.program;
+        let mut start = 0;
+        while let Some(next) = program.required.next_start(self.text, start, last) {
+            start = next + 1;
+            if let Some(first) = &program.first
+                && !self.text.get(next).is_some_and(|byte| first.has(*byte))
+            {
+                continue;
+            }
+            self.slots[0] = next as u32;
+            if let Some(end) = self.go(0, next)? {
+                self.slots[1] = end as u32;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn write(&self, into: &mut Vec<Option<(u32, u32)>>) {
         into.clear();
         for pair in self.slots[..self.program.groups * 2].chunks_exact(2) {
@@ -95,7 +158,7 @@ impl Run<'_> {
         let base = self.backtracks.len();
         let program = self.program;
         loop {
-            self.tries += 1;
+            self.tries = self.tries.saturating_add(1);
             if self.tries > PATTERN_TRIES_MAX {
                 return Err(Exhausted);
             }
@@ -110,11 +173,14 @@ impl Run<'_> {
                     fits.then_some((step + 1, at + 1))
                 }
                 Step::At(place) => holds(*place, self.text, at).then_some((step + 1, at)),
-                Step::Run { .. } => self.run(step, at)?.map(|at| (step + 1, at)),
-                Step::Either(first, second) => {
-                    self.later(*second, at)?;
-                    Some((*first, at))
-                }
+                Step::Run { .. } => self.run(step, at)?,
+                Step::Either(first, second, point) => match self.enter(*point, at)? {
+                    false => None,
+                    true => {
+                        self.later(*second, at)?;
+                        Some((*first, at))
+                    }
+                },
                 Step::Jump(to) => Some((*to, at)),
                 Step::Mark(mark) => {
                     self.set(program.groups * 2 + mark, at as u32)?;
@@ -126,7 +192,10 @@ impl Run<'_> {
                     self.set(group * 2 + 1, at as u32)?;
                     Some((step + 1, at))
                 }
-                Step::Again { mark, turn, eager } => {
+                Step::Again { point, .. } if !self.enter(*point, at)? => None,
+                Step::Again {
+                    mark, turn, eager, ..
+                } => {
                     let took_none = self.slots[program.groups * 2 + mark] == at as u32;
                     let (first, second) = match eager {
                         true => (*turn, step + 1),
@@ -153,7 +222,11 @@ impl Run<'_> {
                     Some((step + 1, at))
                 }
             };
-            match went.or_else(|| self.back(base)) {
+            let next = match went {
+                Some(next) => Some(next),
+                None => self.back(base)?,
+            };
+            match next {
                 Some(next) => (step, at) = next,
                 None => return Ok(None),
             }
@@ -163,7 +236,9 @@ impl Run<'_> {
     /// Goes through steps once. What they remembered stays, what they could try otherwise goes.
     fn inside(&mut self, step: usize, at: usize) -> Result<Option<usize>, Exhausted> {
         let base = self.backtracks.len();
+        self.inner += 1;
         let end = self.go(step, at)?;
+        self.inner -= 1;
         let mut kept = base;
         for index in base..self.backtracks.len() {
             let entry = self.backtracks[index];
@@ -190,95 +265,220 @@ impl Run<'_> {
     }
 
     /// Goes back to the latest place where there is another way.
-    fn back(&mut self, base: usize) -> Option<(usize, usize)> {
+    fn back(&mut self, base: usize) -> Result<Option<(usize, usize)>, Exhausted> {
         while self.backtracks.len() > base {
-            match self.backtracks.pop()? {
-                Backtrack::Go { step, at } => return Some((step as usize, at as usize)),
-                Backtrack::Restore { slot, was } => self.slots[slot as usize] = was,
-                Backtrack::Shrink { step, low, high } => {
-                    let (low, mut high) = (low as usize, high as usize);
-                    if let Step::Run {
-                        then: Some(then), ..
-                    } = &self.program.steps[step as usize]
-                    {
-                        let places = &self.text[low..(high + 1).min(self.text.len())];
-                        self.tries += (places.len() / BYTES_PER_TRY) as u32;
-                        match memchr::memrchr(*then, places) {
-                            Some(place) => high = low + place,
-                            None => continue,
-                        }
-                    }
-                    if high > low {
-                        self.backtracks.push(Backtrack::Shrink {
-                            step,
-                            low: low as u32,
-                            high: high as u32 - 1,
-                        });
-                    }
-                    return Some((step as usize + 1, high));
+            let next = match self.backtracks.pop() {
+                None => None,
+                Some(Backtrack::Go { step, at }) => Some((step as usize, at as usize)),
+                Some(Backtrack::Restore { slot, was }) => {
+                    self.slots[slot as usize] = was;
+                    None
                 }
-                Backtrack::Grow { step, at, left } => {
-                    let Step::Run { set, .. } = &self.program.steps[step as usize] else {
-                        continue;
-                    };
-                    let fits = self
-                        .text
-                        .get(at as usize)
-                        .is_some_and(|byte| set.has(*byte));
-                    if !fits {
-                        continue;
-                    }
-                    let at = at + 1;
-                    if left > 1 {
-                        let left = left - 1;
-                        self.backtracks.push(Backtrack::Grow { step, at, left });
-                    }
-                    return Some((step as usize + 1, at as usize));
+                Some(Backtrack::Shrink { step, low, high }) => {
+                    self.shrink(step as usize, low as usize, high as usize)?
                 }
+                Some(Backtrack::Grow { step, low, high }) => {
+                    self.grow(step as usize, low as usize, high as usize)?
+                }
+                Some(Backtrack::Failed { point, at }) => {
+                    if let Some(memo) = &mut self.memo {
+                        memo.add(Point(point), at as usize);
+                    }
+                    None
+                }
+            };
+            if next.is_some() {
+                return Ok(next);
             }
         }
-        None
+        Ok(None)
     }
 
-    /// Takes the bytes of a run.
-    fn run(&mut self, step: usize, at: usize) -> Result<Option<usize>, Exhausted> {
+    /// Comes to a point: `false` if nothing matches from there on, as far as that is known. Else it is noted, or will be
+    /// when it has turned out.
+    ///
+    /// Outside of what looks around or gives nothing back, whatever is tried later at the same point is tried because this
+    /// failed. Within, it may be asked again after it has matched, as what stands behind it failed.
+    fn enter(&mut self, point: Point, at: usize) -> Result<bool, Exhausted> {
+        if point == Point::NONE {
+            return Ok(true);
+        }
+        if self.memo.is_none() {
+            if self.tries < self.memo_after {
+                return Ok(true);
+            }
+            self.memo = Some(Memo::new(self.program.points, self.text.len()));
+        }
+        let Some(memo) = &mut self.memo else {
+            return Ok(true);
+        };
+        if memo.has(point, at) {
+            return Ok(false);
+        }
+        if self.inner == 0 {
+            memo.add(point, at);
+            return Ok(true);
+        }
+        self.push(Backtrack::Failed {
+            point: point.0,
+            at: at as u32,
+        })?;
+        Ok(true)
+    }
+
+    /// Takes the bytes of a run, and says where it goes on.
+    fn run(&mut self, step: usize, at: usize) -> Result<Option<(usize, usize)>, Exhausted> {
+        let program = self.program;
         let Step::Run {
             set,
             min,
             max,
             eagerness,
+            run,
+            point,
             ..
-        } = &self.program.steps[step]
+        } = &program.steps[step]
         else {
             return Ok(None);
         };
-        let Some(low) = taken(set, self.text, at, *min as usize) else {
+        let high = self.extent(set, *run, at, *max as usize);
+        let low = at.saturating_add(*min as usize);
+        if low > high {
+            return Ok(None);
+        }
+        match eagerness {
+            Eagerness::Possessive => Ok(self.enter(*point, high)?.then_some((step + 1, high))),
+            Eagerness::Greedy => self.shrink(step, low, high),
+            Eagerness::Lazy => self.grow(step, low, high),
+        }
+    }
+
+    /// Where the bytes of a set end that stand at a position, of which a run takes so many at most.
+    fn extent(&mut self, set: &ByteSet, run: usize, at: usize, max: usize) -> usize {
+        let text = self.text;
+        let end = |from: usize, to: usize| {
+            let bytes = &text[from..to];
+            let more = bytes.iter().position(|byte| !set.has(*byte));
+            more.map_or(to, |more| from + more)
+        };
+        let most = at.saturating_add(max).min(self.text.len());
+        if *set == ByteSet::ALL {
+            return most;
+        }
+        if max <= SHORT_RUN {
+            return end(at, most);
+        }
+        let (low, high) = self.extents[run];
+        let (low, high) = (low as usize, high as usize);
+        if low <= at && at <= high {
+            return high.min(most);
+        }
+        // What is known already is not looked at again where this reaches it.
+        let reaches = at < low && low <= high;
+        let seen = end(at, if reaches { low } else { text.len() });
+        self.pass(seen - at);
+        let found = if reaches && seen == low { high } else { seen };
+        self.extents[run] = (at as u32, found as u32);
+        found.min(most)
+    }
+
+    /// The last position from `low` up to `high` at which a run can end, and what is left for later.
+    fn shrink(
+        &mut self,
+        step: usize,
+        low: usize,
+        high: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let program = self.program;
+        let Step::Run { then, point, .. } = &program.steps[step] else {
             return Ok(None);
         };
-        let left = *max - *min;
-        if left == 0 {
-            return Ok(Some(low));
+        let mut end = high;
+        loop {
+            if let Some(memo) = &mut self.memo {
+                let open = memo.last_open(*point, low, end);
+                let looked = memo.take_looked();
+                self.pass(looked);
+                let Some(open) = open else { return Ok(None) };
+                end = open;
+            }
+            let Some(then) = then else { break };
+            let places = &self.text[low..(end + 1).min(self.text.len())];
+            let found = memchr::memrchr(*then, places).map(|place| low + place);
+            let from = found.map_or(low, |found| found + 1);
+            self.pass(end + 1 - from);
+            // What has to follow does not follow there.
+            if let Some(memo) = &mut self.memo
+                && from <= end
+            {
+                memo.add_range(*point, from, end);
+            }
+            match found {
+                None => return Ok(None),
+                Some(found) if found == end || self.memo.is_none() => {
+                    end = found;
+                    break;
+                }
+                Some(found) => end = found,
+            }
         }
-        if *eagerness == Eagerness::Lazy {
-            self.push(Backtrack::Grow {
-                step: step as u32,
-                at: low as u32,
-                left,
-            })?;
-            return Ok(Some(low));
-        }
-        let rest = &self.text[low..low.saturating_add(left as usize).min(self.text.len())];
-        let more = rest.iter().position(|byte| !set.has(*byte));
-        let high = low + more.unwrap_or(rest.len());
-        self.tries += ((high - at) / BYTES_PER_TRY) as u32;
-        if high > low && *eagerness == Eagerness::Greedy {
+        if end > low {
             self.push(Backtrack::Shrink {
                 step: step as u32,
                 low: low as u32,
-                high: high as u32 - 1,
+                high: end as u32 - 1,
             })?;
         }
-        Ok(Some(high))
+        Ok(self.enter(*point, end)?.then_some((step + 1, end)))
+    }
+
+    /// The first one.
+    fn grow(
+        &mut self,
+        step: usize,
+        low: usize,
+        high: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let program = self.program;
+        let Step::Run { then, point, .. } = &program.steps[step] else {
+            return Ok(None);
+        };
+        let mut end = low;
+        loop {
+            if let Some(memo) = &mut self.memo {
+                let open = memo.first_open(*point, end, high);
+                let looked = memo.take_looked();
+                self.pass(looked);
+                let Some(open) = open else { return Ok(None) };
+                end = open;
+            }
+            let Some(then) = then else { break };
+            let places = &self.text[end..(high + 1).min(self.text.len())];
+            let found = memchr::memchr(*then, places).map(|place| end + place);
+            let to = found.unwrap_or(high + 1);
+            self.pass(to - end);
+            if let Some(memo) = &mut self.memo
+                && to > end
+            {
+                memo.add_range(*point, end, to - 1);
+            }
+            match found {
+                None => return Ok(None),
+                Some(found) if found == end || self.memo.is_none() => {
+                    end = found;
+                    break;
+                }
+                Some(found) => end = found,
+            }
+        }
+        if end < high {
+            self.push(Backtrack::Grow {
+                step: step as u32,
+                low: end as u32 + 1,
+                high: high as u32,
+            })?;
+        }
+        Ok(self.enter(*point, end)?.then_some((step + 1, end)))
     }
 
     /// Behind the text of a group, if that stands here once more. A group that took no part stands nowhere.
@@ -289,12 +489,18 @@ impl Run<'_> {
         }
         let wanted = self.text.get(start as usize..end as usize)?;
         let here = self.text.get(at..at + wanted.len())?;
-        self.tries += (wanted.len() / BYTES_PER_TRY) as u32;
+        self.pass(wanted.len());
         let fits = match folded {
             true => here.eq_ignore_ascii_case(wanted),
             false => here == wanted,
         };
         fits.then_some(at + wanted.len())
+    }
+
+    /// Counts bytes, or words of a memory, that are only passed over.
+    fn pass(&mut self, count: usize) {
+        let tries = u32::try_from(count / BYTES_PER_TRY).unwrap_or(u32::MAX);
+        self.tries = self.tries.saturating_add(tries);
     }
 
     fn set(&mut self, slot: usize, to: u32) -> Result<(), Exhausted> {
@@ -317,13 +523,6 @@ impl Run<'_> {
         self.backtracks.push(backtrack);
         Ok(())
     }
-}
-
-/// Behind exactly so many bytes of a set.
-fn taken(set: &ByteSet, text: &[u8], at: usize, count: usize) -> Option<usize> {
-    let end = at.checked_add(count)?;
-    let bytes = text.get(at..end)?;
-    bytes.iter().all(|byte| set.has(*byte)).then_some(end)
 }
 
 /// Whether a place is one of this kind.

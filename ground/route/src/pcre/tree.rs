@@ -160,8 +160,19 @@ pub enum Node {
 
 impl Node {
     /// Whether it can match without a byte. A back reference may.
-    fn may_be_empty(&self) -> bool {
+    pub fn may_be_empty(&self) -> bool {
         self.first_bytes(&mut ByteSet::default())
+    }
+
+    /// Whether it refers back to the text of a group.
+    pub fn has_references(&self) -> bool {
+        match self {
+            Node::Back { .. } => true,
+            Node::Sequence(nodes) | Node::Choice(nodes) => nodes.iter().any(Node::has_references),
+            Node::Group(_, node) | Node::Atomic(node) => node.has_references(),
+            Node::Repeat { node, .. } | Node::Look { node, .. } => node.has_references(),
+            Node::Empty | Node::Byte(_) | Node::Set(_) | Node::At(_) | Node::Keep => false,
+        }
     }
 
     /// Whether something in it that may match without a byte is repeated without end. Engines end such circles in

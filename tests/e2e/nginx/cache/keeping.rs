@@ -9,6 +9,7 @@ use sluice_net::sys::process::Signal;
 
 use super::{Origin, caching, conf, counted, eventually_stored, get, pair, seen, start};
 use crate::client::Client;
+use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually};
 use crate::nginx::setup;
 
@@ -216,7 +217,7 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
 #[test]
 fn workers_of_another_user_store_what_they_are_sent() {
     if !sluice_net::sys::identity::is_root() {
-        eprintln!("skipped: only root can serve as another user");
+        skipped("only root can serve as another user");
         return;
     }
     let origin = Origin::telling(&[("/a", "Cache-Control: max-age=600")]);

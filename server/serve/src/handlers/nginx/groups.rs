@@ -20,6 +20,8 @@ pub use sluice_route::pcre::Case;
 pub struct Pattern {
     pattern: pcre::Pattern,
     text: Box<str>,
+    /// The directive it stands in, for the log.
+    directive: &'static str,
     /// The groups with names, by number.
     named: Vec<(u8, Arc<str>)>,
     /// Only for those whose matches may be given up.
@@ -35,8 +37,9 @@ struct Limited {
 }
 
 impl Pattern {
-    /// Compiles a pattern; `recorder` counts the matches that are given up.
+    /// Compiles a pattern of this directive; `recorder` counts the matches that are given up.
     pub fn new(
+        directive: &'static str,
         text: &str,
         case: Case,
         recorder: Option<&Arc<Recorder>>,
@@ -59,6 +62,7 @@ impl Pattern {
             named: named.collect(),
             limited,
             pattern,
+            directive,
             text: text.into(),
         })
     }
@@ -129,10 +133,21 @@ impl Pattern {
                     "http.handlers.nginx",
                     "a pattern has too many ways to match",
                 );
-                entry.text("pattern", text).send();
+                let entry = entry.text("pattern", text);
+                entry.text("directive", self.directive).send();
             }
         }
-        let why = format!("the pattern `{text}` has too many ways to match");
+        let directive = self.directive;
+        let why = format!("the pattern `{text}` of `{directive}` has too many ways to match");
         Fault::new(Status::INTERNAL_SERVER_ERROR, why)
     }
+}
+
+/// What was found where only a value is wanted. A match that was given up is none, and the request fails before a response
+/// goes out.
+pub fn found_or_fails(x: &Exchange, found: Result<bool, Fault>) -> bool {
+    found.unwrap_or_else(|_| {
+        x.context.given_up.set(true);
+        false
+    })
 }

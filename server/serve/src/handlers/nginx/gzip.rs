@@ -8,7 +8,7 @@ use sluice_model::nginx::{Gzip as Config, GzipClients};
 use sluice_net::Body;
 
 use super::changed;
-use super::groups::{Case, Pattern};
+use super::groups::{Case, Pattern, found_or_fails};
 use super::types::Kinds;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
@@ -55,7 +55,9 @@ impl Clients {
     ) -> Result<Clients, Refusal> {
         let browser = |text: &String| match text.as_str() {
             "msie6" => Ok(Browser::OldExplorer),
-            pattern => Pattern::new(pattern, Case::Folded, recorder).map(Browser::Like),
+            pattern => {
+                Pattern::new("gzip_disable", pattern, Case::Folded, recorder).map(Browser::Like)
+            }
         };
         Ok(Clients {
             version_min: match config.http10 {
@@ -96,13 +98,13 @@ impl Clients {
             && takes_gzip(asked)
             && x.req.version >= self.version_min
             && (!asked.has(FieldId::Via) || self.proxied.include(x))
-            && !self.is_left_out(asked.first(FieldId::UserAgent).unwrap_or_default())
+            && !self.is_left_out(x, asked.first(FieldId::UserAgent).unwrap_or_default())
     }
 
-    fn is_left_out(&self, agent: &[u8]) -> bool {
+    fn is_left_out(&self, x: &Exchange, agent: &[u8]) -> bool {
         self.not_for.iter().any(|browser| match browser {
             Browser::OldExplorer => is_old_explorer(agent),
-            Browser::Like(pattern) => pattern.is_match(agent).unwrap_or_default(),
+            Browser::Like(pattern) => found_or_fails(x, pattern.is_match(agent)),
         })
     }
 }

@@ -672,11 +672,12 @@ impl Build {
                 "=" => found.add_exact(path, number),
                 "" => found.add_prefix(path, number, false, config.adds_slash),
                 "^~" => found.add_prefix(path, number, true, config.adds_slash),
-                "~" => {
-                    found.add_pattern(Pattern::new(&config.path, Case::Kept, cx.recorder)?, number)
-                }
+                "~" => found.add_pattern(
+                    Pattern::new("location", &config.path, Case::Kept, cx.recorder)?,
+                    number,
+                ),
                 "~*" => found.add_pattern(
-                    Pattern::new(&config.path, Case::Folded, cx.recorder)?,
+                    Pattern::new("location", &config.path, Case::Folded, cx.recorder)?,
                     number,
                 ),
                 "@" => {

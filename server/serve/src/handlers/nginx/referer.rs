@@ -6,6 +6,7 @@ use sluice_model::nginx::VariableTable as Config;
 
 use super::groups::{Case, Pattern};
 use crate::build::Refusal;
+use crate::failure::Fault;
 use crate::record::Recorder;
 
 /// Pages that requests may come from.
@@ -48,7 +49,8 @@ impl Referers {
                 "blocked" => referers.blocked = true,
                 key => match key.strip_prefix('~') {
                     Some(pattern) => {
-                        let pattern = Pattern::new(pattern, Case::Folded, recorder)?;
+                        let pattern =
+                            Pattern::new("valid_referers", pattern, Case::Folded, recorder)?;
                         referers.patterns.push(pattern);
                     }
                     None => referers.hosts.push(Host::parse(key)),
@@ -63,9 +65,12 @@ impl Referers {
     }
 
     /// Whether a request that says it comes from there is welcome.
-    pub fn welcome(&self, referer: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// A pattern that takes too long.
+    pub fn welcome(&self, referer: &[u8]) -> Result<bool, Fault> {
         if referer.is_empty() {
-            return self.none;
+            return Ok(self.none);
         }
         let behind = |scheme: &str| {
             let start = referer.get(..scheme.len())?;
@@ -73,17 +78,20 @@ impl Referers {
             is_it.then(|| &referer[scheme.len()..])
         };
         let Some(rest) = behind("http://").or_else(|| behind("https://")) else {
-            return self.blocked;
+            return Ok(self.blocked);
         };
         let end = memchr::memchr2(b'/', b':', rest).unwrap_or(rest.len());
         let name = rest[..end].to_ascii_lowercase();
         if let Some(host) = self.hosts.iter().find(|host| host.name.is(&name)) {
             let path = memchr::memchr(b'/', rest).map_or(&[][..], |at| &rest[at..]);
-            return path.starts_with(&host.path);
+            return Ok(path.starts_with(&host.path));
         }
-        let mut patterns = self.patterns.iter();
-        // Who makes the match too hard to find is not welcome.
-        patterns.any(|pattern| pattern.is_match(rest).unwrap_or_default())
+        for pattern in &self.patterns {
+            if pattern.is_match(rest)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -168,7 +176,7 @@ mod tests {
             "https://x.both.test",
             "http://www.google.co/search?q",
         ] {
-            assert!(all.welcome(good.as_bytes()), "{good}");
+            assert!(all.welcome(good.as_bytes()).unwrap(), "{good}");
         }
         for bad in [
             "http://other.test/",
@@ -176,9 +184,10 @@ mod tests {
             "http://www.example.org",
             "http://aboth.test/",
         ] {
-            assert!(!all.welcome(bad.as_bytes()), "{bad}");
+            assert!(!all.welcome(bad.as_bytes()).unwrap(), "{bad}");
         }
         let few = referers(&["a.test"]);
-        assert!(!few.welcome(b"") && !few.welcome(b"junk") && few.welcome(b"http://a.test"));
+        let welcome = |referer: &[u8]| few.welcome(referer).unwrap();
+        assert!(!welcome(b"") && !welcome(b"junk") && welcome(b"http://a.test"));
     }
 }

@@ -429,7 +429,7 @@ fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
         }
     };
     Ok(Change {
-        pattern: Pattern::new(&config.pattern, Case::Kept, cx.recorder)?,
+        pattern: Pattern::new("rewrite", &config.pattern, Case::Kept, cx.recorder)?,
         path: cx.template(&config.path)?,
         query: cx.template(&config.query)?,
         drops_query: config.drops_query,
@@ -441,8 +441,8 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
     let test = match config.test.as_str() {
         "is set" => Test::IsSet,
         "=" => Test::Equals(cx.template(&config.with)?),
-        "~" => Test::Matches(Pattern::new(&config.with, Case::Kept, cx.recorder)?),
-        "~*" => Test::Matches(Pattern::new(&config.with, Case::Folded, cx.recorder)?),
+        "~" => Test::Matches(Pattern::new("if", &config.with, Case::Kept, cx.recorder)?),
+        "~*" => Test::Matches(Pattern::new("if", &config.with, Case::Folded, cx.recorder)?),
         "file" => Test::File,
         "directory" => Test::Directory,
         "exists" => Test::Exists,

@@ -104,7 +104,7 @@ impl Names {
         let bytes = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         if let Some(pattern) = name.strip_prefix('~') {
             // Names are compared in lower case.
-            let pattern = Pattern::new(pattern, Case::Folded, recorder)?;
+            let pattern = Pattern::new("server_name", pattern, Case::Folded, recorder)?;
             self.patterns.push((pattern, index));
         } else if let Some(ending) = name.strip_prefix('*') {
             self.endings.push((bytes(ending), index));

@@ -13,7 +13,7 @@ use sluice_route::placeholder::NginxKey;
 
 use super::browser::{self, Browsers};
 use super::geo::Geo;
-use super::groups::{Case, Pattern};
+use super::groups::{Case, Pattern, found_or_fails};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
 use crate::build::{Refusal, template};
@@ -176,7 +176,7 @@ impl Table {
             Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
             Rows::Browser(..) => return Provenance::Configured,
             Rows::Referer(referers) => {
-                if !referers.welcome(source) {
+                if !found_or_fails(x, referers.welcome(source)) {
                     out.push(b'1');
                 }
                 return Provenance::Configured;
@@ -260,7 +260,12 @@ impl Script {
         let row = config.rows.first();
         let split = match row.map_or("", |row| &row.key) {
             "" => None,
-            pattern => Some(Pattern::new(pattern, Case::Kept, recorder)?),
+            pattern => Some(Pattern::new(
+                "fastcgi_split_path_info",
+                pattern,
+                Case::Kept,
+                recorder,
+            )?),
         };
         if split
             .as_ref()
@@ -280,7 +285,7 @@ impl Script {
     fn push(&self, x: &Exchange, path: &[u8], out: &mut Vec<u8>) {
         let mut groups = Vec::new();
         let split = self.split.as_ref();
-        let is_split = split.is_some_and(|split| split.find(path, &mut groups).unwrap_or_default());
+        let is_split = split.is_some_and(|split| found_or_fails(x, split.find(path, &mut groups)));
         let group = |index: usize| {
             let found = groups.get(index).copied().flatten();
             found.map_or(&[][..], |(start, end)| &path[start as usize..end as usize])
@@ -313,8 +318,8 @@ impl Map {
             let key = row.key.as_str();
             if let Some(pattern) = key.strip_prefix('~') {
                 let pattern = match pattern.strip_prefix('*') {
-                    Some(pattern) => Pattern::new(pattern, Case::Folded, recorder)?,
-                    None => Pattern::new(pattern, Case::Kept, recorder)?,
+                    Some(pattern) => Pattern::new("map", pattern, Case::Folded, recorder)?,
+                    None => Pattern::new("map", pattern, Case::Kept, recorder)?,
                 };
                 map.patterns.push((pattern, value));
                 continue;

@@ -118,7 +118,7 @@ impl AsNginx {
             })
         });
         let redirects = config.redirects.iter();
-        let redirects = redirects.map(|change| Change::build(change, cx));
+        let redirects = redirects.map(|change| Change::build("proxy_redirect", change, cx));
         let ignores = |name: &str| config.ignore.iter().any(|ignored| ignored == name);
         Ok(AsNginx {
             host: cx.template(&config.host)?,

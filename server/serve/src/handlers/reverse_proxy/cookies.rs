@@ -6,7 +6,7 @@ use sluice_route::{Provenance, Template};
 
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::handlers::nginx::groups::{Case, Pattern};
+use crate::handlers::nginx::groups::{Case, Pattern, found_or_fails};
 use crate::values::expanded;
 
 /// A text of the upstream's that is changed.
@@ -21,10 +21,14 @@ enum From {
 }
 
 impl Change {
-    /// Reads one.
-    pub fn build(config: &LocationChange, cx: &Builder<'_>) -> Result<Change, Refusal> {
+    /// Reads one of this directive.
+    pub fn build(
+        directive: &'static str,
+        config: &LocationChange,
+        cx: &Builder<'_>,
+    ) -> Result<Change, Refusal> {
         Ok(Change {
-            from: From::build(&config.from, &config.pattern, cx)?,
+            from: From::build(directive, &config.from, &config.pattern, cx)?,
             to: cx.template(&config.to)?,
         })
     }
@@ -59,10 +63,16 @@ impl Change {
 }
 
 impl From {
-    fn build(text: &str, pattern: &str, cx: &Builder<'_>) -> Result<From, Refusal> {
+    fn build(
+        directive: &'static str,
+        text: &str,
+        pattern: &str,
+        cx: &Builder<'_>,
+    ) -> Result<From, Refusal> {
         match pattern {
             "" => Ok(From::Text(cx.template(text)?)),
             pattern => Ok(From::Pattern(Pattern::new(
+                directive,
                 pattern,
                 Case::Kept,
                 cx.recorder,
@@ -71,12 +81,10 @@ impl From {
     }
 }
 
-/// Whether `text` matches. Where that is not found out the text stays as the upstream gave it; the match was counted and
-/// logged as given up.
+/// Whether `text` matches.
 fn fits(pattern: &Pattern, x: &mut Exchange, text: &[u8]) -> bool {
-    pattern
-        .matches(x, text, Provenance::Path)
-        .unwrap_or_default()
+    let found = pattern.matches(x, text, Provenance::Path);
+    found_or_fails(x, found)
 }
 
 /// What becomes of cookies.
@@ -97,13 +105,14 @@ struct Flags {
 impl Cookies {
     /// Reads the settings; `None` where cookies stay as they are.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Option<Cookies>, Refusal> {
-        let changes = |list: &[LocationChange]| -> Result<Vec<Change>, Refusal> {
-            list.iter().map(|one| Change::build(one, cx)).collect()
+        let changes = |name, list: &[LocationChange]| -> Result<Vec<Change>, Refusal> {
+            let list = list.iter();
+            list.map(|one| Change::build(name, one, cx)).collect()
         };
         let flags = config.cookie_flags.iter();
         let cookies = Cookies {
-            domains: changes(&config.cookie_domains)?,
-            paths: changes(&config.cookie_paths)?,
+            domains: changes("proxy_cookie_domain", &config.cookie_domains)?,
+            paths: changes("proxy_cookie_path", &config.cookie_paths)?,
             flags: flags
                 .map(|flags| Flags::build(flags, cx))
                 .collect::<Result<_, _>>()?,
@@ -161,7 +170,7 @@ impl Cookies {
 impl Flags {
     fn build(config: &CookieFlags, cx: &Builder<'_>) -> Result<Flags, Refusal> {
         let mut flags = Flags {
-            name: From::build(&config.name, &config.pattern, cx)?,
+            name: From::build("proxy_cookie_flags", &config.name, &config.pattern, cx)?,
             secure: None,
             http_only: None,
             same_site: None,

@@ -101,7 +101,8 @@ pub fn holds(condition: &[u8], known: &impl Known) -> Result<(bool, Option<Group
     };
     let text = expanded(&unescaped(pattern), known)?;
     let text = String::from_utf8_lossy(&text);
-    let pattern = Pattern::new(&text, Case::Kept, None).map_err(|refusal| refusal.message)?;
+    let pattern =
+        Pattern::new("if expr", &text, Case::Kept, None).map_err(|refusal| refusal.message)?;
     let mut groups = Groups::default();
     let found = pattern
         .find(&left, &mut groups.places)
