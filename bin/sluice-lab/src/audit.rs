@@ -5,12 +5,12 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use super::evidence::Sheet;
-use super::finding::Weight;
-use super::read::{Format, Hints, read};
-use super::{audit, ours, print, studies};
-use crate::cli::{Answer, Outcome, Refused};
-use crate::limits::REPORT_BYTES_MAX;
+use sluice_audit::evidence::Sheet;
+use sluice_audit::finding::Weight;
+use sluice_audit::limits::REPORT_BYTES_MAX;
+use sluice_audit::read::{Format, Hints, read};
+use sluice_audit::{audit, ours, print, studies};
+use sluice_load::outcome::{Answer, Outcome, Refused};
 
 /// What the command line says.
 #[derive(Debug, Args)]

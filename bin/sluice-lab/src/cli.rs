@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{
-    audit, backend, calibrate, doctor, experiment, hit, init, limit, report, setup, subject,
-};
+use sluice_load::outcome::{Answer, Refused};
+
+use crate::{audit, calibrate, doctor, hit, init, limit, report, run, serve, setup, shield};
 
 /// Honest numbers for any web server.
 #[derive(Debug, Parser)]
@@ -24,13 +24,13 @@ enum Command {
     /// Loads one URL and says what it found
     Hit(Box<hit::Options>),
     /// Checks any report by arithmetic: ours, another tool's output, a pasted table or a published study
-    Audit(audit::command::Options),
+    Audit(audit::Options),
     /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
-    Run(Box<experiment::Options>),
+    Run(Box<run::Options>),
     /// Names the built-in experiments
     List,
     /// Repeats what made a result, by its own command line, beside it
-    Rerun(experiment::RerunOptions),
+    Rerun(run::RerunOptions),
     /// Writes an experiment for a Caddyfile, Caddy's JSON or an nginx.conf
     Init(init::Options),
     /// Finds the highest rate at which a promise is kept
@@ -41,69 +41,46 @@ enum Command {
     Calibrate(calibrate::Options),
     /// Becomes another program that ends with the lab
     #[command(hide = true)]
-    Shield(subject::shield::Options),
+    Shield(shield::Options),
     /// Removes the folder of a run that is over
     #[command(hide = true)]
-    Sweep(experiment::folder::Options),
+    Sweep(run::SweepOptions),
     /// Gets the programs of the studies: a Python environment, Caddy and the Go program of study 001
     Setup(setup::Options),
     /// Is a server: the floor, a relay, a slow or faulty one, a FastCGI responder
-    Serve(backend::Options),
+    Serve(serve::Options),
     /// Compares two results, or two subjects of one, in paired ratios and words
-    Compare(report::command::CompareOptions),
+    Compare(report::CompareOptions),
     /// Says what bounded a cell of a result
-    Explain(report::command::ExplainOptions),
+    Explain(report::ExplainOptions),
     /// For continuous integration: ends with 1 if a quantity is shown to be worse than allowed
-    Gate(report::command::GateOptions),
+    Gate(report::GateOptions),
     /// Writes a result as HTML, Markdown, CSV and charts
-    Report(report::command::ReportOptions),
+    Report(report::ReportOptions),
     /// Says whether this machine is fit for measuring, and what would limit a run
     Doctor(doctor::Options),
-}
-
-/// Why a command could not be carried out, in words for whoever typed it.
-#[derive(Debug)]
-pub struct Refused(pub String);
-
-impl Refused {
-    /// A refusal with this text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Refused(text.into())
-    }
-}
-
-/// What a command gives: the answer to its question, or why there is none.
-pub type Outcome = Result<Answer, Refused>;
-
-/// The answer of a command that ran to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Done, or yes. Exit code 0.
-    Yes,
-    /// The command ran, and its answer is no. Exit code 1.
-    No,
 }
 
 /// Reads the command line and carries it out.
 pub fn main() -> ExitCode {
     let outcome = match Lab::parse().command {
         Command::Hit(options) => hit::run(&options),
-        Command::Audit(options) => audit::command::run(&options),
-        Command::Run(options) => experiment::run(&options),
-        Command::List => experiment::list(),
-        Command::Rerun(options) => experiment::rerun(&options),
+        Command::Audit(options) => audit::run(&options),
+        Command::Run(options) => run::run(&options),
+        Command::List => run::list(),
+        Command::Rerun(options) => run::rerun(&options),
         Command::Init(options) => init::run(&options),
         Command::FindLimit(options) => limit::find_limit(&options),
         Command::Break(options) => limit::break_down(&options),
         Command::Calibrate(options) => calibrate::run(&options),
-        Command::Shield(options) => subject::shield::run(&options),
-        Command::Sweep(options) => experiment::folder::sweep(&options),
+        Command::Shield(options) => shield::run(&options),
+        Command::Sweep(options) => run::sweep(&options),
         Command::Setup(options) => setup::run(&options),
-        Command::Serve(options) => backend::run(&options),
-        Command::Compare(options) => report::command::compare_results(&options),
-        Command::Explain(options) => report::command::explain_cell(&options),
-        Command::Gate(options) => report::command::gate(&options),
-        Command::Report(options) => report::command::report(&options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Compare(options) => report::compare_results(&options),
+        Command::Explain(options) => report::explain_cell(&options),
+        Command::Gate(options) => report::gate(&options),
+        Command::Report(options) => report::report(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

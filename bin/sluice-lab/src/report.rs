@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::compare::{compare, floor};
-use super::gate::{self, Checked, Judgement, Threshold};
-use super::load::{file_of, load};
-use super::panels::{self, Detail, Panel};
-use super::view::View;
-use super::{csv, explain, html, markdown};
-use crate::audit::finding::{number, percent};
-use crate::audit::studies;
-use crate::cli::{Answer, Outcome, Refused};
-use crate::result::{Cell, RunResult};
+use sluice_audit::finding::{number, percent};
+use sluice_audit::studies;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::result::{Cell, RunResult};
+use sluice_report::compare::{compare, floor};
+use sluice_report::gate::{self, Checked, Judgement, Threshold};
+use sluice_report::load::{file_of, load};
+use sluice_report::panels::{self, Detail, Panel};
+use sluice_report::view::View;
+use sluice_report::{csv, explain, html, markdown};
 
 /// `report`
 #[derive(Debug, Args)]
@@ -322,15 +322,18 @@ fn junit(checked: &[Checked]) -> String {
             Judgement::Pass => String::new(),
             Judgement::Regression => format!(
                 "<failure message=\"{word}\">{}</failure>",
-                super::text::escape(&told)
+                sluice_report::text::escape(&told)
             ),
             Judgement::Unusable(_) => {
-                format!("<skipped message=\"{}\"/>", super::text::escape(&told))
+                format!(
+                    "<skipped message=\"{}\"/>",
+                    sluice_report::text::escape(&told)
+                )
             }
         };
         out.push_str(&format!(
             "<testcase classname=\"{}\" name=\"{}\">{inside}</testcase>\n",
-            super::text::escape(&place),
+            sluice_report::text::escape(&place),
             one.threshold.quantity.name()
         ));
     }

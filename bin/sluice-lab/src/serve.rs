@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::http::{Faults, Respond};
-use super::streams::Stream;
-use super::{Corpus, counts, fastcgi, floor, http, relay, socket, streams};
-use crate::cli::{Answer, Outcome, Refused};
-use crate::hit::made_body;
-use crate::machine;
-use crate::quantity::{parse_bytes, parse_duration};
+use sluice_load::backend::http::{Faults, Respond};
+use sluice_load::backend::streams::Stream;
+use sluice_load::backend::{Corpus, counts, fastcgi, floor, http, relay, socket, streams};
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::quantity::{parse_bytes, parse_duration};
+use sluice_load::random::made_body;
 
 /// Between two events at least: without, a stream would take a whole processor.
 const EVENTS_EVERY_MIN: Duration = Duration::from_micros(100);

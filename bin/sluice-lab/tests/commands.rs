@@ -8,7 +8,7 @@ mod world;
 use std::fs;
 use std::process::Command;
 
-use sluice_lab::result::{CellState, Load, RunResult};
+use sluice_load::result::{CellState, Load, RunResult};
 use world::{Backend, Folder, hit, lab, port, told};
 
 fn read(path: &str) -> RunResult {
@@ -370,7 +370,7 @@ fn what_is_not_spoken_yet_is_named() {
 
 /// Whether a program can be had; a test without it says so.
 fn installed(program: &str) -> bool {
-    let found = sluice_lab::subject::find(program).is_some();
+    let found = sluice_load::process::find(program).is_some();
     if !found {
         eprintln!("{program} is not installed: nothing is tested with it");
     }
@@ -454,7 +454,7 @@ fn nginx_answers_over_http2() {
     let dir = folder.0.display();
     let conf = two(&dir.to_string(), tls, clear);
     fs::write(folder.file("nginx.conf"), conf).unwrap();
-    let mut command = Command::new(sluice_lab::subject::find("nginx").unwrap());
+    let mut command = Command::new(sluice_load::process::find("nginx").unwrap());
     command.args([
         "-p",
         &folder.file(""),

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_lab::result::{CellState, FailureClass, RunResult};
+use sluice_load::result::{CellState, FailureClass, RunResult};
 use world::{Backend, Folder, LAB, hit};
 
 const EXPERIMENT: &str = r#"
@@ -414,7 +414,7 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
 
 /// Whether a program can be had; a test without it says so.
 fn installed(program: &str) -> bool {
-    let found = sluice_lab::subject::find(program).is_some();
+    let found = sluice_load::process::find(program).is_some();
     if !found {
         eprintln!("{program} is not installed: nothing is tested with it");
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::result::FailureClass;
+use sluice_load::result::FailureClass;
 
 /// One report: a table, the outputs of a tool, a study or a result of our own.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,17 @@
 //! `sluice-lab audit`: checks any report by arithmetic and says what does not add up. Figures are read by `read`, judged by
 //! `rules`, sentences of a report by `claim`; `studies` holds five published reports. How a finding looks is in `print`.
 
+#![forbid(unsafe_code)]
+
 pub mod claim;
-pub mod command;
 pub mod evidence;
 pub mod finding;
+pub mod limits;
 pub mod ours;
 pub mod print;
 pub mod read;
 pub mod rules;
+pub mod statistics;
 pub mod studies;
 #[cfg(test)]
 mod tests;

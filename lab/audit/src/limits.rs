@@ -1,6 +1,4 @@
-//! Limits of the lab, each with its reason.
-
-use std::time::Duration;
+//! Limits of audits and statistics, each with its reason.
 
 /// Blocks that an interval needs at least. With five the median's interval is smallest to largest and covers 93.75 %; with
 /// fewer nothing near 95 % exists.
@@ -42,25 +40,3 @@ pub const CLAIM_DEPTH_MAX: usize = 32;
 
 /// Columns of plain text: what a terminal of common width shows beside an indent.
 pub const TEXT_COLUMNS: usize = 100;
-
-/// Bytes of an HTML report, unless everything is asked for: drawings fill what tables and texts leave. Mails, code reviews and
-/// repositories take a page of 200 KB without complaint.
-pub const PAGE_BYTES_AIM: usize = 197_000;
-
-/// Bytes that drawings may have in any case, also on a page whose tables alone are large.
-pub const DRAWING_BYTES_MIN: usize = 50_000;
-
-/// Different lines that one list of a cell in a report shows: what a server says 500 times it says as well once.
-pub const REPORT_LIST_LINES_MAX: usize = 8;
-
-/// Chance of a false alarm of a gate over all of its cells together.
-pub const GATE_LEVEL: f64 = 0.05;
-
-/// Cells that a message lists when a name fits none or several.
-pub const CHOICES_MAX: usize = 20;
-
-/// Bytes of another load program's output that are kept: their reports have some 2 KB, with a list of errors 100 KB.
-pub const TOOL_OUTPUT_BYTES_MAX: u64 = 4 << 20;
-
-/// How long another load program may take beyond warm-up, window and time limit: k6 needs 5 s to start and to sum up.
-pub const TOOL_OVERTIME: Duration = Duration::from_secs(30);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::evidence::{Claim, Latency, Remark, Row, Sheet, Treatment};
-use crate::result::{Block, Cell, CellState, Mode, RunResult, SCHEMA};
 use crate::statistics::order::{carries, median};
+use sluice_load::result::{Block, Cell, CellState, Mode, RunResult, SCHEMA};
 
 /// Whether a text is a result of ours, and what it says. `None` for other texts.
 pub fn read(text: &str) -> Option<Result<Sheet, String>> {

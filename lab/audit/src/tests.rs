@@ -7,7 +7,7 @@ use super::{audit, print, studies};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden/audit")
+        .join("tests/golden")
         .join(name)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
         /// Name and text of each.
-        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../experiments/", $name)))),*];
+        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../experiments/", $name)))),*];
     };
 }
 
@@ -145,6 +145,26 @@ pub fn read_conf(conf: &str, beside: &Path) -> Result<String, String> {
         None => {
             let path = beside.parent().unwrap_or(Path::new(".")).join(conf);
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_audit::studies::{IDS, study};
+
+    use super::*;
+    use crate::file;
+
+    #[test]
+    fn every_claim_is_asked_of_the_printed_figures_and_of_the_experiment() {
+        for id in IDS {
+            let experiment = file::parse(id, builtin(id).unwrap()).unwrap();
+            let printed = study(id).unwrap().unwrap().sheet.conditions.claims;
+            let mut printed: Vec<&String> = printed.iter().map(|claim| &claim.name).collect();
+            printed.sort();
+            let here: Vec<&String> = experiment.claims.keys().collect();
+            assert_eq!(printed, here, "{id}");
         }
     }
 }

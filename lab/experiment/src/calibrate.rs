@@ -5,37 +5,32 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use crate::builtin;
+use crate::file::{self, File};
+use crate::plan::{self, Only};
+use crate::progress::{Progress, Silent};
+use crate::stage::Stage;
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::quantity::{bytes, thousands};
+use sluice_load::result::{Ceiling, CellState, RunResult, SCHEMA};
 
-use crate::cli::{Answer, Outcome, Refused};
-use crate::experiment::builtin;
-use crate::experiment::file::{self, File};
-use crate::experiment::plan::{self, Only};
-use crate::experiment::stage::Stage;
-use crate::live::Live;
-use crate::machine;
-use crate::quantity::{bytes, parse_duration, thousands};
-use crate::result::{Ceiling, CellState, RunResult, SCHEMA};
-
-/// Options of `lab calibrate`.
-#[derive(Args, Clone, Debug)]
+/// What is measured.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Length of each measurement
-    #[arg(long, short = 'd', value_parser = parse_duration, default_value = "2s")]
-    duration: Duration,
+    pub duration: Duration,
     /// Connections
-    #[arg(long, short = 'c', value_delimiter = ',', default_value = "10,200")]
-    clients: Vec<usize>,
+    pub clients: Vec<usize>,
     /// Writes the result to a file
-    #[arg(long)]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
 }
 
 /// The experiment behind it: the floor with answers of several sizes.
 const EXPERIMENT: &str = "calibrate";
 
 /// Carries out `lab calibrate`.
-pub fn run(options: &Options) -> Outcome {
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     machine::raise_open_files();
     let text = builtin::read(EXPERIMENT).map_err(Refused::new)?;
     let mut file: File = file::parse(EXPERIMENT, &text).map_err(Refused::new)?;
@@ -45,15 +40,14 @@ pub fn run(options: &Options) -> Outcome {
     let stage = Stage::build(&file, &PathBuf::from("."), 7).map_err(Refused::new)?;
     let mut ceilings = Vec::new();
     for cell in &cells {
-        let block =
-            stage
-                .block(&file, cell, 7, &mut Live::none())
-                .map_err(|state| match state {
-                    CellState::DidNotStart(why) => {
-                        Refused::new(format!("the floor did not start: {why}"))
-                    }
-                    other => Refused::new(format!("{other:?}")),
-                })?;
+        let block = stage
+            .block(&file, cell, 7, &mut Silent)
+            .map_err(|state| match state {
+                CellState::DidNotStart(why) => {
+                    Refused::new(format!("the floor did not start: {why}"))
+                }
+                other => Refused::new(format!("{other:?}")),
+            })?;
         let load = &block.load;
         let ceiling = Ceiling {
             body_bytes: load.answer.as_ref().map_or(0, |answer| answer.body_bytes),
@@ -66,7 +60,7 @@ pub fn run(options: &Options) -> Outcome {
             .generator
             .as_ref()
             .map_or(0.0, |generator| generator.busiest);
-        println!(
+        live.line(&format!(
             "{:>8} body, {:>5} connections: {:>9}/s, {}/s, generator {:.0} % at work, floor {:.1} us CPU",
             bytes(ceiling.body_bytes as f64),
             ceiling.connections,
@@ -74,7 +68,7 @@ pub fn run(options: &Options) -> Outcome {
             bytes(ceiling.bytes_per_s),
             busy * 100.0,
             block.cpu_us_per_ok().unwrap_or(0.0)
-        );
+        ));
         ceilings.push(ceiling);
     }
     drop(stage);

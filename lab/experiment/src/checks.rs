@@ -1,7 +1,7 @@
 //! Whether what an experiment claims really acted: what was counted on all sides, held against what the file says.
 
 use super::file::{CheckPart, Test};
-use crate::result::{BackendCounts, Check, Load, Resources};
+use sluice_load::result::{BackendCounts, Check, Load, Resources};
 
 /// A comparison with a number: `>= 0.95`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -205,7 +205,7 @@ fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
         seen: match value {
             None => "nothing counts it here".into(),
             Some((value, told)) if value.is_infinite() => format!("all of them kept ({told})"),
-            Some((value, told)) => format!("{} ({told})", crate::audit::finding::number(value)),
+            Some((value, told)) => format!("{} ({told})", sluice_audit::finding::number(value)),
         },
     }
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::checks::Comparison;
 use super::plan::Only;
-use crate::audit::claim::Statement;
-use crate::quantity::parse_duration;
-use crate::result::SCHEMA;
-use crate::subject;
+use sluice_audit::claim::Statement;
+use sluice_load::process;
+use sluice_load::quantity::parse_duration;
+use sluice_load::result::SCHEMA;
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -263,7 +263,7 @@ impl Default for Repeat {
 }
 
 /// Order within a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Random and repeatable.
@@ -283,7 +283,7 @@ pub struct Place {
 }
 
 /// Whether subject and generator are kept apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pin {
     /// The subject has the first half of the processors, generator and backends have the rest.
@@ -351,8 +351,8 @@ pub fn program(command: &str) -> Option<PathBuf> {
     let first = command.split_whitespace().next().unwrap_or_default();
     match first.split_once("{setup}") {
         _ if first == "{lab}" => std::env::current_exe().ok(),
-        Some(("", rest)) => subject::find(&format!("{}{rest}", subject::setup_dir().display())),
-        _ => subject::find(first),
+        Some(("", rest)) => process::find(&format!("{}{rest}", process::setup_dir().display())),
+        _ => process::find(first),
     }
 }
 

@@ -10,10 +10,6 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
-
-use crate::cli::{Answer, Outcome};
-
 /// Servers of a run that was killed end by themselves and may write meanwhile: so often removal is tried anew.
 const TRIES: u32 = 50;
 
@@ -23,26 +19,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What tells the sweeper to leave the folder.
 const KEEP: &[u8] = b"keep";
 
-/// Options of the hidden command `lab sweep`.
-#[derive(Args, Clone, Debug)]
-pub struct Options {
-    /// The folder
-    dir: PathBuf,
-}
-
 /// Waits until whoever started it is gone, and removes the folder unless it was told to keep it.
-pub fn sweep(options: &Options) -> Outcome {
+pub fn sweep(dir: &Path) {
     let mut told = Vec::new();
     let _ = io::stdin().read_to_end(&mut told);
     if told != KEEP {
         for _ in 0..TRIES {
-            if fs::remove_dir_all(&options.dir).is_ok() || !options.dir.exists() {
+            if fs::remove_dir_all(dir).is_ok() || !dir.exists() {
                 break;
             }
             thread::sleep(PAUSE);
         }
     }
-    Ok(Answer::Yes)
 }
 
 /// A folder with its sweeper.

@@ -1,6 +1,6 @@
 //! Why a block may mislead: who else took part, what was full, what had not settled, and when the whole machine was slow.
 
-use crate::result::{Block, Cell, Load, Mark, MarkKind};
+use sluice_load::result::{Block, Cell, Load, Mark, MarkKind};
 
 /// Work of the busiest thread of the generator above which throughput may be its own.
 const GENERATOR_BUSY_MAX: f64 = 0.85;
@@ -108,7 +108,7 @@ fn unsteady(load: &Load) -> Option<Mark> {
         return None;
     }
     let quarter = points.len() / 4;
-    let rate = |part: &[crate::result::Point]| {
+    let rate = |part: &[sluice_load::result::Point]| {
         part.iter().map(|point| point.ok).sum::<u64>() as f64 / part.len() as f64
     };
     let first = rate(&points[..quarter]);
@@ -152,7 +152,7 @@ pub fn mark_slow(cells: &mut [Cell]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Point, Resources, Series, System};
+    use sluice_load::result::{Point, Resources, Series, System};
 
     fn load(slices: &[u64]) -> Load {
         let points = slices.iter().map(|ok| Point {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::file::{File, Order};
-use crate::load::probe::sha256;
-use crate::random::Random;
+use sluice_load::generator::probe::sha256;
+use sluice_load::random::Random;
 
 /// One combination of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]

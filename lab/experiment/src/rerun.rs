@@ -5,31 +5,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::Args;
+use crate::builtin;
+use crate::progress::Progress;
+use sluice_load::generator::probe::sha256;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::result::RunResult;
 
-use super::builtin;
-use crate::cli::{Answer, Outcome, Refused};
-use crate::load::probe::sha256;
-use crate::result::RunResult;
-
-/// Options of `lab rerun`.
-#[derive(Args, Clone, Debug)]
+/// What is repeated, and where to.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// A result.json, or the folder that has one
-    result: PathBuf,
+    pub result: PathBuf,
     /// Where the new result goes; by default the folder of the old one with `-again` behind its name
-    #[arg(long)]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Repeats it although the experiment's file is another one now
-    #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Says the command and does not carry it out
-    #[arg(long)]
-    plan: bool,
+    pub plan: bool,
 }
 
 /// Carries out `lab rerun`.
-pub fn rerun(options: &Options) -> Outcome {
+pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = match options.result.is_dir() {
         true => options.result.join("result.json"),
         false => options.result.clone(),
@@ -57,7 +53,7 @@ pub fn rerun(options: &Options) -> Outcome {
     let out = options.out.clone().unwrap_or_else(|| beside(&path));
     let mut words = without_place(&result.command[1..]);
     words.extend(["--out".to_string(), out.display().to_string()]);
-    println!("+ sluice-lab {}", words.join(" "));
+    live.line(&format!("+ sluice-lab {}", words.join(" ")));
     if options.plan {
         return Ok(Answer::Yes);
     }

@@ -5,23 +5,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
-
-use super::builtin;
-use super::file::{self, Claim, File, Order, Pin};
-use super::marks;
-use super::plan::{self, CellPlan, Only, Step};
-use super::stage::Stage;
-use crate::cli::{Answer, Outcome, Refused};
-use crate::limits::BLOCKS_MIN;
-use crate::live::Live;
-use crate::load::probe::sha256;
-use crate::machine;
-use crate::quantity::{parse_duration, thousands, time};
-use crate::result::{
+use crate::builtin;
+use crate::file::{self, Claim, File, Order, Pin};
+use crate::marks;
+use crate::plan::{self, CellPlan, Only, Step};
+use crate::progress::Progress;
+use crate::setup;
+use crate::stage::Stage;
+use sluice_audit::limits::BLOCKS_MIN;
+use sluice_load::generator::probe::sha256;
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
+use sluice_load::quantity::{thousands, time};
+use sluice_load::result::{
     Beside, Block, Cell, CellState, Experiment, MarkKind, RunResult, SCHEMA, Saying, SubjectFacts,
 };
-use crate::{setup, subject};
 
 /// Time that a block takes beside warm-up and window: starting and ending servers, and opening a connection and waiting for
 /// its last answer where servers are at their limit.
@@ -43,60 +42,45 @@ const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 /// a run of an hour into one of three.
 const AGAIN_ONE_IN: usize = 4;
 
-/// Options of `lab run`.
-#[derive(Args, Clone, Debug)]
+/// What a run is asked for beside its file.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
     /// Minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
-    #[arg(long)]
     pub quick: bool,
     /// Only these cells: 'subject=sluice*,nginx; clients<=1000'
-    #[arg(long, default_value = "")]
     pub only: String,
     /// Blocks, instead of what the file says
-    #[arg(long)]
     pub repeats: Option<usize>,
     /// Length of the window, instead of what the file says
-    #[arg(long, short = 'd', value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Load before the window, instead of what the file says
-    #[arg(long, value_parser = parse_duration)]
     pub warmup: Option<Duration>,
     /// Connections, instead of what the file says: 10,200
-    #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
     /// Takes fewer blocks if all would need more time than this
-    #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Order within a block
-    #[arg(long, value_enum)]
     pub order: Option<Order>,
     /// Whether subject and generator have processors of their own
-    #[arg(long, value_enum)]
     pub pin: Option<Pin>,
     /// Start value of everything random
-    #[arg(long, default_value_t = 7)]
     pub seed: u64,
     /// Where the result goes; by default lab-results/NAME
-    #[arg(long)]
     pub out: Option<PathBuf>,
     /// Goes on with the result that is there, as far as its cells are the same
-    #[arg(long)]
     pub resume: bool,
     /// Shows the plan and measures nothing
-    #[arg(long)]
     pub plan: bool,
     /// Keeps the folder of configurations and logs
-    #[arg(long)]
     pub keep: bool,
     /// Starts every server once and verifies its answers, without load; ends with 1 if one of them is not right
-    #[arg(long, conflicts_with_all = ["resume", "plan"])]
     pub check: bool,
 }
 
 /// Carries out `lab run`.
-pub fn run(options: &Options) -> Outcome {
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
@@ -112,13 +96,13 @@ pub fn run(options: &Options) -> Outcome {
     }
     let mut run = Walk::new(options, file, text, changes, cells)?;
     if options.check {
-        return run.check(name);
+        return run.check(name, live);
     }
-    run.print_plan();
+    run.tell_plan(live);
     if options.plan {
         return Ok(Answer::Yes);
     }
-    run.walk(name)
+    run.walk(name, live)
 }
 
 /// What the command line changes in the file, in sentences.
@@ -313,25 +297,25 @@ impl Walk {
         })
     }
 
-    fn print_plan(&self) {
+    fn tell_plan(&self, live: &mut dyn Progress) {
         let measured = self
             .cells
             .iter()
             .filter(|cell| cell.skipped.is_none())
             .count();
         let left: Vec<Step> = self.left();
-        println!(
+        live.line(&format!(
             "{}: {measured} cells x {} blocks, {} left, about {}",
             self.file.title,
             self.file.repeat.blocks,
             left.len(),
             minutes(self.seconds(&left))
-        );
+        ));
         let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
         let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
         skipped.for_each(|reason| *reasons.entry(reason).or_insert(0) += 1);
         for (reason, count) in reasons {
-            println!("  {count} cells are skipped: {reason}");
+            live.line(&format!("  {count} cells are skipped: {reason}"));
         }
     }
 
@@ -356,7 +340,7 @@ impl Walk {
         here.map(|cell| step_s(&self.file, cell)).sum()
     }
 
-    fn walk(&mut self, name: &str) -> Outcome {
+    fn walk(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
         let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
@@ -365,17 +349,16 @@ impl Walk {
         self.result.notes.extend(stand_ins(&self.file));
         let began = Instant::now();
         let steps = self.left();
-        let mut live = Live::new();
         for (at, step) in steps.iter().enumerate() {
             let cell = self.cells[step.cell].clone();
             let behind = Duration::from_secs_f64(self.seconds(&steps[at + 1..]));
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
             let place = format!("[{}/{}] {}", at + 1, steps.len(), place.join(" "));
             let length = Duration::from_secs_f64(step_s(&self.file, &cell));
-            let announce = |live: &mut Live, words: &str| {
+            let announce = |live: &mut dyn Progress, words: &str| {
                 live.begin(&format!("{place}{words}"), length, behind);
             };
-            let measured = self.measure(&stage, &cell, step, &mut live, &announce);
+            let measured = self.measure(&stage, &cell, step, live, &announce);
             let entry = &mut self.result.cells[step.cell];
             match measured {
                 Ok(mut block) => {
@@ -395,14 +378,19 @@ impl Walk {
             self.result.duration_s = began.elapsed().as_secs_f64();
             self.save()?;
         }
-        drop(live);
         if self.keep {
-            println!("configurations and logs: {}", stage.dir().display());
+            live.line(&format!(
+                "configurations and logs: {}",
+                stage.dir().display()
+            ));
             stage.keep();
         } else {
             drop(stage);
         }
-        println!("result: {}", self.out.join("result.json").display());
+        live.line(&format!(
+            "result: {}",
+            self.out.join("result.json").display()
+        ));
         let usable = self
             .result
             .cells
@@ -412,7 +400,7 @@ impl Walk {
     }
 
     /// Starts the servers of each cell once. What is not installed, or too large for this machine, is told and no fault.
-    fn check(&mut self, name: &str) -> Outcome {
+    fn check(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
         self.result.subjects = self.facts(&stage);
         let (mut right, mut wrong, mut absent) = (0, 0, 0);
@@ -432,11 +420,14 @@ impl Walk {
                 Ok(ready_s) => format!("right after {ready_s:.2} s"),
                 Err(state) => state_words(&state),
             };
-            println!("{:48} {words}", place.join(" "));
+            live.line(&format!("{:48} {words}", place.join(" ")));
         }
-        println!("{right} right, {wrong} not, {absent} not here");
+        live.line(&format!("{right} right, {wrong} not, {absent} not here"));
         if self.keep {
-            println!("configurations and logs: {}", stage.dir().display());
+            live.line(&format!(
+                "configurations and logs: {}",
+                stage.dir().display()
+            ));
             stage.keep();
         }
         Ok(if wrong == 0 && right > 0 {
@@ -459,8 +450,8 @@ impl Walk {
         stage: &Stage,
         cell: &CellPlan,
         step: &Step,
-        live: &mut Live,
-        announce: &dyn Fn(&mut Live, &str),
+        live: &mut dyn Progress,
+        announce: &dyn Fn(&mut dyn Progress, &str),
     ) -> Result<Block, CellState> {
         announce(live, "");
         if let Some(reason) = self.missing(stage, cell) {
@@ -623,8 +614,8 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
 
 /// What a program says of its version, on either output.
 fn told_version(command: &str) -> Option<String> {
-    let words = subject::words(command).ok()?;
-    let program = subject::find(words.first()?)?;
+    let words = process::words(command).ok()?;
+    let program = process::find(words.first()?)?;
     let told = std::process::Command::new(program)
         .args(&words[1..])
         .output()

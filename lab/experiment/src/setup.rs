@@ -9,33 +9,28 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use crate::builtin::builtin;
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
 
-use crate::cli::{Answer, Outcome, Refused};
-use crate::experiment::builtin::builtin;
-use crate::subject;
-
-/// Options of `lab setup`.
-#[derive(Args, Clone, Debug)]
+/// What is got, and where to.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What to get; everything by default
-    #[arg(value_enum)]
-    parts: Vec<Part>,
+    pub parts: Vec<Part>,
     /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
-    #[arg(long)]
-    dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// The Python that the environment is made of; by default the newest of python3.14, 3.13, 3.12 and python3 that runs.
     /// Caddy Snake wants 3.12 or later
-    #[arg(long)]
-    python: Option<String>,
+    pub python: Option<String>,
     /// Prints what would be done and does nothing
-    #[arg(long)]
-    plan: bool,
+    pub plan: bool,
 }
 
 /// A part of the set-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
     /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in an environment of their own (pip)
     Python,
     /// Caddy, built from the Go module proxy; the wheel of Caddy Snake has one for where Go is absent
@@ -74,15 +69,16 @@ const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
 const UNPACK_MAX: Duration = Duration::from_secs(20);
 
 /// Carries out `lab setup`.
-pub fn run(options: &Options) -> Outcome {
-    let dir = options.dir.clone().unwrap_or_else(subject::setup_dir);
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let dir = options.dir.clone().unwrap_or_else(process::setup_dir);
     let dir = std::path::absolute(&dir).map_err(|error| Refused::new(error.to_string()))?;
     let all = [Part::Python, Part::Caddy, Part::Go];
     let parts = match options.parts.is_empty() {
         true => &all[..],
         false => &options.parts[..],
     };
-    let setup = Setup {
+    let mut setup = Setup {
+        live,
         dir: &dir,
         plan: options.plan,
     };
@@ -98,12 +94,14 @@ pub fn run(options: &Options) -> Outcome {
         };
         // The rest does not stand on it: without one of them its rows are absent.
         if let Err(Refused(reason)) = done {
-            eprintln!("{reason}");
+            setup.live.line(&reason);
             failed.push(format!("{part:?}").to_lowercase());
         }
     }
     if failed.is_empty() {
-        println!("{}: experiments find it there", dir.display());
+        setup
+            .live
+            .line(&format!("{}: experiments find it there", dir.display()));
         return Ok(Answer::Yes);
     }
     let (failed, dir) = (failed.join(", "), dir.display());
@@ -134,17 +132,18 @@ fn told(path: &Path, error: &std::io::Error) -> Refused {
 
 /// Where to, and whether at all.
 struct Setup<'a> {
+    live: &'a mut dyn Progress,
     dir: &'a Path,
     plan: bool,
 }
 
 impl Setup<'_> {
     /// Says a command and carries it out.
-    fn carry_out(&self, command: &mut Command) -> Result<(), Refused> {
+    fn carry_out(&mut self, command: &mut Command) -> Result<(), Refused> {
         let program = command.get_program().to_string_lossy().into_owned();
         let words = command.get_args().map(|word| word.to_string_lossy());
         let words: Vec<_> = words.collect();
-        println!("+ {program} {}", words.join(" "));
+        self.live.line(&format!("+ {program} {}", words.join(" ")));
         if self.plan {
             return Ok(());
         }
@@ -156,7 +155,7 @@ impl Setup<'_> {
         }
     }
 
-    fn python(&self, python: &str) -> Result<(), Refused> {
+    fn python(&mut self, python: &str) -> Result<(), Refused> {
         let venv = self.dir.join("venv");
         self.carry_out(Command::new(python).args(["-m", "venv"]).arg(&venv))?;
         let pip = venv.join("bin/pip");
@@ -164,11 +163,12 @@ impl Setup<'_> {
         install.args(["install", "--quiet", "--disable-pip-version-check"]);
         self.carry_out(install.args(REQUIREMENTS))?;
         if self.plan {
-            println!("+ unpack the server of Caddy Snake");
+            self.live.line("+ unpack the server of Caddy Snake");
             return Ok(());
         }
         let Some(program) = wheel_program(&venv) else {
-            println!("no Caddy Snake for this Python: its rows of study 002 will be absent");
+            self.live
+                .line("no Caddy Snake for this Python: its rows of study 002 will be absent");
             return Ok(());
         };
         self.link(&program, "caddy-snake")?;
@@ -177,7 +177,7 @@ impl Setup<'_> {
 
     /// Caddy Snake carries its Python server inside and writes it out when it starts: that is the only way to get at the
     /// server that study 002 runs by itself.
-    fn unpack(&self, program: &Path, venv: &Path) -> Result<(), Refused> {
+    fn unpack(&mut self, program: &Path, venv: &Path) -> Result<(), Refused> {
         let scratch = self.dir.join("unpack");
         let failed = |error: std::io::Error| told(&scratch, &error);
         let _ = fs::remove_dir_all(&scratch);
@@ -190,7 +190,10 @@ impl Setup<'_> {
             venv.display()
         );
         fs::write(scratch.join("Caddyfile"), conf).map_err(failed)?;
-        println!("+ {} run (to unpack its server)", program.display());
+        self.live.line(&format!(
+            "+ {} run (to unpack its server)",
+            program.display()
+        ));
         let mut child = Command::new(program)
             .args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
             .current_dir(&scratch)
@@ -216,35 +219,37 @@ impl Setup<'_> {
         fs::remove_dir_all(&scratch).map_err(failed)
     }
 
-    fn caddy(&self) -> Result<(), Refused> {
-        if subject::find("go").is_some() {
+    fn caddy(&mut self) -> Result<(), Refused> {
+        if process::find("go").is_some() {
             let mut install = Command::new("go");
             install.args(["install", CADDY]);
             install.env("GOBIN", self.dir.join("bin"));
             install.env("GOTOOLCHAIN", "local");
             return self.carry_out(&mut install);
         }
-        println!("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
+        self.live
+            .line("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
         if self.plan {
             return Ok(());
         }
-        let program = wheel_program(&self.dir.join("venv"));
+        let program = wheel_program(&mut self.dir.join("venv"));
         let program = program.ok_or_else(|| {
             Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
         })?;
         self.link(&program, "caddy")
     }
 
-    fn link(&self, program: &Path, name: &str) -> Result<(), Refused> {
+    fn link(&mut self, program: &Path, name: &str) -> Result<(), Refused> {
         let link = self.dir.join("bin").join(name);
         let _ = fs::remove_file(&link);
         symlink(program, &link).map_err(|error| told(&link, &error))
     }
 
     /// The program of study 001 with addresses from the environment, which is the only change to its text.
-    fn go(&self) -> Result<(), Refused> {
-        if subject::find("go").is_none() {
-            println!("no `go` here: in study 001 a responder of the lab's own stands in");
+    fn go(&mut self) -> Result<(), Refused> {
+        if process::find("go").is_none() {
+            self.live
+                .line("no `go` here: in study 001 a responder of the lab's own stands in");
             return Ok(());
         }
         let source = self.dir.join("go-001");

@@ -18,21 +18,22 @@ use super::file::{Backend, File, Pin, Run, Talk, Test};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
-use crate::backend::{Corpus, read_counts};
-use crate::hit::{Memory, made_body};
-use crate::live::Live;
-use crate::load::expect::{BodyExpect, Expect};
-use crate::load::held::Beside;
-use crate::load::kind::{self, Kind};
-use crate::load::probe::Probe;
-use crate::load::request::{Draft, Prepared};
-use crate::load::target::{Reach, Target};
-use crate::load::trust::{self, TlsOptions};
-use crate::load::{self, Plan};
-use crate::machine;
-use crate::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
-use crate::sample::{self, Roots, Samples};
-use crate::subject::{self, Names, Started, fill, last_lines, words};
+use crate::progress::Progress;
+use crate::single::Memory;
+use sluice_load::backend::{Corpus, read_counts};
+use sluice_load::generator::expect::{BodyExpect, Expect};
+use sluice_load::generator::held::Beside;
+use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::probe::Probe;
+use sluice_load::generator::request::{Draft, Prepared};
+use sluice_load::generator::target::{Reach, Target};
+use sluice_load::generator::trust::{self, TlsOptions};
+use sluice_load::generator::{self, Plan};
+use sluice_load::machine;
+use sluice_load::process::{self, Names, Started, fill, last_lines, words};
+use sluice_load::random::made_body;
+use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
+use sluice_load::sample::{self, Roots, Samples};
 
 /// How long a server may take to its first right answer.
 const READY_MAX: Duration = Duration::from_secs(15);
@@ -185,7 +186,7 @@ impl Stage {
         file: &File,
         cell: &CellPlan,
         seed: u64,
-        live: &mut Live,
+        live: &mut dyn Progress,
     ) -> Result<Block, CellState> {
         let not_started = CellState::DidNotStart;
         let test = &file.test[&cell.test];
@@ -307,7 +308,7 @@ impl Stage {
             ("admin".into(), self.admin_port.to_string()),
             ("spare".into(), self.spare_port.to_string()),
             ("lab".into(), exe.display().to_string()),
-            ("setup".into(), subject::setup_dir().display().to_string()),
+            ("setup".into(), process::setup_dir().display().to_string()),
             ("cert".into(), path("site.crt")),
             ("key".into(), path("site.key")),
             ("pem".into(), path("site.pem")),
@@ -628,7 +629,7 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
 fn load_and_watch(
     plan: &Plan,
     roots: &Roots,
-    live: &mut Live,
+    live: &mut dyn Progress,
 ) -> std::io::Result<(Load, Samples, (Instant, Instant))> {
     let stop = AtomicBool::new(false);
     live.watch(roots);
@@ -639,8 +640,8 @@ fn load_and_watch(
         let now = Instant::now();
         let mut window = (now, now);
         let mut memory = Memory::of_processes(roots.subject.clone());
-        let load = load::run(plan, &mut |stage| {
-            if let load::Stage::Window(begin, end) = stage {
+        let load = generator::run(plan, &mut |stage| {
+            if let generator::Stage::Window(begin, end) = stage {
                 window = (begin, end);
             }
             memory.look(&stage);
@@ -747,7 +748,7 @@ fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
     let (first, _) = machine::local_ports();
     let seed = u64::from(std::process::id());
     let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
-    crate::random::Random::new(seed).shuffle(&mut candidates);
+    sluice_load::random::Random::new(seed).shuffle(&mut candidates);
     let hold = |port: u16| {
         let name = format!("sluice-lab-port-{port}");
         let name = SocketAddr::from_abstract_name(name).ok()?;

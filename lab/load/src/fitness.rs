@@ -1,22 +1,11 @@
-//! `lab doctor`: whether this machine is fit for measuring, and what would limit a run. Changes nothing; each finding
+//! Whether this machine is fit for measuring, and what would limit a run. Changes nothing; each finding
 //! says what to do.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
-
-use crate::cli::{Answer, Outcome};
 use crate::machine;
-
-/// Options of `lab doctor`.
-#[derive(Args, Debug)]
-pub struct Options {
-    /// Connections that the run will need at a time
-    #[arg(long, short = 'c', default_value_t = 1000)]
-    pub connections: u64,
-}
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,24 +42,6 @@ const SPARE_FILES: u64 = 200;
 
 /// How long the load and the stolen time of the machine are watched.
 const WATCH: Duration = Duration::from_millis(1_000);
-
-/// Carries out `lab doctor`.
-pub fn run(options: &Options) -> Outcome {
-    let findings = examine(options.connections);
-    for finding in &findings {
-        let word = match finding.verdict {
-            Verdict::Fit => "ok",
-            Verdict::Weak => "weak",
-            Verdict::Unfit => "UNFIT",
-        };
-        println!("{word:6} {:22} {}", finding.what, finding.seen);
-        if !finding.help.is_empty() {
-            println!("{:29} {}", "", finding.help);
-        }
-    }
-    let unfit = findings.iter().any(|f| f.verdict == Verdict::Unfit);
-    Ok(if unfit { Answer::No } else { Answer::Yes })
-}
 
 /// Looks at everything that limits or disturbs a run with so many connections at a time.
 pub fn examine(connections: u64) -> Vec<Finding> {

@@ -34,11 +34,18 @@ impl Random {
     }
 
     /// A number of the normal distribution with mean 0 and deviation 1 (Box and Muller).
-    #[cfg(test)]
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
+}
+
+/// A body of that many bytes that no compression shortens much, the same for the same start value.
+pub fn made_body(count: u64, seed: u64) -> Vec<u8> {
+    let mut chance = Random::new(seed);
+    (0..count)
+        .map(|_| b'a' + (chance.bits() >> 56) as u8 % 26)
+        .collect()
 }
 
 #[cfg(test)]

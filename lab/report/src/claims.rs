@@ -1,11 +1,11 @@
 //! What became of the claims of an experiment, beside what a study's own printed figures say of them.
 
 use super::text::escape;
-use crate::audit::evidence::{Claim, Sheet};
-use crate::audit::finding::{Finding, Weight};
-use crate::audit::rules::claims::check_one;
-use crate::audit::{ours, studies};
-use crate::result::RunResult;
+use sluice_audit::evidence::{Claim, Sheet};
+use sluice_audit::finding::{Finding, Weight};
+use sluice_audit::rules::claims::check_one;
+use sluice_audit::{ours, studies};
+use sluice_load::result::RunResult;
 
 /// A claim in a report.
 pub struct Told {

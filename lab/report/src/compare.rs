@@ -1,9 +1,9 @@
 //! Two results, or two subjects of one, side by side: paired ratios, intervals and words.
 
-use crate::limits::MARGIN;
-use crate::result::{Block, Cell, CellState, MarkKind, RunResult};
-use crate::statistics::paired::{Paired, noise_floor, pair};
-use crate::statistics::verdict::{Better, Scale, Verdict, judge};
+use sluice_audit::limits::MARGIN;
+use sluice_audit::statistics::paired::{Paired, noise_floor, pair};
+use sluice_audit::statistics::verdict::{Better, Scale, Verdict, judge};
+use sluice_load::result::{Block, Cell, CellState, MarkKind, RunResult};
 
 use super::markdown::axes;
 
@@ -63,7 +63,7 @@ impl Quantity {
     pub fn of(self, block: &Block) -> Option<f64> {
         let latency = &block.load.latency.total;
         let carried = |percent: f64| {
-            let carries = crate::statistics::order::carries(percent / 100.0, latency.count);
+            let carries = sluice_audit::statistics::order::carries(percent / 100.0, latency.count);
             latency.percentile(percent).filter(|_| carries)
         };
         match self {
@@ -218,7 +218,7 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
     if failed > FAILED_MAX {
         return Some(format!(
             "{which} fails in {}",
-            crate::audit::finding::percent(failed)
+            sluice_audit::finding::percent(failed)
         ));
     }
     // A full generator sets rate and latency; what an answer costs the server stays true.

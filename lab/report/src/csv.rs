@@ -1,7 +1,7 @@
 //! A result as CSV: one line for each block, so that others can do their own statistics (RFC 4180).
 
-use crate::audit::ours;
-use crate::result::{CellState, RunResult};
+use sluice_audit::ours;
+use sluice_load::result::{CellState, RunResult};
 
 /// Figures in the order of columns.
 const FIGURES: [&str; 15] = [

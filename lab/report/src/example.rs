@@ -1,8 +1,8 @@
 //! A made-up result for tests: three subjects, one of them twice, two tests, three levels, five blocks. The numbers follow
 //! from a queue of one server, so that rate and latency fit each other.
 
-use crate::random::Random;
-use crate::result::*;
+use sluice_load::random::Random;
+use sluice_load::result::*;
 
 /// Subjects with microseconds of processor time for one answer, and MiB of memory.
 const SUBJECTS: [(&str, f64, f64); 4] = [

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::markdown::axes;
 use super::text::{duration, size};
-use crate::audit::finding::{count, number, percent};
 use crate::limits::CHOICES_MAX;
-use crate::result::{Block, Cell, FailureClass, Mode, RunResult};
-use crate::statistics::order::median;
+use sluice_audit::finding::{count, number, percent};
+use sluice_audit::statistics::order::median;
+use sluice_load::result::{Block, Cell, FailureClass, Mode, RunResult};
 
 /// The cell that is meant: by its identifier or the beginning of it, or by axes such as `subject=nginx,clients=200`.
 pub fn find<'a>(result: &'a RunResult, what: &str) -> Result<&'a Cell, String> {

@@ -3,11 +3,11 @@
 
 use super::compare::{Quantity, unusable};
 use crate::limits::GATE_LEVEL;
-use crate::result::{Cell, RunResult};
-use crate::statistics::order::median;
-use crate::statistics::paired::pair;
-use crate::statistics::significance::{chance_above_zero, chance_min, holm};
-use crate::statistics::verdict::Better;
+use sluice_audit::statistics::order::median;
+use sluice_audit::statistics::paired::pair;
+use sluice_audit::statistics::significance::{chance_above_zero, chance_min, holm};
+use sluice_audit::statistics::verdict::Better;
+use sluice_load::result::{Cell, RunResult};
 
 /// How much worse a quantity may become: `p99:+5%` or `rps:-3%`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::limits::REPORT_BYTES_MAX;
-use crate::result::{RunResult, SCHEMA};
+use sluice_audit::limits::REPORT_BYTES_MAX;
+use sluice_load::result::{RunResult, SCHEMA};
 
 /// The file that a name means: itself, or `result.json` in a folder.
 pub fn file_of(what: &Path) -> PathBuf {

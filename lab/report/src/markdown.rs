@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::shapes::{Table, beside, tables};
 use super::view::{Seen, View};
-use crate::audit::evidence::Row;
-use crate::audit::finding::Weight;
-use crate::audit::{audit, ours, studies};
-use crate::result::{CellState, RunResult};
+use sluice_audit::evidence::Row;
+use sluice_audit::finding::Weight;
+use sluice_audit::{audit, ours, studies};
+use sluice_load::result::{CellState, RunResult};
 
 /// The Markdown of a result. `shape` is a study's number.
 pub fn write(result: &RunResult, shape: Option<&str>) -> String {
@@ -172,7 +172,7 @@ fn findings(result: &RunResult) -> String {
 }
 
 /// The place of a cell in words.
-pub fn axes(cell: &crate::result::Cell) -> String {
+pub fn axes(cell: &sluice_load::result::Cell) -> String {
     let words: Vec<String> = cell
         .axes
         .iter()

@@ -1,6 +1,6 @@
 //! What marked blocks mean for the figures of a whole result. When a block is marked is left to the experiment.
 
-use crate::result::{Block, MarkKind, RunResult};
+use sluice_load::result::{Block, MarkKind, RunResult};
 
 /// A sentence for each kind of mark that blocks have, with how many and the first one's words.
 pub fn sentences(result: &RunResult) -> Vec<String> {

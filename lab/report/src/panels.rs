@@ -3,8 +3,8 @@
 use super::chart::{Axis, Bar, Chart, Heat, Marks, Point, Scale, Series, Unit};
 use super::text::duration;
 use super::view::{Seen, View};
-use crate::audit::finding::percent;
-use crate::result::Histogram;
+use sluice_audit::finding::percent;
+use sluice_load::result::Histogram;
 
 /// How fine drawings are: what a page has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -398,7 +398,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             |seen| {
                 let series = seen.typical_block().load.series.as_ref()?;
                 let each = series.interval_ms as f64 / 1000.0;
-                let point = |(at, point): (usize, &crate::result::Point)| {
+                let point = |(at, point): (usize, &sluice_load::result::Point)| {
                     (at as f64 * each, point.ok as f64 / each)
                 };
                 Some(series.points.iter().enumerate().map(point).collect())

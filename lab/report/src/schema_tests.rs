@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::example;
 
-const SCHEMA: &str = include_str!("../../../../docs/lab/result.schema.json");
+const SCHEMA: &str = include_str!("../../../docs/lab/result.schema.json");
 
 /// What of the schema's language this checks; another keyword fails, so that nothing is passed over unseen.
 const KNOWN: [&str; 19] = [
@@ -155,7 +155,7 @@ fn the_schema_names_every_field() {
     block.load.due = Some(7);
     block.load.engine.version = Some("1".into());
     block.load.engine.raw = Some("text".into());
-    block.load.asked.mode = crate::result::Mode::Open {
+    block.load.asked.mode = sluice_load::result::Mode::Open {
         rate: 5.0,
         poisson: true,
     };

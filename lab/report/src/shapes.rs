@@ -1,8 +1,8 @@
 //! Tables in the shape that each study prints, with the interval and the flags that it does not have.
 
 use super::view::{Seen, Stat, View};
-use crate::audit::evidence::Row;
-use crate::audit::finding::{count, number};
+use sluice_audit::evidence::Row;
+use sluice_audit::finding::{count, number};
 
 /// A table: headings and rows of cells.
 pub struct Table {

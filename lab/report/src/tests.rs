@@ -4,8 +4,8 @@ use super::compare::{Quantity, compare};
 use super::gate::{self, Judgement, Threshold};
 use super::view::View;
 use super::{csv, example, explain, html, markdown, panels};
-use crate::result::{Mark, MarkKind, RunResult};
-use crate::statistics::verdict::Verdict;
+use sluice_audit::statistics::verdict::Verdict;
+use sluice_load::result::{Mark, MarkKind, RunResult};
 
 /// Tags that are opened must be closed in order; what HTML leaves open is left out.
 fn check_nesting(text: &str) -> usize {
@@ -280,7 +280,7 @@ fn gated(base: &str, new: &str, thresholds: &[&str]) -> Judgement {
         .iter()
         .map(|text| text.parse().unwrap())
         .collect();
-    let partner = |cell: &crate::result::Cell| {
+    let partner = |cell: &sluice_load::result::Cell| {
         let mut wanted = cell.axes.clone();
         (cell.axis("subject") == base).then(|| wanted.insert("subject".into(), new.into()))?;
         result.cells.iter().find(|cell| cell.axes == wanted)
@@ -365,7 +365,7 @@ fn cells_are_explained() {
     );
     let block = &mut result.cells[0].blocks[0];
     block.load.generator.as_mut().unwrap().busiest = 0.97;
-    block.marks.push(crate::result::Mark {
+    block.marks.push(sluice_load::result::Mark {
         kind: MarkKind::GeneratorLimited,
         text: "97 % busy".into(),
     });

@@ -1,6 +1,6 @@
 //! Words and escapes that all reports share.
 
-use crate::result::MarkKind;
+use sluice_load::result::MarkKind;
 
 /// Text that is safe inside HTML and SVG, in elements and in attributes.
 pub fn escape(text: &str) -> String {
@@ -58,9 +58,9 @@ pub fn size(bytes: f64) -> String {
 /// Three digits that carry: `12,345`, `123`, `12.3`, `1.23`, `0.12`; whole numbers without a fraction.
 pub fn short(value: f64) -> String {
     if value.fract() == 0.0 {
-        return crate::audit::finding::count(value);
+        return sluice_audit::finding::count(value);
     }
-    crate::audit::finding::number(value)
+    sluice_audit::finding::number(value)
 }
 
 #[cfg(test)]

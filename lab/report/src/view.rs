@@ -1,12 +1,12 @@
 //! The cells of a result in the order in which a report tells them: by test, level and subject, each with its figures over
 //! blocks.
 
-use crate::audit::evidence::Row;
-use crate::audit::ours;
-use crate::limits::CONFIDENCE;
-use crate::result::{Block, Cell, CellState, Histogram, RunResult};
-use crate::statistics::bootstrap::{Interval, median_interval};
-use crate::statistics::order::{half_spread, median};
+use sluice_audit::evidence::Row;
+use sluice_audit::limits::CONFIDENCE;
+use sluice_audit::ours;
+use sluice_audit::statistics::bootstrap::{Interval, median_interval};
+use sluice_audit::statistics::order::{half_spread, median};
+use sluice_load::result::{Block, Cell, CellState, Histogram, RunResult};
 
 /// A result as a report sees it.
 pub struct View<'a> {
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
         let value = &self.levels[level];
         let number = value
             .parse::<f64>()
-            .map_or(value.clone(), crate::audit::finding::count);
+            .map_or(value.clone(), sluice_audit::finding::count);
         match (value.is_empty(), self.is_open()) {
             (true, _) => String::new(),
             (false, true) => format!("{number} requests/s"),

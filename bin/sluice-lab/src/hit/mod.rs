@@ -5,25 +5,27 @@ mod text;
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
-use crate::adapter::{self, Task};
-use crate::cli::{Answer, Outcome, Refused};
 use crate::live::Live;
-use crate::load::expect::{BodyExpect, Expect};
-use crate::load::held::Beside;
-use crate::load::kind::{self, Kind};
-use crate::load::limits::BODY_KEPT_MAX;
-use crate::load::link::Tls;
-use crate::load::probe::{Probe, sha256};
-use crate::load::request::{Draft, Prepared};
-use crate::load::target::{Address, Reach, Target};
-use crate::load::{self, Plan, Stage, trust};
-use crate::machine;
-use crate::result::{Asked, Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
-use crate::sample::{Roots, Watched, owner};
+use sluice_experiment::adapter::{self, Task};
+use sluice_experiment::progress::Progress;
+use sluice_experiment::single::{self, Memory};
+use sluice_load::generator::expect::{BodyExpect, Expect};
+use sluice_load::generator::held::Beside;
+use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::limits::BODY_KEPT_MAX;
+use sluice_load::generator::link::Tls;
+use sluice_load::generator::probe::{Probe, sha256};
+use sluice_load::generator::request::{Draft, Prepared};
+use sluice_load::generator::target::{Reach, Target};
+use sluice_load::generator::{self, Plan, trust};
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::random::made_body;
+use sluice_load::result::{Asked, Load, Mode};
 
 use options::Verify;
 
@@ -49,9 +51,9 @@ pub fn run(options: &Options) -> Outcome {
         Some(tool) => adapter::run(tool, &task(options, &plan)).map_err(Refused)?,
         None => {
             let mut live = Live::new();
-            view(&plan, &mut live, Duration::ZERO);
+            single::view(&plan, &mut live, Duration::ZERO);
             let mut memory = Memory::of(&plan.target);
-            let mut load = load::run(&plan, &mut |stage| {
+            let mut load = generator::run(&plan, &mut |stage| {
                 memory.look(&stage);
                 live.look(&stage);
             })
@@ -63,7 +65,7 @@ pub fn run(options: &Options) -> Outcome {
     load.answer = Some(answer.answered());
     print!("{}", text::report(&load));
     if let Some(path) = &options.json {
-        let result = result(load.clone(), options, started, began.elapsed());
+        let result = single::result(load.clone(), &plan, started, began.elapsed());
         let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
         fs::write(path, text)
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
@@ -256,14 +258,6 @@ fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
     })
 }
 
-/// A body of that many bytes that no compression shortens much, the same for the same start value.
-pub fn made_body(count: u64, seed: u64) -> Vec<u8> {
-    let mut chance = crate::random::Random::new(seed);
-    (0..count)
-        .map(|_| b'a' + (chance.bits() >> 56) as u8 % 26)
-        .collect()
-}
-
 /// What a right answer is: what the options say, and where they do not, what the target answers twice alike.
 fn expect(
     options: &Options,
@@ -321,106 +315,4 @@ fn expect(
         body,
         fields: Vec::new(),
     })
-}
-
-/// The live view of a load that is one step. `subject` are the processes of the server, where they are known.
-pub fn view(plan: &Plan, live: &mut Live, behind: Duration) {
-    let name = match plan.mode {
-        Mode::Closed => format!("{}, {} connections", plan.target.url, plan.connections),
-        Mode::Open { rate, .. } => {
-            let rate = crate::quantity::thousands(rate);
-            format!("{}, {rate}/s due", plan.target.url)
-        }
-    };
-    live.begin(&name, plan.warmup + plan.duration, behind);
-    live.watch(&Roots {
-        subject: server(&plan.target),
-        backend: Vec::new(),
-    });
-}
-
-/// Processes of the target, where it is on this machine.
-fn server(target: &Target) -> Vec<u32> {
-    match &target.address {
-        Address::Tcp(address) if address.ip().is_loopback() => owner::listeners(address.port()),
-        Address::Tcp(_) | Address::Unix(_) => Vec::new(),
-    }
-}
-
-/// The server's memory without and with the connections that are held.
-pub struct Memory {
-    roots: Vec<u32>,
-    without: Option<u64>,
-    with: Option<u64>,
-}
-
-impl Memory {
-    /// Of the server at this address.
-    pub fn of(target: &Target) -> Self {
-        Memory::of_processes(server(target))
-    }
-
-    /// Of these processes with all their children; of none it is not known.
-    pub fn of_processes(roots: Vec<u32>) -> Self {
-        Memory {
-            roots,
-            without: None,
-            with: None,
-        }
-    }
-
-    /// Looks when it is time to.
-    pub fn look(&mut self, stage: &Stage) {
-        let rss = || Watched::new(&self.roots).sample(false).rss_bytes;
-        let known = !self.roots.is_empty();
-        match stage {
-            Stage::Alone if known => self.without = Some(rss()),
-            Stage::Held if known => self.with = Some(rss()),
-            Stage::Alone | Stage::Held | Stage::Window(..) | Stage::Running(..) => {}
-        }
-    }
-
-    /// Puts what was seen into the result.
-    pub fn put(&self, load: &mut Load) {
-        if let Some(held) = &mut load.held {
-            (held.rss_without_bytes, held.rss_with_bytes) = (self.without, self.with);
-        }
-    }
-}
-
-/// The result as a file carries it: one cell with one block.
-pub fn result(load: Load, options: &Options, started: SystemTime, took: Duration) -> RunResult {
-    let unix = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let started_unix_ms = unix.as_millis() as u64;
-    let axes = [
-        ("subject", options.url.clone()),
-        ("test", options.url.clone()),
-        ("clients", options.connections.to_string()),
-    ];
-    let unusable = FailureClass::ALL
-        .into_iter()
-        .any(|class| class.is_ours() && load.failed_in(class) > 0);
-    let notes = unusable.then(|| "this side ran out of ports or descriptors".to_string());
-    RunResult {
-        schema: SCHEMA.into(),
-        name: "hit".into(),
-        title: options.url.clone(),
-        command: std::env::args().collect(),
-        started_unix_ms,
-        duration_s: took.as_secs_f64(),
-        seed: options.seed,
-        machine: machine::look(),
-        cells: vec![Cell {
-            id: sha256(options.url.as_bytes())[..12].into(),
-            axes: axes.map(|(name, value)| (name.to_string(), value)).into(),
-            state: CellState::Measured,
-            blocks: vec![Block {
-                started_unix_ms,
-                load,
-                ..Block::default()
-            }],
-        }],
-        notes: notes.into_iter().collect(),
-        ..RunResult::default()
-    }
 }

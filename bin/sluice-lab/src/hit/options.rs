@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::adapter::Tool;
-use crate::load::trust::TlsOptions;
-use crate::quantity::{parse_bytes, parse_count, parse_duration};
+use sluice_experiment::adapter::Tool;
+use sluice_load::generator::trust::TlsOptions;
+use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
 
 /// Options of `lab hit`.
 #[derive(Args, Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::quantity::{bytes, thousands, time};
-use crate::result::{Distribution, Load, Mode};
+use sluice_load::quantity::{bytes, thousands, time};
+use sluice_load::result::{Distribution, Load, Mode};
 
 /// Percentiles that are printed, where the sample carries them.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::quantity::{thousands, time};
-use crate::result::FailureClass;
+use sluice_load::quantity::{thousands, time};
+use sluice_load::result::FailureClass;
 
 /// What is known at a moment.
 #[derive(Clone, Debug, Default)]

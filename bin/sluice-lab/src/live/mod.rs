@@ -8,10 +8,11 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use self::frame::{Facts, Phase, frame};
-use crate::load::Stage;
-use crate::load::seen::Seen;
-use crate::result::FailureClass;
-use crate::sample::{Roots, Watched};
+use sluice_experiment::progress::Progress;
+use sluice_load::generator::Stage;
+use sluice_load::generator::seen::Seen;
+use sluice_load::result::FailureClass;
+use sluice_load::sample::{Roots, Watched};
 
 /// Between two drawings: as often as numbers can be read.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
@@ -86,11 +87,6 @@ impl Live {
         Live::with(output)
     }
 
-    /// A view that shows nothing.
-    pub fn none() -> Self {
-        Live::with(Output::Nothing)
-    }
-
     fn with(output: Output) -> Self {
         let now = Instant::now();
         Live {
@@ -102,71 +98,8 @@ impl Live {
         }
     }
 
-    /// A step begins that takes so long; so much remains behind it.
-    pub fn begin(&mut self, name: &str, length: Duration, behind: Duration) {
-        let now = Instant::now();
-        self.step = Some(Step {
-            name: name.to_string(),
-            began: now,
-            length,
-            behind,
-            window: None,
-            looks: VecDeque::new(),
-            rates: VecDeque::new(),
-            rate_next: now,
-            rated: 0,
-            watched: Vec::new(),
-            cpu: Vec::new(),
-            cpu_last: None,
-        });
-        self.next = match self.output {
-            Output::Lines => now + TELL_EVERY,
-            Output::Terminal { .. } | Output::Nothing => now,
-        };
-        self.draw(now);
-    }
-
-    /// Who is watched in this step, beside the lab itself.
-    pub fn watch(&mut self, roots: &Roots) {
-        let Some(step) = self
-            .step
-            .as_mut()
-            .filter(|_| self.output != Output::Nothing)
-        else {
-            return;
-        };
-        let groups = [("subject", &roots.subject), ("backend", &roots.backend)];
-        let some = groups.into_iter().filter(|(_, pids)| !pids.is_empty());
-        step.watched = some
-            .map(|(name, pids)| (name, Watched::new(pids)))
-            .collect();
-        let own = Watched::alone(std::process::id());
-        step.watched.push(("generator", own));
-    }
-
-    /// Takes what a load tells.
-    pub fn look(&mut self, stage: &Stage) {
-        if self.output == Output::Nothing {
-            return;
-        }
-        let now = Instant::now();
-        let Some(step) = &mut self.step else { return };
-        match stage {
-            Stage::Window(begin, end) => step.window = Some((*begin, *end)),
-            Stage::Running(ok, seen) => step.take(now, *ok, seen),
-            Stage::Alone | Stage::Held => {}
-        }
-        self.draw(now);
-    }
-
-    /// A line of the result, on the standard output, above what is redrawn.
-    pub fn line(&mut self, text: &str) {
-        self.clear();
-        println!("{text}");
-    }
-
     /// Takes the view away.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         if self.drawn > 0 {
             eprint!("\x1b[{}A\r\x1b[J", self.drawn);
             let _ = std::io::stderr().flush();
@@ -204,6 +137,67 @@ impl Live {
                 self.drawn = lines.len();
             }
         }
+    }
+}
+
+impl Progress for Live {
+    fn begin(&mut self, name: &str, length: Duration, behind: Duration) {
+        let now = Instant::now();
+        self.step = Some(Step {
+            name: name.to_string(),
+            began: now,
+            length,
+            behind,
+            window: None,
+            looks: VecDeque::new(),
+            rates: VecDeque::new(),
+            rate_next: now,
+            rated: 0,
+            watched: Vec::new(),
+            cpu: Vec::new(),
+            cpu_last: None,
+        });
+        self.next = match self.output {
+            Output::Lines => now + TELL_EVERY,
+            Output::Terminal { .. } | Output::Nothing => now,
+        };
+        self.draw(now);
+    }
+
+    fn watch(&mut self, roots: &Roots) {
+        let Some(step) = self
+            .step
+            .as_mut()
+            .filter(|_| self.output != Output::Nothing)
+        else {
+            return;
+        };
+        let groups = [("subject", &roots.subject), ("backend", &roots.backend)];
+        let some = groups.into_iter().filter(|(_, pids)| !pids.is_empty());
+        step.watched = some
+            .map(|(name, pids)| (name, Watched::new(pids)))
+            .collect();
+        let own = Watched::alone(std::process::id());
+        step.watched.push(("generator", own));
+    }
+
+    fn look(&mut self, stage: &Stage) {
+        if self.output == Output::Nothing {
+            return;
+        }
+        let now = Instant::now();
+        let Some(step) = &mut self.step else { return };
+        match stage {
+            Stage::Window(begin, end) => step.window = Some((*begin, *end)),
+            Stage::Running(ok, seen) => step.take(now, *ok, seen),
+            Stage::Alone | Stage::Held => {}
+        }
+        self.draw(now);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.clear();
+        println!("{text}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sluice_lab::result::RunResult;
+use sluice_load::result::RunResult;
 
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
 

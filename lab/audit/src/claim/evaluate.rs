@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Comparison, Figure, Fold, Statement, Value};
-use crate::audit::evidence::Row;
-use crate::audit::finding::number;
+use crate::evidence::Row;
+use crate::finding::number;
 use crate::limits::{CONFIDENCE, FINDING_LINES_MAX};
 use crate::statistics::bootstrap::median_interval;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Comparison, Figure, Fold, Statement, Value};
-use crate::audit::evidence::{FIGURES, is_figure};
+use crate::evidence::{FIGURES, is_figure};
 use crate::limits::CLAIM_DEPTH_MAX;
 
 impl Statement {

@@ -1,8 +1,8 @@
 //! The output of ApacheBench.
 
 use super::{after, number_after, parts};
-use crate::audit::evidence::{Latency, Row, Sheet};
-use crate::result::FailureClass;
+use crate::evidence::{Latency, Row, Sheet};
+use sluice_load::result::FailureClass;
 
 /// Reads one or more outputs. Headings may be missing before `Concurrency Level:`.
 pub fn read(text: &str) -> Result<Sheet, String> {

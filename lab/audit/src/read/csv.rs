@@ -1,9 +1,9 @@
 //! Lists of single requests: `hey -o csv` and `h2load --log-file`. Latencies of good answers only enter the figures.
 
-use crate::audit::evidence::{Latency, Row, Sheet};
+use crate::evidence::{Latency, Row, Sheet};
 use crate::limits::REQUEST_LINES_MAX;
-use crate::result::FailureClass;
 use crate::statistics::order::carries;
+use sluice_load::result::FailureClass;
 
 /// One request of a list.
 struct Request {

@@ -2,8 +2,8 @@
 
 use super::units::{bytes, milliseconds};
 use super::{parts, those_seen};
-use crate::audit::evidence::{Latency, Row, Sheet};
-use crate::result::FailureClass;
+use crate::evidence::{Latency, Row, Sheet};
+use sluice_load::result::FailureClass;
 
 /// Reads one or more outputs.
 pub fn read(text: &str) -> Result<Sheet, String> {

@@ -2,8 +2,8 @@
 
 use super::units::milliseconds;
 use super::{number_after, parts};
-use crate::audit::evidence::{Latency, Row, Sheet};
-use crate::result::FailureClass;
+use crate::evidence::{Latency, Row, Sheet};
+use sluice_load::result::FailureClass;
 
 /// Reads one or more outputs. hey does not print its number of clients.
 pub fn read(text: &str) -> Result<Sheet, String> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::audit::evidence::{Latency, Row, Sheet};
+use crate::evidence::{Latency, Row, Sheet};
 
 /// Reads a summary.
 pub fn read(text: &str) -> Result<Sheet, String> {

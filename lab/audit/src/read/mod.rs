@@ -13,8 +13,8 @@ pub mod units;
 mod vegeta;
 mod wrk;
 
-use crate::audit::evidence::Sheet;
-use crate::result::FailureClass;
+use crate::evidence::Sheet;
+use sluice_load::result::FailureClass;
 
 /// What is known beside a text.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::those_seen;
-use crate::audit::evidence::{Latency, Row, Sheet};
-use crate::result::FailureClass;
+use crate::evidence::{Latency, Row, Sheet};
+use sluice_load::result::FailureClass;
 
 /// Reads a report.
 pub fn read(text: &str) -> Result<Sheet, String> {

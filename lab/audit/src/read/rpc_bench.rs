@@ -2,7 +2,7 @@
 
 use super::units::{bytes, milliseconds};
 use super::{number_after, parts};
-use crate::audit::evidence::{Latency, Row, Sheet};
+use crate::evidence::{Latency, Row, Sheet};
 
 /// Reads one or more outputs. The number of clients is not printed.
 pub fn read(text: &str) -> Result<Sheet, String> {

@@ -2,7 +2,7 @@
 //! nothing here becomes a dimension. A line such as `200 Clients` above a table gives the clients of its rows.
 
 use super::units::plain;
-use crate::audit::evidence::{Row, Sheet};
+use crate::evidence::{Row, Sheet};
 
 /// What a column holds.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,8 @@
 
 use super::units::{bytes, milliseconds};
 use super::{after, number_after, parts};
-use crate::audit::evidence::{Latency, Remark, Row, Sheet};
-use crate::result::FailureClass;
+use crate::evidence::{Latency, Remark, Row, Sheet};
+use sluice_load::result::FailureClass;
 
 /// Reads one or more outputs.
 pub fn read(text: &str) -> Result<Sheet, String> {

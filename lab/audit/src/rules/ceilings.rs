@@ -1,8 +1,8 @@
 //! A9, configured ceilings: limits that somebody's configuration sets below the load that is offered.
 
 use super::lines;
-use crate::audit::evidence::{Ceiling, Row, Sheet};
-use crate::audit::finding::{Finding, Weight, count, percent};
+use crate::evidence::{Ceiling, Row, Sheet};
+use crate::finding::{Finding, Weight, count, percent};
 
 /// Share of a ceiling from which failures are expected: the measured trouble of nginx begins at 480 of 512 connections.
 const NEAR: f64 = 0.9;

@@ -1,8 +1,8 @@
 //! A11, sentences against tables: what a report says, held against its own figures.
 
-use crate::audit::claim::{Outcome, Statement};
-use crate::audit::evidence::{Claim, Sheet};
-use crate::audit::finding::{Finding, Weight};
+use crate::claim::{Outcome, Statement};
+use crate::evidence::{Claim, Sheet};
+use crate::finding::{Finding, Weight};
 
 /// The rule. Claims of which there is nothing to say but that no figure tells are one finding together.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {

@@ -1,8 +1,8 @@
 //! A4, fast failures: failures that stand in latency and rate as if they were answers.
 
 use super::{lines, positions, rows_word};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number, percent};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number, percent};
 
 /// Milliseconds below which a smallest latency reads 0.00: no answer comes over a network in 5 microseconds.
 const INSTANT: f64 = 0.005;

@@ -2,8 +2,8 @@
 //! is full are the usual sign.
 
 use super::{grouped, lines, positions, rows_word, wire};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number, percent, span};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number, percent, span};
 use crate::statistics::order::range;
 
 /// Share of the calibrated ceiling beyond which the generator takes part in the figure.

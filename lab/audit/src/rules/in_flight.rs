@@ -2,8 +2,8 @@
 //! L = lambda W", 1961). In a closed loop it cannot exceed the clients, and clients that only ask fill it.
 
 use super::{lines, positions, rows_word};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number, percent, span};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number, percent, span};
 use crate::statistics::order::median;
 
 /// Shares of the clients between which a closed loop is sound. Below, clients spend their time elsewhere than the latency
@@ -200,7 +200,7 @@ fn adds_up(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use sluice_load::random::Random;
 
     /// A closed loop, played through: each client asks again when it has its answer.
     fn simulated(clients: usize, seed: u64) -> Row {
@@ -222,7 +222,7 @@ mod tests {
             clients: Some(clients as f64),
             seconds: Some(window),
             answers: Some(answers),
-            latency: crate::audit::evidence::Latency {
+            latency: crate::evidence::Latency {
                 mean: Some(total / answers * 1000.0),
                 ..Default::default()
             },

@@ -1,8 +1,8 @@
 //! A6, order: minimum, percentiles, average and maximum that no set of numbers has.
 
 use super::{lines, positions, rows_word};
-use crate::audit::evidence::{Latency, Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number};
+use crate::evidence::{Latency, Row, Sheet};
+use crate::finding::{Finding, Weight, number};
 
 /// Room for rounding in print: a thousandth of the value and half a hundredth of a millisecond.
 fn room(value: f64) -> f64 {
@@ -125,7 +125,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use sluice_load::random::Random;
 
     fn measured(values: &mut [f64]) -> Latency {
         values.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
 //! A8, repetition: what one run, or a mean of percentiles, cannot carry.
 
 use super::rows_word;
-use crate::audit::evidence::Sheet;
-use crate::audit::finding::{Finding, Weight};
+use crate::evidence::Sheet;
+use crate::finding::{Finding, Weight};
 
 /// The rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {

@@ -1,8 +1,8 @@
 //! A5, steps: percentiles that are names of histogram steps or ticks of a coarse clock.
 
 use super::{lines, positions, rows_word};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number};
 
 /// Neighbouring percentiles that must be equal before they count as steps. Two alike are common, three are not.
 const ALIKE: usize = 3;

@@ -1,7 +1,7 @@
 //! A12, treatment checks: an option counts as tested when something shows that it acted.
 
-use crate::audit::evidence::Sheet;
-use crate::audit::finding::{Finding, Weight};
+use crate::evidence::Sheet;
+use crate::finding::{Finding, Weight};
 
 /// The rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {

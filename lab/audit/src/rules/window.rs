@@ -1,8 +1,8 @@
 //! A7, the window: answers that took as long as the whole run, and counts that do not fit rate and seconds.
 
 use super::{lines, positions, rows_word};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number, percent};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number, percent};
 
 /// Share of the window from which the longest answer says that the run was too short for the load.
 const LONG: f64 = 0.8;
@@ -56,7 +56,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
             let (answers, seconds) = (answers.unwrap_or(0.0), seconds.unwrap_or(1.0));
             format!(
                 "{} in {} s are {}/s; printed {}/s, {} less",
-                crate::audit::finding::count(answers),
+                crate::finding::count(answers),
                 number(seconds),
                 number(answers / seconds),
                 number(rate.unwrap_or(0.0)),

@@ -1,8 +1,8 @@
 //! A2, the wire: rows whose bytes fill what lies between generator and subject measure that.
 
 use super::{grouped, positions, rows_word};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, count, number, percent, span};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, count, number, percent, span};
 use crate::statistics::order::range;
 
 /// Share of a known network from which it is the limit.

@@ -1,8 +1,8 @@
 //! A10, equal work: subjects that answer with other bytes, or reach the answer on another way.
 
 use super::{grouped, positions};
-use crate::audit::evidence::{Row, Sheet};
-use crate::audit::finding::{Finding, Weight, number, percent};
+use crate::evidence::{Row, Sheet};
+use crate::finding::{Finding, Weight, number, percent};
 use crate::statistics::order::range;
 
 /// Differences in size from which the work is not the same.

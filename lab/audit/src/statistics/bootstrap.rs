@@ -3,7 +3,7 @@
 
 use super::order::median_sorted;
 use crate::limits::{BLOCKS_EXACT_MAX, BLOCKS_MIN, RESAMPLES};
-use crate::random::Random;
+use sluice_load::random::Random;
 
 /// Where the true value lies, as far as the blocks tell.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]

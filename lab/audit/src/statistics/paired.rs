@@ -51,7 +51,7 @@ pub fn noise_floor(pairs: &[Paired]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use sluice_load::random::Random;
 
     fn some(values: &[f64]) -> Vec<Option<f64>> {
         values.iter().copied().map(Some).collect()

@@ -1,7 +1,7 @@
 //! How surprising a difference would be if there were none, and how that is judged when many cells are looked at once.
 
 use crate::limits::{FLIPS, FLIPS_EXACT_BLOCKS_MAX};
-use crate::random::Random;
+use sluice_load::random::Random;
 
 /// The chance that values as far above 0 as these come from a distribution around 0: the mean is compared with the means under
 /// all choices of signs (Fisher's permutation test, one-sided). 1 of no values.

@@ -95,8 +95,8 @@ pub fn judge(paired: &Paired, scale: Scale) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use crate::statistics::paired::{noise_floor, pair};
+    use sluice_load::random::Random;
 
     const SCALE: Scale = Scale {
         margin: 0.03,

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 pub use tools::{Steps, Tool};
 
-use crate::audit::evidence::Row;
-use crate::audit::read::{Hints, read};
-use crate::result::{Asked, Distribution, Engine, Failures, Latencies, Load, Mode, Transfer};
 use process::{Ran, carry_out};
+use sluice_audit::evidence::Row;
+use sluice_audit::read::{Hints, read};
+use sluice_load::result::{Asked, Distribution, Engine, Failures, Latencies, Load, Mode, Transfer};
 
 /// A task that is more than `Asked` says.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::tools::Steps;
 use crate::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_OVERTIME};
-use crate::result::Asked;
+use sluice_load::result::Asked;
 
 /// What a program left behind.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
-use crate::result::FailureClass;
+use sluice_load::result::FailureClass;
 
 fn task() -> Task {
     Task {
@@ -123,7 +123,7 @@ fn program(folder: &process::Folder, commands: &str) -> PathBuf {
 
 fn sample(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden/audit/tools")
+        .join("../audit/tests/golden/tools")
         .join(name);
     let text = std::fs::read_to_string(path).unwrap();
     text.split("\n----\n").next().unwrap().to_string()

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::Task;
-use crate::audit::read::Format;
-use crate::result::Mode;
+use sluice_audit::read::Format;
+use sluice_load::result::Mode;
 
 /// A load program of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

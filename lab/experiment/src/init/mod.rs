@@ -11,10 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::{Args, ValueEnum};
-
-use crate::cli::{Answer, Outcome, Refused};
-use crate::subject;
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
 
 /// Places of a configuration that get a test; more make an experiment that nobody waits for.
 pub const PLACES_MAX: usize = 24;
@@ -28,24 +27,21 @@ pub const PORT: &str = "__LAB_PORT__";
 /// What stands for the folder of a run.
 pub const DIR: &str = "__LAB_DIR__";
 
-/// Options of `lab init`.
-#[derive(Args, Clone, Debug)]
+/// What is read, and where the experiment goes.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration: a Caddyfile, Caddy's JSON or an nginx.conf
     pub config: PathBuf,
     /// Its language; by default told from its name and text
-    #[arg(long, value_enum)]
     pub adapter: Option<Language>,
     /// Where the experiment goes; copies of the configuration go beside it
-    #[arg(long, short = 'o', default_value = "lab.toml")]
     pub out: PathBuf,
     /// Writes over files that are there
-    #[arg(long)]
     pub force: bool,
 }
 
 /// Languages of configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Caddy's configuration language
     Caddyfile,
@@ -145,7 +141,7 @@ impl Found {
 }
 
 /// Carries out `lab init`.
-pub fn run(options: &Options) -> Outcome {
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = &options.config;
     let told = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
     if fs::metadata(path).map_err(told)?.len() > CONFIG_BYTES_MAX {
@@ -177,19 +173,19 @@ pub fn run(options: &Options) -> Outcome {
         let name = write::copy_name(&stem, kind, language);
         files.push((options.out.with_file_name(name), text.clone()));
     }
-    save(&files, options.force)?;
+    save(&files, options.force, live)?;
     for reason in &found.left_out {
-        println!("left out: {reason}");
+        live.line(&format!("left out: {reason}"));
     }
-    println!(
+    live.line(&format!(
         "{} places; next: sluice-lab run {} --quick",
         found.places.len(),
         options.out.display()
-    );
+    ));
     Ok(Answer::Yes)
 }
 
-fn save(files: &[(PathBuf, String)], force: bool) -> Result<(), Refused> {
+fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Result<(), Refused> {
     if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !force) {
         let text = format!(
             "{} is there already; --force writes over it",
@@ -199,7 +195,7 @@ fn save(files: &[(PathBuf, String)], force: bool) -> Result<(), Refused> {
     }
     for (path, text) in files {
         fs::write(path, text).map_err(|error| Refused(format!("{}: {error}", path.display())))?;
-        println!("{}", path.display());
+        live.line(&format!("{}", path.display()));
     }
     Ok(())
 }
@@ -233,7 +229,7 @@ fn is_json(text: &str) -> bool {
 /// The JSON of a Caddyfile, as sluice or Caddy gives it.
 fn adapted(path: &Path) -> Result<String, Refused> {
     let programs = ["sluice", "caddy"];
-    let found = programs.iter().find_map(|name| subject::find(name));
+    let found = programs.iter().find_map(|name| process::find(name));
     let Some(program) = found else {
         let text = "a Caddyfile is read by `sluice adapt` or `caddy adapt`, and neither is here; SLUICE_BIN or CADDY_BIN names one";
         return Err(Refused::new(text));

@@ -1,14 +1,11 @@
 //! `lab break`: more and more load until the server gives way, in which manner it does, and how it recovers.
 
-use std::time::Duration;
 
-use clap::Args;
-
-use super::{STEP_WARMUP, Steps};
-use crate::cli::{Answer, Outcome, Refused};
-use crate::hit;
-use crate::quantity::{parse_duration, thousands, time};
-use crate::result::{FailureClass, Load};
+use super::{Asked, STEP_WARMUP, Steps};
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::quantity::{thousands, time};
+use sluice_load::result::{FailureClass, Load};
 
 /// Rates of the curve, as shares of what the closed loop does.
 const SHARES: [f64; 8] = [0.25, 0.5, 0.75, 0.9, 1.1, 1.3, 1.6, 2.0];
@@ -27,16 +24,6 @@ const COLLAPSED: f64 = 0.5;
 
 /// Share of failures that counts.
 const FAILING: f64 = 0.01;
-
-/// Options of `lab break`.
-#[derive(Args, Clone, Debug)]
-pub struct BreakOptions {
-    #[command(flatten)]
-    hit: hit::Options,
-    /// Length of each step
-    #[arg(long, value_parser = parse_duration, default_value = "3s")]
-    step: Duration,
-}
 
 /// In which manner a server gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +71,10 @@ struct Seen {
 }
 
 /// Carries out `lab break`.
-pub fn break_down(options: &BreakOptions) -> Outcome {
-    let whole = (options.step + STEP_WARMUP) * (SHARES.len() as u32 + 2);
-    let mut steps = Steps::new(&options.hit, whole)?;
-    let closed = steps.step(None, options.step)?;
+pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
+    let whole = (asked.step + STEP_WARMUP) * (SHARES.len() as u32 + 2);
+    let mut steps = Steps::new(asked, live, whole);
+    let closed = steps.step(None, asked.step)?;
     let knee = closed.ok_per_s();
     if closed.ended_ok == 0 {
         return Err(Refused::new("the target gives no right answer under load"));
@@ -95,7 +82,7 @@ pub fn break_down(options: &BreakOptions) -> Outcome {
     steps.line(&format!("closed loop: {}/s", thousands(knee)));
     let mut curve = Vec::new();
     for share in SHARES {
-        let load = steps.step(Some(knee * share), options.step)?;
+        let load = steps.step(Some(knee * share), asked.step)?;
         let seen = Seen::of(&load);
         steps.line(&line(knee * share, share, &seen));
         curve.push((share, seen));
@@ -104,7 +91,7 @@ pub fn break_down(options: &BreakOptions) -> Outcome {
     let before = steps.taken.len();
     let mut calm = None;
     for look in 1..=RECOVERY_LOOKS {
-        let seen = Seen::of(&steps.step(Some(knee * CALM_SHARE), options.step)?);
+        let seen = Seen::of(&steps.step(Some(knee * CALM_SHARE), asked.step)?);
         if is_calm(&curve, knee, &seen) {
             calm = Some(look);
             break;
@@ -115,7 +102,7 @@ pub fn break_down(options: &BreakOptions) -> Outcome {
     let recovery = match calm {
         Some(1) => "recovers at once".to_string(),
         Some(look) => {
-            let seconds = options.step.as_secs_f64() * (look - 1) as f64;
+            let seconds = asked.step.as_secs_f64() * (look - 1) as f64;
             format!("recovers after about {seconds:.0} s")
         }
         None => format!("does not recover within {RECOVERY_LOOKS} steps"),

@@ -2,47 +2,44 @@
 //!
 //! Both ask in the open loop: a closed one slows down with the server and so never shows an overload.
 
-mod overload;
+mod curve;
 mod promise;
 mod search;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::cli::Refused;
-use crate::hit;
-use crate::live::Live;
-use crate::load::probe::sha256;
-use crate::load::{self, Plan};
-use crate::result::{Block, Cell, Load, Mode};
+use crate::progress::Progress;
+use crate::single;
+use sluice_load::generator::probe::sha256;
+use sluice_load::generator::{self, Plan};
+use sluice_load::outcome::Refused;
+use sluice_load::result::{Block, Cell, Load, Mode};
 
-pub use overload::{BreakOptions, break_down};
-pub use search::{LimitOptions, find_limit};
+pub use curve::{Manner, break_down};
+pub use promise::Promise;
+pub use search::find_limit;
 
 /// Load before each step's window.
 const STEP_WARMUP: Duration = Duration::from_millis(500);
 
-/// Reads the options of the target. Those that a search sets itself cannot be given.
-fn target(options: &hit::Options) -> Result<Plan, Refused> {
-    for (given, name) in [
-        (options.rate.is_some(), "--rate"),
-        (options.requests.is_some(), "--requests"),
-        (options.engine.is_some(), "--engine"),
-    ] {
-        if given {
-            return Err(Refused::new(format!(
-                "{name} has no meaning here: rates are searched, by the lab's own generator"
-            )));
-        }
-    }
-    Ok(hit::prepare(options)?.0)
+/// What both searches are asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The load of one target; the searches choose rates and lengths.
+    pub plan: Plan,
+    /// Length of each step.
+    pub step: Duration,
+    /// Writes the result to a file.
+    pub json: Option<PathBuf>,
 }
 
 /// The steps of a search: each a load of its own, seen live, and kept for the result.
 struct Steps<'a> {
-    options: &'a hit::Options,
     plan: Plan,
-    live: Live,
+    json: Option<&'a Path>,
+    live: &'a mut dyn Progress,
     /// Offered rate and what came, in the order of time.
     taken: Vec<(f64, Load)>,
     started: SystemTime,
@@ -52,16 +49,16 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn new(options: &'a hit::Options, left: Duration) -> Result<Self, Refused> {
-        Ok(Steps {
-            plan: target(options)?,
-            options,
-            live: Live::new(),
+    fn new(asked: &'a Asked, live: &'a mut dyn Progress, left: Duration) -> Self {
+        Steps {
+            plan: asked.plan.clone(),
+            json: asked.json.as_deref(),
+            live,
             taken: Vec::new(),
             started: SystemTime::now(),
             began: Instant::now(),
             left,
-        })
+        }
     }
 
     /// One load at a rate; in the closed loop without one.
@@ -79,9 +76,9 @@ impl<'a> Steps<'a> {
         // What is late has failed its promise already; there is no need to wait for all of it.
         plan.drain = plan.drain.min(plan.timeout);
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);
-        hit::view(&plan, &mut self.live, self.left);
-        let live = &mut self.live;
-        let load = load::run(&plan, &mut |stage| live.look(&stage))
+        single::view(&plan, self.live, self.left);
+        let live = &mut *self.live;
+        let load = generator::run(&plan, &mut |stage| live.look(&stage))
             .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
         if let Some(rate) = rate {
             self.taken.push((rate, load.clone()));
@@ -95,12 +92,11 @@ impl<'a> Steps<'a> {
 
     /// Writes the result, if it is wanted: a cell for each rate, so that a report draws what came against what was offered.
     fn save(mut self, words: &str) -> Result<(), Refused> {
-        self.live.clear();
-        let Some(path) = &self.options.json else {
+        let Some(path) = self.json else {
             return Ok(());
         };
         let took = self.began.elapsed();
-        let mut result = hit::result(Load::default(), self.options, self.started, took);
+        let mut result = single::result(Load::default(), &self.plan, self.started, took);
         let pattern = result.cells.pop().unwrap_or_default();
         self.taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
         result.cells = cells(&pattern, self.taken);

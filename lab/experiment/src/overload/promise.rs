@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::quantity::{parse_duration, time};
-use crate::result::Load;
+use sluice_load::quantity::{parse_duration, time};
+use sluice_load::result::Load;
 
 /// Share of the requests that were due which have to be answered inside the window: below it the server does not keep up,
 /// whatever the latency of what it answers.
@@ -110,7 +110,7 @@ impl Promise {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Distribution, FailureClass, Failures, Histogram};
+    use sluice_load::result::{Distribution, FailureClass, Failures, Histogram};
 
     fn load(ms: &[u64], failed: u64) -> Load {
         let mut histogram = Histogram::new();

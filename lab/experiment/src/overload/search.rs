@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use clap::Args;
-
 use super::promise::Promise;
-use super::{STEP_WARMUP, Steps};
-use crate::cli::{Answer, Outcome, Refused};
-use crate::hit;
-use crate::quantity::{parse_duration, thousands, time};
-use crate::result::Load;
+use super::{Asked, STEP_WARMUP, Steps};
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::quantity::{thousands, time};
+use sluice_load::result::Load;
 
 /// Halvings: the rate is found to a hundredth of the first estimate.
 const HALVINGS: usize = 7;
@@ -21,25 +19,13 @@ const BEYOND: f64 = 1.2;
 /// Steps down of 5 % each, if the rate that was found is not confirmed.
 const RETREATS_MAX: usize = 6;
 
-/// Options of `lab find-limit`.
-#[derive(Args, Clone, Debug)]
-pub struct LimitOptions {
-    #[command(flatten)]
-    hit: hit::Options,
-    /// What has to be kept: p50 p90 p99 …, mean, max and errors below a value
-    #[arg(long, default_value = "p99<50ms,errors<0.1%")]
-    slo: Promise,
-    /// Length of each step of the search
-    #[arg(long, value_parser = parse_duration, default_value = "2s")]
-    step: Duration,
-}
-
 /// Carries out `lab find-limit`.
-pub fn find_limit(options: &LimitOptions) -> Outcome {
-    let steps = (options.step + STEP_WARMUP) * (HALVINGS as u32 + 1);
-    let whole = steps + STEP_WARMUP + options.hit.duration;
-    let mut steps = Steps::new(&options.hit, whole)?;
-    let closed = steps.step(None, options.step)?;
+pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outcome {
+    let last = asked.plan.duration;
+    let steps = (asked.step + STEP_WARMUP) * (HALVINGS as u32 + 1);
+    let whole = steps + STEP_WARMUP + last;
+    let mut steps = Steps::new(asked, live, whole);
+    let closed = steps.step(None, asked.step)?;
     let most = closed.ok_per_s() * BEYOND;
     if closed.ended_ok == 0 {
         return Err(Refused::new("the target gives no right answer under load"));
@@ -51,17 +37,17 @@ pub fn find_limit(options: &LimitOptions) -> Outcome {
     ));
     let mut look = |rate: f64, duration: Duration| -> Result<bool, Refused> {
         let load = steps.step(Some(rate), duration)?;
-        let broken = options.slo.broken(&load);
+        let broken = slo.broken(&load);
         steps.line(&line(rate, &load, broken.as_deref()));
         Ok(broken.is_none())
     };
-    let seconds = options.hit.duration.as_secs_f64();
-    let found = halve(most, &mut |rate| look(rate, options.step))?;
+    let seconds = last.as_secs_f64();
+    let found = halve(most, &mut |rate| look(rate, asked.step))?;
     let mut limit = None;
     if let Some(found) = found {
         let rates = (0..RETREATS_MAX).map(|retreat| found * 0.95_f64.powi(retreat as i32));
         for rate in rates {
-            if look(rate, options.hit.duration)? {
+            if look(rate, last)? {
                 limit = Some(rate);
                 break;
             }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::hit::made_body;
 use crate::random::Random;
+use crate::random::made_body;
 
 /// Sizes in bytes by share of the bodies, between which lines are drawn. Study 003 prints 1,479 and 1,387,712 as its ends,
 /// steps of up to 131,072 for half and 262,144 for 90 % of them, and 138 to 141 KB for the mean.

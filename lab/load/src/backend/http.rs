@@ -12,7 +12,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use super::Corpus;
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
-use crate::load::answer::{Facts, Fed, LastHead, Reader, Take};
+use crate::generator::response::{Facts, Fed, LastHead, Reader, Take};
 use crate::random::Random;
 
 /// One read.

@@ -2,16 +2,14 @@
 //! an HTTP server that is slow, large or faulty on purpose, a FastCGI responder, and servers of WebSocket and of events. Each is a process of its own, so
 //! that its CPU time is told apart.
 
-mod command;
 mod corpus;
-mod counts;
-mod fastcgi;
-mod floor;
-mod http;
-mod relay;
-mod socket;
-mod streams;
+pub mod counts;
+pub mod fastcgi;
+pub mod floor;
+pub mod http;
+pub mod relay;
+pub mod socket;
+pub mod streams;
 
-pub use command::{Options, run};
 pub use corpus::Corpus;
 pub use counts::read_counts;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
-use crate::load::expect::field;
-use crate::load::talk::frame::{self, CLOSE, PING, PONG};
+use crate::generator::expect::field;
+use crate::generator::talk::frame::{self, CLOSE, PING, PONG};
 
 /// One read.
 const READ_BYTES: usize = 64 * 1024;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::answer::{Facts, Take};
+use super::response::{Facts, Take};
 use crate::result::FailureClass;
 
 /// What a right answer is.

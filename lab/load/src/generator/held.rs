@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::Plan;
-use super::answer::{Fed, LastHead, Reader, Take};
 use super::limits::{DIALS_MAX, EVENTS_MAX};
 use super::link::{Dial, Fault, Input, Link};
+use super::response::{Fed, LastHead, Reader, Take};
 use crate::result::{FailureClass, HeldConnections};
 
 /// Between two helpings of slow readers.
@@ -109,7 +109,7 @@ struct Holder<'a> {
 struct Nobody;
 
 impl Take for Nobody {
-    fn head(&mut self, _: &super::answer::Facts, _: &[u8]) {}
+    fn head(&mut self, _: &super::response::Facts, _: &[u8]) {}
     fn body(&mut self, _: &[u8]) {}
 }
 

@@ -9,16 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::event::PollFlags;
 
 use super::Plan;
-use super::answer::LastHead;
 use super::clock::{Clock, Ns};
 use super::limits::{PIECES_MAX, PROBE_TIMEOUT};
 use super::link::{Fault, Input, Link};
 use super::probe::{Probe, connect, probe, wait};
 use super::request::{Draft, Prepared};
+use super::response::LastHead;
 use super::talk::frame::{BINARY, TEXT, accept, client_frame};
 use super::talk::{Desk, Ending, Events, Flight, Greeting, Talk, WebSocket};
 use super::target::Target;
-use crate::load::expect::Expect;
+use crate::generator::expect::Expect;
 use crate::random::Random;
 use crate::result::FailureClass;
 

@@ -5,7 +5,6 @@
 //! while they run. Requests are written out before. In the closed loop each connection asks again when it has its
 //! answer; in the open loop requests are due at times fixed beforehand, and are measured from those.
 
-pub mod answer;
 pub mod clock;
 pub mod expect;
 pub mod held;
@@ -15,6 +14,7 @@ pub mod link;
 pub mod probe;
 pub mod record;
 pub mod request;
+pub mod response;
 pub mod schedule;
 pub mod seen;
 pub mod talk;

@@ -8,11 +8,11 @@ use sluice_message::ResponseHead;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, ClientEvent, End, Limits};
 
-use super::answer::{Facts, Fed, LastHead, Reader, Take};
 use super::expect::field;
 use super::limits::{BODY_KEPT_MAX, PROBE_TIMEOUT};
 use super::link::{Dial, Fault, Input, Link, Tls};
 use super::request::Prepared;
+use super::response::{Facts, Fed, LastHead, Reader, Take};
 use super::target::Target;
 use crate::result::{Answered, FailureClass};
 
@@ -74,7 +74,7 @@ pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<P
                 }
             }
             Input::Nothing => wait(&link, PollFlags::IN, deadline, FailureClass::HeadTimeout)?,
-            Input::End if reader.progress() == super::answer::Progress::UntilClose => {
+            Input::End if reader.progress() == super::response::Progress::UntilClose => {
                 return Ok(kept.0);
             }
             Input::End => {

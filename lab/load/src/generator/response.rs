@@ -428,5 +428,5 @@ fn has_word(value: &[u8], word: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
+#[path = "response_tests.rs"]
 mod tests;

@@ -14,10 +14,10 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use self::slot::Slot;
-use super::answer::LastHead;
 use super::clock::{Clock, Ns, span, thread_cpu_ns};
 use super::limits::{EVENTS_MAX, READ_BYTES, SPIN};
 use super::record::{CountBy, Recorder, Window};
+use super::response::LastHead;
 use super::schedule::Schedule;
 use super::seen::Seen;
 use super::talk::Done;

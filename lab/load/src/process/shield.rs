@@ -5,24 +5,20 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use clap::Args;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::cli::{Outcome, Refused};
+use crate::outcome::{Outcome, Refused};
 
-/// Options of the hidden command `lab shield`.
-#[derive(Args, Clone, Debug)]
+/// What to become, and how.
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The lab's own process
-    #[arg(long)]
-    parent: u32,
+    pub parent: u32,
     /// Processors
-    #[arg(long, value_delimiter = ',')]
-    cpus: Vec<usize>,
+    pub cpus: Vec<usize>,
     /// Program and arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// The words before program and arguments.

@@ -1,6 +1,6 @@
 //! The whole machine, as `/proc` shows it.
 
-use crate::doctor::CpuTimes;
+use crate::fitness::CpuTimes;
 use crate::machine::read;
 
 /// The machine at one moment; all but `time_wait` are counters since it began.

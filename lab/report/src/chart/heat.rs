@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::scale::Unit;
 use super::svg::{STYLE, opening, places};
-use crate::report::text::escape;
-use crate::result::{Series, heat_step_ns};
+use crate::text::escape;
+use sluice_load::result::{Series, heat_step_ns};
 
 /// A map of one cell.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ fn added(columns: &[Vec<(u8, u64)>]) -> Vec<(u8, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Point;
+    use sluice_load::result::Point;
 
     #[test]
     fn long_windows_are_added_up_and_nothing_is_lost() {

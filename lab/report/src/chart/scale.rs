@@ -1,7 +1,7 @@
 //! Numbers to places on an axis, and which of them are written beside it.
 
-use crate::report::text;
-use crate::statistics::order::range;
+use crate::text;
+use sluice_audit::statistics::order::range;
 
 /// How numbers are placed.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::scale::Placed;
 use super::{Bar, Chart, Marks, Point, Scale, Series};
-use crate::report::text::escape;
+use crate::text::escape;
 
 /// Colours and letters of a chart, for light and dark ground.
 pub const STYLE: &str = include_str!("chart.css");
@@ -358,7 +358,7 @@ impl Trail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::chart::{Axis, Unit};
+    use crate::chart::{Axis, Unit};
 
     fn chart(series: Vec<Series>, x: Scale) -> Chart {
         let axis = |scale| Axis {

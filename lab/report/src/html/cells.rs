@@ -6,9 +6,9 @@ use std::fmt::Write;
 use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
 use super::table_html;
-use crate::audit::finding::{count, number, percent};
 use crate::limits::REPORT_LIST_LINES_MAX;
-use crate::result::{Answered, Block};
+use sluice_audit::finding::{count, number, percent};
+use sluice_load::result::{Answered, Block};
 
 /// All cells, closed.
 pub fn write(view: &View<'_>) -> String {
@@ -182,7 +182,7 @@ fn block_row(block: &Block) -> Vec<String> {
     let total = &load.latency.total;
     let ms = |ns: Option<f64>| ns.map_or("–".to_string(), |ns| duration(ns / 1e6));
     let carried = |percent: f64| {
-        let carries = crate::statistics::order::carries(percent / 100.0, total.count);
+        let carries = sluice_audit::statistics::order::carries(percent / 100.0, total.count);
         total.percentile(percent).filter(|_| carries)
     };
     let told = !load

@@ -12,10 +12,10 @@ use super::panels::{self, Detail, Panel};
 use super::text::escape;
 use super::view::View;
 use super::{chart, shapes};
-use crate::audit::finding::{Finding, Weight, count};
-use crate::audit::{audit, ours, print};
 use crate::limits::{DRAWING_BYTES_MIN, PAGE_BYTES_AIM};
-use crate::result::RunResult;
+use sluice_audit::finding::{Finding, Weight, count};
+use sluice_audit::{audit, ours, print};
+use sluice_load::result::RunResult;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

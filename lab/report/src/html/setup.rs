@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::super::text::{escape, size};
-use crate::audit::finding::count;
-use crate::result::{RunResult, SubjectFacts};
+use sluice_audit::finding::count;
+use sluice_load::result::{RunResult, SubjectFacts};
 
 /// Everything that another person needs to do the same.
 pub fn write(result: &RunResult) -> String {

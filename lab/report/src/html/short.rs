@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::super::compare::{Quantity, floor, ratio, two_cells};
 use super::super::text::escape;
 use super::super::view::View;
-use crate::audit::finding::number;
-use crate::statistics::verdict::Verdict;
+use sluice_audit::finding::number;
+use sluice_audit::statistics::verdict::Verdict;
 
 /// A table for each test: levels down, subjects across.
 pub fn write(view: &View<'_>) -> String {
@@ -77,7 +77,7 @@ fn cell(view: &View<'_>, subject: usize, test: usize, level: usize, floor: Optio
     let failed = failed.map_or(String::new(), |share| {
         format!(
             "<small class=\"bad\">{} failed</small>",
-            crate::audit::finding::percent(share)
+            sluice_audit::finding::percent(share)
         )
     });
     let link = format!("<a href=\"#cell-{}\">{rate}</a>", escape(&seen.cell.id));

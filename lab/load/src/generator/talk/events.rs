@@ -6,11 +6,11 @@
 use std::io::IoSlice;
 
 use super::{Desk, Done, Ending, Flight, Keep, Lost};
-use crate::load::answer::{Facts, Fed, Reader, Take};
-use crate::load::clock::Ns;
-use crate::load::expect::field;
-use crate::load::link::Fault;
-use crate::load::request::Prepared;
+use crate::generator::clock::Ns;
+use crate::generator::expect::field;
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
+use crate::generator::response::{Facts, Fed, Reader, Take};
 use crate::result::FailureClass;
 
 /// Events on one connection.
@@ -198,7 +198,7 @@ impl Events {
         let how = ending.words();
         let inside = self.stream.lines.bytes > 0;
         let class = match (self.stream.head.is_empty(), inside) {
-            (true, _) if self.reader.progress() == crate::load::answer::Progress::Head => {
+            (true, _) if self.reader.progress() == crate::generator::response::Progress::Head => {
                 FailureClass::HeadCut
             }
             (false, true) => FailureClass::BodyCut,

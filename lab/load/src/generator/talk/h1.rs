@@ -5,11 +5,11 @@ use std::io::IoSlice;
 
 use super::unsent::Unsent;
 use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
-use crate::load::answer::{Fed, Progress, Reader};
-use crate::load::clock::Ns;
-use crate::load::expect::{Judge, Judging};
-use crate::load::link::Fault;
-use crate::load::request::Prepared;
+use crate::generator::clock::Ns;
+use crate::generator::expect::{Judge, Judging};
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
+use crate::generator::response::{Fed, Progress, Reader};
 use crate::result::FailureClass;
 
 /// HTTP/1.1 on one connection.

@@ -7,11 +7,11 @@ use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, ClientEvent, End, ErrorCode, Limits, Side, StreamId};
 
 use super::{Desk, Done, Ending, Flight, Keep, Lost};
-use crate::load::clock::Ns;
-use crate::load::expect::Judge;
-use crate::load::limits::STREAMS_MAX;
-use crate::load::link::Fault;
-use crate::load::request::Prepared;
+use crate::generator::clock::Ns;
+use crate::generator::expect::Judge;
+use crate::generator::limits::STREAMS_MAX;
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
 use crate::result::FailureClass;
 
 /// Content that a server may have under way to us: large, so that windows are not what is measured.

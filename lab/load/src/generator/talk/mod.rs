@@ -15,10 +15,10 @@ pub use h1::H1;
 pub use h2::H2;
 pub use websocket::{Greeting, WebSocket};
 
-use super::answer::LastHead;
 use super::clock::Ns;
 use super::link::Fault;
 use super::request::Prepared;
+use super::response::LastHead;
 use crate::result::FailureClass;
 
 /// A request under way.

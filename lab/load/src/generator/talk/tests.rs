@@ -7,9 +7,9 @@ use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{End, ErrorCode, Event, Limits, Server, StreamId};
 
 use super::*;
-use crate::load::expect::Expect;
-use crate::load::request::Draft;
-use crate::load::target::{Reach, Target};
+use crate::generator::expect::Expect;
+use crate::generator::request::Draft;
+use crate::generator::target::{Reach, Target};
 
 const BODY: &[u8] = b"hello";
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::load::request::Prepared;
+use crate::generator::request::Prepared;
 
 /// Requests that have not left wholly: which, and how many bytes of it have.
 #[derive(Debug, Default)]

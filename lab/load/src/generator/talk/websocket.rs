@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::frame::{CLOSE, Frames, PING, Piece, client_frame};
 use super::unsent::Unsent;
 use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
-use crate::load::clock::Ns;
-use crate::load::expect::field;
-use crate::load::limits::HEAD_BYTES_MAX;
-use crate::load::link::Fault;
-use crate::load::request::Prepared;
+use crate::generator::clock::Ns;
+use crate::generator::expect::field;
+use crate::generator::limits::HEAD_BYTES_MAX;
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
 use crate::result::FailureClass;
 
 /// What all connections of a load ask and expect alike.

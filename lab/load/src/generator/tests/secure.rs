@@ -9,9 +9,9 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{BODY, failures, load, plan};
-use crate::load::Plan;
-use crate::load::target::{Reach, Target};
-use crate::load::trust::{TlsOptions, prepare};
+use crate::generator::Plan;
+use crate::generator::target::{Reach, Target};
+use crate::generator::trust::{TlsOptions, prepare};
 use crate::result::FailureClass;
 
 /// A server with a certificate of its own for localhost, and the file with that certificate.
@@ -74,7 +74,7 @@ fn secure_plan(server: &Secure, http2: bool, options: &TlsOptions) -> Plan {
     let url = format!("https://localhost:{}/", server.address.port());
     plan.target = Target::parse(&url, http2, None, Reach::Loopback).unwrap();
     plan.tls = prepare(options, &plan.target).unwrap();
-    plan.requests[0].expect = crate::load::expect::Expect::exactly(200, &BODY.repeat(10_000));
+    plan.requests[0].expect = crate::generator::expect::Expect::exactly(200, &BODY.repeat(10_000));
     plan
 }
 

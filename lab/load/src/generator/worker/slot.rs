@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Worker;
-use crate::load::clock::{Ns, span};
-use crate::load::limits::{DIALS_MAX, PIECES_MAX, READS_IN_A_ROW, WAITING_MAX};
-use crate::load::link::{Dial, Fault, Input, Link};
-use crate::load::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
+use crate::generator::clock::{Ns, span};
+use crate::generator::limits::{DIALS_MAX, PIECES_MAX, READS_IN_A_ROW, WAITING_MAX};
+use crate::generator::link::{Dial, Fault, Input, Link};
+use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
 use crate::result::FailureClass;
 
 /// Before a unix socket whose queue was full is dialled again.
