@@ -238,7 +238,7 @@ pub fn gate(options: &GateOptions) -> Outcome {
     };
     let checked = gate::check(&base, &options.thresholds, floor(&base), partner);
     let verdict = gate::verdict(&checked);
-    print!("{}", gate_text(&checked, &verdict, options.format));
+    print!("{}", gate_text(&checked, options.format));
     match verdict {
         Judgement::Pass => Ok(Answer::Yes),
         Judgement::Regression => Ok(Answer::No),
@@ -248,9 +248,9 @@ pub fn gate(options: &GateOptions) -> Outcome {
 
 fn line(checked: &Checked) -> (String, String, &'static str) {
     let Threshold { quantity, share } = checked.threshold;
-    let change = checked.worse.map_or("–".into(), |worse| match worse {
-        w if w < 0.0 => format!("{} better", percent(-w)),
-        w => format!("{} worse", percent(w)),
+    let change = checked.ratio.map_or("–".into(), |ratio| match ratio {
+        ratio if ratio < 1.0 => format!("{} lower", percent(1.0 - ratio)),
+        ratio => format!("{} higher", percent(ratio - 1.0)),
     });
     let (word, reason) = match &checked.judgement {
         Judgement::Pass => ("pass", String::new()),
@@ -266,9 +266,9 @@ fn line(checked: &Checked) -> (String, String, &'static str) {
     (checked.place.clone(), told, word)
 }
 
-fn gate_text(checked: &[Checked], verdict: &Judgement, shape: GateShape) -> String {
+fn gate_text(checked: &[Checked], shape: GateShape) -> String {
     let lines = checked.iter().map(line);
-    let mut out: String = match shape {
+    match shape {
         GateShape::Text => lines
             .map(|(place, told, word)| format!("{word:<11}{place}: {told}\n"))
             .collect(),
@@ -291,21 +291,8 @@ fn gate_text(checked: &[Checked], verdict: &Judgement, shape: GateShape) -> Stri
                 )
             })
             .collect(),
-        GateShape::Junit => return junit(checked),
-    };
-    let needed = gate::blocks_needed(checked.len());
-    let fewest = checked
-        .iter()
-        .filter(|one| one.judgement == Judgement::Pass)
-        .map(|one| one.beyond.len())
-        .min();
-    if let Some(blocks) = fewest.filter(|blocks| *blocks < needed && *verdict == Judgement::Pass) {
-        out.push_str(&format!(
-            "{blocks} blocks can show a change in a few of {} cells only; run {needed} so that one alone can be shown\n",
-            checked.len()
-        ));
+        GateShape::Junit => junit(checked),
     }
-    out
 }
 
 fn junit(checked: &[Checked]) -> String {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::builtin;
 use crate::file::{self, File};
-use crate::plan::{self, Only};
+use crate::plan::{self, CellPlan, Only};
 use crate::progress::{Progress, Silent};
 use crate::stage::Stage;
+use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::machine;
 use sluice_load::outcome::{Answer, Outcome, Refused};
-use sluice_load::quantity::{bytes, thousands};
-use sluice_load::result::{Ceiling, CellState, RunResult, SCHEMA};
+use sluice_load::quantity::{bytes, thousands, time};
+use sluice_load::result::{Block, Ceiling, CellState, RunResult, SCHEMA};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -29,6 +30,9 @@ pub struct Options {
 /// The experiment behind it: the floor with answers of several sizes.
 const EXPERIMENT: &str = "calibrate";
 
+/// Rates at which it is looked how late requests leave: far apart, close together, and closer than a thread sleeps.
+const RATES: [f64; 3] = [500.0, 5_000.0, 20_000.0];
+
 /// Carries out `lab calibrate`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     machine::raise_open_files();
@@ -40,14 +44,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let stage = Stage::build(&file, &PathBuf::from("."), 7).map_err(Refused::new)?;
     let mut ceilings = Vec::new();
     for cell in &cells {
-        let block = stage
-            .block(&file, cell, 7, &mut Silent)
-            .map_err(|state| match state {
-                CellState::DidNotStart(why) => {
-                    Refused::new(format!("the floor did not start: {why}"))
-                }
-                other => Refused::new(format!("{other:?}")),
-            })?;
+        let block = block(&file, &stage, cell)?;
         let load = &block.load;
         let ceiling = Ceiling {
             body_bytes: load.answer.as_ref().map_or(0, |answer| answer.body_bytes),
@@ -71,6 +68,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         ));
         ceilings.push(ceiling);
     }
+    let notes = lateness(&mut file, &stage, live)?;
     drop(stage);
     if let Some(path) = &options.json {
         let result = RunResult {
@@ -79,6 +77,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
             title: "Ceiling of the generator".into(),
             machine: machine::look(),
             ceilings,
+            notes,
             ..RunResult::default()
         };
         let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
@@ -86,4 +85,45 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
     }
     Ok(Answer::Yes)
+}
+
+/// How late requests of an open loop leave, at several rates: what of a latency is the generator's own. In sentences.
+fn lateness(
+    file: &mut File,
+    stage: &Stage,
+    live: &mut dyn Progress,
+) -> Result<Vec<String>, Refused> {
+    let only = Only::parse("test=tiny").map_err(Refused::new)?;
+    let mut told = Vec::new();
+    for rate in RATES {
+        file.load.rate = Some(rate);
+        let Some(cell) = plan::cells(file, &only, usize::MAX).into_iter().next() else {
+            continue;
+        };
+        let block = block(file, stage, &cell)?;
+        let lag = block.load.generator.as_ref().map(|one| &one.send_lag);
+        let at = |percent: f64| lag.and_then(|lag| lag.percentile(percent)).unwrap_or(0.0);
+        let (p50, p99) = (at(50.0), at(99.0));
+        let word = match p99 > LATE_MAX.as_nanos() as f64 {
+            true => "LATE",
+            false => "on time",
+        };
+        let text = format!(
+            "open loop of {}/s: requests leave {} after they are due (median), 99 % within {}: {word}",
+            thousands(rate),
+            time(p50),
+            time(p99)
+        );
+        live.line(&text);
+        told.push(text);
+    }
+    Ok(told)
+}
+
+fn block(file: &File, stage: &Stage, cell: &CellPlan) -> Result<Block, Refused> {
+    let block = stage.block(file, cell, 7, &mut Silent);
+    block.map_err(|state| match state {
+        CellState::DidNotStart(why) => Refused::new(format!("the floor did not start: {why}")),
+        other => Refused::new(format!("{other:?}")),
+    })
 }

@@ -1,5 +1,7 @@
 //! Why a block may mislead: who else took part, what was full, what had not settled, and when the whole machine was slow.
 
+use sluice_load::generator::limits::LATE_MAX;
+use sluice_load::quantity::time;
 use sluice_load::result::{Block, Cell, Load, Mark, MarkKind};
 
 /// Work of the busiest thread of the generator above which throughput may be its own.
@@ -11,8 +13,8 @@ const FOREIGN_MAX: f64 = 0.10;
 /// Share of stolen time above which a block is marked.
 const STEAL_MAX: f64 = 0.02;
 
-/// Slices of the window below which nothing is said of its course.
-const SLICES_MIN: usize = 12;
+/// Slices of the window below which nothing is said of its course: one for each quarter.
+const SLICES_MIN: usize = 4;
 
 /// How far throughput in the first quarter of the window may be from the rest.
 const UNSTEADY: f64 = 0.20;
@@ -86,18 +88,29 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     if !marks.iter().any(|mark| mark.kind == MarkKind::Disturbed) {
         marks.extend(unsteady(load));
     }
+    marks.extend(late(load));
     marks.extend(unconnected(load));
     marks
 }
 
-/// Whether fewer clients took part than were asked for, because opening their connections took too long.
-fn unconnected(load: &Load) -> Option<Mark> {
-    let (opened, wanted) = (load.connections.opened, load.asked.connections as u64);
-    (load.connections.failed == 0 && 0 < opened && opened < wanted).then(|| Mark {
-        kind: MarkKind::Unsteady,
+/// Whether the generator sent later than requests were due: latencies from the due time are its own then.
+fn late(load: &Load) -> Option<Mark> {
+    let lag = load.generator.as_ref()?.send_lag.percentile(99.0)?;
+    (lag > LATE_MAX.as_nanos() as f64).then(|| Mark {
+        kind: MarkKind::Late,
         text: format!(
-            "{opened} of {wanted} clients were connected: a longer warm-up lets the others come"
+            "requests left late: 1 % more than {} after they were due",
+            time(lag)
         ),
+    })
+}
+
+/// Whether fewer clients took part than were asked for: then this is another load than its name says.
+fn unconnected(load: &Load) -> Option<Mark> {
+    let (clients, wanted) = (load.clients_short()?, load.asked.connections);
+    Some(Mark {
+        kind: MarkKind::Unusable,
+        text: format!("{clients} of {wanted} clients were connected"),
     })
 }
 
@@ -152,7 +165,9 @@ pub fn mark_slow(cells: &mut [Cell]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_load::result::{Point, Resources, Series, System};
+    use sluice_load::result::{
+        Distribution, Generator, Histogram, Point, Resources, Series, System,
+    };
 
     fn load(slices: &[u64]) -> Load {
         let points = slices.iter().map(|ok| Point {
@@ -183,36 +198,60 @@ mod tests {
         let falling: Vec<u64> = (0..16).map(|at| if at < 4 { 200 } else { 100 }).collect();
         assert!(unsteady(&load(&falling)).is_some());
         assert_eq!(unsteady(&load(&[100; 16])), None);
-        // Up and down all the time is noise, and eight slices are no course.
+        // A short window has a course, too; up and down all the time is noise.
+        assert!(unsteady(&load(&[50, 100, 100, 101, 99, 100])).is_some());
+        assert_eq!(
+            unsteady(&load(&[50, 100, 100])),
+            None,
+            "too short for quarters"
+        );
         let noise: Vec<u64> = (0..16)
             .map(|at| if (at / 4) % 2 == 0 { 50 } else { 100 })
             .collect();
         assert_eq!(unsteady(&load(&noise)), None);
-        assert_eq!(
-            unsteady(&load(&[50, 50, 100, 100, 100, 100, 100, 100])),
-            None
-        );
+        assert!(unsteady(&load(&[50, 50, 100, 100, 100, 100, 100, 100])).is_some());
         assert_eq!(unsteady(&load(&[0; 16])), None);
+    }
+
+    #[test]
+    fn a_generator_that_sends_late_is_marked() {
+        let with = |ns: u64| {
+            let mut lag = Histogram::new();
+            (0..1_000).for_each(|_| lag.record(ns));
+            Load {
+                generator: Some(Generator {
+                    send_lag: Distribution::of(lag),
+                    ..Generator::default()
+                }),
+                ..Load::default()
+            }
+        };
+        assert_eq!(late(&with(90_000)), None);
+        assert_eq!(late(&with(500_000)).unwrap().kind, MarkKind::Late);
+        // A closed loop has no due times.
+        assert_eq!(late(&Load::default()), None);
     }
 
     #[test]
     fn clients_that_were_not_there_are_told() {
         let mut load = Load::default();
         load.asked.connections = 10_000;
-        load.connections.opened = 8_896;
-        let marked = unconnected(&load).unwrap();
-        assert!(
-            marked.text.starts_with("8896 of 10000 clients"),
-            "{}",
-            marked.text
+        let of = |load: &mut Load, clients, failed| {
+            (load.connections.clients, load.connections.failed) = (clients, failed);
+            unconnected(load).map(|mark| (mark.kind, mark.text))
+        };
+        let text = "950 of 10000 clients were connected".to_string();
+        assert_eq!(
+            of(&mut load, Some(950), 0),
+            Some((MarkKind::Unusable, text))
         );
-        // Of a program that does not count, nothing is known; a client that failed was there.
-        load.connections.opened = 0;
-        assert_eq!(unconnected(&load), None);
-        (load.connections.opened, load.connections.failed) = (9_000, 5_000);
-        assert_eq!(unconnected(&load), None);
-        (load.connections.opened, load.connections.failed) = (10_000, 0);
-        assert_eq!(unconnected(&load), None);
+        // Also where the others tried and failed; one in a hundred makes no other load.
+        assert!(of(&mut load, Some(9_000), 5_000).is_some());
+        assert_eq!(of(&mut load, Some(9_900), 0), None);
+        // Of a program that does not count, nothing is known; whoever asks less than once each needs fewer.
+        assert_eq!(of(&mut load, None, 0), None);
+        load.asked.requests_max = Some(100);
+        assert_eq!(of(&mut load, Some(100), 0), None);
     }
 
     #[test]

@@ -19,7 +19,8 @@ use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
-    Beside, Block, Cell, CellState, Experiment, MarkKind, RunResult, SCHEMA, Saying, SubjectFacts,
+    Beside, Block, Cell, CellState, Experiment, FailedStart, MarkKind, RunResult, SCHEMA, Saying,
+    SubjectFacts, Try,
 };
 
 /// Time that a block takes beside warm-up and window: starting and ending servers, and opening a connection and waiting for
@@ -370,7 +371,10 @@ impl Walk {
                 Err(state) => {
                     live.line(&format!("{place:48} {}", state_words(&state)));
                     if entry.blocks.is_empty() {
-                        entry.state = state;
+                        entry.state = state.clone();
+                    }
+                    if let CellState::DidNotStart(reason) = state {
+                        self.failed_start(step, reason);
                     }
                 }
             }
@@ -467,9 +471,10 @@ impl Walk {
             self.again += 1;
             tries += 1;
             announce(live, " again");
-            let anew = timed(|| stage.block(&self.file, cell, seed, live))?;
-            if foreign_share(&anew) < foreign_share(&block) {
-                block = anew;
+            match timed(|| stage.block(&self.file, cell, seed, live)) {
+                Ok(anew) => block = quieter(block, anew),
+                Err(CellState::DidNotStart(reason)) => self.failed_start(step, reason),
+                Err(_) => break,
             }
         }
         if tries > 1 {
@@ -479,6 +484,13 @@ impl Walk {
         }
         block.number = step.block;
         Ok(block)
+    }
+
+    /// A start that failed stays in the result, whatever later ones do.
+    fn failed_start(&mut self, step: &Step, reason: String) {
+        let block = step.block;
+        let failed = FailedStart { block, reason };
+        self.result.cells[step.cell].failed_starts.push(failed);
     }
 
     /// What is known of the subjects before any load.
@@ -516,6 +528,20 @@ impl Walk {
             .and_then(|()| fs::rename(&part, &path))
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))
     }
+}
+
+/// The block in which others took part less. What failed in the other stays in the counts.
+fn quieter(block: Block, anew: Block) -> Block {
+    let (mut kept, other) = match foreign_share(&anew) < foreign_share(&block) {
+        true => (anew, block),
+        false => (block, anew),
+    };
+    kept.tries.extend(other.tries);
+    kept.tries.push(Try {
+        ok: other.load.ok,
+        failures: other.load.failures,
+    });
+    kept
 }
 
 /// A block between two looks at how fast the machine is.
@@ -590,7 +616,7 @@ fn empty_cell(plan: &CellPlan) -> Cell {
             .skipped
             .clone()
             .map_or(CellState::Pending, CellState::Skipped),
-        blocks: Vec::new(),
+        ..Cell::default()
     }
 }
 
@@ -604,6 +630,7 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
     for cell in &mut result.cells {
         if let Some(same) = earlier.cells.iter().find(|earlier| earlier.id == cell.id) {
             cell.blocks.clone_from(&same.blocks);
+            cell.failed_starts.clone_from(&same.failed_starts);
             if !cell.blocks.is_empty() {
                 cell.state = CellState::Measured;
             }
@@ -680,6 +707,9 @@ fn state_words(state: &CellState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_load::result::{
+        Distribution, FailureClass, Failures, Load, Mark, Resources, System,
+    };
 
     #[test]
     fn quick_keeps_the_shape_of_an_experiment() {
@@ -716,6 +746,46 @@ mod tests {
         assert_eq!((with("clients", "10"), with("clients", "200")), (4, 18));
         assert_eq!((with("subject", "floor"), with("clients", "10000")), (2, 7));
         assert_eq!(changes.len(), 1);
+    }
+
+    #[test]
+    fn a_block_that_is_measured_again_keeps_its_failures() {
+        let block = |foreign: Option<f64>, failed: u64| {
+            let marks = foreign.map(|_| Mark {
+                kind: MarkKind::Disturbed,
+                text: String::new(),
+            });
+            let failures = (failed > 0).then(|| Failures {
+                class: FailureClass::Reset,
+                count: failed,
+                statuses: Vec::new(),
+                latency: Distribution::default(),
+                example: None,
+            });
+            Block {
+                load: Load {
+                    ok: 100,
+                    failures: failures.into_iter().collect(),
+                    ..Load::default()
+                },
+                resources: Some(Resources {
+                    system: System {
+                        foreign: foreign.unwrap_or(0.0),
+                        ..System::default()
+                    },
+                    ..Resources::default()
+                }),
+                marks: marks.into_iter().collect(),
+                ..Block::default()
+            }
+        };
+        let kept = quieter(block(Some(0.5), 43), block(None, 0));
+        assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 43)));
+        // Also where the first is the quieter one.
+        let kept = quieter(block(Some(0.2), 0), block(Some(0.9), 7));
+        assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 7)));
+        let kept = quieter(kept, block(None, 1));
+        assert_eq!(kept.counts(), (300, 8));
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> R
                 load,
                 ..Block::default()
             }],
+            ..Cell::default()
         }],
         notes: notes.into_iter().collect(),
         ..RunResult::default()

@@ -30,7 +30,7 @@ use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::trust::{self, TlsOptions};
 use sluice_load::generator::{self, Plan};
 use sluice_load::machine;
-use sluice_load::process::{self, Names, Started, fill, last_lines, words};
+use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
 use sluice_load::random::made_body;
 use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
 use sluice_load::sample::{self, Roots, Samples};
@@ -193,6 +193,7 @@ impl Stage {
         let started_at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        let shared = self.log_of(file, cell).map_err(not_started)?;
         let Serving {
             backends,
             plan,
@@ -220,9 +221,8 @@ impl Stage {
         }
         server.stop();
         let mut log = server.log();
-        if let Some(path) = &file.subject[&cell.subject].log {
-            let path = self.fill(path, file, cell).map_err(not_started)?;
-            log.extend(last_lines(Path::new(&path)));
+        if let Some((path, begin)) = &shared {
+            log.extend(lines_since(path, *begin));
         }
         let seen = Seen {
             load: &load,
@@ -244,6 +244,16 @@ impl Stage {
         };
         block.marks = marks::marks(&block, ended);
         Ok(block)
+    }
+
+    /// The log that a server writes beside its output, and where in it the lines of the next block begin: blocks share it.
+    fn log_of(&self, file: &File, cell: &CellPlan) -> Result<Option<(PathBuf, u64)>, String> {
+        let Some(path) = &file.subject[&cell.subject].log else {
+            return Ok(None);
+        };
+        let path = PathBuf::from(self.fill(path, file, cell)?);
+        let begin = log_end(&path);
+        Ok(Some((path, begin)))
     }
 
     /// Starts the servers of a cell, waits for the first right answer and ends them. Gives the seconds until then.

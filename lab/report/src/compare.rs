@@ -1,6 +1,7 @@
 //! Two results, or two subjects of one, side by side: paired ratios, intervals and words.
 
 use sluice_audit::limits::MARGIN;
+use sluice_audit::ours::{QUIET_BLOCKS_MIN, quiet_blocks};
 use sluice_audit::statistics::paired::{Paired, noise_floor, pair};
 use sluice_audit::statistics::verdict::{Better, Scale, Verdict, judge};
 use sluice_load::result::{Block, Cell, CellState, MarkKind, RunResult};
@@ -221,8 +222,14 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
             sluice_audit::finding::percent(failed)
         ));
     }
-    // A full generator sets rate and latency; what an answer costs the server stays true.
+    // A full generator sets rate and latency, and so does whoever else takes part; what an answer costs the server stays true.
     let own = matches!(quantity, Quantity::Cpu | Quantity::Memory);
+    let (quiet, all) = (quiet_blocks(cell), cell.blocks.len());
+    if !own && quiet < QUIET_BLOCKS_MIN.min(all) {
+        return Some(format!(
+            "no verdict: {quiet} of {all} blocks of {which} are undisturbed"
+        ));
+    }
     (!own && marked(MarkKind::GeneratorLimited))
         .then(|| format!("the generator was full with {which}"))
 }

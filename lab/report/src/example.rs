@@ -71,7 +71,7 @@ fn make() -> RunResult {
         id: "absent000000".into(),
         axes: axes("absent", "fixed", 10),
         state: CellState::NotInstalled("no program `absent`".into()),
-        blocks: Vec::new(),
+        ..Cell::default()
     });
     result
 }
@@ -97,6 +97,7 @@ fn cell(subject: &str, test: &str, clients: usize, cpu_us: f64, memory: f64) -> 
         axes: axes(subject, test, clients),
         state: CellState::Measured,
         blocks: blocks.collect(),
+        failed_starts: Vec::new(),
     }
 }
 

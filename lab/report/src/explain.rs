@@ -7,6 +7,7 @@ use super::text::{duration, size};
 use crate::limits::CHOICES_MAX;
 use sluice_audit::finding::{count, number, percent};
 use sluice_audit::statistics::order::median;
+use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::result::{Block, Cell, FailureClass, Mode, RunResult};
 
 /// The cell that is meant: by its identifier or the beginning of it, or by axes such as `subject=nginx,clients=200`.
@@ -107,7 +108,11 @@ fn gave(cell: &Cell) -> Vec<String> {
             .as_ref()
             .map(|r| r.subject.rss_peak_bytes as f64)
     });
-    let connections = over(cell, |block| Some(block.load.asked.connections as f64)).unwrap_or(0.0);
+    let connections = over(cell, |block| {
+        let asked = block.load.asked.connections as u64;
+        Some(block.load.connections.clients.unwrap_or(asked) as f64)
+    });
+    let connections = connections.unwrap_or(0.0);
     if let Some(memory) = memory {
         lines.push(format!(
             "{} of memory at most, {} for each of {} connections",
@@ -215,10 +220,13 @@ fn queue(cell: &Cell) -> Option<String> {
         let lag = over(cell, |block| {
             block.load.generator.as_ref()?.send_lag.percentile(99.0)
         })?;
-        return Some(format!(
-            "requests left on time: 99 % within {} of when they were due",
-            duration(lag / 1e6)
-        ));
+        let within = duration(lag / 1e6);
+        return Some(match lag > LATE_MAX.as_nanos() as f64 {
+            false => format!("requests left on time: 99 % within {within} of when they were due"),
+            true => format!(
+                "requests left late: 1 % more than {within} after they were due, so latencies are in part the generator's own"
+            ),
+        });
     }
     let clients = (block.load.asked.connections * block.load.asked.depth.max(1)) as f64;
     let rate = over(cell, |block| Some(block.load.ok_per_s())).filter(|rate| *rate > 0.0)?;

@@ -1,13 +1,15 @@
-//! The gate for continuous integration: no regression beyond a threshold. It closes only on what is shown, and says so when
-//! nothing can be shown.
+//! The gate for continuous integration: no regression beyond a threshold. It closes only on what is shown, and opens only where
+//! blocks show that the change is within what is allowed, or where they would have shown one that is not. Else it says how
+//! many blocks that needs.
 
 use super::compare::{Quantity, unusable};
 use crate::limits::GATE_LEVEL;
+use sluice_audit::finding::percent;
 use sluice_audit::statistics::order::median;
 use sluice_audit::statistics::paired::pair;
-use sluice_audit::statistics::significance::{chance_above_zero, chance_min, holm};
+use sluice_audit::statistics::significance::{blocks_for, chance_above_zero, holm};
 use sluice_audit::statistics::verdict::Better;
-use sluice_load::result::{Cell, RunResult};
+use sluice_load::result::{Block, Cell, MarkKind, RunResult};
 
 /// How much worse a quantity may become: `p99:+5%` or `rps:-3%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +64,7 @@ impl std::str::FromStr for Threshold {
 pub enum Judgement {
     /// Shown to be worse than allowed.
     Regression,
-    /// Not shown to be worse than allowed.
+    /// Shown to be within what is allowed, or not shown to be worse where that would have shown.
     Pass,
     /// Nothing can be said.
     Unusable(String),
@@ -75,8 +77,8 @@ pub struct Checked {
     pub place: String,
     /// Which threshold.
     pub threshold: Threshold,
-    /// Change in the direction of worse, as a share; `None` without figures.
-    pub worse: Option<f64>,
+    /// New against base, as a ratio; `None` without figures.
+    pub ratio: Option<f64>,
     /// How far each block is beyond the threshold, as a logarithm; above 0 is worse than allowed.
     pub beyond: Vec<f64>,
     /// The chance of what was seen if the change were just the threshold.
@@ -101,12 +103,18 @@ pub fn check<'a>(
             checked.push(one(cell, other, *threshold));
         }
     }
+    let single = checked.len();
     let pooled: Vec<Checked> = thresholds
         .iter()
         .filter_map(|threshold| together(&checked, *threshold))
         .collect();
     checked.extend(pooled);
     settle(&mut checked, floor);
+    // What all cells show together does not stand for any one of them.
+    let level = GATE_LEVEL / checked.len().max(1) as f64;
+    for one in &mut checked[..single] {
+        doubt(one, floor, level);
+    }
     checked
 }
 
@@ -124,7 +132,7 @@ fn together(checked: &[Checked], threshold: Threshold) -> Option<Checked> {
     Some(Checked {
         place: format!("all {} cells together", usable.len()),
         threshold,
-        worse: Some((middle + allowed(threshold)).exp() - 1.0),
+        ratio: Some((sign(threshold) * (middle + allowed(threshold))).exp()),
         chance: chance_above_zero(&beyond),
         beyond,
         judgement: Judgement::Pass,
@@ -135,7 +143,7 @@ fn one(base: &Cell, other: &Cell, threshold: Threshold) -> Checked {
     let mut checked = Checked {
         place: super::markdown::axes(base),
         threshold,
-        worse: None,
+        ratio: None,
         beyond: Vec::new(),
         chance: 1.0,
         judgement: Judgement::Pass,
@@ -149,35 +157,34 @@ fn one(base: &Cell, other: &Cell, threshold: Threshold) -> Checked {
     let blocks = base.blocks.len().max(other.blocks.len());
     let values = |cell: &Cell| -> Vec<Option<f64>> {
         let block = |number: usize| cell.blocks.iter().find(|block| block.number == number);
+        let quiet = |block: &&Block| !block.marks.iter().any(|m| m.kind == MarkKind::Disturbed);
         (0..blocks)
-            .map(|number| block(number).and_then(|block| threshold.quantity.of(block)))
+            .map(|number| threshold.quantity.of(block(number).filter(quiet)?))
             .collect()
     };
     let Some(paired) = pair(&values(base), &values(other)) else {
-        checked.judgement = Judgement::Unusable("not measured in the same blocks".into());
+        let reason = "no block is there and undisturbed in both";
+        checked.judgement = Judgement::Unusable(reason.into());
         return checked;
     };
-    let sign = match threshold.quantity.better() {
-        Better::Higher => -1.0,
-        Better::Lower => 1.0,
-    };
     // How far each block is beyond the threshold, in logarithms.
-    let allowed = allowed(threshold);
-    let beyond: Vec<f64> = paired
+    let (sign, allowed) = (sign(threshold), allowed(threshold));
+    let beyond = paired
         .ratios
         .iter()
-        .map(|ratio| sign * ratio.ln() - allowed)
-        .collect();
-    checked.worse = Some((sign * paired.point.ln()).exp() - 1.0);
-    checked.chance = chance_above_zero(&beyond);
-    if chance_min(beyond.len()) > GATE_LEVEL {
-        checked.judgement = Judgement::Unusable(format!(
-            "{} blocks can show nothing; run 5 or more",
-            beyond.len()
-        ));
-    }
-    checked.beyond = beyond;
+        .map(|ratio| sign * ratio.ln() - allowed);
+    checked.beyond = beyond.collect();
+    checked.ratio = Some(paired.point);
+    checked.chance = chance_above_zero(&checked.beyond);
     checked
+}
+
+/// In which direction a logarithm of the quantity is worse.
+fn sign(threshold: Threshold) -> f64 {
+    match threshold.quantity.better() {
+        Better::Higher => -1.0,
+        Better::Lower => 1.0,
+    }
 }
 
 /// The logarithm of what is allowed: `rps:-3%` allows a ratio of 0.97, `p99:+5%` one of 1.05.
@@ -195,20 +202,56 @@ fn settle(checked: &mut [Checked], floor: Option<f64>) {
         .collect();
     let chances: Vec<f64> = usable.iter().map(|at| checked[*at].chance).collect();
     for (at, stands) in usable.into_iter().zip(holm(&chances, GATE_LEVEL)) {
-        let above_floor = checked[at]
-            .worse
-            .is_some_and(|worse| 1.0 + worse > floor.unwrap_or(1.0));
-        if stands && above_floor {
-            checked[at].judgement = Judgement::Regression;
-        }
+        let one = &mut checked[at];
+        let away = one.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        let above_floor = away > floor.unwrap_or(1.0).ln();
+        one.judgement = match (stands, above_floor) {
+            (true, true) => Judgement::Regression,
+            (true, false) => Judgement::Unusable(within_noise(floor)),
+            (false, _) => Judgement::Pass,
+        };
     }
 }
 
-/// Blocks that are needed so that one bad cell among `cells` can be shown.
-pub fn blocks_needed(cells: usize) -> usize {
-    (1..64)
-        .find(|blocks| chance_min(*blocks) <= GATE_LEVEL / cells.max(1) as f64)
-        .unwrap_or(64)
+fn within_noise(floor: Option<f64>) -> String {
+    let share = percent(floor.unwrap_or(1.0) - 1.0);
+    format!("one subject differs from itself by up to {share}")
+}
+
+/// Takes back a pass that the blocks do not carry: neither do they show that the change is within what is allowed, nor are
+/// they enough to have shown one that goes as far beyond it.
+fn doubt(one: &mut Checked, floor: Option<f64>, level: f64) {
+    if one.judgement != Judgement::Pass {
+        return;
+    }
+    let allowed = allowed(one.threshold);
+    if floor.is_some_and(|floor| floor.ln() >= allowed) {
+        one.judgement = Judgement::Unusable(within_noise(floor));
+        return;
+    }
+    let within: Vec<f64> = one.beyond.iter().map(|beyond| -beyond).collect();
+    if chance_above_zero(&within) <= GATE_LEVEL {
+        return;
+    }
+    let (blocks, needed) = (
+        one.beyond.len(),
+        blocks_for(allowed, deviation(&one.beyond), level),
+    );
+    if blocks < needed {
+        let reason = format!("{blocks} undisturbed blocks cannot show it; run {needed} or more");
+        one.judgement = Judgement::Unusable(reason);
+    }
+}
+
+/// Standard deviation of a sample; 0 of fewer than two.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    match values.len() {
+        0 | 1 => 0.0,
+        _ => (squares / (count - 1.0)).sqrt(),
+    }
 }
 
 /// The judgement of all together.
@@ -220,8 +263,19 @@ pub fn verdict(checked: &[Checked]) -> Judgement {
     if checked.is_empty() {
         return Judgement::Unusable("no cell is in both".into());
     }
-    if has(|j| matches!(j, Judgement::Unusable(_))) {
-        return Judgement::Unusable("some cells can show nothing".into());
+    let reasons = checked.iter().filter_map(|one| match &one.judgement {
+        Judgement::Unusable(reason) => Some(format!("{}: {reason}", one.place)),
+        Judgement::Regression | Judgement::Pass => None,
+    });
+    let reasons: Vec<String> = reasons.collect();
+    match reasons.first() {
+        Some(first) => {
+            let count = reasons.len();
+            Judgement::Unusable(format!(
+                "{count} of {} checks show nothing ({first})",
+                checked.len()
+            ))
+        }
+        None => Judgement::Pass,
     }
-    Judgement::Pass
 }

@@ -14,7 +14,16 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
             "{what} {count} of {total} blocks (such as: {first}). {meaning}"
         ))
     };
-    MEANINGS.iter().filter_map(sentence).collect()
+    let starts = result.cells.iter().flat_map(|cell| &cell.failed_starts);
+    let starts: Vec<_> = starts.collect();
+    let failed = starts.first().map(|first| {
+        let count = starts.len();
+        format!(
+            "A server did not start {count} times (such as: {}). It is in the result although it started at other times.",
+            first.reason
+        )
+    });
+    MEANINGS.iter().filter_map(sentence).chain(failed).collect()
 }
 
 /// Failures are not among them: they have columns of their own.
@@ -43,6 +52,11 @@ const MEANINGS: &[(MarkKind, &str, &str)] = &[
         MarkKind::Unsteady,
         "Throughput was still rising or falling in",
         "A longer warm-up would tell more.",
+    ),
+    (
+        MarkKind::Late,
+        "Requests left later than they were due in",
+        "Latencies there are in part the generator's own.",
     ),
     (
         MarkKind::Slow,

@@ -315,8 +315,88 @@ fn the_gate_closes_on_what_is_shown_only() {
         gated("nobody", "swift", &["rps:-3%"]),
         Judgement::Unusable(_)
     ));
-    assert_eq!(gate::blocks_needed(6), 7);
-    assert_eq!(gate::blocks_needed(1), 5);
+}
+
+/// One cell of two whose ratios, new against base, are these in each block.
+fn gate_of(
+    cells: &[&[f64]],
+    floor: Option<f64>,
+    disturbed: usize,
+) -> (Vec<gate::Checked>, Judgement) {
+    let block = |number: usize, rate: f64| {
+        let mark = sluice_load::result::Mark {
+            kind: sluice_load::result::MarkKind::Disturbed,
+            text: "others used 0.50 processors".into(),
+        };
+        sluice_load::result::Block {
+            number,
+            load: sluice_load::result::Load {
+                window_s: 1.0,
+                ended_ok: rate as u64,
+                ..Default::default()
+            },
+            marks: (number < disturbed).then_some(mark).into_iter().collect(),
+            ..Default::default()
+        }
+    };
+    let cell = |at: usize, ratios: &[f64]| sluice_load::result::Cell {
+        axes: [("test".to_string(), at.to_string())].into(),
+        state: sluice_load::result::CellState::Measured,
+        blocks: ratios
+            .iter()
+            .enumerate()
+            .map(|(n, ratio)| block(n, 1e6 * ratio))
+            .collect(),
+        ..Default::default()
+    };
+    let result = |new: bool| sluice_load::result::RunResult {
+        cells: cells
+            .iter()
+            .enumerate()
+            .map(|(at, ratios)| {
+                let base = vec![1.0; ratios.len()];
+                cell(at, if new { ratios } else { &base })
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let (base, new) = (result(false), result(true));
+    let partner =
+        |cell: &sluice_load::result::Cell| new.cells.iter().find(|one| one.axes == cell.axes);
+    let checked = gate::check(&base, &["rps:-3%".parse().unwrap()], floor, partner);
+    let verdict = gate::verdict(&checked);
+    (checked, verdict)
+}
+
+#[test]
+fn a_gate_without_power_says_what_it_needs() {
+    let same = [0.999, 1.001, 1.0, 1.002, 0.998];
+    let half = [0.5, 0.51, 0.49, 0.5, 0.5];
+    let needs = |verdict: Judgement, words: &str| match verdict {
+        Judgement::Unusable(reason) => assert!(reason.contains(words), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    // Five blocks of one cell can show it; of one among three they cannot, and that is no pass.
+    assert_eq!(gate_of(&[&half], None, 0).1, Judgement::Regression);
+    needs(gate_of(&[&half, &same, &same], None, 0).1, "run 7 or more");
+    assert_eq!(gate_of(&[&same, &same, &same], None, 0).1, Judgement::Pass);
+    // As many as it asked for are enough.
+    let seven = [0.5, 0.51, 0.49, 0.5, 0.5, 0.5, 0.5];
+    let quiet = [1.0, 0.999, 1.001, 1.0, 1.002, 0.998, 1.0];
+    assert_eq!(
+        gate_of(&[&seven, &quiet, &quiet], None, 0).1,
+        Judgement::Regression
+    );
+    // Noise far above the limit hides a change of its size.
+    needs(gate_of(&[&[0.9, 1.1, 1.0, 0.95, 1.05]], None, 0).1, "run ");
+    needs(
+        gate_of(&[&same], Some(1.08), 0).1,
+        "differs from itself by up to 8 %",
+    );
+    // Disturbed blocks are no evidence.
+    needs(gate_of(&[&half], None, 1).1, "4 undisturbed blocks");
+    needs(gate_of(&[&half], None, 5).1, "undisturbed in both");
+    assert_eq!(gate_of(&[&half], None, 0).0[0].ratio, Some(0.5));
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub fn mark_word(kind: MarkKind) -> &'static str {
         MarkKind::Failures => "ERR",
         MarkKind::Unusable => "UNUSABLE",
         MarkKind::Unsteady => "UNSTEADY",
+        MarkKind::Late => "LATE",
         MarkKind::Slow => "SLOW",
     }
 }

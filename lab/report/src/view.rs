@@ -160,7 +160,8 @@ impl<'a> View<'a> {
 }
 
 impl Seen<'_> {
-    /// A figure over blocks, by the name that `Row::figure` knows.
+    /// A figure by the name that `Row::figure` knows: that of the whole cell, in which counts are pooled and histograms merged,
+    /// with its interval and spread over blocks.
     pub fn stat(&self, figure: &str) -> Option<Stat> {
         let values: Vec<f64> = self
             .row
@@ -168,7 +169,11 @@ impl Seen<'_> {
             .iter()
             .filter_map(|row| row.figure(figure))
             .collect();
-        Stat::of(&values)
+        let stat = Stat::of(&values)?;
+        Some(Stat {
+            point: self.row.figure(figure).unwrap_or(stat.point),
+            ..stat
+        })
     }
 
     /// The block whose good answers per second are nearest to the median: what charts over time show.
@@ -206,6 +211,11 @@ impl Seen<'_> {
             if !flags.iter().any(|(known, _)| *known == short) {
                 flags.push((short, mark.text.clone()));
             }
+        }
+        if let Some(failed) = self.cell.failed_starts.first() {
+            let count = self.cell.failed_starts.len();
+            let text = format!("{count} starts failed, the first with: {}", failed.reason);
+            flags.push(("START", text));
         }
         flags
     }
@@ -251,9 +261,12 @@ fn test_of(cell: &Cell) -> String {
     words.join(", ")
 }
 
+/// A cell whose clients were not all there stands at the level that it had.
 fn level_of(cell: &Cell) -> String {
-    match cell.axis("rate") {
-        "" => cell.axis("clients").to_string(),
-        rate => rate.to_string(),
+    let short = |block: &Block| block.load.clients_short();
+    match (cell.axis("rate"), cell.blocks.iter().find_map(short)) {
+        ("", Some(clients)) => clients.to_string(),
+        ("", None) => cell.axis("clients").to_string(),
+        (rate, _) => rate.to_string(),
     }
 }

@@ -279,11 +279,15 @@ fn evaluate_with(
                     figure.name
                 ));
             };
+            decides(row, figure, figure_of)?;
             figure_of(row, &figure.name)
                 .ok_or_else(|| format!("{}: `{}` was not measured", row.label(), figure.name))
         }
         Value::Fold(fold, figure) => {
             let found = matching(figure, binding, rows);
+            for row in &found {
+                decides(row, figure, figure_of)?;
+            }
             let values: Vec<f64> = found
                 .iter()
                 .filter_map(|row| figure_of(row, &figure.name))
@@ -300,6 +304,19 @@ fn evaluate_with(
                 _ => left / right,
             })
         }
+    }
+}
+
+/// Whether a row may decide. Failures that were seen always do: no disturbance takes them back.
+fn decides(
+    row: &Row,
+    figure: &Figure,
+    figure_of: &dyn Fn(&Row, &str) -> Option<f64>,
+) -> Result<(), String> {
+    let failed = || figure.name == "errors" && figure_of(row, "errors") > Some(0.0);
+    match &row.no_verdict {
+        Some(reason) if !failed() => Err(reason.clone()),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -332,6 +349,10 @@ fn is_close(
     binding: &Binding,
     rows: &[Row],
 ) -> bool {
+    // Failures are counted, not estimated: a block without any takes back none of another.
+    if [left, right].into_iter().any(counts_errors) {
+        return false;
+    }
     let blocks = rows.iter().map(|row| row.blocks.len()).max().unwrap_or(0);
     let both = |at: usize| {
         let in_block = |row: &Row, name: &str| row.blocks.get(at)?.figure(name);
@@ -358,6 +379,14 @@ fn is_close(
         }
         Comparison::Equal(_) => false,
         _ => reaches_over(0.0),
+    }
+}
+
+fn counts_errors(value: &Value) -> bool {
+    match value {
+        Value::Number(_) => false,
+        Value::Figure(figure) | Value::Fold(_, figure) => figure.name == "errors",
+        Value::Pair(_, left, right) => counts_errors(left) || counts_errors(right),
     }
 }
 

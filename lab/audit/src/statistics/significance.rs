@@ -33,6 +33,25 @@ pub fn chance_min(blocks: usize) -> f64 {
     0.5_f64.powi(i32::try_from(blocks).unwrap_or(i32::MAX))
 }
 
+/// Blocks after which a test at `level` finds a mean that is `distance` above 0 in four runs of five, where blocks deviate by
+/// `deviation`; never fewer than can show anything at all.
+pub fn blocks_for(distance: f64, deviation: f64, level: f64) -> usize {
+    const FOUR_OF_FIVE: f64 = 0.841_6;
+    let least = (1..).find(|blocks| chance_min(*blocks) <= level);
+    let spread = deviation / distance.max(f64::MIN_POSITIVE);
+    let wanted = ((quantile_above(level) + FOUR_OF_FIVE) * spread).powi(2);
+    // Whoever needs more than a thousand has to look for the noise instead.
+    least.unwrap_or(1).max(wanted.ceil().min(1_000.0) as usize)
+}
+
+/// The value that a normal variable exceeds with this chance, below one half (Abramowitz and Stegun, 26.2.23; to 0.0005).
+fn quantile_above(chance: f64) -> f64 {
+    let t = (-2.0 * chance.ln()).sqrt();
+    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+    let below = 1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308));
+    t - above / below
+}
+
 /// Which of several findings stand at `level` in total (Holm, "A simple sequentially rejective multiple test procedure",
 /// 1979): the smallest chance is held against level / n, the next against level / (n - 1), until one fails.
 pub fn holm(chances: &[f64], level: f64) -> Vec<bool> {
@@ -76,6 +95,25 @@ mod tests {
             (60..=140).contains(&called),
             "seed {seed}: {called} of 2000"
         );
+    }
+
+    #[test]
+    fn power_needs_blocks_that_grow_with_the_noise() {
+        assert!((quantile_above(0.05) - 1.645).abs() < 0.001);
+        assert!((quantile_above(0.005) - 2.576).abs() < 0.001);
+        // Without noise as many as signs need: 1 in 32 is below 5 %, and 1 in 128 below 5 % of six.
+        assert_eq!(blocks_for(0.03, 0.0, 0.05), 5);
+        assert_eq!(blocks_for(0.03, 0.0, 0.05 / 6.0), 7);
+        assert_eq!(blocks_for(0.03, 0.06, 0.05), 25);
+        // The numbers are those of chance: at 25 blocks four of five shifts are found.
+        let mut random = Random::new(11);
+        let found = (0..400).filter(|_| {
+            let values: Vec<f64> = (0..25).map(|_| 0.03 + 0.06 * random.normal()).collect();
+            let mean = values.iter().sum::<f64>() / 25.0;
+            mean / (0.06 / 5.0) > 1.645
+        });
+        let found = found.count();
+        assert!((280..=360).contains(&found), "{found} of 400");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `lab break`: more and more load until the server gives way, in which manner it does, and how it recovers.
 
-
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
 use sluice_load::outcome::{Answer, Outcome, Refused};

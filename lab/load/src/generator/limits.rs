@@ -29,6 +29,13 @@ pub const WAITING_MAX: usize = 262_144;
 /// in virtual machines.
 pub const SPIN: Duration = Duration::from_micros(60);
 
+/// Open loop: the longest sleep that ends by a timer of its own. Timeouts of epoll are whole milliseconds where the kernel or
+/// the library knows no finer ones; beyond this a look too many costs less than setting the timer.
+pub const ALARM_MAX: Duration = Duration::from_millis(100);
+
+/// Open loop: 99 % of requests have to leave at most this much later than due for latencies to be the target's.
+pub const LATE_MAX: Duration = Duration::from_micros(100);
+
 /// How often time limits are looked at. A request counts as timed out at most this much late.
 pub const TICK: Duration = Duration::from_millis(20);
 

@@ -5,6 +5,7 @@
 //! while they run. Requests are written out before. In the closed loop each connection asks again when it has its
 //! answer; in the open loop requests are due at times fixed beforehand, and are measured from those.
 
+pub mod alarm;
 pub mod clock;
 pub mod expect;
 pub mod held;

@@ -128,7 +128,10 @@ impl Recorder {
             failures: (0..FailureClass::ALL.len()).map(|_| None).collect(),
             slices: Vec::new(),
             transfer: Bytes::default(),
-            connections: Connections::default(),
+            connections: Connections {
+                clients: Some(0),
+                ..Connections::default()
+            },
             send_lag: Histogram::new(),
             loop_lag: Histogram::new(),
             cpu_ns: 0,
@@ -330,6 +333,8 @@ impl Recorder {
         self.transfer.bodies += other.transfer.bodies;
         self.transfer.sent += other.transfer.sent;
         self.connections.opened += other.connections.opened;
+        let theirs = other.connections.clients.unwrap_or(0);
+        *self.connections.clients.get_or_insert(0) += theirs;
         self.connections.failed += other.connections.failed;
         self.connections.closed_by_server += other.connections.closed_by_server;
         self.connections.answered += other.connections.answered;

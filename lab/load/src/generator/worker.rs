@@ -10,15 +10,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::io::Errno;
 
 use self::slot::Slot;
+use super::alarm::{ALARM, Alarm, timespec};
 use super::clock::{Clock, Ns, span, thread_cpu_ns};
-use super::limits::{EVENTS_MAX, READ_BYTES, SPIN};
+use super::limits::{EVENTS_MAX, READ_BYTES};
 use super::record::{CountBy, Recorder, Window};
 use super::response::LastHead;
-use super::schedule::Schedule;
+use super::schedule::{Nap, Schedule, nap};
 use super::seen::Seen;
 use super::talk::Done;
 use super::{Plan, Shared};
@@ -70,6 +71,8 @@ pub struct Worker<'a> {
     signals: &'a Signals,
     clock: Clock,
     epoll: OwnedFd,
+    /// Open loop: ends a sleep when a request is due.
+    alarm: Option<Alarm>,
     slots: Vec<Slot>,
     /// Open loop: slots that can take a request, the longest idle first.
     idle: VecDeque<usize>,
@@ -125,12 +128,18 @@ impl<'a> Worker<'a> {
             Mode::Closed => CountBy::End,
             Mode::Open { .. } => CountBy::Due,
         };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let alarm = match plan.mode {
+            Mode::Closed => None,
+            Mode::Open { .. } => Some(Alarm::watched_by(&epoll)?),
+        };
         let mut chance = Random::new(plan.seed.wrapping_add(share.thread as u64));
         Ok(Worker {
             plan,
             signals,
             clock,
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll,
+            alarm,
             slots: (0..share.connections)
                 .map(|at| Slot::new(plan.source(share.connections_before + at)))
                 .collect(),
@@ -183,25 +192,27 @@ impl<'a> Worker<'a> {
                 self.tick(now);
             }
             let asleep = self.clock.now();
-            let wait = self.wait_ns(asleep);
-            let timeout = Timespec {
-                tv_sec: (wait / 1_000_000_000) as i64,
-                tv_nsec: (wait % 1_000_000_000) as _,
-            };
+            let nap = self.nap(asleep);
+            if let (Nap::Alarm(wait), Some(alarm)) = (nap, &self.alarm) {
+                alarm.set(wait)?;
+            }
+            let timeout = timespec(nap.timeout_ns());
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let woke = self.clock.now();
             if events.is_empty() {
-                if wait == 0 && self.record.window.has(woke) {
+                if nap == Nap::Spin && self.record.window.has(woke) {
                     self.record.spun_ns += woke - asleep;
                 }
                 continue;
             }
             for event in events.drain(..) {
                 let data = event.data;
-                self.event(data.u64(), event.flags);
+                if data.u64() != ALARM {
+                    self.event(data.u64(), event.flags);
+                }
             }
             if self.record.window.has(woke) {
                 self.record.loop_lag.record(self.clock.now() - woke);
@@ -284,8 +295,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How long to sleep at most; 0 to look and go on.
-    fn wait_ns(&self, now: Ns) -> Ns {
+    /// How long to sleep at most, and by what that ends.
+    fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
         let mut next = self.next_tick;
         if let Some((at, _)) = self.redial.front() {
@@ -296,13 +307,8 @@ impl<'a> Worker<'a> {
             Phase::Inside { .. } => next = next.min(window.end),
             Phase::Drain { until } => next = next.min(until),
         }
-        if let Some(schedule) = &self.schedule {
-            let due = schedule.due();
-            if due < window.end {
-                next = next.min(due.saturating_sub(span(SPIN)).max(now));
-            }
-        }
-        next.saturating_sub(now)
+        let due = self.schedule.as_ref().map(Schedule::due);
+        nap(now, next, due.filter(|due| *due < window.end))
     }
 
     /// Whether new requests may be begun.

@@ -208,9 +208,21 @@ impl Drop for Started {
 
 /// The last lines of a file.
 pub fn last_lines(path: &Path) -> Vec<String> {
+    lines_since(path, 0)
+}
+
+/// Bytes that a log has now: where the lines of whoever writes from now on begin.
+pub fn log_end(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// The last lines of those that a file got after it had so many bytes; all of a file that has fewer, for it was begun anew.
+pub fn lines_since(path: &Path, begin: u64) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
-    let from = bytes.len().saturating_sub(LOG_BYTES_MAX);
-    let text = String::from_utf8_lossy(&bytes[from..]).into_owned();
+    let begin = usize::try_from(begin).ok().filter(|at| *at <= bytes.len());
+    let new = &bytes[begin.unwrap_or(0)..];
+    let from = new.len().saturating_sub(LOG_BYTES_MAX);
+    let text = String::from_utf8_lossy(&new[from..]).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(LOG_LINES_MAX);
     lines[from..]
@@ -259,6 +271,20 @@ mod tests {
             Ok(expected.to_vec())
         );
         assert!(words("a 'b").is_err());
+    }
+
+    #[test]
+    fn a_log_that_cells_share_is_cut_per_block() {
+        let path = env::temp_dir().join(format!("lab-log-{}", std::process::id()));
+        assert_eq!(log_end(&path), 0);
+        fs::write(&path, "of another cell\n").unwrap();
+        let begin = log_end(&path);
+        assert_eq!(lines_since(&path, begin), Vec::<String>::new());
+        fs::write(&path, "of another cell\nof this one\n").unwrap();
+        assert_eq!(lines_since(&path, begin), ["of this one"]);
+        fs::write(&path, "new\n").unwrap();
+        assert_eq!(lines_since(&path, begin), ["new"], "begun anew");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -46,7 +46,21 @@ pub struct Load {
     pub held: Option<HeldConnections>,
 }
 
+/// Share of the clients asked for that may be missing before a load is one of fewer clients.
+const MISSING_MAX: f64 = 0.02;
+
 impl Load {
+    /// How many clients took part, where they are fewer than were asked for by more than a fiftieth.
+    pub fn clients_short(&self) -> Option<u64> {
+        let wanted = self.asked.connections as f64;
+        // Whoever asks for fewer requests than clients needs fewer.
+        let clients = self
+            .connections
+            .clients
+            .filter(|_| self.asked.requests_max.is_none())?;
+        ((clients as f64) < wanted * (1.0 - MISSING_MAX)).then_some(clients)
+    }
+
     /// Requests that failed, in all classes.
     pub fn failed(&self) -> u64 {
         self.failures.iter().map(|failures| failures.count).sum()
@@ -187,6 +201,9 @@ pub struct Transfer {
 pub struct Connections {
     /// Opened.
     pub opened: u64,
+    /// Clients that had a connection before the window ended, each counted once; `None` where the engine does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u64>,
     /// Attempts that failed.
     pub failed: u64,
     /// Closed by the server, in order or not.

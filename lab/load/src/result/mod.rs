@@ -181,6 +181,18 @@ pub struct Cell {
     /// The repetitions, in the order of time.
     #[serde(default)]
     pub blocks: Vec<Block>,
+    /// Starts that failed, also where later ones did not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_starts: Vec<FailedStart>,
+}
+
+/// A server that ended or never gave the right answer, once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailedStart {
+    /// In which repetition, from 0.
+    pub block: usize,
+    /// Why, in words.
+    pub reason: String,
 }
 
 impl Cell {
@@ -230,12 +242,41 @@ pub struct Block {
     /// What the server wrote to its log or its standard error, shortened.
     #[serde(default)]
     pub log: Vec<String>,
+    /// What clients saw when this block was measured before, in a machine that was more disturbed: failures stay failures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tries: Vec<Try>,
     /// Why this block may mislead: `disturbed`, `generator-limited`, `ended`, in words with a number each.
     #[serde(default)]
     pub marks: Vec<Mark>,
 }
 
+/// The counts of a measurement whose other figures were given up for those of another try.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Try {
+    /// Good answers, counted like those of a load.
+    pub ok: u64,
+    /// What failed.
+    #[serde(default)]
+    pub failures: Vec<Failures>,
+}
+
 impl Block {
+    /// Good answers and failures, those of earlier tries included.
+    pub fn counts(&self) -> (u64, u64) {
+        let tries = self.tries.iter();
+        let (ok, failed) = (self.load.ok, self.load.failed());
+        tries.fold((ok, failed), |(ok, failed), one| {
+            let count = one.failures.iter().map(|failures| failures.count);
+            (ok + one.ok, failed + count.sum::<u64>())
+        })
+    }
+
+    /// Failures of every class, those of earlier tries included.
+    pub fn failures(&self) -> impl Iterator<Item = &Failures> {
+        let tries = self.tries.iter().flat_map(|one| &one.failures);
+        self.load.failures.iter().chain(tries)
+    }
+
     /// CPU microseconds of the server for each good answer: the figure that stays true on a busy machine.
     pub fn cpu_us_per_ok(&self) -> Option<f64> {
         let tree = &self.resources.as_ref()?.subject;
@@ -280,6 +321,8 @@ pub enum MarkKind {
     Unusable,
     /// Throughput still rose or fell when the window began.
     Unsteady,
+    /// Open loop: the generator sent later than requests were due, so latencies are in part its own.
+    Late,
     /// The whole machine was slower than at other times of the run.
     Slow,
 }

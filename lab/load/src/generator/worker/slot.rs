@@ -25,6 +25,8 @@ pub struct Slot {
     source: Option<Ipv4Addr>,
     /// Whether its first dial has ended.
     tried: bool,
+    /// Whether it had a connection before the window ended.
+    connected: bool,
     /// Open loop: whether it stands in the list of idle ones.
     listed: bool,
     /// Whether the socket is to tell when it can be written to.
@@ -59,6 +61,7 @@ impl Slot {
             generation: 0,
             source,
             tried: false,
+            connected: false,
             listed: false,
             watches_out: false,
         }
@@ -448,6 +451,10 @@ impl Worker<'_> {
             talk,
             begun: 0,
         };
+        if !self.slots[at].connected && self.is_loading() {
+            self.slots[at].connected = true;
+            *self.record.connections.clients.get_or_insert(0) += 1;
+        }
         let open_loop = self.is_open_loop();
         if self.is_loading() || (open_loop && wants.is_some()) {
             if let Some(due) = wants {
