@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use sluice_audit::finding::{number, percent};
+use sluice_audit::finding::{Finding, Weight, number, percent};
 use sluice_audit::studies;
+use sluice_audit::{audit, ours};
 use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::result::{Cell, RunResult};
 use sluice_report::compare::{compare, floor};
@@ -60,6 +61,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
     let folder = options.out.as_deref().unwrap_or(beside);
     std::fs::create_dir_all(folder)
         .map_err(|error| Refused(format!("{}: {error}", folder.display())))?;
+    contradictions(&result);
     let none = !(options.html || options.md || options.csv || options.svg);
     let mut files: Vec<(String, String)> = Vec::new();
     if options.html || none {
@@ -84,6 +86,19 @@ pub fn report(options: &ReportOptions) -> Outcome {
         println!("{}", path.display());
     }
     Ok(Answer::Yes)
+}
+
+/// Says what the figures of a result contradict, before anything is written of them. Claims that do not hold are no such thing.
+fn contradictions(result: &RunResult) {
+    let findings = audit(&ours::sheet(result));
+    let heavy =
+        |finding: &&Finding| finding.weight == Weight::Contradiction && finding.rule != "A11";
+    for finding in findings.iter().filter(heavy) {
+        eprintln!(
+            "figures that cannot both be true ({}): {}",
+            finding.rule, finding.title
+        );
+    }
 }
 
 /// All charts of a result with the names of their files.

@@ -218,6 +218,7 @@ fn results_are_compared_judged_explained_and_reported() {
     let out = folder.file("out");
     let run = lab(&["run", &file, "--out", &out]);
     assert!(run.status.success(), "{}", told(&run));
+    world::quiet(&out);
     asked(
         &["compare", &out, "--subjects", "fast,slow"],
         0,

@@ -285,7 +285,7 @@ duration = "1s"
 warmup = "100ms"
 rest = "50ms"
 [repeat]
-blocks = 1
+blocks = 3
 again = 0
 [place]
 pin = "none"
@@ -395,6 +395,7 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
         "{:?}",
         result.notes
     );
+    world::quiet(&out);
     let report = Command::new(LAB)
         .args(["report", &out, "--md"])
         .output()
@@ -575,7 +576,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_generator_s_ceiling_is_measured() {
+fn the_generator_s_ceiling_and_its_lateness_are_measured() {
     let folder = Folder::new("calibrate");
     let json = folder.file("ceilings.json");
     let output = Command::new(LAB)
@@ -584,7 +585,8 @@ fn the_generator_s_ceiling_is_measured() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
-    assert_eq!(text.lines().count(), 6, "{text}");
+    // Six ceilings, and how late requests leave at three rates.
+    assert_eq!(text.lines().count(), 9, "{text}");
     let result: RunResult = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let mut found: Vec<(u64, usize)> = result
         .ceilings

@@ -61,6 +61,8 @@ pub struct Row {
     pub failures: Vec<(FailureClass, u64)>,
     /// Warnings that the measuring program itself raised, as sentences.
     pub marks: Vec<String>,
+    /// Figures within the text that cannot both be true, as sentences.
+    pub contradictions: Vec<String>,
     /// Why the row decides nothing about a claim: it is another load than its name says, or rests on too few quiet blocks.
     pub no_verdict: Option<String>,
 }

@@ -157,6 +157,17 @@ mod tests {
     use crate::file;
 
     #[test]
+    fn a_name_stays_in_the_folder_of_results() {
+        let text = builtin("calibrate.toml").or(builtin("calibrate")).unwrap();
+        assert!(file::parse("x", text).is_ok());
+        for name in ["../../x", "/tmp/x", "..", ".", "", "a/b"] {
+            let text = text.replace("name = \"calibrate\"", &format!("name = \"{name}\""));
+            let error = file::parse("x", &text).unwrap_err();
+            assert!(error.starts_with("x: name is"), "{name}: {error}");
+        }
+    }
+
+    #[test]
     fn every_claim_is_asked_of_the_printed_figures_and_of_the_experiment() {
         for id in IDS {
             let experiment = file::parse(id, builtin(id).unwrap()).unwrap();

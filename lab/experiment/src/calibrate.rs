@@ -97,23 +97,24 @@ fn lateness(
     let mut told = Vec::new();
     for rate in RATES {
         file.load.rate = Some(rate);
-        let Some(cell) = plan::cells(file, &only, usize::MAX).into_iter().next() else {
+        let Some(cell) = plan::cells(file, &only, usize::MAX).into_iter().last() else {
             continue;
         };
         let block = block(file, stage, &cell)?;
         let lag = block.load.generator.as_ref().map(|one| &one.send_lag);
-        let at = |percent: f64| lag.and_then(|lag| lag.percentile(percent)).unwrap_or(0.0);
-        let (p50, p99) = (at(50.0), at(99.0));
-        let word = match p99 > LATE_MAX.as_nanos() as f64 {
-            true => "LATE",
-            false => "on time",
+        let at = |percent: f64| lag.and_then(|lag| lag.percentile(percent));
+        let words = match (at(50.0), at(99.0)) {
+            (Some(p50), Some(p99)) => {
+                let late = p99 > LATE_MAX.as_nanos() as f64;
+                let word = if late { "LATE" } else { "on time" };
+                let (p50, p99) = (time(p50), time(p99));
+                format!(
+                    "requests leave {p50} after they are due (median), 99 % within {p99}: {word}"
+                )
+            }
+            _ => "no connection was free when a request was due".to_string(),
         };
-        let text = format!(
-            "open loop of {}/s: requests leave {} after they are due (median), 99 % within {}: {word}",
-            thousands(rate),
-            time(p50),
-            time(p99)
-        );
+        let text = format!("open loop of {}/s: {words}", thousands(rate));
         live.line(&text);
         told.push(text);
     }

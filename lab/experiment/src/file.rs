@@ -554,6 +554,14 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
             file.schema
         ));
     }
+    // The name is that of the result's folder.
+    let plain = |c: char| c.is_alphanumeric() || "-_. ".contains(c);
+    if file.name.is_empty() || file.name.starts_with('.') || !file.name.chars().all(plain) {
+        return Err(format!(
+            "{name}: name is `{}`: letters, digits, `-`, `_` and `.` make one, and it does not begin with `.`",
+            file.name
+        ));
+    }
     check_names(name, &file)?;
     Ok(file)
 }

@@ -70,6 +70,18 @@ impl Only {
         Ok(Only(tests))
     }
 
+    /// An axis that none of these cells has: a mistyped one would leave out everything, or nothing.
+    pub fn unknown_axis(&self, cells: &[CellPlan]) -> Option<String> {
+        let first = cells.first()?;
+        let known = |axis: &str| cells.iter().any(|cell| cell.axes.contains_key(axis));
+        let (axis, _) = self.0.iter().find(|(axis, _)| !known(axis))?;
+        let names: Vec<&str> = first.axes.keys().map(String::as_str).collect();
+        Some(format!(
+            "`{axis}` is no axis of this experiment; it has {}",
+            names.join(", ")
+        ))
+    }
+
     fn takes(&self, axes: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|(axis, test)| {
             let value = axes.get(axis).map_or("", String::as_str);
@@ -248,6 +260,27 @@ mod tests {
                 .all(|cell| cell.test == "proxy" && cell.clients <= 200)
         );
         assert!(Only::parse("nginx").is_err() && Only::parse("clients<=many").is_err());
+    }
+
+    #[test]
+    fn a_mistyped_axis_is_told() {
+        let cell = CellPlan {
+            id: String::new(),
+            axes: [("subject".to_string(), "a".to_string())].into(),
+            subject: "a".into(),
+            test: "t".into(),
+            config: String::new(),
+            clients: 1,
+            skipped: None,
+        };
+        let told = |text: &str| {
+            Only::parse(text)
+                .unwrap()
+                .unknown_axis(std::slice::from_ref(&cell))
+        };
+        assert_eq!(told("subject=a"), None);
+        let text = "`subjct` is no axis of this experiment; it has subject";
+        assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));
     }
 
     #[test]

@@ -89,6 +89,10 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let open_files = machine::raise_open_files();
     let clients_max = (open_files.saturating_sub(SPARE_FILES) / 2) as usize;
     let only = Only::parse(&options.only).map_err(Refused::new)?;
+    let all = plan::cells(&file, &Only::default(), clients_max);
+    if let Some(text) = only.unknown_axis(&all) {
+        return Err(Refused::new(text));
+    }
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
         return Err(Refused::new(
@@ -400,7 +404,12 @@ impl Walk {
             .cells
             .iter()
             .any(|cell| cell.state == CellState::Measured);
-        Ok(if usable { Answer::Yes } else { Answer::No })
+        let cells = &self.result.cells;
+        let failed = cells.iter().any(|cell| !cell.failed_starts.is_empty());
+        Ok(match usable && !failed {
+            true => Answer::Yes,
+            false => Answer::No,
+        })
     }
 
     /// Starts the servers of each cell once. What is not installed, or too large for this machine, is told and no fault.

@@ -232,7 +232,7 @@ impl Setup<'_> {
         if self.plan {
             return Ok(());
         }
-        let program = wheel_program(&mut self.dir.join("venv"));
+        let program = wheel_program(&self.dir.join("venv"));
         let program = program.ok_or_else(|| {
             Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
         })?;

@@ -291,7 +291,7 @@ fn gated(base: &str, new: &str, thresholds: &[&str]) -> Judgement {
 #[test]
 fn the_gate_closes_on_what_is_shown_only() {
     assert_eq!(
-        gated("steady", "steady (again)", &["rps:-3%", "cpu:+5%"]),
+        gated("steady", "steady (again)", &["rps:-10%", "cpu:+10%"]),
         Judgement::Pass
     );
     assert_eq!(gated("steady", "swift", &["rps:-3%"]), Judgement::Pass);
@@ -395,7 +395,10 @@ fn a_gate_without_power_says_what_it_needs() {
     );
     // Disturbed blocks are no evidence.
     needs(gate_of(&[&half], None, 1).1, "4 undisturbed blocks");
-    needs(gate_of(&[&half], None, 5).1, "undisturbed in both");
+    needs(
+        gate_of(&[&half], None, 5).1,
+        "0 of 5 blocks of the base are undisturbed",
+    );
     assert_eq!(gate_of(&[&half], None, 0).0[0].ratio, Some(0.5));
 }
 

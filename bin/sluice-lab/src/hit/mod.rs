@@ -34,6 +34,11 @@ const MESSAGE_BYTES: u64 = 64;
 
 /// Carries out `lab hit`.
 pub fn run(options: &Options) -> Outcome {
+    if options.connections == 0 || options.depth == 0 {
+        return Err(Refused::new(
+            "no load comes of 0 connections, or of 0 requests at a time on each",
+        ));
+    }
     let open_files = machine::raise_open_files();
     let connections = options.connections + options.idle + options.slow;
     if connections as u64 + 64 > open_files {

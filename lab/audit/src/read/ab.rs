@@ -1,5 +1,6 @@
 //! The output of ApacheBench.
 
+use super::units::{rate_breach, rounding};
 use super::{after, number_after, parts};
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
@@ -44,9 +45,31 @@ fn row(lines: &[&str]) -> Option<Row> {
         answer_bytes: number_after(lines, "Total transferred:")
             .map(|bytes| bytes / answers.max(1.0)),
         latency: latency(lines),
+        contradictions: contradictions(lines, answers, failed.max(wrong)),
         failures: failures(lines, failed, wrong),
         ..Row::default()
     })
+}
+
+/// Figures that do not fit each other: the rate against the count, and failures against requests.
+fn contradictions(lines: &[&str], answers: f64, failed: f64) -> Vec<String> {
+    let mut found = Vec::new();
+    let time = after(lines, "Time taken for tests:").unwrap_or("");
+    let seconds = number_after(lines, "Time taken for tests:").unwrap_or(0.0);
+    if let Some(rate) = number_after(lines, "Requests per second:") {
+        let room = rounding(time);
+        found.extend(rate_breach(
+            "Requests per second",
+            rate,
+            answers,
+            seconds,
+            room,
+        ));
+    }
+    if failed > answers {
+        found.push(format!("{failed} requests failed of {answers}"));
+    }
+    found
 }
 
 fn latency(lines: &[&str]) -> Latency {

@@ -1,5 +1,7 @@
 //! Numbers with units as tools print them.
 
+use crate::finding::number;
+
 /// A duration such as `116.96ms`, `1.21s`, `350us`, `2.10m` or `1m0s`, in milliseconds.
 pub fn milliseconds(text: &str) -> Option<f64> {
     let text = text.trim();
@@ -26,6 +28,46 @@ pub fn milliseconds(text: &str) -> Option<f64> {
     };
     Some(number * factor + tail)
 }
+
+/// How far a number may be off by rounding in print, as a share of it: half a unit of its last digit.
+pub fn rounding(text: &str) -> f64 {
+    let digits: String = text
+        .trim()
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    let decimals = digits
+        .split_once('.')
+        .map_or(0, |(_, fraction)| fraction.len());
+    let half = 0.5 * 0.1_f64.powi(i32::try_from(decimals).unwrap_or(0));
+    match digits.parse::<f64>() {
+        Ok(value) if value > 0.0 => half / value,
+        _ => f64::INFINITY,
+    }
+}
+
+/// A sentence if a printed rate is not what count and seconds make, by more than rounding (`room`, a share) explains.
+pub fn rate_breach(
+    what: &str,
+    printed: f64,
+    count: f64,
+    seconds: f64,
+    room: f64,
+) -> Option<String> {
+    let made = count / seconds;
+    // Clocks that are read one after the other differ by a little.
+    let off = (printed / made - 1.0).abs();
+    (seconds > 0.0 && count > 0.0 && off > room + CLOCKS).then(|| {
+        format!(
+            "{what} is printed as {}, and its count divided by the seconds is {}",
+            number(printed),
+            number(made)
+        )
+    })
+}
+
+/// What two looks at the clock may make of a rate.
+const CLOCKS: f64 = 0.002;
 
 /// A size such as `215.11MB` or `3.3 GiB`; wrk, h2load and Go tools mean powers of 1024 whatever they write.
 pub fn bytes(text: &str) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! The output of wrk and wrk2.
 
-use super::units::{bytes, milliseconds};
+use super::units::{bytes, milliseconds, rate_breach, rounding};
 use super::{after, number_after, parts};
 use crate::evidence::{Latency, Remark, Row, Sheet};
 use sluice_load::result::FailureClass;
@@ -33,19 +33,58 @@ fn row(lines: &[&str]) -> Option<Row> {
     let answers: f64 = answers.parse().ok()?;
     let failures = failures(lines);
     let wrong = number_after(lines, "Non-2xx or 3xx responses:").unwrap_or(0.0);
+    let rate = number_after(lines, "Requests/sec:");
+    // wrk2 has a fixed rate and says that it calibrates its threads for it: no closed loop, so no clients that wait.
+    let open = lines
+        .iter()
+        .any(|line| line.contains("Thread calibration:"));
     Some(Row {
         name: url.to_string(),
-        clients,
+        clients: clients.filter(|_| !open),
+        offered: rate.filter(|_| open),
+        contradictions: contradictions(lines, answers, (seconds, read), wrong),
         seconds: milliseconds(seconds).map(|ms| ms / 1000.0),
         answers: Some(answers),
         failed_share: Some(if answers > 0.0 { wrong / answers } else { 0.0 }),
-        rate: number_after(lines, "Requests/sec:"),
+        rate,
         answer_bytes: bytes(read.trim().trim_end_matches(" read")).map(|b| b / answers.max(1.0)),
         latency: latency(lines),
         failures,
         ..Row::default()
     })
     .filter(|row| row.rate.is_some())
+}
+
+/// Figures that do not fit each other: rates against counts, and failures against requests.
+fn contradictions(
+    lines: &[&str],
+    answers: f64,
+    (time, read): (&str, &str),
+    wrong: f64,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let read = read.trim().trim_end_matches(" read");
+    let seconds = milliseconds(time).unwrap_or(0.0) / 1000.0;
+    if let Some(rate) = number_after(lines, "Requests/sec:") {
+        found.extend(rate_breach(
+            "Requests/sec",
+            rate,
+            answers,
+            seconds,
+            rounding(time),
+        ));
+    }
+    let transfer = after(lines, "Transfer/sec:").map(str::trim);
+    if let Some((text, rate, count)) =
+        transfer.and_then(|text| Some((text, bytes(text)?, bytes(read)?)))
+    {
+        let room = rounding(time) + rounding(read) + rounding(text);
+        found.extend(rate_breach("Transfer/sec", rate, count, seconds, room));
+    }
+    if wrong > answers {
+        found.push(format!("{wrong} responses failed of {answers} requests"));
+    }
+    found
 }
 
 fn latency(lines: &[&str]) -> Latency {
@@ -130,5 +169,46 @@ fn class_word(class: FailureClass) -> &'static str {
         FailureClass::Reset => "read",
         FailureClass::Write => "write",
         _ => "timeout",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Running 30s test @ http://127.0.0.1/\n  2 threads and 50 connections\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency     1.00ms    1.48ms  12.29ms   85.32%\n  1500000 requests in 30.03s, 429.15MB read\nRequests/sec:  49950.05\nTransfer/sec:     14.29MB\n";
+
+    fn contradictions(text: &str) -> String {
+        read(text).unwrap().rows[0].contradictions.join("; ")
+    }
+
+    #[test]
+    fn rates_that_are_not_those_of_the_counts_are_told() {
+        assert_eq!(contradictions(TEXT), "");
+        let rate = contradictions(&TEXT.replace("49950.05", "51450.05"));
+        assert!(
+            rate.starts_with("Requests/sec is printed as 51,450"),
+            "{rate}"
+        );
+        let transfer = contradictions(&TEXT.replace("14.29MB", "17.29MB"));
+        assert!(
+            transfer.starts_with("Transfer/sec is printed"),
+            "{transfer}"
+        );
+        let wrong = TEXT.replace(
+            "Requests/sec",
+            "  Non-2xx or 3xx responses: 1600000\nRequests/sec",
+        );
+        assert!(contradictions(&wrong).contains("1600000 responses failed"));
+    }
+
+    #[test]
+    fn a_fixed_rate_is_no_closed_loop() {
+        let text = TEXT.replace(
+            "  Thread Stats",
+            "  Thread calibration: mean lat.: 1.0ms, rate sampling interval: 10ms\n  Thread Stats",
+        );
+        let row = read(&text).unwrap().rows.remove(0);
+        assert_eq!((row.clients, row.offered), (None, Some(49_950.05)));
     }
 }

@@ -8,6 +8,9 @@ use crate::statistics::order::range;
 /// Share of a known network from which it is the limit.
 const FULL: f64 = 0.9;
 
+/// Share of a known network that no rounding explains: these bytes took another way, such as loopback.
+const BEYOND: f64 = 1.05;
+
 /// Rows of several subjects and levels that differ by no more than this share are flat.
 const FLAT: f64 = 0.02;
 
@@ -23,7 +26,7 @@ fn bits(row: &Row) -> Option<f64> {
 /// Whether a row fills a known network.
 pub fn is_full(sheet: &Sheet, row: &Row) -> bool {
     let network = sheet.conditions.network_bits;
-    matches!((bits(row), network), (Some(bits), Some(network)) if bits >= FULL * network)
+    matches!((bits(row), network), (Some(bits), Some(network)) if (FULL * network..=BEYOND * network).contains(&bits))
 }
 
 /// The rule.
@@ -33,6 +36,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
         .iter()
         .map(|(test, rows)| finding(sheet, test, rows, Weight::Limit))
         .collect();
+    findings.extend(elsewhere(sheet));
     if sheet.conditions.network_bits.is_none() {
         let large = positions(sheet, |row| {
             row.is_clean() && row.bytes().is_some_and(|b| b >= LARGE) && bits(row).is_some()
@@ -44,6 +48,21 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Rows with more bytes than the network carries.
+fn elsewhere(sheet: &Sheet) -> Option<Finding> {
+    let network = sheet.conditions.network_bits?;
+    let rows = positions(sheet, |row| {
+        bits(row).is_some_and(|bits| bits > BEYOND * network)
+    });
+    (!rows.is_empty()).then(|| {
+        let title = format!("{}: more bytes than the network carries", rows_word(rows.len()));
+        Finding::new("A2", Weight::Note, title)
+            .means("They did not go through it: over loopback, or they are counted before they are compressed. The network says nothing about these rows.")
+            .advise("Leave out the network, or say what lay between generator and subject.")
+            .about(rows)
+    })
 }
 
 /// Whether at least two subjects on at least three rows have the same rate.
@@ -116,5 +135,35 @@ fn level(row: &Row) -> String {
     match clients {
         "" => "all levels".to_string(),
         clients => format!("{clients} clients{variant}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_not_four_times_the_network() {
+        let told = |rate: f64| {
+            let row = Row {
+                rate: Some(rate),
+                answer_bytes: Some(1_000_000.0),
+                ..Row::default()
+            };
+            let mut sheet = Sheet {
+                rows: vec![row],
+                ..Sheet::default()
+            };
+            sheet.conditions.network_bits = Some(1e9);
+            let found = check(&sheet).into_iter().map(|f| (f.weight, f.meaning));
+            found.collect::<Vec<_>>()
+        };
+        let [(weight, meaning)] = &told(500.0)[..] else {
+            panic!("one finding")
+        };
+        assert_eq!(*weight, Weight::Note);
+        assert!(meaning.contains("did not go through it"), "{meaning}");
+        assert_eq!(told(120.0)[0].0, Weight::Limit);
+        assert!(told(10.0).is_empty());
     }
 }
