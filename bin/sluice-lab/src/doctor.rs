@@ -1,0 +1,31 @@
+//! `sluice-lab doctor`: prints whether this machine is fit for measuring.
+
+use clap::Args;
+use sluice_load::fitness::{Verdict, examine};
+use sluice_load::outcome::{Answer, Outcome};
+
+/// Options of `lab doctor`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Connections that the run will need at a time
+    #[arg(long, short = 'c', default_value_t = 1000)]
+    pub connections: u64,
+}
+
+/// Carries out `lab doctor`.
+pub fn run(options: &Options) -> Outcome {
+    let findings = examine(options.connections);
+    for finding in &findings {
+        let word = match finding.verdict {
+            Verdict::Fit => "ok",
+            Verdict::Weak => "weak",
+            Verdict::Unfit => "UNFIT",
+        };
+        println!("{word:6} {:22} {}", finding.what, finding.seen);
+        if !finding.help.is_empty() {
+            println!("{:29} {}", "", finding.help);
+        }
+    }
+    let unfit = findings.iter().any(|f| f.verdict == Verdict::Unfit);
+    Ok(if unfit { Answer::No } else { Answer::Yes })
+}

@@ -1,0 +1,323 @@
+//! `lab hit`: loads one URL and says what it found. A better wrk or hey for a single target.
+
+mod options;
+mod text;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+pub use options::Options;
+
+use crate::live::Live;
+use sluice_experiment::adapter::{self, Task};
+use sluice_experiment::progress::Progress;
+use sluice_experiment::single::{self, Memory};
+use sluice_load::generator::expect::{BodyExpect, Expect};
+use sluice_load::generator::held::Beside;
+use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::limits::BODY_KEPT_MAX;
+use sluice_load::generator::link::Tls;
+use sluice_load::generator::probe::{Probe, sha256};
+use sluice_load::generator::request::{Draft, Prepared};
+use sluice_load::generator::target::{Reach, Target};
+use sluice_load::generator::{self, Plan, trust};
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::random::made_body;
+use sluice_load::result::{Asked, Load, Mode};
+
+use options::Verify;
+
+/// Bytes of a WebSocket message, if none is given: what chats and games send.
+const MESSAGE_BYTES: u64 = 64;
+
+/// Carries out `lab hit`.
+pub fn run(options: &Options) -> Outcome {
+    if options.connections == 0 || options.depth == 0 {
+        return Err(Refused::new(
+            "no load comes of 0 connections, or of 0 requests at a time on each",
+        ));
+    }
+    let open_files = machine::raise_open_files();
+    let connections = options.connections + options.idle + options.slow;
+    if connections as u64 + 64 > open_files {
+        let text = format!(
+            "{} connections need more open files than the {open_files} that are allowed here; see `sluice-lab doctor`",
+            connections
+        );
+        return Err(Refused::new(text));
+    }
+    refuse_for_engine(options)?;
+    let (plan, answer) = prepare(options)?;
+    let started = SystemTime::now();
+    let began = Instant::now();
+    let mut load = match options.engine {
+        Some(tool) => adapter::run(tool, &task(options, &plan)).map_err(Refused)?,
+        None => {
+            let mut live = Live::new();
+            single::view(&plan, &mut live, Duration::ZERO);
+            let mut memory = Memory::of(&plan.target);
+            let mut load = generator::run(&plan, &mut |stage| {
+                memory.look(&stage);
+                live.look(&stage);
+            })
+            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+            memory.put(&mut load);
+            load
+        }
+    };
+    load.answer = Some(answer.answered());
+    print!("{}", text::report(&load));
+    if let Some(path) = &options.json {
+        let result = single::result(load.clone(), &plan, started, began.elapsed());
+        let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
+        fs::write(path, text)
+            .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+    }
+    Ok(verdict(&load))
+}
+
+/// What another program cannot be told: refused before anything is asked of the target.
+fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
+    let limits = [
+        (options.unix.is_some(), "--unix"),
+        (options.requests.is_some(), "--requests"),
+        (options.is_websocket(), "--websocket"),
+        (options.sse, "--sse"),
+        (options.idle > 0, "--idle"),
+        (options.slow > 0, "--slow"),
+        (options.ca.is_some(), "--ca"),
+        (options.tls_version.is_some(), "--tls-version"),
+        (options.cpus.is_some(), "--cpus"),
+    ];
+    match limits.iter().find(|(given, _)| *given) {
+        Some((_, option)) if options.engine.is_some() => {
+            let text = format!("{option} is for the lab's own engine only");
+            Err(Refused::new(text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same task for another program.
+fn task(options: &Options, plan: &Plan) -> Task {
+    Task {
+        asked: Asked {
+            verify: "whatever the program looks at, mostly the status".into(),
+            ..plan.asked()
+        },
+        fields: options.header.clone(),
+        insecure: options.insecure,
+    }
+}
+
+/// Whether the target did at all what it was to do.
+fn verdict(load: &Load) -> Answer {
+    if load.ended_ok == 0 {
+        Answer::No
+    } else {
+        Answer::Yes
+    }
+}
+
+/// What to ask, and the answer that was found right.
+pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
+    if options.h3 {
+        let text = "HTTP/3 is not spoken here yet: HTTP/1.1 is, and HTTP/2 with --h2";
+        return Err(Refused::new(text));
+    }
+    let reach = match options.i_own_this_host {
+        true => Reach::Anywhere,
+        false => Reach::Loopback,
+    };
+    let target = Target::parse(&options.url, options.h2, options.unix.clone(), reach)
+        .map_err(|error| Refused::new(error.text))?;
+    let tls = trust::prepare(&options.tls(), &target).map_err(Refused::new)?;
+    let draft = draft(options, &target)?;
+    let (kind, bare) = kind(options, &draft, &target)?;
+    let plan = plan(options, target, tls, kind, bare)?;
+    let ask = || {
+        kind::ask(&plan).map_err(|fault| {
+            let words = fault.class.words();
+            Refused::new(format!(
+                "{} gives no answer: {words} ({})",
+                options.url, fault.text
+            ))
+        })
+    };
+    let first = ask()?;
+    if !plan.kind.is_requests() {
+        return Ok((plan, first));
+    }
+    let expect = expect(options, &first, ask)?;
+    let requests = vec![Prepared {
+        expect,
+        ..plan.requests[0].clone()
+    }];
+    Ok((Plan { requests, ..plan }, first))
+}
+
+/// What is asked on each connection, and the first of it.
+fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prepared), Refused> {
+    if options.idle + options.slow > 0 && target.protocol.is_h2() {
+        let text = "--idle and --slow hold connections of HTTP/1.1: leave out --h2";
+        return Err(Refused::new(text));
+    }
+    let made = if options.is_websocket() {
+        let message = match draft.body.is_empty() {
+            true => made_body(MESSAGE_BYTES, options.seed).into(),
+            false => draft.body.clone(),
+        };
+        kind::websocket(draft, target, message, options.seed)
+    } else if options.sse {
+        kind::events(draft, target)
+    } else {
+        let request = draft.prepare(target, Expect::default());
+        request.map(|request| (Kind::Requests, request))
+    };
+    made.map_err(Refused::new)
+}
+
+/// The load, with a request whose right answer is not known yet.
+fn plan(
+    options: &Options,
+    target: Target,
+    tls: Option<Tls>,
+    kind: Kind,
+    request: Prepared,
+) -> Result<Plan, Refused> {
+    let mode = match options.rate {
+        None => Mode::Closed,
+        Some(rate) => Mode::Open {
+            rate,
+            poisson: options.poisson,
+        },
+    };
+    let cpus = options.cpus.clone().unwrap_or_default();
+    let threads = options.threads.unwrap_or_else(|| match cpus.len() {
+        0 => (machine::processors().len() / 2).max(1),
+        count => count,
+    });
+    Ok(Plan {
+        target,
+        tls,
+        requests: vec![request],
+        mode,
+        connections: options.connections,
+        depth: options.depth,
+        requests_per_connection_max: match options.close {
+            true => Some(1),
+            false => options.requests_per_connection,
+        },
+        threads,
+        cpus,
+        requests_max: options.requests,
+        warmup: options.warmup,
+        duration: options.duration,
+        drain: options.drain.unwrap_or(options.timeout),
+        timeout: options.timeout,
+        failure_pause: options.failure_pause,
+        seed: options.seed,
+        kind,
+        beside: Beside {
+            idle: options.idle,
+            slow: options.slow,
+            slow_bytes_per_s: options.slow_rate,
+        },
+    })
+}
+
+fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
+    let body: Arc<[u8]> = match (&options.body, options.body_bytes) {
+        (Some(_), Some(_)) => {
+            return Err(Refused::new("--body and --body-bytes exclude each other"));
+        }
+        (Some(text), None) => match text.strip_prefix('@') {
+            Some(path) => fs::read(path)
+                .map_err(|error| Refused::new(format!("{path}: {error}")))?
+                .into(),
+            None => text.as_bytes().into(),
+        },
+        (None, Some(count)) => made_body(count, options.seed).into(),
+        (None, None) => Arc::from(&b""[..]),
+    };
+    let mut fields = Vec::new();
+    for line in &options.header {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| Refused::new(format!("`{line}` is no field: write 'Name: value'")))?;
+        fields.push((name.trim().to_string(), value.trim().to_string()));
+    }
+    let has_body = !body.is_empty();
+    let method = options.method.clone().unwrap_or_else(|| match has_body {
+        true => "POST".into(),
+        false => "GET".into(),
+    });
+    Ok(Draft {
+        method,
+        path: target.path.clone(),
+        fields,
+        body,
+        close: options.close,
+    })
+}
+
+/// What a right answer is: what the options say, and where they do not, what the target answers twice alike.
+fn expect(
+    options: &Options,
+    first: &Probe,
+    again: impl Fn() -> Result<Probe, Refused>,
+) -> Result<Expect, Refused> {
+    let status = match options.expect_status {
+        Some(status) => status,
+        None if first.status < 400 => first.status,
+        None => {
+            let text = format!(
+                "the target answers with status {}; say --expect-status {} if that is right",
+                first.status, first.status
+            );
+            return Err(Refused::new(text));
+        }
+    };
+    if first.status != status {
+        let text = format!(
+            "the target answers with status {} instead of {status}",
+            first.status
+        );
+        return Err(Refused::new(text));
+    }
+    let exact = |bytes: &[u8]| BodyExpect::Exact {
+        bytes: Arc::from(bytes),
+        every: options.verify_every,
+    };
+    let body = match &options.verify {
+        Verify::Status => BodyExpect::Any,
+        Verify::Length => BodyExpect::Length(first.body.len() as u64),
+        Verify::LengthIs(length) => BodyExpect::Length(*length),
+        Verify::Body => exact(&first.body),
+        Verify::Sha256(wanted) => {
+            let found = sha256(&first.body);
+            if !found.eq_ignore_ascii_case(wanted) {
+                let text = format!("the body has SHA-256 {found} instead of {wanted}");
+                return Err(Refused::new(text));
+            }
+            exact(&first.body)
+        }
+        Verify::Auto => {
+            let second = again()?;
+            if first.body == second.body && first.body.len() <= BODY_KEPT_MAX {
+                exact(&first.body)
+            } else if first.body.len() == second.body.len() {
+                BodyExpect::Length(first.body.len() as u64)
+            } else {
+                BodyExpect::Any
+            }
+        }
+    };
+    Ok(Expect {
+        status,
+        body,
+        fields: Vec::new(),
+    })
+}

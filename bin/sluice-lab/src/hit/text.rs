@@ -1,0 +1,267 @@
+//! The words of `lab hit`: what was asked, what came, how sure it is.
+
+use std::fmt::Write;
+
+use sluice_load::quantity::{bytes, thousands, time};
+use sluice_load::result::{Distribution, Load, Mode};
+
+/// Percentiles that are printed, where the sample carries them.
+const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+
+/// The lab's own engine.
+const NATIVE: &str = "native";
+
+/// Share of the window at work above which the generator may be what is measured.
+const BUSY_MAX: f64 = 0.85;
+
+/// The whole report.
+pub fn report(load: &Load) -> String {
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    let _ = write_report(load, &mut text);
+    text
+}
+
+fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
+    let asked = &load.asked;
+    let mode = match asked.mode {
+        Mode::Closed => "closed loop".to_string(),
+        Mode::Open { rate, poisson } => {
+            let gaps = if poisson { " in random gaps" } else { "" };
+            format!("open loop of {}/s{gaps}", thousands(rate))
+        }
+    };
+    writeln!(out, "{} {}", asked.method, asked.url)?;
+    writeln!(
+        out,
+        "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s after {:.1} s of warm-up",
+        asked.protocol,
+        asked.connections,
+        asked.depth,
+        asked.threads,
+        load.window_s,
+        asked.warmup_s
+    )?;
+    writeln!(out, "  checked in every answer: {}\n", asked.verify)?;
+    let per_s = |count: u64| thousands(count as f64 / load.window_s.max(1e-9));
+    let words = words(&asked.protocol);
+    writeln!(
+        out,
+        "  {:14}{:>12}   {}/s   {}/s received",
+        words.answers,
+        thousands(load.ok as f64),
+        per_s(load.ended_ok),
+        bytes(load.transfer.received_bytes as f64 / load.window_s.max(1e-9))
+    )?;
+    write_failures(load, out)?;
+    if let Some(due) = load.due {
+        writeln!(out, "  due           {:>12}", thousands(due as f64))?;
+    }
+    writeln!(out)?;
+    let origin = match asked.mode {
+        Mode::Closed => words.total,
+        Mode::Open { .. } => "total (from when due)",
+    };
+    write_times(origin, Some(&load.latency.total), out)?;
+    if !matches!(asked.mode, Mode::Closed) {
+        write_times("from when sent", load.latency.service.as_ref(), out)?;
+    }
+    let first_byte = load
+        .latency
+        .first_byte
+        .as_ref()
+        .filter(|_| words.has_first_byte);
+    write_times("first byte", first_byte, out)?;
+    write_times("connect", load.latency.connect.as_ref(), out)?;
+    write_times("TLS handshake", load.latency.tls.as_ref(), out)?;
+    write_times(words.opening, load.latency.opening.as_ref(), out)?;
+    writeln!(out)?;
+    if load.engine.name != NATIVE {
+        return write_foreign(load, out);
+    }
+    write_connections(load, out)?;
+    write_held(load, out)?;
+    write_generator(load, out)
+}
+
+/// How things are called.
+struct Words {
+    answers: &'static str,
+    total: &'static str,
+    opening: &'static str,
+    has_first_byte: bool,
+}
+
+fn words(protocol: &str) -> Words {
+    let (answers, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
+        ("echoes", "round trip", "upgrade", false)
+    } else if protocol.starts_with("server-sent") {
+        ("events", "gap between events", "first event", false)
+    } else {
+        ("good answers", "total", "opening", true)
+    };
+    Words {
+        answers,
+        total,
+        opening,
+        has_first_byte,
+    }
+}
+
+/// Connections held beside the load.
+fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
+    let Some(held) = &load.held else {
+        return Ok(());
+    };
+    for (name, wanted, open) in [
+        ("idle", held.idle, held.idle_open),
+        ("slow readers", held.slow, held.slow_open),
+    ] {
+        if wanted > 0 {
+            let (wanted, open) = (thousands(wanted as f64), thousands(open as f64));
+            write!(out, "  beside: {open} of {wanted} {name} open to the end")?;
+            if name != "idle" {
+                let all = bytes(held.slow_received_bytes as f64);
+                write!(out, ", {all} and {} answers taken", held.slow_answers)?;
+            }
+            writeln!(out)?;
+        }
+    }
+    for (class, count) in &held.lost {
+        writeln!(
+            out,
+            "    {:>23}   {}",
+            thousands(*count as f64),
+            class.words()
+        )?;
+    }
+    if let (Some(without), Some(with)) = (held.rss_without_bytes, held.rss_with_bytes) {
+        write!(
+            out,
+            "  memory of the server: {} without them, {} with them",
+            bytes(without as f64),
+            bytes(with as f64)
+        )?;
+        match held.rss_each_bytes() {
+            Some(each) => writeln!(out, ", {} each", bytes(each))?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
+}
+
+/// What another load program is, and what it does not tell.
+fn write_foreign(load: &Load, out: &mut String) -> std::fmt::Result {
+    let engine = &load.engine;
+    let version = engine.version.as_deref().unwrap_or("of unknown version");
+    writeln!(out, "  made by {} ({version})", engine.name)?;
+    writeln!(out, "  not measured: {}", engine.not_measured.join(", "))
+}
+
+fn write_failures(load: &Load, out: &mut String) -> std::fmt::Result {
+    let share = load.failed_share() * 100.0;
+    writeln!(
+        out,
+        "  failed        {:>12}   {share:.2} %",
+        thousands(load.failed() as f64)
+    )?;
+    for failures in &load.failures {
+        let statuses: Vec<String> = failures
+            .statuses
+            .iter()
+            .map(|(status, count)| format!("{count} x {status}"))
+            .collect();
+        let example = failures.example.as_deref().unwrap_or_default();
+        let detail = if statuses.is_empty() {
+            example.to_string()
+        } else {
+            statuses.join(", ")
+        };
+        writeln!(
+            out,
+            "    {:>23}   {} ({detail})",
+            thousands(failures.count as f64),
+            failures.class.words()
+        )?;
+    }
+    Ok(())
+}
+
+fn write_times(name: &str, of: Option<&Distribution>, out: &mut String) -> std::fmt::Result {
+    let Some(of) = of.filter(|of| of.count > 0) else {
+        return Ok(());
+    };
+    write!(out, "  {name:22}")?;
+    if let Some(min) = of.min_ns {
+        write!(out, "min {}  ", time(min))?;
+    }
+    if let Some(mean) = of.mean_ns {
+        write!(out, "mean {}", time(mean))?;
+    }
+    for percent in SHOWN {
+        if let Some((_, ns)) = of.percentiles.iter().find(|(at, _)| *at == percent) {
+            write!(out, "  p{percent} {}", time(*ns))?;
+        }
+    }
+    match of.max_ns {
+        Some(max) => writeln!(out, "  max {}", time(max)),
+        None => writeln!(out),
+    }
+}
+
+fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
+    let connections = &load.connections;
+    let each = connections.answered as f64 / (connections.opened.max(1)) as f64;
+    write!(
+        out,
+        "  connections: {} opened, {} failed, {} closed by the server, {each:.1} answers each",
+        thousands(connections.opened as f64),
+        thousands(connections.failed as f64),
+        thousands(connections.closed_by_server as f64)
+    )?;
+    if let (Some(version), Some(cipher)) = (&connections.tls_version, &connections.cipher) {
+        write!(out, ", {version} {cipher}")?;
+    }
+    writeln!(out)?;
+    let censored = &load.censored;
+    if censored.in_flight > 0 {
+        writeln!(
+            out,
+            "  under way when the window ended: {}, the oldest for {}; never answered: {}",
+            censored.in_flight,
+            time(censored.oldest_ns as f64),
+            censored.unanswered
+        )?;
+    }
+    Ok(())
+}
+
+fn write_generator(load: &Load, out: &mut String) -> std::fmt::Result {
+    let Some(generator) = &load.generator else {
+        return Ok(());
+    };
+    write!(
+        out,
+        "  generator: busiest thread {:.0} % at work",
+        generator.busiest * 100.0
+    )?;
+    if let Some(lag) = generator.loop_lag.percentile(99.0) {
+        write!(out, ", rounds of its loop p99 {}", time(lag))?;
+    }
+    if generator.send_lag.count > 0
+        && let (Some(lag), Some(max)) = (
+            generator.send_lag.percentile(99.0),
+            generator.send_lag.max_ns,
+        )
+    {
+        write!(out, ", sent late p99 {} max {}", time(lag), time(max))?;
+    }
+    writeln!(out)?;
+    if generator.busiest > BUSY_MAX {
+        writeln!(
+            out,
+            "  the generator was full: throughput and latency are its own; give it more --threads or less to do"
+        )?;
+    }
+    Ok(())
+}

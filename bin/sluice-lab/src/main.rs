@@ -1,0 +1,24 @@
+//! The program `sluice-lab`, which `sluice lab` starts: arguments, exit codes and the terminal. What it does is in the
+//! packages of `lab/`.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod calibrate;
+mod cli;
+mod doctor;
+mod hit;
+mod init;
+mod limit;
+mod live;
+mod report;
+mod run;
+mod serve;
+mod setup;
+mod shield;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,129 @@
+//! What tests of the program share: folders, backends, and the program itself.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_load::result::{MarkKind, RunResult};
+
+pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
+
+/// A folder of one test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port that nobody has now.
+pub fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A server that ends with the test.
+pub struct Backend {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Backend {
+    /// One of the lab's own.
+    pub fn start(words: &[&str]) -> Self {
+        // Another process may take the port in between; then there is another one.
+        for _ in 0..5 {
+            let port = port();
+            let mut command = Command::new(LAB);
+            command
+                .arg("serve")
+                .args(words)
+                .args(["--listen", &format!("127.0.0.1:{port}")]);
+            if let Some(backend) = Backend::of(command, port) {
+                return backend;
+            }
+        }
+        panic!("no port could be had");
+    }
+
+    /// Any server that will listen on a port; `None` if it ends instead.
+    pub fn of(mut command: Command, port: u16) -> Option<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().unwrap();
+        let mut backend = Backend { child, port };
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if backend.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "it does not listen"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        Some(backend)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program.
+pub fn lab(words: &[&str]) -> Output {
+    Command::new(LAB).args(words).output().unwrap()
+}
+
+/// Takes the marks of disturbance out of a result, so that what a test asks of it does not depend on who else uses the machine.
+pub fn quiet(out: &str) {
+    let path = format!("{out}/result.json");
+    let mut result: RunResult = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for block in result.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.marks.retain(|mark| mark.kind != MarkKind::Disturbed);
+    }
+    fs::write(path, serde_json::to_vec(&result).unwrap()).unwrap();
+}
+
+/// Both outputs of a program.
+pub fn told(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
+}
+
+/// Runs `hit` and gives its words and its result.
+pub fn hit(folder: &Folder, url: &str, words: &[&str]) -> (String, RunResult) {
+    let json = folder.file("hit.json");
+    let all = [&["hit", url, "--json", &json][..], words].concat();
+    let output = lab(&all);
+    assert!(output.status.success(), "{}", told(&output));
+    let result = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    (told(&output), result)
+}

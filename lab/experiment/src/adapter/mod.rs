@@ -1,0 +1,140 @@
+//! Other load programs as engines: wrk, hey, ab, h2load, k6, oha and vegeta where they are installed. Each gets the same task,
+//! its output is read as `audit` reads it, and what it cannot measure is listed, never 0. The command lines are in `tools`,
+//! running a program in `process`.
+
+mod process;
+mod tools;
+
+use std::path::PathBuf;
+
+pub use tools::{Steps, Tool};
+
+use process::{Ran, carry_out};
+use sluice_audit::evidence::Row;
+use sluice_audit::read::{Hints, read};
+use sluice_load::result::{Asked, Distribution, Engine, Failures, Latencies, Load, Mode, Transfer};
+
+/// A task that is more than `Asked` says.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// Target, clients, window.
+    pub asked: Asked,
+    /// Further fields of each request, as `Name: value`.
+    pub fields: Vec<String>,
+    /// Takes any certificate.
+    pub insecure: bool,
+}
+
+/// Lets a tool carry out a task. The error says what is missing or what the tool cannot do.
+pub fn run(tool: Tool, task: &Task) -> Result<Load, String> {
+    run_program(tool, &PathBuf::from(tool.name()), task)
+}
+
+fn run_program(tool: Tool, program: &std::path::Path, task: &Task) -> Result<Load, String> {
+    let folder = process::Folder::new()?;
+    if task.asked.warmup_s > 0.0 && !tool.warms_up() {
+        let mut warmup = task.clone();
+        warmup.asked.duration_s = task.asked.warmup_s;
+        let steps = tool.steps(&warmup, folder.path())?;
+        carry_out(program, &steps, &warmup.asked)?;
+    }
+    let steps = tool.steps(task, folder.path())?;
+    let ran = carry_out(program, &steps, &task.asked)?;
+    let text = match &steps.output {
+        Some(path) => process::text_of(path)?,
+        None => ran.output.clone(),
+    };
+    let hints = Hints {
+        seconds: Some(task.asked.duration_s),
+        clients: Some(task.asked.connections as f64),
+        bytes: None,
+    };
+    let sheet =
+        read(&text, Some(tool.format()), &hints).map_err(|error| told(tool, &error, &ran))?;
+    let row = sheet
+        .rows
+        .into_iter()
+        .next()
+        .ok_or_else(|| told(tool, "no figures", &ran))?;
+    let version = process::version(program, tool.version_args());
+    Ok(load(tool, version, task, &row, text))
+}
+
+fn told(tool: Tool, error: &str, ran: &Ran) -> String {
+    let said: Vec<&str> = ran
+        .complaint
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = said
+        .last()
+        .map_or(String::new(), |line| format!("; it said: {line}"));
+    format!("{}: {error}{last}", tool.name())
+}
+
+/// What a row of a tool's output means as a load.
+fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String) -> Load {
+    let answers = row.answers.unwrap_or(0.0);
+    let failed = row.failed_share.unwrap_or(0.0) * answers;
+    let ok = (answers - failed).round().max(0.0) as u64;
+    let mut not_measured: Vec<String> = tool
+        .not_measured()
+        .iter()
+        .map(|field| field.to_string())
+        .collect();
+    if failed > 0.0 && tool.mixes_failures() {
+        not_measured.push("latency of good answers alone (failures are among them)".into());
+    }
+    let failures = row.failures.iter().map(|(class, count)| Failures {
+        class: *class,
+        count: *count,
+        statuses: Vec::new(),
+        latency: Distribution::default(),
+        example: None,
+    });
+    Load {
+        engine: Engine {
+            name: tool.name().into(),
+            version,
+            not_measured,
+            raw: Some(raw),
+        },
+        asked: task.asked.clone(),
+        window_s: row.seconds.unwrap_or(task.asked.duration_s),
+        ok,
+        ended_ok: ok,
+        due: matches!(task.asked.mode, Mode::Open { .. }).then_some(answers as u64),
+        failures: failures.collect(),
+        latency: Latencies {
+            total: distribution(row, ok),
+            ..Latencies::default()
+        },
+        transfer: Transfer {
+            received_bytes: (row.answer_bytes.unwrap_or(0.0) * answers) as u64,
+            ..Transfer::default()
+        },
+        ..Load::default()
+    }
+}
+
+fn distribution(row: &Row, ok: u64) -> Distribution {
+    let nanoseconds = |ms: Option<f64>| ms.map(|ms| ms * 1e6);
+    let latency = &row.latency;
+    Distribution {
+        count: ok,
+        min_ns: nanoseconds(latency.min),
+        mean_ns: nanoseconds(latency.mean),
+        stdev_ns: nanoseconds(latency.deviation),
+        max_ns: nanoseconds(latency.max),
+        // 0.9990000000000001 is 99.9 per cent.
+        percentiles: latency
+            .quantiles
+            .iter()
+            .map(|(q, ms)| ((q * 1e6).round() / 1e4, ms * 1e6))
+            .collect(),
+        hdr: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Running a program to its end, within limits of time and output.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::tools::Steps;
+use crate::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_OVERTIME};
+use sluice_load::result::Asked;
+
+/// What a program left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// Standard output of its last start.
+    pub output: String,
+    /// Standard error of its last start.
+    pub complaint: String,
+}
+
+/// A folder of its own that goes away with the value.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// A new, empty one among the system's temporary files.
+    pub fn new() -> Result<Self, String> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            "sluice-lab-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays behind lies among temporary files; there is nobody to tell.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts the program once for each line of arguments.
+pub fn carry_out(program: &Path, steps: &Steps, asked: &Asked) -> Result<Ran, String> {
+    let limit = Duration::from_secs_f64(asked.duration_s + asked.warmup_s + asked.timeout_s)
+        + TOOL_OVERTIME;
+    carry_out_within(program, steps, limit)
+}
+
+/// As `carry_out`, with this limit for each start.
+pub fn carry_out_within(program: &Path, steps: &Steps, limit: Duration) -> Result<Ran, String> {
+    let mut ran = Ran::default();
+    for (at, args) in steps.runs.iter().enumerate() {
+        let input = steps.input.as_deref().filter(|_| at == 0);
+        ran = once(program, args, input, limit)?;
+    }
+    Ok(ran)
+}
+
+fn once(
+    program: &Path,
+    args: &[String],
+    input: Option<&str>,
+    limit: Duration,
+) -> Result<Ran, String> {
+    let name = program.display();
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(if input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("`{name}` is not installed"),
+            _ => format!("{name}: {error}"),
+        })?;
+    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
+        // A program that ends without reading has said why; that is told below.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    let output = reader(child.stdout.take());
+    let complaint = reader(child.stderr.take());
+    let ended = wait(&mut child, limit);
+    let ran = Ran {
+        output: output.join().unwrap_or_default(),
+        complaint: complaint.join().unwrap_or_default(),
+    };
+    let last = ran
+        .complaint
+        .lines()
+        .rfind(|line| !line.trim().is_empty())
+        .unwrap_or("nothing")
+        .to_string();
+    match ended {
+        Err(error) => Err(format!("{name}: {error}")),
+        Ok(None) => Err(format!(
+            "{name} did not end within {} s and was stopped",
+            limit.as_secs()
+        )),
+        Ok(Some(status)) if !status.success() => {
+            Err(format!("{name} ended with {status}; it said: {last}"))
+        }
+        Ok(Some(_)) => Ok(ran),
+    }
+}
+
+/// The end of a program; `None` when it had to be stopped.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if began.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Reads a pipe to its end. What is beyond the limit is read and dropped, so that the program does not wait for us.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let kept = (&mut pipe)
+                .take(TOOL_OUTPUT_BYTES_MAX)
+                .read_to_end(&mut bytes);
+            if kept.is_ok() {
+                let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The text of a file that a program wrote.
+pub fn text_of(path: &Path) -> Result<String, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(told)?;
+    let mut text = String::new();
+    file.take(TOOL_OUTPUT_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(told)?;
+    Ok(text)
+}
+
+/// The first line that a program says of its version.
+pub fn version(program: &Path, args: &[&str]) -> Option<String> {
+    if args.is_empty() {
+        return None;
+    }
+    // wrk ends with 1 when it tells its version.
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .map(str::to_string)
+}

@@ -1,0 +1,399 @@
+//! What each tool is called, how it is told what to do, and what it does not tell.
+
+use std::path::{Path, PathBuf};
+
+use super::Task;
+use sluice_audit::read::Format;
+use sluice_load::result::Mode;
+
+/// A load program of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// ApacheBench; it speaks HTTP/1.0.
+    Ab,
+    /// h2load of nghttp2.
+    H2load,
+    /// hey, earlier called boom.
+    Hey,
+    /// k6.
+    K6,
+    /// oha.
+    Oha,
+    /// vegeta.
+    Vegeta,
+    /// wrk.
+    Wrk,
+}
+
+/// The command lines of a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// Arguments of the program, once for each time that it is started.
+    pub runs: Vec<Vec<String>>,
+    /// What it reads from standard input the first time.
+    pub input: Option<String>,
+    /// The file that holds the figures; standard output otherwise.
+    pub output: Option<PathBuf>,
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Tool; 7] = [
+        Tool::Ab,
+        Tool::H2load,
+        Tool::Hey,
+        Tool::K6,
+        Tool::Oha,
+        Tool::Vegeta,
+        Tool::Wrk,
+    ];
+
+    /// The name of the program.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Ab => "ab",
+            Tool::H2load => "h2load",
+            Tool::Hey => "hey",
+            Tool::K6 => "k6",
+            Tool::Oha => "oha",
+            Tool::Vegeta => "vegeta",
+            Tool::Wrk => "wrk",
+        }
+    }
+
+    /// How its output is read.
+    pub fn format(self) -> Format {
+        match self {
+            Tool::Ab => Format::Ab,
+            Tool::H2load => Format::H2load,
+            Tool::Hey => Format::Hey,
+            Tool::K6 => Format::K6,
+            Tool::Oha => Format::Oha,
+            Tool::Vegeta => Format::Vegeta,
+            Tool::Wrk => Format::Wrk,
+        }
+    }
+
+    /// Arguments with which it tells its version; hey has none.
+    pub fn version_args(self) -> &'static [&'static str] {
+        match self {
+            Tool::Ab => &["-V"],
+            Tool::Hey => &[],
+            Tool::K6 => &["version"],
+            Tool::Wrk => &["-v"],
+            Tool::H2load | Tool::Oha | Tool::Vegeta => &["--version"],
+        }
+    }
+
+    /// Whether it leaves a warm-up out of its figures by itself. For the others a run before is made and forgotten.
+    pub fn warms_up(self) -> bool {
+        self == Tool::H2load
+    }
+
+    /// Whether failures enter its latencies.
+    pub fn mixes_failures(self) -> bool {
+        matches!(
+            self,
+            Tool::Ab | Tool::Hey | Tool::K6 | Tool::Oha | Tool::Vegeta | Tool::Wrk
+        )
+    }
+
+    /// What it cannot measure, by the names of a result's fields.
+    pub fn not_measured(self) -> Vec<&'static str> {
+        let mut fields = vec![
+            "answers checked for length and body",
+            "latency.first_byte",
+            "latency.connect",
+            "latency.tls",
+            "latency.service",
+            "censored",
+            "connections",
+            "generator",
+            "series",
+        ];
+        match self {
+            Tool::H2load => fields.push("latency.total.percentiles"),
+            Tool::Ab | Tool::Hey | Tool::Oha | Tool::Vegeta | Tool::K6 => {
+                fields.push("failures by class")
+            }
+            Tool::Wrk => fields.push("latency.total.min_ns"),
+        }
+        fields
+    }
+
+    /// The command lines for a task, or what the tool cannot do of it.
+    pub fn steps(self, task: &Task, folder: &Path) -> Result<Steps, String> {
+        self.refuse(task)?;
+        let (runs, input, output) = match self {
+            Tool::Wrk => (vec![wrk(task)], None, None),
+            Tool::Hey => (vec![hey(task)], None, None),
+            Tool::Ab => (vec![ab(task)], None, None),
+            Tool::H2load => (vec![h2load(task)], None, None),
+            Tool::Oha => (vec![oha(task)], None, None),
+            Tool::K6 => {
+                let output = folder.join("summary.json");
+                (vec![k6(&output)], Some(k6_script(task)), Some(output))
+            }
+            Tool::Vegeta => {
+                let attack = folder.join("attack.bin");
+                (vegeta(task, &attack), Some(vegeta_target(task)), None)
+            }
+        };
+        Ok(Steps {
+            runs,
+            input,
+            output,
+        })
+    }
+
+    fn refuse(self, task: &Task) -> Result<(), String> {
+        let asked = &task.asked;
+        let cannot = |what: &str| {
+            Err(format!(
+                "{} cannot {what}; the lab's own engine can",
+                self.name()
+            ))
+        };
+        let h2 = asked.protocol.starts_with("h2");
+        if matches!(asked.mode, Mode::Open { .. })
+            && !matches!(self, Tool::K6 | Tool::Oha | Tool::Vegeta)
+        {
+            return cannot("send at a fixed rate");
+        }
+        if matches!(asked.mode, Mode::Open { poisson: true, .. }) {
+            return cannot("send at random times");
+        }
+        if asked.depth > 1 && self != Tool::H2load {
+            return cannot("have several requests under way on a connection");
+        }
+        if h2 && !matches!(self, Tool::H2load) {
+            return cannot("be told to speak HTTP/2");
+        }
+        if asked.request_body_bytes > 0 {
+            return cannot("be given a body here");
+        }
+        if asked.method != "GET" && !matches!(self, Tool::Hey | Tool::Oha | Tool::K6 | Tool::Vegeta)
+        {
+            return cannot(&format!("send {}", asked.method));
+        }
+        let kept = asked.requests_per_connection_max;
+        if kept.is_some_and(|most| most > 1)
+            || kept == Some(1)
+                && !matches!(
+                    self,
+                    Tool::Ab | Tool::Hey | Tool::Oha | Tool::K6 | Tool::Vegeta
+                )
+        {
+            return cannot("close connections after so many requests");
+        }
+        if task.insecure && matches!(self, Tool::Ab) {
+            return cannot("be told to take any certificate");
+        }
+        Ok(())
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_string).into()
+}
+
+/// A field of each request, behind the option that takes one.
+fn with_fields(mut args: Vec<String>, option: &str, task: &Task) -> Vec<String> {
+    for field in &task.fields {
+        args.extend([option.to_string(), field.clone()]);
+    }
+    args
+}
+
+fn closes(task: &Task) -> bool {
+    task.asked.requests_per_connection_max == Some(1)
+}
+
+/// Whole seconds for tools that know no others, at least one.
+fn seconds(task: &Task) -> u64 {
+    (task.asked.duration_s.ceil() as u64).max(1)
+}
+
+fn timeout(task: &Task) -> u64 {
+    (task.asked.timeout_s.ceil() as u64).max(1)
+}
+
+/// wrk wants at least one connection for each thread.
+fn threads(task: &Task) -> usize {
+    task.asked.threads.clamp(1, task.asked.connections.max(1))
+}
+
+fn wrk(task: &Task) -> Vec<String> {
+    let args = vec![
+        format!("-t{}", threads(task)),
+        format!("-c{}", task.asked.connections),
+        format!("-d{}s", seconds(task)),
+        "--latency".into(),
+        "--timeout".into(),
+        format!("{}s", timeout(task)),
+    ];
+    let mut args = with_fields(args, "-H", task);
+    args.push(task.asked.url.clone());
+    args
+}
+
+fn hey(task: &Task) -> Vec<String> {
+    let mut args = words(["-z"]);
+    args.push(format!("{}ms", (task.asked.duration_s * 1000.0).ceil()));
+    args.extend(["-c".into(), task.asked.connections.to_string()]);
+    args.extend(["-t".into(), timeout(task).to_string()]);
+    args.extend(["-m".into(), task.asked.method.clone()]);
+    if closes(task) {
+        args.push("-disable-keepalive".into());
+    }
+    let mut args = with_fields(args, "-H", task);
+    args.push(task.asked.url.clone());
+    args
+}
+
+fn ab(task: &Task) -> Vec<String> {
+    // -t sets a number of requests of its own, so -n comes after it. -r goes on after a reset.
+    let mut args = words(["-q", "-r", "-t"]);
+    args.push(seconds(task).to_string());
+    args.extend(words(["-n", "100000000", "-c"]));
+    args.push(task.asked.connections.to_string());
+    args.extend(["-s".into(), timeout(task).to_string()]);
+    if !closes(task) {
+        args.push("-k".into());
+    }
+    let mut args = with_fields(args, "-H", task);
+    let url = &task.asked.url;
+    // It takes no URL without a path.
+    let bare = url
+        .split_once("://")
+        .is_some_and(|(_, rest)| !rest.contains('/'));
+    args.push(if bare { format!("{url}/") } else { url.clone() });
+    args
+}
+
+fn h2load(task: &Task) -> Vec<String> {
+    let asked = &task.asked;
+    let mut args = vec![
+        "-c".to_string(),
+        asked.connections.to_string(),
+        "-t".into(),
+        threads(task).to_string(),
+        "-m".into(),
+        asked.depth.max(1).to_string(),
+        "-D".into(),
+        format!("{}s", seconds(task)),
+        "--warm-up-time".into(),
+        format!("{}s", asked.warmup_s.ceil()),
+    ];
+    if !asked.protocol.starts_with("h2") {
+        args.push("--h1".into());
+    }
+    let mut args = with_fields(args, "-H", task);
+    args.push(asked.url.clone());
+    args
+}
+
+fn oha(task: &Task) -> Vec<String> {
+    let asked = &task.asked;
+    let mut args = words(["--no-tui", "--output-format", "json", "-z"]);
+    args.push(format!("{}ms", (asked.duration_s * 1000.0).ceil()));
+    args.extend(["-c".into(), asked.connections.to_string()]);
+    args.extend(["-t".into(), format!("{}s", timeout(task))]);
+    args.extend(["-m".into(), asked.method.clone()]);
+    if let Mode::Open { rate, .. } = asked.mode {
+        args.extend([
+            "-q".into(),
+            format!("{rate}"),
+            "--latency-correction".into(),
+        ]);
+    }
+    if closes(task) {
+        args.push("--disable-keepalive".into());
+    }
+    if task.insecure {
+        args.push("--insecure".into());
+    }
+    let mut args = with_fields(args, "-H", task);
+    args.push(asked.url.clone());
+    args
+}
+
+fn k6(output: &Path) -> Vec<String> {
+    let mut args = words([
+        "run",
+        "--quiet",
+        "--no-usage-report",
+        "--summary-trend-stats",
+        "avg,min,med,max,p(90),p(95),p(99)",
+        "--summary-export",
+    ]);
+    args.extend([output.display().to_string(), "-".into()]);
+    args
+}
+
+/// A script in the shape of study 000: bodies discarded, exactly status 200 expected.
+fn k6_script(task: &Task) -> String {
+    let asked = &task.asked;
+    let text = |value: &str| serde_json::Value::from(value).to_string();
+    let fields = task.fields.iter().filter_map(|field| field.split_once(':'));
+    let fields: Vec<String> = fields
+        .map(|(name, value)| format!("{}: {}", text(name.trim()), text(value.trim())))
+        .collect();
+    let duration = text(&format!("{}ms", (asked.duration_s * 1000.0).ceil()));
+    let scenario = match asked.mode {
+        Mode::Closed => format!(
+            "executor: 'constant-vus', vus: {}, duration: {duration}",
+            asked.connections
+        ),
+        Mode::Open { rate, .. } => format!(
+            "executor: 'constant-arrival-rate', rate: {rate}, timeUnit: '1s', duration: {duration}, preAllocatedVUs: {}",
+            asked.connections
+        ),
+    };
+    format!(
+        "import http from 'k6/http';\n\
+         http.setResponseCallback(http.expectedStatuses(200));\n\
+         export const options = {{ discardResponseBodies: true, insecureSkipTLSVerify: {}, noConnectionReuse: {}, \
+         scenarios: {{ load: {{ {scenario}, gracefulStop: '0s' }} }} }};\n\
+         export default function () {{ http.request({}, {}, null, {{ headers: {{ {} }}, timeout: {} }}); }}\n",
+        task.insecure,
+        closes(task),
+        text(&asked.method),
+        text(&asked.url),
+        fields.join(", "),
+        text(&format!("{}s", timeout(task)))
+    )
+}
+
+fn vegeta(task: &Task, attack: &Path) -> Vec<Vec<String>> {
+    let asked = &task.asked;
+    let file = attack.display().to_string();
+    let mut args = words(["attack", "-output"]);
+    args.push(file.clone());
+    args.extend([
+        "-duration".into(),
+        format!("{}ms", (asked.duration_s * 1000.0).ceil()),
+    ]);
+    args.extend(["-timeout".into(), format!("{}s", timeout(task))]);
+    args.extend(["-max-workers".into(), asked.connections.to_string()]);
+    args.extend(["-connections".into(), asked.connections.to_string()]);
+    match asked.mode {
+        // Rate 0 is as fast as the workers go: a closed loop.
+        Mode::Closed => args.extend(words(["-rate", "0"])),
+        Mode::Open { rate, .. } => args.extend(["-rate".into(), format!("{rate}")]),
+    }
+    if closes(task) {
+        args.push("-keepalive=false".into());
+    }
+    if task.insecure {
+        args.push("-insecure".into());
+    }
+    vec![
+        with_fields(args, "-header", task),
+        vec!["report".into(), "-type=json".into(), file],
+    ]
+}
+
+fn vegeta_target(task: &Task) -> String {
+    format!("{} {}\n", task.asked.method, task.asked.url)
+}

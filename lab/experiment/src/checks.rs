@@ -1,0 +1,314 @@
+//! Whether what an experiment claims really acted: what was counted on all sides, held against what the file says.
+
+use super::file::{CheckPart, Test};
+use sluice_load::result::{BackendCounts, Check, Load, Resources};
+
+/// A comparison with a number: `>= 0.95`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    sign: &'static str,
+    number: f64,
+}
+
+impl Comparison {
+    /// Reads `>=`, `<=`, `==`, `>` or `<` and a number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let signs = [">=", "<=", "==", ">", "<"];
+        let found = signs.into_iter().find_map(|sign| {
+            let number = text.trim().strip_prefix(sign)?.trim().parse().ok()?;
+            Some(Comparison { sign, number })
+        });
+        found.ok_or_else(|| format!("`{text}` is no comparison: write >= 0.95, <= 2 or == 1"))
+    }
+
+    /// Whether it is true of a value.
+    pub fn holds(self, value: f64) -> bool {
+        match self.sign {
+            ">=" => value >= self.number,
+            "<=" => value <= self.number,
+            ">" => value > self.number,
+            "<" => value < self.number,
+            _ => (value - self.number).abs() < 1e-9,
+        }
+    }
+}
+
+/// What was counted of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What the clients saw.
+    pub load: &'a Load,
+    /// What a backend of the lab counted.
+    pub counts: Option<&'a BackendCounts>,
+    /// Connections that the kernel accepted for all programs while the load went on; `None` where it does not say so, or
+    /// the backend has a unix socket, which the kernel does not count.
+    pub accepted: Option<u64>,
+    /// What it cost.
+    pub resources: &'a Resources,
+}
+
+impl Seen<'_> {
+    /// Share of the requests at the backend that came on a connection that was there already, with who counted. Where it is
+    /// to be high, one connection for each client is no waste, however short the load is; where it is to be low, every
+    /// connection counts.
+    fn upstream_reuse(&self, claim: &str) -> Option<(f64, String)> {
+        let low = Comparison::parse(claim).is_ok_and(|claim| claim.sign.starts_with('<'));
+        let clients = if low {
+            0
+        } else {
+            self.load.asked.connections as u64
+        };
+        let reuse = |dialed: u64, requests: u64| {
+            1.0 - dialed.saturating_sub(clients).min(requests) as f64 / requests as f64
+        };
+        if let Some(counts) = self.counts.filter(|counts| counts.requests > 0) {
+            let told = format!(
+                "{} connections for {} requests at the backend",
+                counts.accepted, counts.requests
+            );
+            return Some((reuse(counts.accepted, counts.requests), told));
+        }
+        let connections = &self.load.connections;
+        let dialed = self.accepted?.saturating_sub(connections.opened);
+        let told = format!(
+            "{dialed} connections beside those of clients for {} answers, by the kernel's count",
+            connections.answered
+        );
+        Some((reuse(dialed, connections.answered.max(1)), told))
+    }
+}
+
+/// Whether what the experiment claims really acted. `parts` are those that concern the cell.
+pub fn checks<'a>(
+    test: &Test,
+    parts: impl Iterator<Item = &'a CheckPart>,
+    seen: Seen<'_>,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(claim) = &test.assert.backend_requests {
+        checks.push(backend_requests(claim, seen));
+    }
+    if let Some(claim) = &test.assert.upstream_reuse {
+        let reuse = seen.upstream_reuse(claim);
+        checks.push(number("upstream_reuse", claim, reuse));
+    }
+    parts.for_each(|part| one(part, seen, &mut checks));
+    checks
+}
+
+/// Whether each request that was answered well reached the backend.
+fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
+    let load = seen.load;
+    let answered = load.connections.answered;
+    let failed = load.failed() + load.censored.unanswered;
+    let counted = seen.counts.map(|counts| counts.requests);
+    Check {
+        claim: format!("backend_requests {claim}"),
+        seen: match counted {
+            Some(counted) => {
+                format!("{counted} requests at the backend for {answered} good answers")
+            }
+            None => "the backend does not count".into(),
+        },
+        // Requests that failed may have reached the backend or not; good answers did, unless something answered for it.
+        holds: counted.map(|counted| {
+            counted >= answered && counted <= answered + failed + load.asked.connections as u64
+        }),
+    }
+}
+
+/// All that one part of the file asks for.
+fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
+    let load = seen.load;
+    let opened = load.connections.opened;
+    let each = answers_per_connection(load, part.answers_per_connection.as_deref());
+    let share = seen.counts.map(|counts| {
+        let share = counts.requests as f64 / load.connections.answered.max(1) as f64;
+        (
+            share,
+            format!("{} requests at the backend", counts.requests),
+        )
+    });
+    let processes = |count: Option<u64>| count.map(|n| (n as f64, format!("{n} processes")));
+    let backend = seen.resources.backend.as_ref();
+    for (name, claim, value) in [
+        (
+            "upstream_reuse",
+            &part.upstream_reuse,
+            part.upstream_reuse
+                .as_ref()
+                .and_then(|claim| seen.upstream_reuse(claim)),
+        ),
+        ("backend_share", &part.backend_share, share),
+        (
+            "answers_per_connection",
+            &part.answers_per_connection,
+            Some((
+                each,
+                format!(
+                    "{opened} connections of clients, {} answers",
+                    load.connections.answered
+                ),
+            )),
+        ),
+        (
+            "processes",
+            &part.processes,
+            processes(Some(seen.resources.subject.processes_max)),
+        ),
+        (
+            "backend_processes",
+            &part.backend_processes,
+            processes(backend.map(|tree| tree.processes_max)),
+        ),
+    ] {
+        if let Some(claim) = claim {
+            checks.push(number(name, claim, value));
+        }
+    }
+    let connections = &load.connections;
+    let encoding = load.answer.as_ref();
+    let encoding = encoding.map(|answer| answer.encoding.clone().unwrap_or("none".into()));
+    for (name, claim, value) in [
+        ("alpn", &part.alpn, connections.alpn.clone()),
+        ("tls", &part.tls, connections.tls_version.clone()),
+        ("encoding", &part.encoding, encoding),
+    ] {
+        if let Some(claim) = claim {
+            checks.push(Check {
+                claim: format!("{name} {claim}"),
+                holds: Some(value.as_ref() == Some(claim)),
+                seen: value.unwrap_or("nothing".into()),
+            });
+        }
+    }
+}
+
+/// Answers for each connection of a client. Where many are asked for, and no client opened another than its first one, they were
+/// kept, and as many answers came as the server had time for.
+fn answers_per_connection(load: &Load, claim: Option<&str>) -> f64 {
+    let opened = load.connections.opened;
+    let many = claim.is_some_and(|claim| claim.trim().starts_with('>'));
+    match many && opened <= load.asked.connections as u64 && load.connections.answered > 0 {
+        true => f64::INFINITY,
+        false => load.connections.answered as f64 / opened.max(1) as f64,
+    }
+}
+
+fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
+    let comparison = Comparison::parse(claim).ok();
+    Check {
+        claim: format!("{name} {claim}"),
+        holds: comparison
+            .zip(value.as_ref())
+            .map(|(comparison, (value, _))| comparison.holds(*value)),
+        seen: match value {
+            None => "nothing counts it here".into(),
+            Some((value, told)) if value.is_infinite() => format!("all of them kept ({told})"),
+            Some((value, told)) => format!("{} ({told})", sluice_audit::finding::number(value)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{builtin::builtin, file};
+    use super::*;
+
+    #[test]
+    fn a_hidden_cache_is_seen_by_the_backend_s_counts() {
+        let file = file::parse("000", builtin("000").unwrap()).unwrap();
+        let mut load = Load::default();
+        load.connections.answered = 1_000;
+        let resources = Resources::default();
+        let holds = |requests: Option<u64>| {
+            let counts = requests.map(|requests| BackendCounts {
+                accepted: 1,
+                requests,
+            });
+            let seen = Seen {
+                load: &load,
+                counts: counts.as_ref(),
+                accepted: None,
+                resources: &resources,
+            };
+            checks(&file.test["proxy"], std::iter::empty(), seen)[0].holds
+        };
+        assert_eq!(
+            (holds(Some(1_000)), holds(Some(5)), holds(None)),
+            (Some(true), Some(false), None)
+        );
+    }
+
+    #[test]
+    fn kept_upstream_connections_are_counted_by_the_backend_or_by_the_kernel() {
+        let mut load = Load::default();
+        (load.connections.answered, load.connections.opened) = (1_000, 20);
+        load.connections.alpn = Some("h2".into());
+        let part = CheckPart {
+            upstream_reuse: Some(">= 0.9".into()),
+            alpn: Some("h2".into()),
+            answers_per_connection: Some("== 50".into()),
+            ..CheckPart::default()
+        };
+        let test: Test = toml::from_str("path = '/'\nexpect = { status = 200 }").unwrap();
+        let resources = Resources::default();
+        let found = |counts: Option<BackendCounts>, accepted| -> Vec<Option<bool>> {
+            let seen = Seen {
+                load: &load,
+                counts: counts.as_ref(),
+                accepted,
+                resources: &resources,
+            };
+            let found = checks(&test, [&part].into_iter(), seen);
+            found.iter().map(|check| check.holds).collect()
+        };
+        let counts = |accepted| {
+            Some(BackendCounts {
+                accepted,
+                requests: 1_000,
+            })
+        };
+        let rest = [Some(true), Some(true)];
+        let with = |reuse| [&[reuse], &rest[..]].concat();
+        assert_eq!(found(counts(30), None), with(Some(true)));
+        assert_eq!(found(counts(900), None), with(Some(false)));
+        // 20 of them are those of the clients.
+        assert_eq!(found(None, Some(70)), with(Some(true)));
+        assert_eq!(found(None, Some(900)), with(Some(false)));
+        assert_eq!(found(None, None), with(None));
+        // A slow server is not one that closes.
+        let mut slow = load.clone();
+        (slow.connections.answered, slow.connections.opened) = (1_770, 1_000);
+        slow.asked.connections = 1_000;
+        assert!(answers_per_connection(&slow, Some(">= 2")).is_infinite());
+        assert!(answers_per_connection(&slow, Some("<= 1")) > 1.7);
+        slow.connections.opened = 1_770;
+        assert!(answers_per_connection(&slow, Some(">= 2")) < 1.1);
+        // Where none is to be kept, those of the first requests count as well.
+        load.asked.connections = 200;
+        let reuse = |accepted, claim| {
+            let counts = BackendCounts {
+                accepted,
+                requests: 450,
+            };
+            let seen = Seen {
+                load: &load,
+                counts: Some(&counts),
+                accepted: None,
+                resources: &resources,
+            };
+            seen.upstream_reuse(claim).unwrap().0
+        };
+        assert!(reuse(449, "<= 0.1") < 0.01 && reuse(449, ">= 0.9") > 0.4);
+        assert!(reuse(200, ">= 0.9") > 0.99);
+    }
+
+    #[test]
+    fn comparisons_are_read() {
+        let holds = |text: &str, value| Comparison::parse(text).unwrap().holds(value);
+        assert!(holds(">= 0.9", 0.9) && !holds("> 0.9", 0.9) && holds("<=2", 1.0));
+        assert!(holds("== 1", 1.0) && !holds("== 1", 1.1) && holds("< 3", 2.9));
+        assert!(Comparison::parse("about 3").is_err() && Comparison::parse(">= much").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! The folder of a run. It goes when the run is over, however that ends: another process of the lab waits for it and cleans up,
+//! so that not even a killed run leaves anything behind.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Servers of a run that was killed end by themselves and may write meanwhile: so often removal is tried anew.
+const TRIES: u32 = 50;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What tells the sweeper to leave the folder.
+const KEEP: &[u8] = b"keep";
+
+/// Waits until whoever started it is gone, and removes the folder unless it was told to keep it.
+pub fn sweep(dir: &Path) {
+    let mut told = Vec::new();
+    let _ = io::stdin().read_to_end(&mut told);
+    if told != KEEP {
+        for _ in 0..TRIES {
+            if fs::remove_dir_all(dir).is_ok() || !dir.exists() {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// A folder with its sweeper.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    sweeper: Option<(Child, ChildStdin)>,
+}
+
+impl Folder {
+    /// Makes it. Servers that give up their rights can read below it.
+    pub fn make() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("sluice-lab-{}", std::process::id()));
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        fs::create_dir_all(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        let sweeper = std::env::current_exe().and_then(|exe| {
+            Command::new(exe)
+                .arg("sweep")
+                .arg(&path)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                // Control-C ends the run, not who cleans up behind it.
+                .process_group(0)
+                .spawn()
+        });
+        let mut child = sweeper.map_err(failed)?;
+        let pipe = child.stdin.take();
+        Ok(Folder {
+            sweeper: pipe.map(|pipe| (child, pipe)),
+            path,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it.
+    pub fn keep(mut self) {
+        if let Some((_, pipe)) = &mut self.sweeper {
+            let _ = pipe.write_all(KEEP);
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Some((mut child, pipe)) = self.sweeper.take() {
+            drop(pipe);
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! `lab init`: an experiment for a configuration that is there. It reads a Caddyfile, Caddy's JSON or an nginx.conf, finds
+//! what can be asked of it, and writes the experiment with copies of the configuration that run beside everything else: on
+//! a port of the lab's, without certificates, in front of the lab's own backends. Nothing of the original is changed.
+
+mod caddy;
+mod nginx;
+mod write;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
+
+/// Places of a configuration that get a test; more make an experiment that nobody waits for.
+pub const PLACES_MAX: usize = 24;
+
+/// Bytes of a configuration with what it includes.
+pub const CONFIG_BYTES_MAX: u64 = 4 << 20;
+
+/// What stands for the subject's port in a copy, until the lab puts one in.
+pub const PORT: &str = "__LAB_PORT__";
+
+/// What stands for the folder of a run.
+pub const DIR: &str = "__LAB_DIR__";
+
+/// What is read, and where the experiment goes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration: a Caddyfile, Caddy's JSON or an nginx.conf
+    pub config: PathBuf,
+    /// Its language; by default told from its name and text
+    pub adapter: Option<Language>,
+    /// Where the experiment goes; copies of the configuration go beside it
+    pub out: PathBuf,
+    /// Writes over files that are there
+    pub force: bool,
+}
+
+/// Languages of configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Caddy's configuration language
+    Caddyfile,
+    /// Caddy's JSON
+    Json,
+    /// nginx's
+    Nginx,
+}
+
+/// What stands behind a server, as the lab has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// A server of HTTP/1.1.
+    Http,
+    /// A FastCGI responder.
+    Fastcgi,
+}
+
+impl Backend {
+    /// Its name in the experiment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Http => "app",
+            Backend::Fastcgi => "fcgi",
+        }
+    }
+
+    /// What stands for its port in a copy.
+    pub fn port(self) -> &'static str {
+        match self {
+            Backend::Http => "__LAB_APP__",
+            Backend::Fastcgi => "__LAB_FCGI__",
+        }
+    }
+}
+
+/// The right answer of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// A fixed one: status, and body if it is known.
+    Fixed(u16, Option<String>),
+    /// A file that is there.
+    File(PathBuf),
+    /// What the backend says.
+    Behind(Backend),
+}
+
+/// A place that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The host, if the place is for one.
+    pub host: Option<String>,
+    /// Path and query.
+    pub path: String,
+    /// Which copy of the configuration has it; empty if there is one only.
+    pub kind: String,
+    /// What is to come.
+    pub right: Right,
+}
+
+/// What was found in a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What can be asked.
+    pub places: Vec<Place>,
+    /// What cannot, with the reason: comments of the experiment.
+    pub left_out: Vec<String>,
+    /// What was changed in the copies, in sentences.
+    pub changes: BTreeSet<String>,
+    /// Copies: kind and text.
+    pub copies: Vec<(String, String)>,
+}
+
+impl Found {
+    /// Adds a place, once, and as long as there is room.
+    pub fn add(&mut self, place: Place) {
+        let same = |known: &Place| (&known.host, &known.path) == (&place.host, &place.path);
+        if self.places.iter().any(same) {
+            return;
+        }
+        if self.places.len() == PLACES_MAX {
+            let text = format!("more than {PLACES_MAX} places: the rest has no test");
+            if self.left_out.last() != Some(&text) {
+                self.left_out.push(text);
+            }
+            return;
+        }
+        self.places.push(place);
+    }
+
+    /// Adds what cannot be asked.
+    pub fn leave(&mut self, text: String) {
+        if !self.left_out.contains(&text) && self.left_out.len() < PLACES_MAX {
+            self.left_out.push(text);
+        }
+    }
+}
+
+/// Carries out `lab init`.
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let path = &options.config;
+    let told = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(told)?.len() > CONFIG_BYTES_MAX {
+        let limit = CONFIG_BYTES_MAX >> 20;
+        let text = format!("{}: more than {limit} MiB of configuration", path.display());
+        return Err(Refused(text));
+    }
+    let text = fs::read_to_string(path).map_err(told)?;
+    let language = options.adapter.unwrap_or_else(|| guess(path, &text));
+    let found = match language {
+        Language::Nginx => nginx::read(path, &text).map_err(Refused)?,
+        Language::Json => caddy::read(&text).map_err(Refused)?,
+        Language::Caddyfile => caddy::read(&adapted(path)?).map_err(Refused)?,
+    };
+    if found.places.is_empty() {
+        let mut text = format!("{}: nothing in it can be asked", path.display());
+        for reason in &found.left_out {
+            text += &format!("\n  {reason}");
+        }
+        return Err(Refused(text));
+    }
+    let stem = options.out.file_stem().unwrap_or_default();
+    let stem = stem.to_string_lossy().into_owned();
+    let mut files = vec![(
+        options.out.clone(),
+        write::experiment(&found, language, path, &stem),
+    )];
+    for (kind, text) in &found.copies {
+        let name = write::copy_name(&stem, kind, language);
+        files.push((options.out.with_file_name(name), text.clone()));
+    }
+    save(&files, options.force, live)?;
+    for reason in &found.left_out {
+        live.line(&format!("left out: {reason}"));
+    }
+    live.line(&format!(
+        "{} places; next: sluice-lab run {} --quick",
+        found.places.len(),
+        options.out.display()
+    ));
+    Ok(Answer::Yes)
+}
+
+fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Result<(), Refused> {
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !force) {
+        let text = format!(
+            "{} is there already; --force writes over it",
+            path.display()
+        );
+        return Err(Refused(text));
+    }
+    for (path, text) in files {
+        fs::write(path, text).map_err(|error| Refused(format!("{}: {error}", path.display())))?;
+        live.line(&format!("{}", path.display()));
+    }
+    Ok(())
+}
+
+/// The language of a configuration, from its name, else from its text.
+fn guess(path: &Path, text: &str) -> Language {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.ends_with(".json") {
+        return Language::Json;
+    }
+    // By its name first: an empty block of options is JSON, too.
+    if name.ends_with("Caddyfile") || name.starts_with("Caddyfile") {
+        return Language::Caddyfile;
+    }
+    if text.trim_start().starts_with('{') && is_json(text) {
+        return Language::Json;
+    }
+    // Every directive of nginx ends with a semicolon or opens a block, and nearly all files have `events`.
+    let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
+    if name.ends_with(".conf") || has("events") || has("server_name") {
+        Language::Nginx
+    } else {
+        Language::Caddyfile
+    }
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok()
+}
+
+/// The JSON of a Caddyfile, as sluice or Caddy gives it.
+fn adapted(path: &Path) -> Result<String, Refused> {
+    let programs = ["sluice", "caddy"];
+    let found = programs.iter().find_map(|name| process::find(name));
+    let Some(program) = found else {
+        let text = "a Caddyfile is read by `sluice adapt` or `caddy adapt`, and neither is here; SLUICE_BIN or CADDY_BIN names one";
+        return Err(Refused::new(text));
+    };
+    let output = Command::new(&program)
+        .args(["adapt", "--adapter", "caddyfile", "--config"])
+        .arg(path)
+        .output()
+        .map_err(|error| Refused(format!("{}: {error}", program.display())))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(Refused(words.trim().to_string()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A file below a root that can be asked for at a path: the index of a folder, else the first file in it.
+pub fn file_at(root: &Path, below: &str) -> Option<(String, PathBuf)> {
+    let folder = root.join(below.trim_start_matches('/'));
+    if folder.is_file() {
+        return Some((String::new(), folder));
+    }
+    let index = folder.join("index.html");
+    if index.is_file() {
+        return Some((String::new(), index));
+    }
+    let plain = |name: &str| {
+        let mut bytes = name.bytes();
+        !name.starts_with('.') && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    let entries = fs::read_dir(&folder).ok()?.flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.path().is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| plain(name) && !name.ends_with(".php"))
+        .collect();
+    names.sort();
+    let name = names.into_iter().next()?;
+    let path = folder.join(&name);
+    Some((name, path))
+}
+
+/// The path that is asked at a pattern with at most one `*`, at its end; `None` for others.
+pub fn asked(pattern: &str) -> Option<String> {
+    let path = pattern.strip_suffix('*').unwrap_or(pattern);
+    let plain = path
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !b"*{}\"\\".contains(&b));
+    (plain && path.starts_with('/')).then(|| path.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_told_apart() {
+        for (name, text, language) in [
+            ("Caddyfile", ":80\nrespond hi\n", Language::Caddyfile),
+            ("site.Caddyfile", "{\n}\n", Language::Caddyfile),
+            ("a.json", "", Language::Json),
+            ("a", "{\"apps\": {}}", Language::Json),
+            ("nginx.conf", "", Language::Nginx),
+            ("a", "user x;\nevents {\n}\n", Language::Nginx),
+            ("a", "localhost\nfile_server\n", Language::Caddyfile),
+        ] {
+            assert_eq!(guess(Path::new(name), text), language, "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_can_be_asked() {
+        assert_eq!(asked("/api/*").as_deref(), Some("/api/"));
+        assert_eq!(asked("/a").as_deref(), Some("/a"));
+        for pattern in ["*.php", "/a/*/b", "/{re}", "a", "/a b"] {
+            assert_eq!(asked(pattern), None, "{pattern}");
+        }
+    }
+}

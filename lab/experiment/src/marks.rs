@@ -1,0 +1,289 @@
+//! Why a block may mislead: who else took part, what was full, what had not settled, and when the whole machine was slow.
+
+use sluice_load::generator::limits::LATE_MAX;
+use sluice_load::quantity::time;
+use sluice_load::result::{Block, Cell, Load, Mark, MarkKind};
+
+/// Work of the busiest thread of the generator above which throughput may be its own.
+const GENERATOR_BUSY_MAX: f64 = 0.85;
+
+/// Processors used by others above which a block is marked.
+const FOREIGN_MAX: f64 = 0.10;
+
+/// Share of stolen time above which a block is marked.
+const STEAL_MAX: f64 = 0.02;
+
+/// Slices of the window below which nothing is said of its course: one for each quarter.
+const SLICES_MIN: usize = 4;
+
+/// How far throughput in the first quarter of the window may be from the rest.
+const UNSTEADY: f64 = 0.20;
+
+/// How far the quarters of the rest may be apart for it to count as settled: beyond it is noise, not a course.
+const SETTLED: f64 = 0.08;
+
+/// A fixed piece of work that takes so many times the shortest of the run marks a slow phase of the machine.
+const SLOW: f64 = 1.2;
+
+/// Why a block may mislead.
+pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    let mut mark = |kind, text: String| marks.push(Mark { kind, text });
+    if let Some(status) = ended {
+        mark(MarkKind::Ended, format!("the server ended: {status}"));
+    }
+    let load = &block.load;
+    let ours = load
+        .failures
+        .iter()
+        .filter(|failures| failures.class.is_ours());
+    let ours: u64 = ours.map(|failures| failures.count).sum();
+    if ours > 0 {
+        mark(
+            MarkKind::Unusable,
+            format!("{ours} requests failed on this side"),
+        );
+    }
+    if load.failed() > 0 {
+        mark(
+            MarkKind::Failures,
+            format!("{} requests failed", load.failed()),
+        );
+    }
+    if let Some(generator) = load
+        .generator
+        .as_ref()
+        .filter(|g| g.busiest > GENERATOR_BUSY_MAX)
+    {
+        let percent = generator.busiest * 100.0;
+        mark(
+            MarkKind::GeneratorLimited,
+            format!("generator {percent:.0} % at work"),
+        );
+    }
+    if let Some(system) = block.resources.as_ref().map(|resources| &resources.system) {
+        if system.foreign > FOREIGN_MAX {
+            mark(
+                MarkKind::Disturbed,
+                format!("others used {:.2} processors", system.foreign),
+            );
+        }
+        if system.steal > STEAL_MAX {
+            mark(
+                MarkKind::Disturbed,
+                format!("{:.1} % stolen", system.steal * 100.0),
+            );
+        }
+    }
+    for check in block
+        .checks
+        .iter()
+        .filter(|check| check.holds == Some(false))
+    {
+        mark(
+            MarkKind::Unusable,
+            format!("{} does not hold: {}", check.claim, check.seen),
+        );
+    }
+    if !marks.iter().any(|mark| mark.kind == MarkKind::Disturbed) {
+        marks.extend(unsteady(load));
+    }
+    marks.extend(late(load));
+    marks.extend(unconnected(load));
+    marks
+}
+
+/// Whether the generator sent later than requests were due: latencies from the due time are its own then.
+fn late(load: &Load) -> Option<Mark> {
+    let lag = load.generator.as_ref()?.send_lag.percentile(99.0)?;
+    (lag > LATE_MAX.as_nanos() as f64).then(|| Mark {
+        kind: MarkKind::Late,
+        text: format!(
+            "requests left late: 1 % more than {} after they were due",
+            time(lag)
+        ),
+    })
+}
+
+/// Whether fewer clients took part than were asked for: then this is another load than its name says.
+fn unconnected(load: &Load) -> Option<Mark> {
+    let (clients, wanted) = (load.clients_short()?, load.asked.connections);
+    Some(Mark {
+        kind: MarkKind::Unusable,
+        text: format!("{clients} of {wanted} clients were connected"),
+    })
+}
+
+/// Whether throughput still rose or fell when the window began, and had settled later.
+fn unsteady(load: &Load) -> Option<Mark> {
+    let points = &load.series.as_ref()?.points;
+    if points.len() < SLICES_MIN {
+        return None;
+    }
+    let quarter = points.len() / 4;
+    let rate = |part: &[sluice_load::result::Point]| {
+        part.iter().map(|point| point.ok).sum::<u64>() as f64 / part.len() as f64
+    };
+    let first = rate(&points[..quarter]);
+    let rest: Vec<f64> = points[quarter..]
+        .chunks(quarter)
+        .filter(|c| c.len() == quarter)
+        .map(rate)
+        .collect();
+    let mean = rest.iter().sum::<f64>() / rest.len() as f64;
+    let settled = rest.iter().all(|one| (one / mean - 1.0).abs() <= SETTLED);
+    (mean > 0.0 && settled && (first / mean - 1.0).abs() > UNSTEADY).then(|| Mark {
+        kind: MarkKind::Unsteady,
+        text: format!(
+            "the first quarter of the window had {:.0} % of the rate of the rest",
+            first / mean * 100.0
+        ),
+    })
+}
+
+/// Marks the blocks around which the machine itself was slow, by the fixed work that was timed before and after each.
+pub fn mark_slow(cells: &mut [Cell]) {
+    let work = |block: &Block| block.resources.as_ref()?.system.work_us;
+    let all = cells.iter().flat_map(|cell| &cell.blocks);
+    let Some(best) = all.filter_map(work).reduce(f64::min) else {
+        return;
+    };
+    for block in cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.marks.retain(|mark| mark.kind != MarkKind::Slow);
+        if let Some(took) = work(block).filter(|took| *took > best * SLOW) {
+            block.marks.push(Mark {
+                kind: MarkKind::Slow,
+                text: format!(
+                    "the machine took {:.2} times its best for a fixed piece of work",
+                    took / best
+                ),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_load::result::{
+        Distribution, Generator, Histogram, Point, Resources, Series, System,
+    };
+
+    fn load(slices: &[u64]) -> Load {
+        let points = slices.iter().map(|ok| Point {
+            ok: *ok,
+            ..Point::default()
+        });
+        Load {
+            series: Some(Series {
+                interval_ms: 100,
+                points: points.collect(),
+            }),
+            ..Load::default()
+        }
+    }
+
+    #[test]
+    fn a_course_is_told_from_noise_and_from_silence() {
+        let rising: Vec<u64> = (0..16)
+            .map(|at| if at < 4 { 50 } else { 100 + at % 3 })
+            .collect();
+        let marked = unsteady(&load(&rising)).unwrap();
+        assert_eq!(marked.kind, MarkKind::Unsteady);
+        assert!(
+            marked.text.contains("50 %") || marked.text.contains("49 %"),
+            "{}",
+            marked.text
+        );
+        let falling: Vec<u64> = (0..16).map(|at| if at < 4 { 200 } else { 100 }).collect();
+        assert!(unsteady(&load(&falling)).is_some());
+        assert_eq!(unsteady(&load(&[100; 16])), None);
+        // A short window has a course, too; up and down all the time is noise.
+        assert!(unsteady(&load(&[50, 100, 100, 101, 99, 100])).is_some());
+        assert_eq!(
+            unsteady(&load(&[50, 100, 100])),
+            None,
+            "too short for quarters"
+        );
+        let noise: Vec<u64> = (0..16)
+            .map(|at| if (at / 4) % 2 == 0 { 50 } else { 100 })
+            .collect();
+        assert_eq!(unsteady(&load(&noise)), None);
+        assert!(unsteady(&load(&[50, 50, 100, 100, 100, 100, 100, 100])).is_some());
+        assert_eq!(unsteady(&load(&[0; 16])), None);
+    }
+
+    #[test]
+    fn a_generator_that_sends_late_is_marked() {
+        let with = |ns: u64| {
+            let mut lag = Histogram::new();
+            (0..1_000).for_each(|_| lag.record(ns));
+            Load {
+                generator: Some(Generator {
+                    send_lag: Distribution::of(lag),
+                    ..Generator::default()
+                }),
+                ..Load::default()
+            }
+        };
+        assert_eq!(late(&with(90_000)), None);
+        assert_eq!(late(&with(500_000)).unwrap().kind, MarkKind::Late);
+        // A closed loop has no due times.
+        assert_eq!(late(&Load::default()), None);
+    }
+
+    #[test]
+    fn clients_that_were_not_there_are_told() {
+        let mut load = Load::default();
+        load.asked.connections = 10_000;
+        let of = |load: &mut Load, clients, failed| {
+            (load.connections.clients, load.connections.failed) = (clients, failed);
+            unconnected(load).map(|mark| (mark.kind, mark.text))
+        };
+        let text = "950 of 10000 clients were connected".to_string();
+        assert_eq!(
+            of(&mut load, Some(950), 0),
+            Some((MarkKind::Unusable, text))
+        );
+        // Also where the others tried and failed; one in a hundred makes no other load.
+        assert!(of(&mut load, Some(9_000), 5_000).is_some());
+        assert_eq!(of(&mut load, Some(9_900), 0), None);
+        // Of a program that does not count, nothing is known; whoever asks less than once each needs fewer.
+        assert_eq!(of(&mut load, None, 0), None);
+        load.asked.requests_max = Some(100);
+        assert_eq!(of(&mut load, Some(100), 0), None);
+    }
+
+    #[test]
+    fn slow_phases_are_marked_by_the_best_of_the_whole_run() {
+        let block = |work_us| Block {
+            resources: Some(Resources {
+                system: System {
+                    work_us,
+                    ..System::default()
+                },
+                ..Resources::default()
+            }),
+            ..Block::default()
+        };
+        let mut cells = vec![Cell {
+            blocks: vec![
+                block(Some(1_300.0)),
+                block(Some(1_000.0)),
+                block(Some(1_150.0)),
+                block(None),
+            ],
+            ..Cell::default()
+        }];
+        // Twice, as after each block: a mark is there once.
+        mark_slow(&mut cells);
+        mark_slow(&mut cells);
+        let marks: Vec<usize> = cells[0]
+            .blocks
+            .iter()
+            .map(|block| block.marks.len())
+            .collect();
+        assert_eq!(marks, [1, 0, 0, 0]);
+        assert!(cells[0].blocks[0].marks[0].text.contains("1.30 times"));
+    }
+}

@@ -1,0 +1,177 @@
+//! A promise about answers, such as `p99<50ms,errors<0.1%`, and whether a load kept it.
+
+use std::str::FromStr;
+
+use sluice_load::quantity::{parse_duration, time};
+use sluice_load::result::Load;
+
+/// Share of the requests that were due which have to be answered inside the window: below it the server does not keep up,
+/// whatever the latency of what it answers.
+const KEPT_UP_MIN: f64 = 0.98;
+
+/// Conditions that have to hold together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promise(Vec<Condition>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Condition {
+    /// A percentile of the total of good answers, in nanoseconds.
+    Percentile(f64, f64),
+    /// The mean.
+    Mean(f64),
+    /// The longest.
+    Max(f64),
+    /// Share of requests that fail, from 0 to 1.
+    Errors(f64),
+}
+
+impl FromStr for Promise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
+        let conditions: Result<Vec<Condition>, String> = parts.map(condition).collect();
+        match conditions? {
+            empty if empty.is_empty() => {
+                Err("a promise is empty; write p99<50ms,errors<0.1%".into())
+            }
+            conditions => Ok(Promise(conditions)),
+        }
+    }
+}
+
+fn condition(part: &str) -> Result<Condition, String> {
+    let (name, value) = part
+        .split_once('<')
+        .ok_or_else(|| format!("`{part}`: write a name, < and a value, as in p99<50ms"))?;
+    let (name, value) = (name.trim(), value.trim());
+    if name == "errors" {
+        let number = value.trim_end_matches('%').trim();
+        let number: f64 = number
+            .parse()
+            .map_err(|_| format!("`{value}` is no share; write 0.1%"))?;
+        return Ok(Condition::Errors(number / 100.0));
+    }
+    let limit = parse_duration(value)?.as_nanos() as f64;
+    match (
+        name,
+        name.strip_prefix('p')
+            .and_then(|percent| percent.parse::<f64>().ok()),
+    ) {
+        ("mean", _) => Ok(Condition::Mean(limit)),
+        ("max", _) => Ok(Condition::Max(limit)),
+        (_, Some(percent)) if (0.0..=100.0).contains(&percent) => {
+            Ok(Condition::Percentile(percent, limit))
+        }
+        _ => Err(format!(
+            "`{name}` cannot be promised: p99, mean, max and errors can"
+        )),
+    }
+}
+
+impl Promise {
+    /// Why a load broke it; `None` if it was kept.
+    pub fn broken(&self, load: &Load) -> Option<String> {
+        if load.ended_ok == 0 {
+            return Some("no good answer".into());
+        }
+        if let Some(due) = load.due {
+            let kept_up = load.ended_ok as f64 / (due.max(1)) as f64;
+            if kept_up < KEPT_UP_MIN {
+                return Some(format!("{:.1} % answered in time", kept_up * 100.0));
+            }
+        }
+        let times = &load.latency.total;
+        if times.count == 0 {
+            // Answers of requests that were due before the window say nothing of it.
+            return Some("nothing was due in the window".into());
+        }
+        self.0.iter().find_map(|condition| {
+            let (seen, limit, name) = match condition {
+                Condition::Errors(limit) => {
+                    let share = load.failed_share();
+                    let words = || format!("{:.2} % errors", share * 100.0);
+                    return (share >= *limit && share > 0.0).then(words);
+                }
+                Condition::Percentile(percent, limit) => {
+                    (times.percentile(*percent)?, limit, format!("p{percent}"))
+                }
+                Condition::Mean(limit) => (times.mean_ns?, limit, "mean".into()),
+                Condition::Max(limit) => (times.max_ns?, limit, "max".into()),
+            };
+            (seen >= *limit).then(|| format!("{name} {}", time(seen)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_load::result::{Distribution, FailureClass, Failures, Histogram};
+
+    fn load(ms: &[u64], failed: u64) -> Load {
+        let mut histogram = Histogram::new();
+        ms.iter().for_each(|ms| histogram.record(ms * 1_000_000));
+        let mut load = Load {
+            ok: ms.len() as u64,
+            ended_ok: ms.len() as u64,
+            ..Load::default()
+        };
+        load.latency.total = Distribution::of(histogram);
+        if failed > 0 {
+            load.failures.push(Failures {
+                class: FailureClass::Reset,
+                count: failed,
+                statuses: Vec::new(),
+                latency: Distribution::default(),
+                example: None,
+            });
+        }
+        load
+    }
+
+    #[test]
+    fn promises_are_read_and_held_against_loads() {
+        let promise: Promise = "p50<5ms, errors<10%".parse().unwrap();
+        assert_eq!(promise.broken(&load(&[1, 1, 9], 0)), None);
+        assert!(
+            promise
+                .broken(&load(&[1, 9, 9], 0))
+                .unwrap()
+                .starts_with("p50")
+        );
+        assert!(
+            promise
+                .broken(&load(&[1; 9], 1))
+                .unwrap()
+                .contains("10.00 % errors")
+        );
+        assert!(promise.broken(&load(&[], 1)).is_some());
+        // One answer came, but to a request that was due before: no latency was measured, so none was kept to.
+        let mut early = load(&[], 0);
+        (early.ended_ok, early.due) = (1, Some(0));
+        assert!(promise.broken(&early).unwrap().contains("nothing was due"));
+        let none: Promise = "errors<0.1%,max<10ms".parse().unwrap();
+        assert_eq!(none.broken(&load(&[9], 0)), None);
+        let mut late = load(&[1; 50], 0);
+        late.due = Some(100);
+        assert!(promise.broken(&late).unwrap().contains("50.0 %"));
+    }
+
+    #[test]
+    fn mistakes_in_promises_are_told() {
+        for (text, word) in [
+            ("", "empty"),
+            ("p99", "<"),
+            ("p101<1s", "p101"),
+            ("p99<fast", "fast"),
+            ("errors<few", "few"),
+        ] {
+            let error = text.parse::<Promise>().unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

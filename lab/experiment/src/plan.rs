@@ -1,0 +1,325 @@
+//! Which cells an experiment has on this machine, and in which order their blocks run.
+
+use std::collections::BTreeMap;
+
+use super::file::{File, Order};
+use sluice_load::generator::probe::sha256;
+use sluice_load::random::Random;
+
+/// One combination of the matrix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellPlan {
+    /// Names the cell, and changes with its definition.
+    pub id: String,
+    /// Its place on every axis.
+    pub axes: BTreeMap<String, String>,
+    /// The subject.
+    pub subject: String,
+    /// The test.
+    pub test: String,
+    /// The configuration; empty if there is one only.
+    pub config: String,
+    /// Connections.
+    pub clients: usize,
+    /// Why it is not measured.
+    pub skipped: Option<String>,
+}
+
+/// A block of a cell, in the order of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which cell.
+    pub cell: usize,
+    /// Which repetition.
+    pub block: usize,
+}
+
+/// Which cells are wanted: `axis=value`, several values by `,`, a `*` at the end for any rest; `clients<=N`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Only(Vec<(String, Test)>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    OneOf(Vec<String>),
+    AtMost(u64),
+}
+
+impl Only {
+    /// Reads conditions that are separated by `;`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut tests = Vec::new();
+        for part in text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            if let Some((axis, most)) = part.split_once("<=") {
+                let most = most.trim().parse();
+                let most =
+                    most.map_err(|_| format!("`{part}`: a number has to stand behind <="))?;
+                tests.push((axis.trim().to_string(), Test::AtMost(most)));
+            } else if let Some((axis, values)) = part.split_once('=') {
+                let values = values.split(',').map(|value| value.trim().to_string());
+                tests.push((axis.trim().to_string(), Test::OneOf(values.collect())));
+            } else {
+                return Err(format!(
+                    "`{part}` is no condition: write subject=nginx,caddy or clients<=1000"
+                ));
+            }
+        }
+        Ok(Only(tests))
+    }
+
+    /// An axis that none of these cells has: a mistyped one would leave out everything, or nothing.
+    pub fn unknown_axis(&self, cells: &[CellPlan]) -> Option<String> {
+        let first = cells.first()?;
+        let known = |axis: &str| cells.iter().any(|cell| cell.axes.contains_key(axis));
+        let (axis, _) = self.0.iter().find(|(axis, _)| !known(axis))?;
+        let names: Vec<&str> = first.axes.keys().map(String::as_str).collect();
+        Some(format!(
+            "`{axis}` is no axis of this experiment; it has {}",
+            names.join(", ")
+        ))
+    }
+
+    fn takes(&self, axes: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|(axis, test)| {
+            let value = axes.get(axis).map_or("", String::as_str);
+            match test {
+                Test::OneOf(values) => values.iter().any(|wanted| match wanted.strip_suffix('*') {
+                    Some(beginning) => value.starts_with(beginning),
+                    None => value == wanted,
+                }),
+                Test::AtMost(most) => value.parse::<u64>().is_ok_and(|value| value <= *most),
+            }
+        })
+    }
+}
+
+/// All cells, in the order of the file. `clients_max` is what this machine can hold through a proxy, which needs two open
+/// files for each client; a server that answers itself holds twice as many.
+pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
+    let tests: Vec<&String> = match file.matrix.test.is_empty() {
+        true => file.test.keys().collect(),
+        false => file.matrix.test.iter().collect(),
+    };
+    let none = [String::new()];
+    let configs: &[String] = match file.matrix.config.is_empty() {
+        true => &none,
+        false => &file.matrix.config,
+    };
+    let mut cells = Vec::new();
+    for test in tests {
+        let most = match file.test[test].needs.is_empty() {
+            true => clients_max.saturating_mul(2),
+            false => clients_max,
+        };
+        let clients = file.test[test].clients.as_ref();
+        for clients in clients.unwrap_or(&file.matrix.clients) {
+            for config in configs {
+                let takes_part = |subject: &&String| takes_part(file, subject, test, config);
+                for subject in file.subject.keys().filter(takes_part) {
+                    let cell = cell(file, [subject, test, config], *clients, most);
+                    if only.takes(&cell.axes)
+                        && is_wanted(file, &cell.axes)
+                        && !is_left_out(file, &cell.axes)
+                    {
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+    }
+    cells
+}
+
+fn cell(
+    file: &File,
+    [subject, test, config]: [&String; 3],
+    clients: usize,
+    most: usize,
+) -> CellPlan {
+    let mut axes = BTreeMap::from([
+        ("subject".to_string(), subject.clone()),
+        ("test".to_string(), test.clone()),
+        ("clients".to_string(), clients.to_string()),
+    ]);
+    if !config.is_empty() {
+        axes.insert("config".to_string(), config.clone());
+    }
+    // Everything that defines the cell is in its name, so a changed file measures anew.
+    let definition = format!(
+        "{axes:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        file.load,
+        file.test.get(test),
+        file.subject.get(subject),
+        file.backend,
+        file.check,
+        file.corpus
+    );
+    let skipped = (clients > most).then(|| {
+        format!("{clients} clients need more open files than one process may have here; {most} fit")
+    });
+    CellPlan {
+        id: sha256(definition.as_bytes())[..12].to_string(),
+        axes,
+        subject: subject.clone(),
+        test: test.clone(),
+        config: config.clone(),
+        clients,
+        skipped,
+    }
+}
+
+/// Whether a subject has this test and this configuration.
+fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> bool {
+    let subject = &file.subject[subject];
+    let among = |list: &Vec<String>, one: &String| list.is_empty() || list.contains(one);
+    among(&subject.tests, test) && among(&subject.configs, config)
+}
+
+fn is_wanted(file: &File, axes: &BTreeMap<String, String>) -> bool {
+    file.wanted.is_empty() || file.wanted.iter().any(|wanted| wanted.takes(axes))
+}
+
+fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {
+    file.matrix.skip.iter().any(|skip| {
+        let mut given = skip.iter();
+        !skip.is_empty() && given.all(|(axis, value)| axes.get(axis) == Some(value))
+    })
+}
+
+/// The order of all blocks. Cells that differ in the subject alone are neighbours, so that they form pairs in time.
+pub fn order(cells: &[CellPlan], blocks: usize, order: Order, seed: u64) -> Vec<Step> {
+    let mut chance = Random::new(seed);
+    let mut groups: Vec<(BTreeMap<String, String>, Vec<usize>)> = Vec::new();
+    for (at, cell) in cells
+        .iter()
+        .enumerate()
+        .filter(|(_, cell)| cell.skipped.is_none())
+    {
+        let mut rest = cell.axes.clone();
+        rest.remove("subject");
+        match groups.iter_mut().find(|(axes, _)| *axes == rest) {
+            Some((_, members)) => members.push(at),
+            None => groups.push((rest, vec![at])),
+        }
+    }
+    let mut steps = Vec::new();
+    for block in 0..blocks {
+        let mut round: Vec<Vec<usize>> = groups.iter().map(|(_, cells)| cells.clone()).collect();
+        match order {
+            Order::Fixed => {}
+            Order::Abba if block % 2 == 0 => {}
+            Order::Abba => {
+                round.reverse();
+                round.iter_mut().for_each(|cells| cells.reverse());
+            }
+            Order::Random => {
+                chance.shuffle(&mut round);
+                round.iter_mut().for_each(|cells| chance.shuffle(cells));
+            }
+        }
+        steps.extend(round.into_iter().flatten().map(|cell| Step { cell, block }));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{builtin::builtin, file};
+    use super::*;
+
+    fn file() -> File {
+        file::parse("000", builtin("000").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_matrix_leaves_out_what_it_says() {
+        let all = cells(&file(), &Only::default(), 9_900);
+        // 4 subjects x 4 tests x 5 levels x 2 configurations, without the second of three subjects.
+        assert_eq!(all.len(), 4 * 5 * (4 * 2 - 3));
+        let skipped = all.iter().filter(|cell| cell.skipped.is_some());
+        // A proxy has two files for each client.
+        let proxied = |cell: &CellPlan| cell.clients == 10_000 && cell.test == "proxy";
+        assert!(skipped.clone().all(proxied) && skipped.count() == 5);
+        let mut ids: Vec<&String> = all.iter().map(|cell| &cell.id).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), all.len());
+    }
+
+    #[test]
+    fn conditions_choose_cells() {
+        let only = Only::parse("subject=sl*,nginx; clients<=200; test=proxy").unwrap();
+        let chosen = cells(&file(), &only, 9_900);
+        assert_eq!(chosen.len(), 2 * 3);
+        assert!(
+            chosen
+                .iter()
+                .all(|cell| cell.test == "proxy" && cell.clients <= 200)
+        );
+        assert!(Only::parse("nginx").is_err() && Only::parse("clients<=many").is_err());
+    }
+
+    #[test]
+    fn a_mistyped_axis_is_told() {
+        let cell = CellPlan {
+            id: String::new(),
+            axes: [("subject".to_string(), "a".to_string())].into(),
+            subject: "a".into(),
+            test: "t".into(),
+            config: String::new(),
+            clients: 1,
+            skipped: None,
+        };
+        let told = |text: &str| {
+            Only::parse(text)
+                .unwrap()
+                .unknown_axis(std::slice::from_ref(&cell))
+        };
+        assert_eq!(told("subject=a"), None);
+        let text = "`subjct` is no axis of this experiment; it has subject";
+        assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));
+    }
+
+    #[test]
+    fn every_block_has_every_cell_once_and_subjects_side_by_side() {
+        let all = cells(&file(), &Only::default(), 9_900);
+        let measured = all.iter().filter(|cell| cell.skipped.is_none()).count();
+        for way in [Order::Random, Order::Abba, Order::Fixed] {
+            let steps = order(&all, 3, way, 7);
+            assert_eq!(steps.len(), measured * 3);
+            for block in steps.chunks(measured) {
+                assert!(block.iter().all(|step| step.block == block[0].block));
+                let mut seen: Vec<usize> = block.iter().map(|step| step.cell).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                assert_eq!(seen.len(), measured);
+            }
+            let key = |step: &Step| {
+                (
+                    all[step.cell].test.clone(),
+                    all[step.cell].clients,
+                    all[step.cell].config.clone(),
+                )
+            };
+            let changes = steps
+                .windows(2)
+                .filter(|pair| key(&pair[0]) != key(&pair[1]))
+                .count();
+            // 3 tests x 5 levels and proxying at 4, x 2 configurations, three times; where ABBA turns round, neighbours are
+            // alike.
+            let turns = if way == Order::Abba { 2 } else { 0 };
+            assert_eq!(changes, (3 * 5 + 4) * 2 * 3 - 1 - turns, "{way:?}");
+        }
+        assert_eq!(
+            order(&all, 2, Order::Random, 7),
+            order(&all, 2, Order::Random, 7)
+        );
+        assert_ne!(
+            order(&all, 2, Order::Random, 7),
+            order(&all, 2, Order::Random, 8)
+        );
+    }
+}

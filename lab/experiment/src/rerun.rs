@@ -1,0 +1,122 @@
+//! `lab rerun`: what made a result, once more. The result has its command line and the digest of its experiment; the new one
+//! goes beside it, so that the two can be compared.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::builtin;
+use crate::progress::Progress;
+use sluice_load::generator::probe::sha256;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::result::RunResult;
+
+/// What is repeated, and where to.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A result.json, or the folder that has one
+    pub result: PathBuf,
+    /// Where the new result goes; by default the folder of the old one with `-again` behind its name
+    pub out: Option<PathBuf>,
+    /// Repeats it although the experiment's file is another one now
+    pub force: bool,
+    /// Says the command and does not carry it out
+    pub plan: bool,
+}
+
+/// Carries out `lab rerun`.
+pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let path = match options.result.is_dir() {
+        true => options.result.join("result.json"),
+        false => options.result.clone(),
+    };
+    let told = |error: String| Refused::new(format!("{}: {error}", path.display()));
+    let bytes = fs::read(&path).map_err(|error| told(error.to_string()))?;
+    let result: RunResult =
+        serde_json::from_slice(&bytes).map_err(|error| told(error.to_string()))?;
+    let Some(experiment) = result
+        .experiment
+        .as_ref()
+        .filter(|_| is_run(&result.command))
+    else {
+        return Err(told(
+            "it was not made by `run`, so there is no experiment to repeat".into(),
+        ));
+    };
+    let now = builtin::read(&experiment.file).map_err(Refused::new)?;
+    if sha256(now.as_bytes()) != experiment.sha256 && !options.force {
+        let file = &experiment.file;
+        return Err(told(format!(
+            "`{file}` has changed since: the new result would not be the same experiment; --force repeats it all the same"
+        )));
+    }
+    let out = options.out.clone().unwrap_or_else(|| beside(&path));
+    let mut words = without_place(&result.command[1..]);
+    words.extend(["--out".to_string(), out.display().to_string()]);
+    live.line(&format!("+ sluice-lab {}", words.join(" ")));
+    if options.plan {
+        return Ok(Answer::Yes);
+    }
+    let own = std::env::current_exe().map_err(|error| Refused::new(error.to_string()))?;
+    let status = Command::new(own).args(&words).status();
+    let status = status.map_err(|error| Refused::new(error.to_string()))?;
+    match status.code() {
+        Some(0) => Ok(Answer::Yes),
+        Some(1) => Ok(Answer::No),
+        _ => Err(Refused::new("the run was not carried out, see above")),
+    }
+}
+
+/// Whether a command line is that of `run`.
+fn is_run(command: &[String]) -> bool {
+    command.get(1).is_some_and(|word| word == "run")
+}
+
+/// A folder beside the result's own.
+fn beside(result: &Path) -> PathBuf {
+    let folder = result
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    match folder.file_name() {
+        Some(name) => folder.with_file_name(format!("{}-again", name.to_string_lossy())),
+        None => folder.join("again"),
+    }
+}
+
+/// The words of a command without where its result went and that it went on with another.
+fn without_place(words: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--out" => {
+                words.next();
+            }
+            "--resume" => {}
+            other if other.starts_with("--out=") => {}
+            other => kept.push(other.to_string()),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_is_new_and_all_other_words_stay() {
+        let words = [
+            "run", "000", "--out", "a", "--quick", "--resume", "--out=b", "-c", "10",
+        ];
+        let words: Vec<String> = words.map(str::to_string).into();
+        assert_eq!(without_place(&words), ["run", "000", "--quick", "-c", "10"]);
+        let beside = |path: &str| beside(Path::new(path)).display().to_string();
+        assert_eq!(
+            beside("lab-results/000/result.json"),
+            "lab-results/000-again"
+        );
+        assert_eq!(beside("result.json"), "./again");
+    }
+}

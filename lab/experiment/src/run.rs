@@ -1,0 +1,829 @@
+//! The walk through an experiment: what is there, in which order, how long it will take, what came.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::builtin;
+use crate::file::{self, Claim, File, Order, Pin};
+use crate::marks;
+use crate::plan::{self, CellPlan, Only, Step};
+use crate::progress::Progress;
+use crate::setup;
+use crate::stage::Stage;
+use sluice_audit::limits::BLOCKS_MIN;
+use sluice_load::generator::probe::sha256;
+use sluice_load::machine;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
+use sluice_load::quantity::{thousands, time};
+use sluice_load::result::{
+    Beside, Block, Cell, CellState, Experiment, FailedStart, MarkKind, RunResult, SCHEMA, Saying,
+    SubjectFacts, Try,
+};
+
+/// Time that a block takes beside warm-up and window: starting and ending servers, and opening a connection and waiting for
+/// its last answer where servers are at their limit.
+const AROUND_S: f64 = 0.4;
+const CLIENT_S: f64 = 0.000_3;
+
+/// Descriptors of one process beside those of connections.
+const SPARE_FILES: u64 = 200;
+
+/// Seconds and levels of `--quick`. Its blocks are as few as an interval can rest on.
+const QUICK_DURATION: Duration = Duration::from_millis(1_500);
+const QUICK_WARMUP: Duration = Duration::from_millis(500);
+const QUICK_LEVELS: usize = 3;
+
+/// How long a quick run waits for answers that are under way at the end: what takes longer is told as unanswered.
+const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
+
+/// One block in so many may be measured again because others took part: a machine that is never quiet would otherwise make
+/// a run of an hour into one of three.
+const AGAIN_ONE_IN: usize = 4;
+
+/// What a run is asked for beside its file.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A built-in experiment (000) or a file
+    pub experiment: String,
+    /// Minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
+    pub quick: bool,
+    /// Only these cells: 'subject=sluice*,nginx; clients<=1000'
+    pub only: String,
+    /// Blocks, instead of what the file says
+    pub repeats: Option<usize>,
+    /// Length of the window, instead of what the file says
+    pub duration: Option<Duration>,
+    /// Load before the window, instead of what the file says
+    pub warmup: Option<Duration>,
+    /// Connections, instead of what the file says: 10,200
+    pub clients: Option<Vec<usize>>,
+    /// Takes fewer blocks if all would need more time than this
+    pub budget: Option<Duration>,
+    /// Order within a block
+    pub order: Option<Order>,
+    /// Whether subject and generator have processors of their own
+    pub pin: Option<Pin>,
+    /// Start value of everything random
+    pub seed: u64,
+    /// Where the result goes; by default lab-results/NAME
+    pub out: Option<PathBuf>,
+    /// Goes on with the result that is there, as far as its cells are the same
+    pub resume: bool,
+    /// Shows the plan and measures nothing
+    pub plan: bool,
+    /// Keeps the folder of configurations and logs
+    pub keep: bool,
+    /// Starts every server once and verifies its answers, without load; ends with 1 if one of them is not right
+    pub check: bool,
+}
+
+/// Carries out `lab run`.
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let name = &options.experiment;
+    let text = builtin::read(name).map_err(Refused::new)?;
+    let mut file = file::parse(name, &text).map_err(Refused::new)?;
+    let changes = change(&mut file, options);
+    let open_files = machine::raise_open_files();
+    let clients_max = (open_files.saturating_sub(SPARE_FILES) / 2) as usize;
+    let only = Only::parse(&options.only).map_err(Refused::new)?;
+    let all = plan::cells(&file, &Only::default(), clients_max);
+    if let Some(text) = only.unknown_axis(&all) {
+        return Err(Refused::new(text));
+    }
+    let cells = plan::cells(&file, &only, clients_max);
+    if cells.is_empty() {
+        return Err(Refused::new(
+            "no cell is left; `--only` leaves out everything",
+        ));
+    }
+    let mut run = Walk::new(options, file, text, changes, cells)?;
+    if options.check {
+        return run.check(name, live);
+    }
+    run.tell_plan(live);
+    if options.plan {
+        return Ok(Answer::Yes);
+    }
+    run.walk(name, live)
+}
+
+/// What the command line changes in the file, in sentences.
+fn change(file: &mut File, options: &Options) -> Vec<String> {
+    let mut changes = Vec::new();
+    if options.quick {
+        changes.push(quick(file));
+    }
+    if let Some(blocks) = options.repeats {
+        file.repeat.blocks = blocks.max(1);
+        changes.push(format!("--repeats {blocks}"));
+    }
+    if let Some(duration) = options.duration {
+        file.load.duration = duration;
+        changes.push(format!("--duration {} s", duration.as_secs_f64()));
+    }
+    if let Some(warmup) = options.warmup {
+        file.load.warmup = warmup;
+        changes.push(format!("--warmup {} s", warmup.as_secs_f64()));
+    }
+    if let Some(clients) = &options.clients {
+        file.matrix.clients.clone_from(clients);
+        file.wanted.clear();
+        changes.push(format!("--clients {clients:?}"));
+    }
+    if let Some(order) = options.order {
+        file.repeat.order = order;
+        changes.push(format!("--order {order:?}").to_lowercase());
+    }
+    if let Some(pin) = options.pin {
+        file.place.pin = pin;
+        changes.push(format!("--pin {pin:?}").to_lowercase());
+    }
+    if !options.only.is_empty() {
+        changes.push(format!("--only '{}'", options.only));
+    }
+    changes
+}
+
+/// Takes of the file what minutes are enough for. Gives the sentence for the report.
+fn quick(file: &mut File) -> String {
+    file.repeat.blocks = file.repeat.blocks.min(BLOCKS_MIN);
+    file.repeat.again = file.repeat.again.min(1);
+    let of_file = &file.quick;
+    let duration = of_file.duration.unwrap_or(QUICK_DURATION);
+    let warmup = of_file.warmup.unwrap_or(QUICK_WARMUP);
+    file.load.duration = file.load.duration.min(duration);
+    file.load.warmup = file.load.warmup.min(warmup);
+    file.load.rest = Duration::ZERO;
+    let drain = file.load.drain.unwrap_or(file.load.timeout);
+    file.load.drain = Some(drain.min(QUICK_DRAIN));
+    let levels = &file.matrix.clients;
+    if let Some(clients) = file.quick.clients.take() {
+        file.matrix.clients = clients;
+        file.test.values_mut().for_each(|test| test.clients = None);
+    } else if levels.len() > QUICK_LEVELS {
+        // The highest is what few machines can hold; the ends and the middle of the rest show the shape.
+        let rest = &levels[..levels.len() - 1];
+        file.matrix.clients = vec![rest[0], rest[rest.len() / 2 - 1], rest[rest.len() - 1]];
+    }
+    let mut told = format!(
+        "--quick: {} blocks of {} s at {:?} clients",
+        file.repeat.blocks,
+        file.load.duration.as_secs_f64(),
+        file.matrix.clients
+    );
+    if let Some(config) = file.quick.config.take() {
+        told += &format!(", of configurations {}", config.join(", "));
+        file.matrix.config = config;
+    }
+    if let Some(test) = file.quick.test.take() {
+        told += &format!(", of tests {}", test.join(", "));
+        file.matrix.test = test;
+    }
+    if !file.quick.cells.is_empty() {
+        told += ", of the cells that the file names for it";
+        // They were read once when the file was.
+        let conditions = file.quick.cells.iter();
+        file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
+    }
+    told
+}
+
+/// What the file says that a result carries along.
+fn experiment(file: &File, name: &str, text: String, changes: Vec<String>) -> Experiment {
+    let mut claims = BTreeMap::new();
+    let mut sayings = BTreeMap::new();
+    for (name, claim) in &file.claims {
+        let means = match claim {
+            Claim::Formula(formula) => Some(formula),
+            Claim::Told(told) => {
+                let saying = Saying {
+                    says: told.says.clone(),
+                    words: told.words.clone(),
+                    cpus: told.cpus,
+                };
+                sayings.insert(name.clone(), saying);
+                told.means.as_ref()
+            }
+        };
+        claims.extend(means.map(|means| (name.clone(), means.clone())));
+    }
+    let beside = file.beside.iter().map(|one| Beside {
+        printed: one.printed.clone(),
+        here: one.here.clone(),
+    });
+    Experiment {
+        file: name.into(),
+        sha256: sha256(text.as_bytes()),
+        text,
+        table_shape: file.table.shape.clone(),
+        claims,
+        sayings,
+        beside: beside.collect(),
+        changes,
+    }
+}
+
+/// The walk through an experiment.
+struct Walk {
+    file: File,
+    cells: Vec<CellPlan>,
+    steps: Vec<Step>,
+    result: RunResult,
+    out: PathBuf,
+    keep: bool,
+    seed: u64,
+    /// Blocks that were measured again.
+    again: usize,
+}
+
+impl Walk {
+    fn new(
+        options: &Options,
+        mut file: File,
+        text: String,
+        mut changes: Vec<String>,
+        cells: Vec<CellPlan>,
+    ) -> Result<Self, Refused> {
+        let measured = cells.iter().filter(|cell| cell.skipped.is_none());
+        let block_s: f64 = measured.map(|cell| step_s(&file, cell)).sum();
+        if let Some(budget) = options.budget {
+            let fit = ((budget.as_secs_f64() / block_s) as usize).max(1);
+            if fit < file.repeat.blocks {
+                changes.push(format!(
+                    "--budget: {fit} blocks instead of {}",
+                    file.repeat.blocks
+                ));
+                file.repeat.blocks = fit;
+            }
+        }
+        let steps = plan::order(&cells, file.repeat.blocks, file.repeat.order, options.seed);
+        let out = options.out.clone();
+        let out = out.unwrap_or_else(|| Path::new("lab-results").join(&file.name));
+        let started = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut result = RunResult {
+            schema: SCHEMA.into(),
+            name: file.name.clone(),
+            title: file.title.clone(),
+            command: typed(),
+            started_unix_ms: started.as_millis() as u64,
+            seed: options.seed,
+            machine: machine::look(),
+            experiment: Some(experiment(&file, &options.experiment, text, changes)),
+            notes: file.notes.clone(),
+            cells: cells.iter().map(empty_cell).collect(),
+            ..RunResult::default()
+        };
+        let path = out.join("result.json");
+        if options.resume {
+            take_over(&mut result, &path)?;
+        } else if path.exists() {
+            let text = format!(
+                "{} is there already; --resume goes on, --out NAME leaves it",
+                path.display()
+            );
+            if !options.plan && !options.check {
+                return Err(Refused::new(text));
+            }
+        }
+        Ok(Walk {
+            file,
+            cells,
+            steps,
+            result,
+            out,
+            keep: options.keep,
+            seed: options.seed,
+            again: 0,
+        })
+    }
+
+    fn tell_plan(&self, live: &mut dyn Progress) {
+        let measured = self
+            .cells
+            .iter()
+            .filter(|cell| cell.skipped.is_none())
+            .count();
+        let left: Vec<Step> = self.left();
+        live.line(&format!(
+            "{}: {measured} cells x {} blocks, {} left, about {}",
+            self.file.title,
+            self.file.repeat.blocks,
+            left.len(),
+            minutes(self.seconds(&left))
+        ));
+        let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
+        let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
+        skipped.for_each(|reason| *reasons.entry(reason).or_insert(0) += 1);
+        for (reason, count) in reasons {
+            live.line(&format!("  {count} cells are skipped: {reason}"));
+        }
+    }
+
+    fn is_done(&self, step: &Step) -> bool {
+        let mut blocks = self.result.cells[step.cell].blocks.iter();
+        blocks.any(|block| block.number == step.block)
+    }
+
+    /// Steps that are still to be done.
+    fn left(&self) -> Vec<Step> {
+        let steps = self.steps.iter().filter(|step| !self.is_done(step));
+        steps.copied().collect()
+    }
+
+    /// How long steps will take, without blocks that are measured again. What is not installed takes no time.
+    fn seconds(&self, steps: &[Step]) -> f64 {
+        let cells = steps.iter().map(|step| &self.cells[step.cell]);
+        let here = cells.filter(|cell| {
+            let run = &self.file.subject[&cell.subject].run;
+            file::program(run.any()).is_some()
+        });
+        here.map(|cell| step_s(&self.file, cell)).sum()
+    }
+
+    fn walk(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
+        fs::create_dir_all(&self.out)
+            .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
+        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        self.result.machine.placement = stage.placement();
+        self.result.subjects = self.facts(&stage);
+        self.result.notes.extend(stand_ins(&self.file));
+        let began = Instant::now();
+        let steps = self.left();
+        for (at, step) in steps.iter().enumerate() {
+            let cell = self.cells[step.cell].clone();
+            let behind = Duration::from_secs_f64(self.seconds(&steps[at + 1..]));
+            let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
+            let place = format!("[{}/{}] {}", at + 1, steps.len(), place.join(" "));
+            let length = Duration::from_secs_f64(step_s(&self.file, &cell));
+            let announce = |live: &mut dyn Progress, words: &str| {
+                live.begin(&format!("{place}{words}"), length, behind);
+            };
+            let measured = self.measure(&stage, &cell, step, live, &announce);
+            let entry = &mut self.result.cells[step.cell];
+            match measured {
+                Ok(mut block) => {
+                    block.position = at;
+                    live.line(&format!("{place:48} {}", line(&block)));
+                    entry.blocks.push(block);
+                    entry.state = CellState::Measured;
+                }
+                Err(state) => {
+                    live.line(&format!("{place:48} {}", state_words(&state)));
+                    if entry.blocks.is_empty() {
+                        entry.state = state.clone();
+                    }
+                    if let CellState::DidNotStart(reason) = state {
+                        self.failed_start(step, reason);
+                    }
+                }
+            }
+            marks::mark_slow(&mut self.result.cells);
+            self.result.duration_s = began.elapsed().as_secs_f64();
+            self.save()?;
+        }
+        if self.keep {
+            live.line(&format!(
+                "configurations and logs: {}",
+                stage.dir().display()
+            ));
+            stage.keep();
+        } else {
+            drop(stage);
+        }
+        live.line(&format!(
+            "result: {}",
+            self.out.join("result.json").display()
+        ));
+        let usable = self
+            .result
+            .cells
+            .iter()
+            .any(|cell| cell.state == CellState::Measured);
+        let cells = &self.result.cells;
+        let failed = cells.iter().any(|cell| !cell.failed_starts.is_empty());
+        Ok(match usable && !failed {
+            true => Answer::Yes,
+            false => Answer::No,
+        })
+    }
+
+    /// Starts the servers of each cell once. What is not installed, or too large for this machine, is told and no fault.
+    fn check(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
+        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        self.result.subjects = self.facts(&stage);
+        let (mut right, mut wrong, mut absent) = (0, 0, 0);
+        for cell in &self.cells {
+            let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
+            let found = match (&cell.skipped, self.missing(&stage, cell)) {
+                (Some(reason), _) => Err(CellState::Skipped(reason.clone())),
+                (_, Some(reason)) => Err(CellState::NotInstalled(reason)),
+                (None, None) => stage.check(&self.file, cell, self.seed),
+            };
+            match &found {
+                Ok(_) => right += 1,
+                Err(CellState::DidNotStart(_)) => wrong += 1,
+                Err(_) => absent += 1,
+            }
+            let words = match found {
+                Ok(ready_s) => format!("right after {ready_s:.2} s"),
+                Err(state) => state_words(&state),
+            };
+            live.line(&format!("{:48} {words}", place.join(" ")));
+        }
+        live.line(&format!("{right} right, {wrong} not, {absent} not here"));
+        if self.keep {
+            live.line(&format!(
+                "configurations and logs: {}",
+                stage.dir().display()
+            ));
+            stage.keep();
+        }
+        Ok(if wrong == 0 && right > 0 {
+            Answer::Yes
+        } else {
+            Answer::No
+        })
+    }
+
+    /// Why a cell cannot be measured for want of a program.
+    fn missing(&self, stage: &Stage, cell: &CellPlan) -> Option<String> {
+        let mut facts = self.result.subjects.iter();
+        let facts = facts.find(|facts| facts.name == cell.subject);
+        let subject = facts.and_then(|facts| facts.missing.clone());
+        subject.or_else(|| missing_backend(&self.file, stage, cell))
+    }
+
+    fn measure(
+        &mut self,
+        stage: &Stage,
+        cell: &CellPlan,
+        step: &Step,
+        live: &mut dyn Progress,
+        announce: &dyn Fn(&mut dyn Progress, &str),
+    ) -> Result<Block, CellState> {
+        announce(live, "");
+        if let Some(reason) = self.missing(stage, cell) {
+            return Err(CellState::NotInstalled(reason));
+        }
+        let seed = self.seed ^ step.block as u64;
+        let mut block = timed(|| stage.block(&self.file, cell, seed, live))?;
+        let mut tries = 1;
+        while foreign_share(&block).is_some()
+            && tries <= self.file.repeat.again
+            && self.again < self.steps.len().div_ceil(AGAIN_ONE_IN)
+        {
+            self.again += 1;
+            tries += 1;
+            announce(live, " again");
+            match timed(|| stage.block(&self.file, cell, seed, live)) {
+                Ok(anew) => block = quieter(block, anew),
+                Err(CellState::DidNotStart(reason)) => self.failed_start(step, reason),
+                Err(_) => break,
+            }
+        }
+        if tries > 1 {
+            let disturbed = block.marks.iter_mut();
+            let disturbed = disturbed.filter(|mark| mark.kind == MarkKind::Disturbed);
+            disturbed.for_each(|mark| mark.text += &format!(", the quietest of {tries} times"));
+        }
+        block.number = step.block;
+        Ok(block)
+    }
+
+    /// A start that failed stays in the result, whatever later ones do.
+    fn failed_start(&mut self, step: &Step, reason: String) {
+        let block = step.block;
+        let failed = FailedStart { block, reason };
+        self.result.cells[step.cell].failed_starts.push(failed);
+    }
+
+    /// What is known of the subjects before any load.
+    fn facts(&self, stage: &Stage) -> Vec<SubjectFacts> {
+        let subjects = self.file.subject.iter();
+        let wanted =
+            subjects.filter(|(name, _)| self.cells.iter().any(|cell| &cell.subject == *name));
+        let facts = wanted.map(|(name, subject)| {
+            let command = subject.run.any().to_string();
+            let program = file::program(&command);
+            let version = subject.version.as_deref().filter(|_| program.is_some());
+            SubjectFacts {
+                name: name.clone(),
+                missing: program.is_none().then(|| absent(&command)),
+                command,
+                version: version.and_then(told_version),
+                sha256: program
+                    .as_ref()
+                    .and_then(|path| fs::read(path).ok())
+                    .map(|b| sha256(&b)),
+                program: program.map(|path| path.display().to_string()),
+                configs: stage.configs(&self.file, &self.cells, name),
+            }
+        });
+        facts.collect()
+    }
+
+    /// Writes the result whole or not at all.
+    fn save(&self) -> Result<(), Refused> {
+        let path = self.out.join("result.json");
+        let part = self.out.join("result.json.part");
+        let text =
+            serde_json::to_vec(&self.result).map_err(|error| Refused::new(error.to_string()))?;
+        fs::write(&part, text)
+            .and_then(|()| fs::rename(&part, &path))
+            .map_err(|error| Refused::new(format!("{}: {error}", path.display())))
+    }
+}
+
+/// The block in which others took part less. What failed in the other stays in the counts.
+fn quieter(block: Block, anew: Block) -> Block {
+    let (mut kept, other) = match foreign_share(&anew) < foreign_share(&block) {
+        true => (anew, block),
+        false => (block, anew),
+    };
+    kept.tries.extend(other.tries);
+    kept.tries.push(Try {
+        ok: other.load.ok,
+        failures: other.load.failures,
+    });
+    kept
+}
+
+/// A block between two looks at how fast the machine is.
+fn timed(block: impl FnOnce() -> Result<Block, CellState>) -> Result<Block, CellState> {
+    let before = machine::work_us();
+    let mut block = block()?;
+    if let Some(resources) = &mut block.resources {
+        resources.system.work_us = Some(machine::work_us().max(before));
+    }
+    Ok(block)
+}
+
+/// The command line as typed, without the folder of the program: that tells nothing to others.
+fn typed() -> Vec<String> {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(first) = words.first_mut() {
+        let name = Path::new(first.as_str()).file_name();
+        *first = name.map_or(first.clone(), |name| name.to_string_lossy().into_owned());
+    }
+    words
+}
+
+/// That the program of a command is not there, and what may bring it.
+fn absent(command: &str) -> String {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let first = first.trim_start_matches("{setup}/");
+    let brings = setup::PROGRAMS
+        .iter()
+        .any(|program| first.ends_with(program));
+    let help = if brings {
+        "; `sluice-lab setup` gets it"
+    } else {
+        ""
+    };
+    format!("`{first}` is not installed{help}")
+}
+
+/// Why a cell has no backend here.
+fn missing_backend(file: &File, stage: &Stage, cell: &CellPlan) -> Option<String> {
+    let needs = stage.needs(file, cell).ok()?;
+    let mut needed = file.backend.iter().filter(|one| needs.contains(&one.name));
+    let missing = needed.find(|backend| file::program(backend.command()).is_none())?;
+    Some(format!("behind it, {}", absent(&missing.run)))
+}
+
+/// That backends stand in for those of the document.
+fn stand_ins(file: &File) -> Vec<String> {
+    let strange = |backend: &&file::Backend| backend.command() != backend.run;
+    let note = |backend: &file::Backend| {
+        format!(
+            "Backend `{}`: {}; a server of the lab's own stands in.",
+            backend.name,
+            absent(&backend.run)
+        )
+    };
+    file.backend.iter().filter(strange).map(note).collect()
+}
+
+/// How much others took part in a block that is marked for it.
+fn foreign_share(block: &Block) -> Option<f64> {
+    let marks = &mut block.marks.iter();
+    marks.find(|mark| mark.kind == MarkKind::Disturbed)?;
+    let system = &block.resources.as_ref()?.system;
+    Some(system.foreign + system.steal)
+}
+
+fn empty_cell(plan: &CellPlan) -> Cell {
+    Cell {
+        id: plan.id.clone(),
+        axes: plan.axes.clone(),
+        state: plan
+            .skipped
+            .clone()
+            .map_or(CellState::Pending, CellState::Skipped),
+        ..Cell::default()
+    }
+}
+
+/// Takes the blocks of an earlier result, of those cells whose definition is the same.
+fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
+    let Ok(bytes) = fs::read(path) else {
+        return Ok(());
+    };
+    let earlier: RunResult = serde_json::from_slice(&bytes)
+        .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+    for cell in &mut result.cells {
+        if let Some(same) = earlier.cells.iter().find(|earlier| earlier.id == cell.id) {
+            cell.blocks.clone_from(&same.blocks);
+            cell.failed_starts.clone_from(&same.failed_starts);
+            if !cell.blocks.is_empty() {
+                cell.state = CellState::Measured;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a program says of its version, on either output.
+fn told_version(command: &str) -> Option<String> {
+    let words = process::words(command).ok()?;
+    let program = process::find(words.first()?)?;
+    let told = std::process::Command::new(program)
+        .args(&words[1..])
+        .output()
+        .ok()?;
+    let text = [told.stdout, told.stderr].concat();
+    let text = String::from_utf8_lossy(&text).trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+/// Seconds that one block of a cell takes.
+fn step_s(file: &File, cell: &CellPlan) -> f64 {
+    let load = (file.load.duration + file.load.warmup).as_secs_f64();
+    load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.0} min", seconds / 60.0)
+    }
+}
+
+/// One block in a line.
+fn line(block: &Block) -> String {
+    let load = &block.load;
+    let mut text = format!("{:>9}/s", thousands(load.ok_per_s()));
+    if let Some(p50) = load.latency.total.percentile(50.0) {
+        text += &format!("  p50 {}", time(p50));
+    }
+    if let Some(p99) = load.latency.total.percentile(99.0) {
+        text += &format!("  p99 {}", time(p99));
+    }
+    if let Some(cost) = block.cpu_us_per_ok() {
+        text += &format!("  CPU {cost:.1} us");
+    }
+    if let Some(resources) = &block.resources {
+        text += &format!(
+            "  {} MB",
+            thousands(resources.subject.rss_peak_bytes as f64 / 1e6)
+        );
+    }
+    if load.failed() > 0 {
+        text += &format!("  failed {:.2} %", load.failed_share() * 100.0);
+    }
+    for mark in &block.marks {
+        text += &format!("  [{}]", mark.text);
+    }
+    text
+}
+
+fn state_words(state: &CellState) -> String {
+    match state {
+        CellState::Pending => "not yet".into(),
+        CellState::Measured => "measured".into(),
+        CellState::NotInstalled(reason) => format!("not installed: {reason}"),
+        CellState::DidNotStart(reason) => format!("did not start: {reason}"),
+        CellState::Skipped(reason) => format!("skipped: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_load::result::{
+        Distribution, FailureClass, Failures, Load, Mark, Resources, System,
+    };
+
+    #[test]
+    fn quick_keeps_the_shape_of_an_experiment() {
+        let mut file = file::parse("000", builtin::builtin("000").unwrap()).unwrap();
+        let options = Options {
+            experiment: "000".into(),
+            quick: true,
+            only: String::new(),
+            repeats: None,
+            duration: None,
+            warmup: None,
+            clients: None,
+            budget: None,
+            order: None,
+            pin: None,
+            seed: 7,
+            out: None,
+            resume: false,
+            plan: true,
+            keep: false,
+            check: false,
+        };
+        let changes = change(&mut file, &options);
+        assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);
+        // The file says that its windows are shorter still.
+        let duration = Duration::from_millis(600);
+        let blocks = (file.repeat.blocks, file.load.duration);
+        assert_eq!(blocks, (BLOCKS_MIN, duration));
+        let chosen = plan::cells(&file, &Only::default(), 9_900);
+        let with = |axis: &str, value: &str| {
+            let cells = chosen.iter().filter(|cell| cell.axes[axis] == value);
+            cells.count()
+        };
+        assert_eq!((with("clients", "10"), with("clients", "200")), (4, 18));
+        assert_eq!((with("subject", "floor"), with("clients", "10000")), (2, 7));
+        assert_eq!(changes.len(), 1);
+    }
+
+    #[test]
+    fn a_block_that_is_measured_again_keeps_its_failures() {
+        let block = |foreign: Option<f64>, failed: u64| {
+            let marks = foreign.map(|_| Mark {
+                kind: MarkKind::Disturbed,
+                text: String::new(),
+            });
+            let failures = (failed > 0).then(|| Failures {
+                class: FailureClass::Reset,
+                count: failed,
+                statuses: Vec::new(),
+                latency: Distribution::default(),
+                example: None,
+            });
+            Block {
+                load: Load {
+                    ok: 100,
+                    failures: failures.into_iter().collect(),
+                    ..Load::default()
+                },
+                resources: Some(Resources {
+                    system: System {
+                        foreign: foreign.unwrap_or(0.0),
+                        ..System::default()
+                    },
+                    ..Resources::default()
+                }),
+                marks: marks.into_iter().collect(),
+                ..Block::default()
+            }
+        };
+        let kept = quieter(block(Some(0.5), 43), block(None, 0));
+        assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 43)));
+        // Also where the first is the quieter one.
+        let kept = quieter(block(Some(0.2), 0), block(Some(0.9), 7));
+        assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 7)));
+        let kept = quieter(kept, block(None, 1));
+        assert_eq!(kept.counts(), (300, 8));
+    }
+
+    #[test]
+    fn blocks_of_cells_that_are_the_same_are_taken_over() {
+        let cell = |id: &str, blocks: usize| Cell {
+            id: id.into(),
+            blocks: vec![Block::default(); blocks],
+            ..Cell::default()
+        };
+        let earlier = RunResult {
+            cells: vec![cell("a", 2), cell("b", 1)],
+            ..RunResult::default()
+        };
+        let path = std::env::temp_dir().join(format!("lab-resume-{}.json", std::process::id()));
+        fs::write(&path, serde_json::to_vec(&earlier).unwrap()).unwrap();
+        let mut result = RunResult {
+            cells: vec![cell("b", 0), cell("c", 0)],
+            ..RunResult::default()
+        };
+        take_over(&mut result, &path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let states: Vec<_> = result
+            .cells
+            .iter()
+            .map(|cell| (cell.blocks.len(), &cell.state))
+            .collect();
+        assert_eq!(
+            states,
+            [(1, &CellState::Measured), (0, &CellState::Pending)]
+        );
+    }
+}

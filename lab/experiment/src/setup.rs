@@ -1,0 +1,302 @@
+//! `lab setup`: gets the programs that the studies stand on and that no distribution has in these versions: a Python
+//! environment with the applications' servers, Caddy, and the Go program of study 001. Nothing else of the lab fetches or
+//! builds anything. Everything goes into one folder; removing that undoes it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::builtin::builtin;
+use crate::progress::Progress;
+use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::process;
+
+/// What is got, and where to.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to get; everything by default
+    pub parts: Vec<Part>,
+    /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
+    pub dir: Option<PathBuf>,
+    /// The Python that the environment is made of; by default the newest of python3.14, 3.13, 3.12 and python3 that runs.
+    /// Caddy Snake wants 3.12 or later
+    pub python: Option<String>,
+    /// Prints what would be done and does nothing
+    pub plan: bool,
+}
+
+/// A part of the set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in an environment of their own (pip)
+    Python,
+    /// Caddy, built from the Go module proxy; the wheel of Caddy Snake has one for where Go is absent
+    Caddy,
+    /// The program of study 001 (Go)
+    Go,
+}
+
+/// Programs that a set-up brings.
+pub const PROGRAMS: [&str; 6] = [
+    "gunicorn",
+    "uvicorn",
+    "caddy",
+    "caddy-snake",
+    "go-001",
+    "python3",
+];
+
+/// What the environment has: the versions in the repository of study 002. Caddy Snake is the newest that the Python takes.
+const REQUIREMENTS: [&str; 6] = [
+    "flask==3.1.3",
+    "gunicorn==26.0.0",
+    "fastapi==0.141.1",
+    "uvicorn[standard]==0.52.1",
+    "gevent==26.7.0",
+    "caddysnake",
+];
+
+/// Where a Python is looked for, newest first: those that Caddy Snake has wheels for, and what there is else.
+const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
+
+/// The version that Caddy's configurations of the studies were tried with.
+const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
+
+/// How long Caddy Snake may take until it has unpacked its worker.
+const UNPACK_MAX: Duration = Duration::from_secs(20);
+
+/// Carries out `lab setup`.
+pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let dir = options.dir.clone().unwrap_or_else(process::setup_dir);
+    let dir = std::path::absolute(&dir).map_err(|error| Refused::new(error.to_string()))?;
+    let all = [Part::Python, Part::Caddy, Part::Go];
+    let parts = match options.parts.is_empty() {
+        true => &all[..],
+        false => &options.parts[..],
+    };
+    let mut setup = Setup {
+        live,
+        dir: &dir,
+        plan: options.plan,
+    };
+    if !options.plan {
+        fs::create_dir_all(dir.join("bin")).map_err(|error| told(&dir, &error))?;
+    }
+    let mut failed = Vec::new();
+    for part in all.iter().filter(|part| parts.contains(part)) {
+        let done = match part {
+            Part::Python => setup.python(&python(options.python.as_deref())),
+            Part::Caddy => setup.caddy(),
+            Part::Go => setup.go(),
+        };
+        // The rest does not stand on it: without one of them its rows are absent.
+        if let Err(Refused(reason)) = done {
+            setup.live.line(&reason);
+            failed.push(format!("{part:?}").to_lowercase());
+        }
+    }
+    if failed.is_empty() {
+        setup
+            .live
+            .line(&format!("{}: experiments find it there", dir.display()));
+        return Ok(Answer::Yes);
+    }
+    let (failed, dir) = (failed.join(", "), dir.display());
+    Err(Refused::new(format!(
+        "{failed}: not had, see above; what is there is in {dir}"
+    )))
+}
+
+/// The Python that is asked for, or the newest that runs. A name in PATH need not run: managers of versions have a program for
+/// each that they know, and most of them only say that the version is not chosen.
+fn python(asked: Option<&str>) -> String {
+    let runs = |name: &&&str| {
+        let mut probe = Command::new(name);
+        probe.args(["-c", "import ensurepip, venv"]);
+        probe.stdin(Stdio::null()).stdout(Stdio::null());
+        probe
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let newest = || PYTHONS.iter().find(runs).map_or("python3", |name| name);
+    asked.unwrap_or_else(|| newest()).to_string()
+}
+
+fn told(path: &Path, error: &std::io::Error) -> Refused {
+    Refused::new(format!("{}: {error}", path.display()))
+}
+
+/// Where to, and whether at all.
+struct Setup<'a> {
+    live: &'a mut dyn Progress,
+    dir: &'a Path,
+    plan: bool,
+}
+
+impl Setup<'_> {
+    /// Says a command and carries it out.
+    fn carry_out(&mut self, command: &mut Command) -> Result<(), Refused> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let words = command.get_args().map(|word| word.to_string_lossy());
+        let words: Vec<_> = words.collect();
+        self.live.line(&format!("+ {program} {}", words.join(" ")));
+        if self.plan {
+            return Ok(());
+        }
+        let status = command.stdin(Stdio::null()).status();
+        let status = status.map_err(|error| Refused::new(format!("{program}: {error}")))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Refused::new(format!("{program} ended with {status}"))),
+        }
+    }
+
+    fn python(&mut self, python: &str) -> Result<(), Refused> {
+        let venv = self.dir.join("venv");
+        self.carry_out(Command::new(python).args(["-m", "venv"]).arg(&venv))?;
+        let pip = venv.join("bin/pip");
+        let mut install = Command::new(&pip);
+        install.args(["install", "--quiet", "--disable-pip-version-check"]);
+        self.carry_out(install.args(REQUIREMENTS))?;
+        if self.plan {
+            self.live.line("+ unpack the server of Caddy Snake");
+            return Ok(());
+        }
+        let Some(program) = wheel_program(&venv) else {
+            self.live
+                .line("no Caddy Snake for this Python: its rows of study 002 will be absent");
+            return Ok(());
+        };
+        self.link(&program, "caddy-snake")?;
+        self.unpack(&program, &venv)
+    }
+
+    /// Caddy Snake carries its Python server inside and writes it out when it starts: that is the only way to get at the
+    /// server that study 002 runs by itself.
+    fn unpack(&mut self, program: &Path, venv: &Path) -> Result<(), Refused> {
+        let scratch = self.dir.join("unpack");
+        let failed = |error: std::io::Error| told(&scratch, &error);
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir_all(&scratch).map_err(failed)?;
+        let app = builtin("002/app_esgi.py").unwrap_or_default();
+        fs::write(scratch.join("app_esgi.py"), app).map_err(failed)?;
+        let conf = format!(
+            "{{\n\tadmin off\n\tauto_https off\n}}\nhttp:// {{\n\tbind unix/{}/s.sock\n\troute {{\n\t\tpython {{\n\t\t\tmodule_esgi app_esgi:application\n\t\t\truntime gevent\n\t\t\tvenv {}\n\t\t\tworkers 1\n\t\t}}\n\t}}\n}}\n",
+            scratch.display(),
+            venv.display()
+        );
+        fs::write(scratch.join("Caddyfile"), conf).map_err(failed)?;
+        self.live.line(&format!(
+            "+ {} run (to unpack its server)",
+            program.display()
+        ));
+        let mut child = Command::new(program)
+            .args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
+            .current_dir(&scratch)
+            .envs(
+                ["TMPDIR", "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"].map(|name| (name, &scratch)),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let begin = Instant::now();
+        let mut found = None;
+        while found.is_none() && begin.elapsed() < UNPACK_MAX {
+            thread::sleep(Duration::from_millis(100));
+            found = worker_program(&scratch);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        let to = self.dir.join("caddysnake.py");
+        let text = found.ok_or_else(|| Refused::new("Caddy Snake unpacked no server"))?;
+        fs::write(&to, text).map_err(|error| told(&to, &error))?;
+        fs::remove_dir_all(&scratch).map_err(failed)
+    }
+
+    fn caddy(&mut self) -> Result<(), Refused> {
+        if process::find("go").is_some() {
+            let mut install = Command::new("go");
+            install.args(["install", CADDY]);
+            install.env("GOBIN", self.dir.join("bin"));
+            install.env("GOTOOLCHAIN", "local");
+            return self.carry_out(&mut install);
+        }
+        self.live
+            .line("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
+        if self.plan {
+            return Ok(());
+        }
+        let program = wheel_program(&self.dir.join("venv"));
+        let program = program.ok_or_else(|| {
+            Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
+        })?;
+        self.link(&program, "caddy")
+    }
+
+    fn link(&mut self, program: &Path, name: &str) -> Result<(), Refused> {
+        let link = self.dir.join("bin").join(name);
+        let _ = fs::remove_file(&link);
+        symlink(program, &link).map_err(|error| told(&link, &error))
+    }
+
+    /// The program of study 001 with addresses from the environment, which is the only change to its text.
+    fn go(&mut self) -> Result<(), Refused> {
+        if process::find("go").is_none() {
+            self.live
+                .line("no `go` here: in study 001 a responder of the lab's own stands in");
+            return Ok(());
+        }
+        let source = self.dir.join("go-001");
+        if !self.plan {
+            fs::create_dir_all(&source).map_err(|error| told(&source, &error))?;
+            let text = builtin("001/backend.go").unwrap_or_default();
+            let text = text
+                .replace(
+                    "const (\n\tSOCK = \"/tmp/go.sock\"\n)",
+                    "var SOCK = os.Getenv(\"LAB_SOCKET\")",
+                )
+                .replace("\":8080\"", "os.Getenv(\"LAB_HTTP\")")
+                .replace("\":9001\"", "os.Getenv(\"LAB_FASTCGI\")");
+            let files = [
+                ("main.go", text),
+                ("go.mod", "module lab/go-001\n\ngo 1.21\n".into()),
+            ];
+            for (name, text) in files {
+                let path = source.join(name);
+                fs::write(&path, text).map_err(|error| told(&path, &error))?;
+            }
+        }
+        let mut build = Command::new("go");
+        build.current_dir(if self.plan { Path::new(".") } else { &source });
+        build.env("GOTOOLCHAIN", "local");
+        build
+            .args(["build", "-o"])
+            .arg(self.dir.join("bin/go-001"))
+            .arg(".");
+        self.carry_out(&mut build)
+    }
+}
+
+/// The program in the wheel of Caddy Snake.
+fn wheel_program(venv: &Path) -> Option<PathBuf> {
+    let versions = fs::read_dir(venv.join("lib")).ok()?;
+    let mut found = versions
+        .flatten()
+        .map(|version| version.path().join("site-packages/caddysnake-cli"));
+    found.find(|path| path.is_file())
+}
+
+/// The server that Caddy Snake has written out, once it is whole: it is there before its last line is.
+fn worker_program(scratch: &Path) -> Option<String> {
+    let folders = fs::read_dir(scratch).ok()?;
+    let mut texts = folders
+        .flatten()
+        .filter_map(|folder| fs::read_to_string(folder.path().join("worker_main.py")).ok());
+    texts.find(|text| text.trim_end().ends_with("main()"))
+}

@@ -1,0 +1,807 @@
+//! The stage of a run: a folder with made files and configurations, ports, processors; and one block on it, from a fresh
+//! server to its end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::builtin::read_conf;
+use super::checks::{self, Seen};
+use super::file::{Backend, File, Pin, Run, Talk, Test};
+use super::folder::Folder;
+use super::marks;
+use super::plan::CellPlan;
+use crate::progress::Progress;
+use crate::single::Memory;
+use sluice_load::backend::{Corpus, read_counts};
+use sluice_load::generator::expect::{BodyExpect, Expect};
+use sluice_load::generator::held::Beside;
+use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::probe::Probe;
+use sluice_load::generator::request::{Draft, Prepared};
+use sluice_load::generator::target::{Reach, Target};
+use sluice_load::generator::trust::{self, TlsOptions};
+use sluice_load::generator::{self, Plan};
+use sluice_load::machine;
+use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
+use sluice_load::random::made_body;
+use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
+use sluice_load::sample::{self, Roots, Samples};
+
+/// How long a server may take to its first right answer.
+const READY_MAX: Duration = Duration::from_secs(15);
+
+/// Between two tries whether a server is there.
+const READY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A backend's counts are in its file after so long at the latest.
+const COUNTS_SETTLE: Duration = Duration::from_millis(120);
+
+/// Folder, ports and processors of a run.
+pub struct Stage {
+    folder: Folder,
+    beside: PathBuf,
+    /// For the subject.
+    port: u16,
+    /// For the subject's own interface, if it has one.
+    admin_port: u16,
+    /// For a second listener of the subject.
+    spare_port: u16,
+    /// Port or path of a socket, by name of backend.
+    backends: BTreeMap<String, String>,
+    subject_cpus: Vec<usize>,
+    load_cpus: Vec<usize>,
+    corpus: Corpus,
+    /// Keep the ports from other labs on this machine while the run goes on.
+    _holds: Vec<UnixListener>,
+}
+
+/// The servers of a cell, after their first right answer.
+struct Serving {
+    backends: Vec<Started>,
+    plan: Plan,
+    server: Started,
+    answer: Probe,
+    ready_s: f64,
+}
+
+impl Stage {
+    /// Makes the folder and what belongs into it.
+    pub fn build(file: &File, beside: &Path, seed: u64) -> Result<Self, String> {
+        let folder = Folder::make()?;
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.path().display());
+        let (mut ports, holds) = free_ports(file.backend.len() + 3).map_err(failed)?;
+        let mut take = || ports.pop().unwrap_or_default();
+        let (port, admin_port, spare_port) = (take(), take(), take());
+        let place = |backend: &Backend, port: u16| match backend.unix {
+            true => folder
+                .path()
+                .join(format!("{}.sock", backend.name))
+                .display()
+                .to_string(),
+            false => port.to_string(),
+        };
+        let backends = file.backend.iter().zip(ports);
+        let backends = backends
+            .map(|(backend, port)| (backend.name.clone(), place(backend, port)))
+            .collect();
+        let (subject_cpus, load_cpus) = split(file.place.pin, machine::processors());
+        let stage = Stage {
+            folder,
+            beside: beside.to_path_buf(),
+            port,
+            admin_port,
+            spare_port,
+            backends,
+            subject_cpus,
+            load_cpus,
+            corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            _holds: holds,
+        };
+        if file.test.values().any(|test| test.tls) {
+            stage.make_certificate()?;
+        }
+        for (at, made) in file.file.iter().enumerate() {
+            let bytes = match &made.from {
+                Some(from) => stage
+                    .rewritten(file, from, &stage.common_names())?
+                    .text
+                    .into(),
+                None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+            };
+            stage.write(&made.path, &bytes)?;
+        }
+        Ok(stage)
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves the folder where it is when the run is over.
+    pub fn keep(self) {
+        self.folder.keep();
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        let path = self.dir().join(path);
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        fs::write(&path, bytes).map_err(failed)
+    }
+
+    /// A certificate for this machine, which signs itself, on P-256 as bench kits and public authorities use it.
+    fn make_certificate(&self) -> Result<(), String> {
+        let names = ["localhost".to_string(), "127.0.0.1".to_string()];
+        let made = rcgen::generate_simple_self_signed(names)
+            .map_err(|error| format!("the certificate: {error}"))?;
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        self.write("site.crt", certificate.as_bytes())?;
+        self.write("site.key", key.as_bytes())?;
+        self.write("site.pem", format!("{certificate}{key}").as_bytes())
+    }
+
+    /// Who has which processors.
+    pub fn placement(&self) -> BTreeMap<String, Vec<usize>> {
+        let parts = [
+            ("subject", &self.subject_cpus),
+            ("generator", &self.load_cpus),
+            ("backend", &self.load_cpus),
+        ];
+        parts
+            .map(|(name, cpus)| (name.to_string(), cpus.clone()))
+            .into()
+    }
+
+    /// The configurations of a subject as it gets them, each once.
+    pub fn configs(&self, file: &File, cells: &[CellPlan], subject: &str) -> Vec<ConfigText> {
+        let mut configs: Vec<ConfigText> = Vec::new();
+        for cell in cells.iter().filter(|cell| cell.subject == subject) {
+            let main = self.config(file, cell).ok().flatten();
+            let beside = self.beside(file, cell).unwrap_or_default();
+            let beside = beside.into_iter().map(|(_, config)| config);
+            for config in main.into_iter().chain(beside) {
+                let known = |known: &ConfigText| known.used_for == config.used_for;
+                if !configs.iter().any(known) {
+                    configs.push(config);
+                }
+            }
+        }
+        configs
+    }
+
+    /// One block of one cell.
+    pub fn block(
+        &self,
+        file: &File,
+        cell: &CellPlan,
+        seed: u64,
+        live: &mut dyn Progress,
+    ) -> Result<Block, CellState> {
+        let not_started = CellState::DidNotStart;
+        let test = &file.test[&cell.test];
+        let started_at = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let shared = self.log_of(file, cell).map_err(not_started)?;
+        let Serving {
+            backends,
+            plan,
+            mut server,
+            answer,
+            ready_s,
+        } = self.serve(file, cell, seed).map_err(not_started)?;
+        let (before, accepted) = (self.counts(file, cell), machine::accepted());
+        let roots = Roots {
+            subject: vec![server.pid()],
+            backend: backends.iter().map(Started::pid).collect(),
+        };
+        let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
+            .map_err(|error| not_started(format!("the load broke off: {error}")))?;
+        load.answer = Some(answer.answered());
+        let accepted = accepted.zip(machine::accepted());
+        thread::sleep(COUNTS_SETTLE);
+        let counts = difference(before, self.counts(file, cell));
+        let ended = server.ended();
+        let mut resources = samples.over(window.0, window.1);
+        resources.backend_counts.clone_from(&counts);
+        if !file.load.rest.is_zero() {
+            thread::sleep(file.load.rest);
+            resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
+        }
+        server.stop();
+        let mut log = server.log();
+        if let Some((path, begin)) = &shared {
+            log.extend(lines_since(path, *begin));
+        }
+        let seen = Seen {
+            load: &load,
+            counts: counts.as_ref(),
+            accepted: accepted
+                .filter(|_| !self.has_socket(file, cell))
+                .map(|(before, after)| after.saturating_sub(before)),
+            resources: &resources,
+        };
+        let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
+        let mut block = Block {
+            started_unix_ms: started_at.as_millis() as u64,
+            ready_s: Some(ready_s),
+            checks: checks::checks(test, parts, seen),
+            load,
+            resources: Some(resources),
+            log,
+            ..Block::default()
+        };
+        block.marks = marks::marks(&block, ended);
+        Ok(block)
+    }
+
+    /// The log that a server writes beside its output, and where in it the lines of the next block begin: blocks share it.
+    fn log_of(&self, file: &File, cell: &CellPlan) -> Result<Option<(PathBuf, u64)>, String> {
+        let Some(path) = &file.subject[&cell.subject].log else {
+            return Ok(None);
+        };
+        let path = PathBuf::from(self.fill(path, file, cell)?);
+        let begin = log_end(&path);
+        Ok(Some((path, begin)))
+    }
+
+    /// Starts the servers of a cell, waits for the first right answer and ends them. Gives the seconds until then.
+    pub fn check(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<f64, CellState> {
+        let mut serving = self
+            .serve(file, cell, seed)
+            .map_err(CellState::DidNotStart)?;
+        serving.server.stop();
+        Ok(serving.ready_s)
+    }
+
+    /// Starts the servers of a cell and waits for the first right answer.
+    fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
+        let mut backends = Vec::new();
+        for name in self.needs(file, cell)? {
+            backends.push(self.start_backend(file, cell, &name)?);
+        }
+        let plan = self.plan(file, cell, seed)?;
+        let began = Instant::now();
+        let mut server = self.start_subject(file, cell)?;
+        let answer = ready(&plan, &mut server)?;
+        Ok(Serving {
+            backends,
+            plan,
+            server,
+            answer,
+            ready_s: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Names of the backends of a cell. A name with something put in that no backend has means that there is none.
+    pub fn needs(&self, file: &File, cell: &CellPlan) -> Result<Vec<String>, String> {
+        let names = self.names(file, cell);
+        let mut needs = Vec::new();
+        for written in &file.test[&cell.test].needs {
+            let name = fill(written, &names)?;
+            if self.backends.contains_key(&name) {
+                needs.push(name);
+            } else if !written.contains('{') {
+                return Err(format!("no backend `{name}`"));
+            }
+        }
+        Ok(needs)
+    }
+
+    /// Whether a backend of the cell listens at a unix socket, whose connections the kernel does not count.
+    fn has_socket(&self, file: &File, cell: &CellPlan) -> bool {
+        let needs = self.needs(file, cell).unwrap_or_default();
+        let sockets = |backend: &Backend| backend.unix && needs.contains(&backend.name);
+        file.backend.iter().any(sockets)
+    }
+
+    /// Names that hold in the whole run.
+    fn common_names(&self) -> Names {
+        let exe = std::env::current_exe().unwrap_or_default();
+        let root = rustix::process::geteuid().is_root();
+        let path = |name: &str| self.dir().join(name).display().to_string();
+        let mut names = Names::from([
+            ("dir".into(), self.dir().display().to_string()),
+            ("port".into(), self.port.to_string()),
+            ("listen".into(), self.port.to_string()),
+            ("admin".into(), self.admin_port.to_string()),
+            ("spare".into(), self.spare_port.to_string()),
+            ("lab".into(), exe.display().to_string()),
+            ("setup".into(), process::setup_dir().display().to_string()),
+            ("cert".into(), path("site.crt")),
+            ("key".into(), path("site.key")),
+            ("pem".into(), path("site.pem")),
+            // Started by root, nginx gives its workers to a user who may not read a private folder.
+            (
+                "user".into(),
+                if root {
+                    "user root;".into()
+                } else {
+                    String::new()
+                },
+            ),
+        ]);
+        for (name, place) in &self.backends {
+            names.insert(format!("backend.{name}"), place.clone());
+        }
+        names
+    }
+
+    fn names(&self, file: &File, cell: &CellPlan) -> Names {
+        let test = &file.test[&cell.test];
+        let kind = test.kind.as_ref().unwrap_or(&cell.test);
+        let mut names = self.common_names();
+        let number: String = cell.config.chars().filter(char::is_ascii_digit).collect();
+        let mut put = |name: &str, value: String| names.insert(name.into(), value);
+        put("subject", cell.subject.clone());
+        put("test", cell.test.clone());
+        put("config", cell.config.clone());
+        put("config-number", number);
+        put("kind", kind.clone());
+        put("clients", cell.clients.to_string());
+        if let Some(path) = &test.expect.file {
+            put("file", self.dir().join(path).display().to_string());
+        }
+        let first = test.needs.first().map(|name| fill(name, &names));
+        if let Some(place) = first.and_then(|name| self.backends.get(&name.ok()?)) {
+            names.insert("upstream".into(), place.clone());
+        }
+        names
+    }
+
+    fn fill(&self, text: &str, file: &File, cell: &CellPlan) -> Result<String, String> {
+        let mut names = self.names(file, cell);
+        names.insert("conf".into(), self.conf_path(cell).display().to_string());
+        fill(text, &names)
+    }
+
+    fn conf_path(&self, cell: &CellPlan) -> PathBuf {
+        self.dir().join(format!("{}.conf", cell.subject))
+    }
+
+    /// The configuration of a cell with ports and paths put in.
+    fn config(&self, file: &File, cell: &CellPlan) -> Result<Option<ConfigText>, String> {
+        let Some(conf) = &file.subject[&cell.subject].conf else {
+            return Ok(None);
+        };
+        self.rewritten(file, conf, &self.names(file, cell))
+            .map(Some)
+    }
+
+    /// The files beside it with the names that they get.
+    fn beside(&self, file: &File, cell: &CellPlan) -> Result<Vec<(String, ConfigText)>, String> {
+        let names = self.names(file, cell);
+        let beside = file.subject[&cell.subject].beside.iter().map(|written| {
+            let config = self.rewritten(file, written, &names)?;
+            let name = config.used_for.rsplit('/').next().unwrap_or_default();
+            Ok((format!("{}-{name}", cell.subject), config))
+        });
+        beside.collect()
+    }
+
+    /// A printed text with ports and paths put in.
+    fn rewritten(&self, file: &File, conf: &str, names: &Names) -> Result<ConfigText, String> {
+        let conf = fill(conf, names)?;
+        let mut text = read_conf(&conf, &self.beside)?;
+        let mut rewritten = Vec::new();
+        for rewrite in &file.rewrite {
+            if !text.contains(&rewrite.from) {
+                continue;
+            }
+            let to = fill(&rewrite.to, names)?;
+            text = text.replace(&rewrite.from, &to);
+            rewritten.push((rewrite.from.clone(), to));
+        }
+        Ok(ConfigText {
+            used_for: conf,
+            text,
+            rewritten,
+        })
+    }
+
+    fn start_backend(&self, file: &File, cell: &CellPlan, name: &str) -> Result<Started, String> {
+        let backend = file.backend.iter().find(|backend| backend.name == name);
+        let backend = backend.ok_or_else(|| format!("no backend `{name}`"))?;
+        let place = &self.backends[name];
+        let mut names = self.names(file, cell);
+        let way = if backend.unix { "socket" } else { "port" };
+        names.insert(way.into(), place.clone());
+        names.insert("listen".into(), place.clone());
+        let counts = self.counts_path(name).display().to_string();
+        names.insert("counts".into(), counts);
+        if let Some(conf) = &backend.conf {
+            let config = self.rewritten(file, conf, &names)?;
+            let path = format!("backend-{name}.conf");
+            self.write(&path, config.text.as_bytes())?;
+            names.insert("conf".into(), self.dir().join(path).display().to_string());
+        }
+        let command = words(&fill(backend.command(), &names)?)?;
+        let env = filled(&backend.env, &names)?;
+        let log = self.dir().join(format!("backend-{name}.log"));
+        let socket = self.dir().join(place);
+        if backend.unix {
+            // What the block before left behind would look like a backend that listens.
+            let _ = fs::remove_file(&socket);
+        }
+        let dir = backend.in_folder.then(|| self.dir());
+        let mut started = Started::start(&command, &env, &self.load_cpus, dir, &log)
+            .map_err(|error| format!("backend {name}: {error}"))?;
+        let begin = Instant::now();
+        let listens = || match backend.unix {
+            true => std::os::unix::net::UnixStream::connect(&socket).is_ok(),
+            false => std::net::TcpStream::connect(format!("127.0.0.1:{place}")).is_ok(),
+        };
+        while !listens() {
+            if let Some(status) = started.ended() {
+                let log = started.log().join(" / ");
+                return Err(format!("backend {name} ended with {status}: {log}"));
+            }
+            if begin.elapsed() > READY_MAX {
+                return Err(format!("backend {name} does not listen"));
+            }
+            thread::sleep(READY_PAUSE);
+        }
+        Ok(started)
+    }
+
+    fn start_subject(&self, file: &File, cell: &CellPlan) -> Result<Started, String> {
+        let subject = &file.subject[&cell.subject];
+        let kind = file.test[&cell.test].kind.as_ref().unwrap_or(&cell.test);
+        let run = match &subject.run {
+            Run::One(run) => run,
+            Run::ByKind(by_kind) => by_kind
+                .get(kind)
+                .ok_or_else(|| format!("{} has no command for {kind}", cell.subject))?,
+        };
+        if let Some(config) = self.config(file, cell)? {
+            let path = self.conf_path(cell);
+            fs::write(&path, &config.text)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        for (name, config) in self.beside(file, cell)? {
+            self.write(&name, config.text.as_bytes())?;
+        }
+        let command = words(&self.fill(run, file, cell)?)?;
+        let env = filled(&subject.env, &self.names(file, cell))?;
+        let log = self.dir().join(format!("{}.log", cell.subject));
+        let dir = subject.in_folder.then(|| self.dir());
+        Started::start(&command, &env, &self.subject_cpus, dir, &log)
+            .map_err(|error| format!("{}: {error}", cell.subject))
+    }
+
+    /// What is asked of the subject.
+    fn plan(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Plan, String> {
+        let test = &file.test[&cell.test];
+        let scheme = if test.tls { "https" } else { "http" };
+        // The certificate is for `localhost`; without TLS a number saves servers and readers a name.
+        let host = if test.tls { "localhost" } else { "127.0.0.1" };
+        let url = format!("{scheme}://{host}:{}{}", self.port, test.path);
+        let mut target =
+            Target::parse(&url, test.http2, None, Reach::Loopback).map_err(|error| error.text)?;
+        if let Some(host) = &test.host {
+            target.authority = self.fill(host, file, cell)?;
+        }
+        let trusted = TlsOptions {
+            ca: test.tls.then(|| self.dir().join("site.crt")),
+            ..TlsOptions::default()
+        };
+        let mode = match test.rate.or(file.load.rate) {
+            None => Mode::Closed,
+            Some(rate) => Mode::Open {
+                rate,
+                poisson: file.load.poisson,
+            },
+        };
+        let each_max = test
+            .requests_per_connection
+            .or(file.load.requests_per_connection);
+        let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
+        Ok(Plan {
+            tls: trust::prepare(&trusted, &target)?,
+            requests,
+            target,
+            mode,
+            connections: cell.clients,
+            depth: test.depth.unwrap_or(file.load.depth),
+            requests_per_connection_max: each_max,
+            threads: self.load_cpus.len().max(1),
+            cpus: self.load_cpus.clone(),
+            requests_max: None,
+            warmup: file.load.warmup,
+            duration: file.load.duration,
+            drain: file.load.drain.unwrap_or(file.load.timeout),
+            timeout: file.load.timeout,
+            failure_pause: file.load.failure_pause,
+            seed,
+            kind,
+            beside: Beside {
+                idle: test.idle.unwrap_or(file.load.idle),
+                slow: file.load.slow_readers,
+                slow_bytes_per_s: file.load.slow_rate,
+            },
+        })
+    }
+
+    /// The requests of a test, each with its right answer.
+    fn requests(
+        &self,
+        file: &File,
+        test: &Test,
+        target: &Target,
+        each_max: Option<u64>,
+        seed: u64,
+    ) -> Result<(Kind, Vec<Prepared>), String> {
+        let fields = file.load.headers.iter().chain(&test.headers);
+        let body: Arc<[u8]> = match &test.body {
+            Some(body) => body.as_bytes().into(),
+            None => made_body(test.body_bytes, seed).into(),
+        };
+        let draft = Draft {
+            method: test.method.clone().unwrap_or_else(|| "GET".into()),
+            path: target.path.clone(),
+            fields: fields
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            body,
+            close: each_max == Some(1),
+        };
+        let talk = match test.talk {
+            Talk::Requests => None,
+            Talk::Websocket => Some(kind::websocket(&draft, target, draft.body.clone(), seed)?),
+            Talk::Events => Some(kind::events(&draft, target)?),
+        };
+        if let Some((kind, request)) = talk {
+            return Ok((kind, vec![request]));
+        }
+        if !test.corpus {
+            let request = draft.prepare(target, self.expect(file, test)?)?;
+            return Ok((Kind::Requests, vec![request]));
+        }
+        let every = test.expect.every.unwrap_or(1).max(1);
+        let questions = self.corpus.questions();
+        let prepared = questions.map(|(question, bytes)| {
+            let draft = Draft {
+                method: "POST".into(),
+                body: question.into(),
+                ..draft.clone()
+            };
+            let expect = Expect {
+                status: test.expect.status,
+                body: BodyExpect::Exact { bytes, every },
+                fields: Vec::new(),
+            };
+            draft.prepare(target, expect)
+        });
+        let prepared: Result<Vec<Prepared>, String> = prepared.collect();
+        Ok((Kind::Requests, prepared?))
+    }
+
+    fn expect(&self, file: &File, test: &Test) -> Result<Expect, String> {
+        let part = &test.expect;
+        let bytes: Option<Arc<[u8]>> = if let Some(body) = &part.body {
+            Some(body.as_bytes().into())
+        } else if let Some(path) = &part.file {
+            let path = self.dir().join(path);
+            let read = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            Some(read.into())
+        } else if let Some(name) = &part.body_of {
+            let backend = file.backend.iter().find(|backend| &backend.name == name);
+            let body = backend.and_then(|backend| backend.body.as_ref());
+            body.map(|body| body.as_bytes().into())
+        } else {
+            None
+        };
+        let every = part.every.unwrap_or(1).max(1);
+        Ok(Expect {
+            status: part.status,
+            body: bytes.map_or(BodyExpect::Any, |bytes| BodyExpect::Exact { bytes, every }),
+            fields: Vec::new(),
+        })
+    }
+
+    fn counts_path(&self, name: &str) -> PathBuf {
+        self.dir().join(format!("backend-{name}.counts"))
+    }
+
+    fn counts(&self, file: &File, cell: &CellPlan) -> Option<BackendCounts> {
+        let needs = self.needs(file, cell).ok()?;
+        read_counts(&self.counts_path(needs.first()?))
+    }
+}
+
+fn filled(env: &BTreeMap<String, String>, names: &Names) -> Result<Names, String> {
+    let filled = env
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), fill(value, names)?)));
+    filled.collect()
+}
+
+/// Whether a cell has all these values; several are separated by `|`.
+fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
+    when.iter().all(|(axis, values)| {
+        let value = cell.axes.get(axis).map_or("", String::as_str);
+        values.split('|').any(|wanted| wanted == value)
+    })
+}
+
+/// Loads while processes are watched. Gives the window, too.
+fn load_and_watch(
+    plan: &Plan,
+    roots: &Roots,
+    live: &mut dyn Progress,
+) -> std::io::Result<(Load, Samples, (Instant, Instant))> {
+    let stop = AtomicBool::new(false);
+    live.watch(roots);
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| sample::watch(roots, &stop));
+        // Also when the load panics: the scope would wait for ever.
+        let ending = Ending(&stop);
+        let now = Instant::now();
+        let mut window = (now, now);
+        let mut memory = Memory::of_processes(roots.subject.clone());
+        let load = generator::run(plan, &mut |stage| {
+            if let generator::Stage::Window(begin, end) = stage {
+                window = (begin, end);
+            }
+            memory.look(&stage);
+            live.look(&stage);
+        });
+        drop(ending);
+        let samples = watching
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut load = load?;
+        memory.put(&mut load);
+        Ok((load, samples, window))
+    })
+}
+
+/// Ends the watching when it goes.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Waits until a server gives the right answer.
+fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
+    let begin = Instant::now();
+    let expect = &plan.requests[0].expect;
+    loop {
+        let wrong = match kind::ask(plan) {
+            Ok(answer) => match wrong(expect, &answer) {
+                None => return Ok(answer),
+                Some(wrong) => wrong,
+            },
+            Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
+        };
+        if let Some(status) = server.ended() {
+            return Err(format!(
+                "it ended with {status}{}",
+                server_words(&server.log())
+            ));
+        }
+        if begin.elapsed() > READY_MAX {
+            return Err(format!(
+                "no right answer in {READY_MAX:?}: {wrong}{}",
+                server_words(&server.log())
+            ));
+        }
+        thread::sleep(READY_PAUSE);
+    }
+}
+
+fn server_words(log: &[String]) -> String {
+    match log.last() {
+        Some(last) => format!("; its last words: {last}"),
+        None => String::new(),
+    }
+}
+
+fn wrong(expect: &Expect, answer: &Probe) -> Option<String> {
+    if answer.status != expect.status {
+        return Some(format!(
+            "status {} instead of {}",
+            answer.status, expect.status
+        ));
+    }
+    match &expect.body {
+        BodyExpect::Exact { bytes, .. } if **bytes != *answer.body => Some(format!(
+            "another body: {} bytes instead of {}",
+            answer.body.len(),
+            bytes.len()
+        )),
+        BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,
+    }
+}
+
+fn difference(
+    before: Option<BackendCounts>,
+    after: Option<BackendCounts>,
+) -> Option<BackendCounts> {
+    let (before, after) = (before.unwrap_or_default(), after?);
+    Some(BackendCounts {
+        accepted: after.accepted.saturating_sub(before.accepted),
+        requests: after.requests.saturating_sub(before.requests),
+    })
+}
+
+/// Processors of the subject and of the generator.
+fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
+    match pin {
+        Pin::None => (Vec::new(), Vec::new()),
+        Pin::Split if cpus.len() < 2 => (cpus.clone(), cpus),
+        Pin::Split => {
+            let (subject, load) = cpus.split_at(cpus.len() / 2);
+            (subject.to_vec(), load.to_vec())
+        }
+    }
+}
+
+/// Ports that nobody has now, below those that the kernel gives to connections. Each is held for this run by a name that other
+/// labs would take as well: its server does not listen all the time, and two runs at once would choose the same one now and
+/// then.
+fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
+    let (first, _) = machine::local_ports();
+    let seed = u64::from(std::process::id());
+    let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
+    sluice_load::random::Random::new(seed).shuffle(&mut candidates);
+    let hold = |port: u16| {
+        let name = format!("sluice-lab-port-{port}");
+        let name = SocketAddr::from_abstract_name(name).ok()?;
+        let hold = UnixListener::bind_addr(&name).ok()?;
+        TcpListener::bind(("0.0.0.0", port)).ok()?;
+        Some((port, hold))
+    };
+    let found: (Vec<u16>, Vec<UnixListener>) =
+        candidates.into_iter().filter_map(hold).take(count).unzip();
+    if found.0.len() == count {
+        return Ok(found);
+    }
+    Err(std::io::Error::new(
+        std::io::ErrorKind::AddrInUse,
+        "no free ports",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_held_while_a_run_goes_on() {
+        // The same process shuffles alike, so without holding them both would have the same ones.
+        let (one, holds) = free_ports(5).unwrap();
+        let (other, _others) = free_ports(5).unwrap();
+        assert!(
+            one.iter().all(|port| !other.contains(port)),
+            "{one:?} {other:?}"
+        );
+        drop(holds);
+        let (again, _again) = free_ports(5).unwrap();
+        assert_eq!(again.len(), 5);
+    }
+
+    #[test]
+    fn processors_are_split_where_there_are_two() {
+        assert_eq!(
+            split(Pin::Split, vec![0, 1, 2, 3]),
+            (vec![0, 1], vec![2, 3])
+        );
+        assert_eq!(split(Pin::Split, vec![4]), (vec![4], vec![4]));
+        assert_eq!(split(Pin::None, vec![0, 1]), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,15 @@
+//! What can stand behind a server, or in its place: the least possible answer (the floor), a relay that parses nothing,
+//! an HTTP server that is slow, large or faulty on purpose, a FastCGI responder, and servers of WebSocket and of events. Each is a process of its own, so
+//! that its CPU time is told apart.
+
+mod corpus;
+pub mod counts;
+pub mod fastcgi;
+pub mod floor;
+pub mod http;
+pub mod relay;
+pub mod socket;
+pub mod streams;
+
+pub use corpus::Corpus;
+pub use counts::read_counts;

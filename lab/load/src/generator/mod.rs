@@ -1,0 +1,375 @@
+//! The load generator: asks a server as told, checks every answer, and keeps good answers and each kind of failure apart.
+//! What a server costs meanwhile is left to `sample`.
+//!
+//! One thread for each processor given, each with its own connections and its own loop over epoll; they share nothing
+//! while they run. Requests are written out before. In the closed loop each connection asks again when it has its
+//! answer; in the open loop requests are due at times fixed beforehand, and are measured from those.
+
+pub mod alarm;
+pub mod clock;
+pub mod expect;
+pub mod held;
+pub mod kind;
+pub mod limits;
+pub mod link;
+pub mod probe;
+pub mod record;
+pub mod request;
+pub mod response;
+pub mod schedule;
+pub mod seen;
+pub mod talk;
+pub mod target;
+pub mod trust;
+mod worker;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use self::clock::{Clock, Ns, span};
+use self::held::{Beside, Hold};
+use self::kind::Kind;
+use self::limits::{RAMP_MAX, RAMP_MIN, RAMP_SHARE_MAX, TICK};
+use self::link::{Fault, Tls};
+use self::record::{Keepup, Recorder};
+use self::request::Prepared;
+use self::seen::Seen;
+use self::target::{Address, Target};
+use self::worker::{Share, Signals, Worker};
+use crate::result::{Asked, Connections, Engine, FailureClass, Load, Mode};
+
+/// What a load consists of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where it goes.
+    pub target: Target,
+    /// TLS, if the target speaks it.
+    pub tls: Option<Tls>,
+    /// The requests, asked in turn. At least one.
+    pub requests: Vec<Prepared>,
+    /// Closed or open loop.
+    pub mode: Mode,
+    /// Connections at a time, of all threads together.
+    pub connections: usize,
+    /// Requests under way at a time on each connection.
+    pub depth: usize,
+    /// Requests after which a connection is closed.
+    pub requests_per_connection_max: Option<u64>,
+    /// Threads.
+    pub threads: usize,
+    /// Processors for the threads, in turn; none for wherever the kernel likes.
+    pub cpus: Vec<usize>,
+    /// Closed loop: ends after so many requests, and all of them count, instead of a window of time.
+    pub requests_max: Option<u64>,
+    /// Load before the window.
+    pub warmup: Duration,
+    /// The window.
+    pub duration: Duration,
+    /// How long requests under way at the end of the window may still take.
+    pub drain: Duration,
+    /// Time limit of a request, from when it was wanted; of a connect and of a handshake, too.
+    pub timeout: Duration,
+    /// How long a client waits before it dials again after its connection failed.
+    pub failure_pause: Duration,
+    /// Start value of everything random.
+    pub seed: u64,
+    /// What is asked on each connection.
+    pub kind: Kind,
+    /// Connections held beside.
+    pub beside: Beside,
+}
+
+/// More connections than this from one address to another would use up its ports.
+const CONNECTIONS_PER_SOURCE: usize = 20_000;
+
+impl Plan {
+    /// Requests that may be begun on one connection.
+    fn begun_max(&self) -> u64 {
+        self.requests_per_connection_max.unwrap_or(u64::MAX)
+    }
+
+    /// How often time limits are looked at: often enough to be right by a fiftieth, seldom enough to cost nothing with
+    /// thousands of connections.
+    fn tick_ns(&self) -> Ns {
+        span((self.timeout / 50).clamp(TICK, TICK * 10))
+    }
+
+    /// The local address of the connection of that number: where one address has too few ports, others of the loopback
+    /// help out.
+    fn source(&self, connection: usize) -> Option<Ipv4Addr> {
+        let Address::Tcp(to) = &self.target.address else {
+            return None;
+        };
+        let loopback = matches!(to.ip(), IpAddr::V4(ip) if ip.is_loopback());
+        if !loopback || self.connections <= CONNECTIONS_PER_SOURCE {
+            return None;
+        }
+        let number = (connection / CONNECTIONS_PER_SOURCE) as u8;
+        Some(Ipv4Addr::new(127, 0, 0, 2 + number))
+    }
+
+    /// What a connection says first.
+    fn greeting(&self) -> &[u8] {
+        match &self.kind {
+            Kind::WebSocket(greeting) => &greeting.wire,
+            Kind::Requests | Kind::Events => &self.requests[0].wire,
+        }
+    }
+
+    /// Notes what TLS agreed on, and refuses another protocol than was asked for.
+    fn agreed(
+        &self,
+        session: &rustls::ClientConnection,
+        connections: &mut Connections,
+    ) -> Result<(), Fault> {
+        if connections.tls_version.is_none() {
+            connections.tls_version = session
+                .protocol_version()
+                .map(|version| format!("{version:?}"));
+            connections.cipher = session
+                .negotiated_cipher_suite()
+                .map(|suite| format!("{:?}", suite.suite()));
+            connections.alpn = session
+                .alpn_protocol()
+                .map(|name| String::from_utf8_lossy(name).into_owned());
+        }
+        let agreed = session.alpn_protocol();
+        let right = match self.target.protocol.is_h2() {
+            true => agreed == Some(b"h2"),
+            false => agreed.is_none_or(|name| name == b"http/1.1"),
+        };
+        if right {
+            return Ok(());
+        }
+        let agreed = agreed.map_or("nothing".into(), String::from_utf8_lossy);
+        Err(Fault {
+            class: FailureClass::Downgrade,
+            text: format!("ALPN agreed on {agreed}"),
+        })
+    }
+
+    /// What is asked, for the result.
+    pub fn asked(&self) -> Asked {
+        let first = &self.requests[0];
+        Asked {
+            url: self.target.url.clone(),
+            method: first.head.method.as_str().to_string(),
+            mode: self.mode,
+            protocol: self
+                .kind
+                .protocol(self.tls.is_some())
+                .unwrap_or(self.target.protocol.as_str())
+                .to_string(),
+            connections: self.connections,
+            depth: self.depth,
+            requests_per_connection_max: self.requests_per_connection_max,
+            requests_max: self.requests_max,
+            threads: self.threads,
+            request_body_bytes: first.body.len() as u64,
+            duration_s: self.duration.as_secs_f64(),
+            warmup_s: self.warmup.as_secs_f64(),
+            timeout_s: self.timeout.as_secs_f64(),
+            verify: self.kind.words(first),
+        }
+    }
+}
+
+/// What a thread is given.
+#[derive(Clone, Copy, Debug)]
+struct Shared<'a> {
+    plan: &'a Plan,
+    signals: &'a Signals,
+    clock: Clock,
+}
+
+/// How far a load is, for whoever watches.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// The window is decided: its first moment, and the first beyond it.
+    Window(Instant, Instant),
+    /// Some time has passed; so many good answers since the beginning, warm-up included, and what the window saw.
+    Running(u64, Box<Seen>),
+    /// No idle connection has been opened yet: what the server has now it has without them.
+    Alone,
+    /// The idle connections are open.
+    Held,
+}
+
+/// Between two looks at how far a load is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Between two looks at whether the threads have ended.
+const JOIN_PAUSE: Duration = Duration::from_millis(10);
+
+/// Before what a server has with idle connections is looked at: it may still be putting away what it used for answers.
+const HELD_SETTLE: Duration = Duration::from_millis(300);
+
+/// The window of a load that ends by its number of requests, until it has ended.
+const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
+
+/// The window begins at the earliest so long after it was decided, so that every thread has heard of it.
+const NOTICE: Duration = Duration::from_millis(450);
+
+/// Makes the load. `watch` is told how far it is, from the calling thread.
+pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
+    if !plan.beside.is_some() {
+        return drive(plan, watch);
+    }
+    let hold = Hold::default();
+    watch(Stage::Alone);
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| held::hold(plan, &hold));
+        let (began, all) = (Instant::now(), plan.beside.idle + plan.beside.slow);
+        let settled = || hold.settled.load(Ordering::Acquire) >= all;
+        while !settled() && began.elapsed() < RAMP_MAX && !holder.is_finished() {
+            thread::sleep(JOIN_PAUSE);
+        }
+        thread::sleep(HELD_SETTLE);
+        watch(Stage::Held);
+        let load = drive(plan, watch);
+        hold.stop.store(true, Ordering::Release);
+        let held = holder
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        load.map(|load| Load {
+            held: Some(held),
+            ..load
+        })
+    })
+}
+
+/// Makes the load itself.
+fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
+    let signals = Signals::default();
+    let clock = Clock::start();
+    let began = Instant::now();
+    let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let shared = Shared {
+        plan,
+        signals: &signals,
+        clock,
+    };
+    let records = thread::scope(|scope| -> io::Result<Vec<Recorder>> {
+        let mut handles = Vec::new();
+        for thread in 0..threads {
+            let share = share(plan, thread, threads);
+            let work = move || {
+                if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
+                    pin(*cpu)?;
+                }
+                // The kernel may wake sleepers 50 us late to save power; a generator is not to be late.
+                let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+                Worker::new(shared, share)?.run()
+            };
+            let named = thread::Builder::new().name(format!("load-{thread}"));
+            handles.push(named.spawn_scoped(scope, work)?);
+        }
+        if plan.requests_max.is_some() {
+            let begin = Instant::now();
+            watch(Stage::Window(begin, begin + UNLIMITED));
+            return join(handles, &signals, watch);
+        }
+        let ramp_max = ramp_max(plan);
+        let ramped = || signals.ramped.load(Ordering::Acquire) == threads;
+        while !ramped() && began.elapsed() < ramp_max && !handles.iter().all(|h| h.is_finished()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let begin = Instant::now() + plan.warmup.max(NOTICE);
+        let end = begin + plan.duration;
+        signals.end.store(clock.at(end), Ordering::Release);
+        signals.begin.store(clock.at(begin), Ordering::Release);
+        watch(Stage::Window(begin, end));
+        join(handles, &signals, watch)
+    })?;
+    Ok(put_together(plan, records))
+}
+
+/// How long opening all connections may take.
+fn ramp_max(plan: &Plan) -> Duration {
+    let load = (plan.warmup + plan.duration) * RAMP_SHARE_MAX;
+    load.clamp(RAMP_MIN, RAMP_MAX)
+}
+
+/// Waits for the threads and gathers what they saw.
+fn join(
+    handles: Vec<thread::ScopedJoinHandle<'_, io::Result<Recorder>>>,
+    signals: &Signals,
+    watch: &mut dyn FnMut(Stage),
+) -> io::Result<Vec<Recorder>> {
+    let mut looked = Instant::now();
+    while !handles.iter().all(|handle| handle.is_finished()) {
+        thread::sleep(JOIN_PAUSE);
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            let seen = signals
+                .seen
+                .lock()
+                .map_or_else(|broken| *broken.into_inner(), |seen| *seen);
+            watch(Stage::Running(
+                signals.ok.load(Ordering::Relaxed),
+                Box::new(seen),
+            ));
+        }
+    }
+    let joined = handles.into_iter().map(|handle| {
+        let panicked = |panic| std::panic::resume_unwind(panic);
+        handle.join().unwrap_or_else(panicked)
+    });
+    joined.collect()
+}
+
+/// The part of the connections that one thread has.
+fn share(plan: &Plan, thread: usize, threads: usize) -> Share {
+    let upto = |thread: usize| plan.connections * thread / threads;
+    Share {
+        thread,
+        threads,
+        connections: upto(thread + 1) - upto(thread),
+        connections_before: upto(thread),
+        requests: plan.requests_max.map(|all| {
+            let upto = |thread: usize| all * thread as u64 / threads as u64;
+            upto(thread + 1) - upto(thread)
+        }),
+    }
+}
+
+fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
+    let busy = |record: &Recorder| {
+        let window = (record.window.end - record.window.begin).max(1);
+        record.cpu_ns.saturating_sub(record.spun_ns) as f64 / window as f64
+    };
+    let busiest = records.iter().map(busy).fold(0.0, f64::max);
+    let cpu_ns = records.iter().map(|record| record.cpu_ns).sum();
+    let mut load = Load {
+        engine: Engine {
+            name: "native".into(),
+            version: Some(env!("CARGO_PKG_VERSION").into()),
+            ..Engine::default()
+        },
+        asked: plan.asked(),
+        ..Load::default()
+    };
+    if records.is_empty() {
+        return load;
+    }
+    let mut all = records.swap_remove(0);
+    for record in records {
+        all.merge(record);
+    }
+    all.fill(&mut load, Keepup { cpu_ns, busiest });
+    load
+}
+
+#[cfg(test)]
+mod tests;

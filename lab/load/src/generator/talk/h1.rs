@@ -1,0 +1,164 @@
+//! HTTP/1.1 on one connection: answers come in the order of the requests.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use super::unsent::Unsent;
+use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
+use crate::generator::clock::Ns;
+use crate::generator::expect::{Judge, Judging};
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
+use crate::generator::response::{Fed, Progress, Reader};
+use crate::result::FailureClass;
+
+/// HTTP/1.1 on one connection.
+#[derive(Debug, Default)]
+pub struct H1 {
+    reader: Reader,
+    judge: Judge,
+    /// Requests without a complete answer, oldest first.
+    flights: VecDeque<Flight>,
+    /// Requests that have not left: which, and how many bytes of it have.
+    unsent: Unsent,
+    answered: u64,
+}
+
+impl H1 {
+    /// Begins a request.
+    pub fn begin(&mut self, flight: Flight) {
+        self.flights.push_back(flight);
+        self.unsent.push(flight.request);
+    }
+
+    /// Takes bytes from the server.
+    pub fn receive(
+        &mut self,
+        mut input: &[u8],
+        now: Ns,
+        desk: &mut Desk<'_>,
+    ) -> Result<Keep, Fault> {
+        while !input.is_empty() {
+            let Some(flight) = self.flights.front_mut() else {
+                return Err(malformed("bytes that belong to no request"));
+            };
+            let prepared = &desk.requests[flight.request];
+            if flight.first == 0 {
+                flight.first = now;
+                self.judge.begin(&prepared.expect, self.answered);
+            }
+            let mut judging = Judging {
+                judge: &mut self.judge,
+                expect: &prepared.expect,
+            };
+            let bodiless = prepared.bodiless;
+            let fed = self
+                .reader
+                .feed(input, bodiless, desk.last, &mut judging)
+                .map_err(|error| malformed(error.0))?;
+            let Fed::Complete(used) = fed else {
+                return Ok(Keep::Open);
+            };
+            input = &input[used..];
+            self.complete(desk);
+            if self.reader.facts().is_some_and(|facts| facts.closes) {
+                return Ok(Keep::Closes);
+            }
+        }
+        Ok(Keep::Open)
+    }
+
+    /// The answer to the oldest request is complete.
+    fn complete(&mut self, desk: &mut Desk<'_>) {
+        let Some(flight) = self.flights.pop_front() else {
+            return;
+        };
+        self.answered += 1;
+        let prepared = &desk.requests[flight.request];
+        let verdict = self.judge.end(&prepared.expect, prepared.bodiless);
+        let outcome = match verdict {
+            Ok(()) => Ok(self.judge.body_bytes()),
+            Err(wrong) => Err(Lost {
+                class: wrong.class,
+                status: wrong.status,
+                text: wrong.seen,
+            }),
+        };
+        desk.done.push(flight.end(outcome));
+    }
+
+    /// The connection has ended.
+    pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
+        let progress = self.reader.progress();
+        if progress == Progress::UntilClose && ending == Ending::Closed {
+            self.complete(desk);
+        }
+        let how = ending.words();
+        if let Some(flight) = self.flights.front().filter(|flight| flight.first != 0) {
+            let (class, place) = match progress {
+                Progress::Nothing | Progress::Head => (FailureClass::HeadCut, "head"),
+                Progress::Body | Progress::UntilClose => (FailureClass::BodyCut, "body"),
+            };
+            let lost = Lost::new(class, format!("{how} inside the {place}"));
+            desk.done.push(flight.end(Err(lost)));
+            self.flights.pop_front();
+        }
+        let class = ending.class(self.answered);
+        let text = format!("{how} before the answer, after {} others", self.answered);
+        self.lose(&Lost::new(class, text), desk.done);
+    }
+
+    /// Everything under way is lost.
+    pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
+        for flight in self.flights.drain(..) {
+            done.push(flight.end(Err(lost.clone())));
+        }
+        self.unsent.clear();
+    }
+
+    /// Requests under way.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Ends what was due before or at `before`: then the connection is of no use any more.
+    pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
+        let late = self
+            .flights
+            .front()
+            .is_some_and(|flight| flight.due <= before);
+        if !late {
+            return Keep::Open;
+        }
+        let lost = match self.reader.progress() {
+            Progress::Nothing | Progress::Head => {
+                Lost::new(FailureClass::HeadTimeout, "no complete head in time")
+            }
+            Progress::Body | Progress::UntilClose => {
+                Lost::new(FailureClass::BodyTimeout, "no complete body in time")
+            }
+        };
+        self.lose(&lost, done);
+        Keep::Closes
+    }
+
+    /// The oldest request under way.
+    pub fn oldest(&self) -> Option<Flight> {
+        self.flights.front().copied()
+    }
+
+    /// What is to be sent next.
+    pub fn pieces<'a>(&self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
+        self.unsent.pieces(requests, pieces)
+    }
+
+    /// So many bytes were taken.
+    pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
+        self.unsent.sent(bytes, requests);
+    }
+
+    /// Requests answered on this connection.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+}

@@ -1,0 +1,394 @@
+//! HTTP/2 on one connection, by the client's end of `sluice-wire`: many requests at a time.
+
+use std::io::IoSlice;
+
+use sluice_message::ResponseHead;
+use sluice_wire::h1::BodyFraming;
+use sluice_wire::h2::{Client, ClientEvent, End, ErrorCode, Limits, Side, StreamId};
+
+use super::{Desk, Done, Ending, Flight, Keep, Lost};
+use crate::generator::clock::Ns;
+use crate::generator::expect::Judge;
+use crate::generator::limits::STREAMS_MAX;
+use crate::generator::link::Fault;
+use crate::generator::request::Prepared;
+use crate::result::FailureClass;
+
+/// Content that a server may have under way to us: large, so that windows are not what is measured.
+const WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// HTTP/2 on one connection.
+#[derive(Debug)]
+pub struct H2 {
+    client: Client,
+    https: bool,
+    head: ResponseHead,
+    /// By the streams' slots.
+    streams: Vec<Option<Stream>>,
+    in_flight: usize,
+    /// Requests that were begun while the server took no more streams.
+    waiting: Vec<Flight>,
+    /// Bytes of the output that have left.
+    out_at: usize,
+    /// Bytes that could not be taken while the output was full.
+    held: Vec<u8>,
+    answered: u64,
+    leaving: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    flight: Flight,
+    judge: Judge,
+    /// Bytes of the request's body that were handed over; `None` when it has ended.
+    uploaded: Option<usize>,
+}
+
+impl H2 {
+    /// A connection with at most `depth` streams at a time.
+    pub fn new(depth: usize, https: bool) -> Self {
+        let limits = Limits {
+            streams_max: depth.clamp(1, STREAMS_MAX) as u16,
+            stream_window: WINDOW_BYTES,
+            stream_window_max: WINDOW_BYTES,
+            connection_window: WINDOW_BYTES,
+            output_bytes_max: 1024 * 1024,
+            // The server under test is trusted not to attack; what it sends is what is measured.
+            glitch_points_max: u32::MAX / 2,
+            ..Limits::DEFAULT
+        };
+        H2 {
+            client: Client::new(&limits),
+            https,
+            head: ResponseHead::default(),
+            streams: Vec::new(),
+            in_flight: 0,
+            waiting: Vec::new(),
+            out_at: 0,
+            held: Vec::new(),
+            answered: 0,
+            leaving: false,
+        }
+    }
+
+    /// Begins a request, or lets it wait for a free stream.
+    pub fn begin(&mut self, flight: Flight, requests: &[Prepared]) {
+        self.in_flight += 1;
+        if self.client.streams_free() == 0 {
+            self.waiting.push(flight);
+            return;
+        }
+        self.open(flight, requests);
+    }
+
+    fn open(&mut self, flight: Flight, requests: &[Prepared]) {
+        let prepared = &requests[flight.request];
+        let (framing, end) = match prepared.body.len() {
+            0 => (BodyFraming::None, End::Here),
+            len => (BodyFraming::Length(len as u64), End::Later),
+        };
+        let opened = self.client.open(&prepared.head, self.https, framing, end);
+        let Ok(id) = opened else {
+            self.waiting.push(flight);
+            return;
+        };
+        let mut judge = Judge::default();
+        judge.begin(&prepared.expect, self.answered);
+        if self.streams.len() <= id.slot() {
+            self.streams.resize_with(id.slot() + 1, || None);
+        }
+        self.streams[id.slot()] = Some(Stream {
+            id,
+            flight,
+            judge,
+            uploaded: (!end.is_here()).then_some(0),
+        });
+        self.upload(requests);
+    }
+
+    /// Hands over as much of the bodies as the windows allow.
+    fn upload(&mut self, requests: &[Prepared]) {
+        for stream in self.streams.iter_mut().flatten() {
+            while let Some(at) = stream.uploaded {
+                let body = &requests[stream.flight.request].body[at..];
+                match self.client.send_data(stream.id, body, End::Here) {
+                    Ok(taken) if taken == body.len() => stream.uploaded = None,
+                    Ok(0) => break,
+                    Ok(taken) => stream.uploaded = Some(at + taken),
+                    // The server ended the stream early; its answer or its reset is on the way.
+                    Err(_) => stream.uploaded = None,
+                }
+            }
+        }
+    }
+
+    /// Takes bytes from the server.
+    pub fn receive(&mut self, input: &[u8], now: Ns, desk: &mut Desk<'_>) -> Result<Keep, Fault> {
+        let mut joined;
+        let mut rest = input;
+        if !self.held.is_empty() {
+            joined = std::mem::take(&mut self.held);
+            joined.extend_from_slice(input);
+            rest = &joined;
+        }
+        loop {
+            let received = self
+                .client
+                .receive(rest, &mut self.head)
+                .map_err(|closed| Fault {
+                    class: FailureClass::Malformed,
+                    text: format!("HTTP/2: {closed:?}"),
+                })?;
+            rest = &rest[received.consumed..];
+            let Some(event) = received.event else {
+                break;
+            };
+            let told = told(event);
+            self.act(told, now, desk);
+        }
+        self.held.extend_from_slice(rest);
+        while !self.waiting.is_empty() && self.client.streams_free() > 0 {
+            let flight = self.waiting.remove(0);
+            self.open(flight, desk.requests);
+        }
+        if self.leaving {
+            let text = "the server takes no more requests (GOAWAY)";
+            for flight in self.waiting.drain(..) {
+                let lost = Lost::new(FailureClass::StreamReset, text);
+                desk.done.push(flight.end(Err(lost)));
+                self.in_flight -= 1;
+            }
+        }
+        Ok(if self.leaving && self.in_flight == 0 {
+            Keep::Closes
+        } else {
+            Keep::Open
+        })
+    }
+
+    fn act(&mut self, told: Told<'_>, now: Ns, desk: &mut Desk<'_>) {
+        match told {
+            Told::Head { id, end } => {
+                if let Some(stream) = self.streams.get_mut(id.slot()).and_then(Option::as_mut) {
+                    stream.flight.first = now;
+                    let expect = &desk.requests[stream.flight.request].expect;
+                    let fields = &self.head.fields;
+                    let has = |name: &str, value: Option<&str>| {
+                        let found = fields.find_first(name.as_bytes());
+                        found.is_some_and(|found| value.is_none_or(|v| found == v.as_bytes()))
+                    };
+                    stream.judge.head(expect, self.head.status.code(), has);
+                }
+                if end {
+                    self.finish(id, desk, None);
+                }
+            }
+            Told::Data { id, data, end } => {
+                if let Some(stream) = self.streams.get_mut(id.slot()).and_then(Option::as_mut) {
+                    let expect = &desk.requests[stream.flight.request].expect;
+                    stream.judge.body(expect, data);
+                }
+                self.client.consumed(id, data.len());
+                if end {
+                    self.finish(id, desk, None);
+                }
+            }
+            Told::End { id } => self.finish(id, desk, None),
+            Told::Lost { id, lost } => self.finish(id, desk, Some(lost)),
+            Told::Window => self.upload(desk.requests),
+            Told::Leaving => self.leaving = true,
+            Told::Nothing => {}
+        }
+    }
+
+    /// A stream has ended, with an answer or without.
+    fn finish(&mut self, id: StreamId, desk: &mut Desk<'_>, lost: Option<Lost>) {
+        let place = self.streams.get_mut(id.slot()).and_then(Option::take);
+        self.client.release(id);
+        let Some(stream) = place else {
+            return;
+        };
+        self.in_flight -= 1;
+        let prepared = &desk.requests[stream.flight.request];
+        let outcome = match lost {
+            Some(lost) => Err(lost),
+            None => {
+                self.answered += 1;
+                match stream.judge.end(&prepared.expect, prepared.bodiless) {
+                    Ok(()) => Ok(stream.judge.body_bytes()),
+                    Err(wrong) => Err(Lost {
+                        class: wrong.class,
+                        status: wrong.status,
+                        text: wrong.seen,
+                    }),
+                }
+            }
+        };
+        desk.done.push(stream.flight.end(outcome));
+    }
+
+    /// The connection has ended.
+    pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
+        let how = ending.words();
+        for stream in self.streams.iter_mut().filter_map(Option::take) {
+            let class = match ending {
+                _ if stream.flight.first != 0 => FailureClass::BodyCut,
+                _ if self.answered > 0 => FailureClass::Stale,
+                Ending::Closed => FailureClass::Closed,
+                Ending::Reset => FailureClass::Reset,
+            };
+            let lost = Lost::new(class, how);
+            desk.done.push(stream.flight.end(Err(lost)));
+        }
+        let lost = Lost::new(FailureClass::StreamReset, how);
+        self.lose(&lost, desk.done);
+    }
+
+    /// Everything under way is lost.
+    pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
+        let open = self.streams.iter_mut().filter_map(Option::take);
+        let flights = open.map(|stream| stream.flight);
+        for flight in flights.chain(self.waiting.drain(..)) {
+            done.push(flight.end(Err(lost.clone())));
+        }
+        self.in_flight = 0;
+    }
+
+    /// Requests under way.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Ends what was due before or at `before`, stream by stream.
+    pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
+        for place in &mut self.streams {
+            let late = place
+                .as_ref()
+                .is_some_and(|stream| stream.flight.due <= before);
+            let Some(stream) = place.take_if(|_| late) else {
+                continue;
+            };
+            self.client.reset(stream.id, ErrorCode::CANCEL);
+            self.client.release(stream.id);
+            let lost = match stream.flight.first {
+                0 => Lost::new(FailureClass::HeadTimeout, "no complete head in time"),
+                _ => Lost::new(FailureClass::BodyTimeout, "no complete body in time"),
+            };
+            done.push(stream.flight.end(Err(lost)));
+            self.in_flight -= 1;
+        }
+        let text = "no stream was free in time";
+        let (in_flight, lost) = (
+            &mut self.in_flight,
+            Lost::new(FailureClass::HeadTimeout, text),
+        );
+        self.waiting.retain(|flight| {
+            let late = flight.due <= before;
+            if late {
+                done.push(flight.end(Err(lost.clone())));
+                *in_flight -= 1;
+            }
+            !late
+        });
+        Keep::Open
+    }
+
+    /// The oldest request under way.
+    pub fn oldest(&self) -> Option<Flight> {
+        let open = self.streams.iter().flatten().map(|stream| stream.flight);
+        let flights = open.chain(self.waiting.iter().copied());
+        flights.min_by_key(|flight| flight.due)
+    }
+
+    /// What is to be sent next.
+    pub fn pieces<'a>(&'a mut self, pieces: &mut [IoSlice<'a>]) -> usize {
+        let out = &self.client.output()[self.out_at..];
+        match pieces.first_mut() {
+            Some(slot) if !out.is_empty() => {
+                *slot = IoSlice::new(out);
+                1
+            }
+            _ => 0,
+        }
+    }
+
+    /// So many bytes were taken.
+    pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
+        self.out_at += bytes;
+        if self.out_at == self.client.output().len() {
+            self.client.output().clear();
+            self.out_at = 0;
+            self.upload(requests);
+        }
+    }
+
+    /// Requests answered on this connection.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+}
+
+/// An event of the machine, without its hold on the head.
+enum Told<'a> {
+    Head {
+        id: StreamId,
+        end: bool,
+    },
+    Data {
+        id: StreamId,
+        data: &'a [u8],
+        end: bool,
+    },
+    End {
+        id: StreamId,
+    },
+    Lost {
+        id: StreamId,
+        lost: Lost,
+    },
+    Window,
+    Leaving,
+    Nothing,
+}
+
+fn told<'a>(event: ClientEvent<'a>) -> Told<'a> {
+    match event {
+        ClientEvent::Interim { .. } | ClientEvent::Settings => Told::Nothing,
+        ClientEvent::Head { id, end, .. } => Told::Head {
+            id,
+            end: end.is_here(),
+        },
+        ClientEvent::Data { id, data, end } => Told::Data {
+            id,
+            data,
+            end: end.is_here(),
+        },
+        ClientEvent::Trailers { id, .. } => Told::End { id },
+        ClientEvent::Reset {
+            id,
+            code,
+            by,
+            fault,
+        } => Told::Lost {
+            id,
+            lost: reset(code, by, fault.is_some()),
+        },
+        ClientEvent::Window { .. } => Told::Window,
+        ClientEvent::GoAway { .. } => Told::Leaving,
+    }
+}
+
+fn reset(code: ErrorCode, by: Side, in_head: bool) -> Lost {
+    match by {
+        Side::Peer => Lost::new(
+            FailureClass::StreamReset,
+            format!("the server reset the stream: {code:?}"),
+        ),
+        Side::Us if in_head => Lost::new(FailureClass::Malformed, "a head that is none"),
+        Side::Us => Lost::new(
+            FailureClass::Malformed,
+            format!("an answer against the rules: {code:?}"),
+        ),
+    }
+}

@@ -1,0 +1,197 @@
+//! HTTP/2 against the server's end of the same codec, over a link of bytes, and what resets and farewells come to.
+
+use std::io::IoSlice;
+
+use sluice_message::{Fields, RequestHead, Status};
+use sluice_wire::h1::BodyFraming;
+use sluice_wire::h2::{End, ErrorCode, Event, Limits, Server, StreamId};
+
+use super::*;
+use crate::generator::expect::Expect;
+use crate::generator::request::Draft;
+use crate::generator::target::{Reach, Target};
+
+const BODY: &[u8] = b"hello";
+
+const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+struct Pair {
+    client: H2,
+    server: Server,
+    requests: Vec<Prepared>,
+    last: LastHead,
+    done: Vec<Done>,
+    /// Streams whose requests have ended, and bytes of their bodies.
+    asked: Vec<StreamId>,
+    uploaded: usize,
+}
+
+impl Pair {
+    fn new(body: &[u8]) -> Self {
+        let target = Target::parse("http://127.0.0.1:1/x", true, None, Reach::Loopback).unwrap();
+        let draft = Draft {
+            body: body.into(),
+            ..Draft::default()
+        };
+        let requests = vec![draft.prepare(&target, Expect::exactly(200, BODY)).unwrap()];
+        Pair {
+            client: H2::new(4, false),
+            server: Server::new(&Limits::DEFAULT, false),
+            requests,
+            last: LastHead::default(),
+            done: Vec::new(),
+            asked: Vec::new(),
+            uploaded: 0,
+        }
+    }
+
+    fn begin(&mut self, due: Ns) {
+        let flight = Flight {
+            request: 0,
+            due,
+            sent: due,
+            first: 0,
+        };
+        self.client.begin(flight, &self.requests);
+    }
+
+    /// Carries bytes both ways until nothing moves. Gives what the client thinks of the connection.
+    fn carry(&mut self, now: Ns) -> Result<Keep, Fault> {
+        let mut keep = Keep::Open;
+        loop {
+            let mut pieces = [IoSlice::new(&[])];
+            let count = self.client.pieces(&mut pieces);
+            let up: Vec<u8> = pieces[..count]
+                .iter()
+                .flat_map(|piece| piece.to_vec())
+                .collect();
+            self.client.sent(up.len(), &self.requests);
+            self.serve(&up);
+            let down = std::mem::take(self.server.output());
+            if up.is_empty() && down.is_empty() {
+                return Ok(keep);
+            }
+            let mut desk = Desk {
+                requests: &self.requests,
+                last: &mut self.last,
+                done: &mut self.done,
+            };
+            keep = self.client.receive(&down, now, &mut desk)?;
+        }
+    }
+
+    fn serve(&mut self, mut bytes: &[u8]) {
+        let mut head = RequestHead::default();
+        loop {
+            let received = self.server.receive(bytes, &mut head).unwrap();
+            bytes = &bytes[received.consumed..];
+            match received.event {
+                None => return,
+                Some(Event::Head { id, end, .. }) if end.is_here() => self.asked.push(id),
+                Some(Event::Data { id, data, end }) => {
+                    self.uploaded += data.len();
+                    self.server.consumed(id, data.len());
+                    if end.is_here() {
+                        self.asked.push(id);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, body: &[u8]) {
+        let id = self.asked.remove(0);
+        let framing = BodyFraming::Length(body.len() as u64);
+        self.server
+            .send_head(
+                id,
+                Status::OK,
+                &Fields::default(),
+                framing,
+                DATE,
+                End::Later,
+            )
+            .unwrap();
+        self.server.send_data(id, body, End::Here).unwrap();
+        self.server.release(id);
+    }
+
+    fn classes(&self) -> Vec<Option<FailureClass>> {
+        let outcomes = self.done.iter().map(|done| &done.outcome);
+        outcomes
+            .map(|outcome| outcome.as_ref().err().map(|lost| lost.class))
+            .collect()
+    }
+}
+
+#[test]
+fn streams_are_answered_in_any_order() {
+    let mut pair = Pair::new(b"");
+    for due in 1..=3 {
+        pair.begin(due);
+    }
+    pair.carry(10).unwrap();
+    assert_eq!(pair.asked.len(), 3);
+    pair.asked.reverse();
+    for body in [BODY, b"HELLO", b"hell"] {
+        pair.answer(body);
+    }
+    assert_eq!(pair.carry(20), Ok(Keep::Open));
+    let dues: Vec<Ns> = pair.done.iter().map(|done| done.due).collect();
+    assert_eq!(dues, [3, 2, 1]);
+    let expected = [None, Some(FailureClass::Body), Some(FailureClass::Length)];
+    assert_eq!(pair.classes(), expected);
+    assert_eq!(pair.client.in_flight(), 0);
+}
+
+#[test]
+fn uploads_wait_for_windows_and_arrive_whole() {
+    let mut pair = Pair::new(&[7; 300_000]);
+    pair.begin(1);
+    pair.carry(10).unwrap();
+    assert_eq!(pair.uploaded, 300_000);
+    pair.answer(BODY);
+    pair.carry(20).unwrap();
+    assert_eq!(pair.classes(), [None]);
+}
+
+#[test]
+fn a_reset_stream_is_its_own_class_and_the_others_go_on() {
+    let mut pair = Pair::new(b"");
+    pair.begin(1);
+    pair.begin(2);
+    pair.carry(10).unwrap();
+    let id = pair.asked.remove(0);
+    pair.server.reset(id, ErrorCode::REFUSED_STREAM);
+    pair.server.release(id);
+    pair.answer(BODY);
+    assert_eq!(pair.carry(20), Ok(Keep::Open));
+    assert_eq!(pair.classes(), [Some(FailureClass::StreamReset), None]);
+}
+
+#[test]
+fn what_is_late_is_cancelled_alone() {
+    let mut pair = Pair::new(b"");
+    pair.begin(100);
+    pair.begin(200);
+    pair.carry(300).unwrap();
+    assert_eq!(pair.client.expire(150, &mut pair.done), Keep::Open);
+    assert_eq!(pair.classes(), [Some(FailureClass::HeadTimeout)]);
+    pair.asked.remove(0);
+    pair.answer(BODY);
+    pair.carry(400).unwrap();
+    assert_eq!(pair.classes(), [Some(FailureClass::HeadTimeout), None]);
+}
+
+#[test]
+fn a_farewell_ends_the_connection_after_its_answers() {
+    let mut pair = Pair::new(b"");
+    pair.begin(1);
+    pair.carry(10).unwrap();
+    pair.server.drain();
+    pair.answer(BODY);
+    let keep = pair.carry(20).unwrap();
+    assert_eq!(pair.classes(), [None]);
+    assert_eq!(keep, Keep::Closes);
+}

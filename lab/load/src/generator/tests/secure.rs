@@ -1,0 +1,148 @@
+//! TLS: what is right, what is not trusted, and what is another protocol than was asked for.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::crypto::aws_lc_rs;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::{BODY, failures, load, plan};
+use crate::generator::Plan;
+use crate::generator::target::{Reach, Target};
+use crate::generator::trust::{TlsOptions, prepare};
+use crate::result::FailureClass;
+
+/// A server with a certificate of its own for localhost, and the file with that certificate.
+struct Secure {
+    address: SocketAddr,
+    ca: Removed,
+}
+
+/// A file that is removed with its owner.
+struct Removed(std::path::PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn start(name: &str, alpn: &[&[u8]]) -> Secure {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_string()]).unwrap();
+    let ca = std::env::temp_dir().join(format!("lab-{name}-{}.pem", std::process::id()));
+    std::fs::write(&ca, made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let session = ServerConnection::new(config.clone()).unwrap();
+            std::thread::spawn(move || talk(StreamOwned::new(session, socket)));
+        }
+    });
+    let ca = Removed(ca);
+    Secure { address, ca }
+}
+
+/// Answers every read with a large answer, of which a client reads more than one record.
+fn talk(mut stream: StreamOwned<ServerConnection, std::net::TcpStream>) {
+    let mut buf = [0; 4096];
+    while stream.read(&mut buf).is_ok_and(|got| got > 0) {
+        let body = BODY.repeat(10_000);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        if stream
+            .write_all(&[head.as_bytes(), &body].concat())
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn secure_plan(server: &Secure, http2: bool, options: &TlsOptions) -> Plan {
+    let mut plan = plan(server.address, Some(12));
+    let url = format!("https://localhost:{}/", server.address.port());
+    plan.target = Target::parse(&url, http2, None, Reach::Loopback).unwrap();
+    plan.tls = prepare(options, &plan.target).unwrap();
+    plan.requests[0].expect = crate::generator::expect::Expect::exactly(200, &BODY.repeat(10_000));
+    plan
+}
+
+#[test]
+fn a_trusted_server_is_loaded_and_its_protocol_noted() {
+    let server = start("trusted", &[b"http/1.1"]);
+    for (version, told) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
+        let options = TlsOptions {
+            ca: Some(server.ca.0.clone()),
+            version: Some(version.into()),
+            ..TlsOptions::default()
+        };
+        let mut plan = secure_plan(&server, false, &options);
+        plan.requests_per_connection_max = Some(3);
+        let load = load(&plan);
+        assert_eq!((load.ok, load.failed()), (12, 0), "{:?}", load.failures);
+        assert_eq!(load.connections.tls_version.as_deref(), Some(told));
+        assert_eq!(load.connections.alpn.as_deref(), Some("http/1.1"));
+        let handshakes = load.latency.tls.as_ref().map(|tls| tls.count);
+        assert_eq!(handshakes, Some(load.connections.opened));
+    }
+}
+
+#[test]
+fn a_certificate_that_nobody_trusts_is_its_own_class() {
+    let server = start("stranger", &[]);
+    let other = start("other", &[]);
+    let options = TlsOptions {
+        ca: Some(other.ca.0.clone()),
+        ..TlsOptions::default()
+    };
+    let load = load(&secure_plan(&server, false, &options));
+    assert_eq!(failures(&load), [(FailureClass::Certificate, 12)]);
+}
+
+#[test]
+fn a_server_without_http2_is_a_downgrade() {
+    let server = start("old", &[]);
+    let options = TlsOptions {
+        insecure: true,
+        ..TlsOptions::default()
+    };
+    let load = load(&secure_plan(&server, true, &options));
+    assert_eq!(failures(&load), [(FailureClass::Downgrade, 12)]);
+}
+
+#[test]
+fn options_that_cannot_be_met_are_told() {
+    let server = start("options", &[]);
+    let url = format!("https://localhost:{}/", server.address.port());
+    let target = Target::parse(&url, false, None, Reach::Loopback).unwrap();
+    for (options, word) in [
+        (
+            TlsOptions {
+                version: Some("1.1".into()),
+                ..TlsOptions::default()
+            },
+            "1.1",
+        ),
+        (
+            TlsOptions {
+                ca: Some("/no/such/file".into()),
+                ..TlsOptions::default()
+            },
+            "/no/such/file",
+        ),
+    ] {
+        let error = prepare(&options, &target).unwrap_err();
+        assert!(error.contains(word), "{error}");
+    }
+}

@@ -1,0 +1,681 @@
+//! The connections of a thread: opening, filling, emptying and closing them.
+
+use std::io::IoSlice;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::Worker;
+use crate::generator::clock::{Ns, span};
+use crate::generator::limits::{DIALS_MAX, PIECES_MAX, READS_IN_A_ROW, WAITING_MAX};
+use crate::generator::link::{Dial, Fault, Input, Link};
+use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
+use crate::result::FailureClass;
+
+/// Before a unix socket whose queue was full is dialled again.
+const BUSY_PAUSE_NS: Ns = 1_000_000;
+
+/// A place for one connection.
+#[derive(Debug)]
+pub struct Slot {
+    state: State,
+    /// Rises with each connection, so that events of the one before are told apart.
+    generation: u32,
+    source: Option<Ipv4Addr>,
+    /// Whether its first dial has ended.
+    tried: bool,
+    /// Whether it had a connection before the window ended.
+    connected: bool,
+    /// Open loop: whether it stands in the list of idle ones.
+    listed: bool,
+    /// Whether the socket is to tell when it can be written to.
+    watches_out: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// No connection. For a unix socket that was busy: the request that waits, and since when.
+    Closed { wants: Option<Ns> },
+    /// The kernel connects; a request may wait for it.
+    Dialling {
+        link: Link,
+        since: Ns,
+        wants: Option<Ns>,
+    },
+    /// TLS is agreed on.
+    Handshake {
+        link: Link,
+        since: Ns,
+        wants: Option<Ns>,
+    },
+    /// Requests may go.
+    Open { link: Link, talk: Talk, begun: u64 },
+}
+
+impl Slot {
+    /// A place without a connection.
+    pub fn new(source: Option<Ipv4Addr>) -> Self {
+        Slot {
+            state: State::Closed { wants: None },
+            generation: 0,
+            source,
+            tried: false,
+            connected: false,
+            listed: false,
+            watches_out: false,
+        }
+    }
+
+    fn room(&self, depth: usize, begun_max: u64) -> bool {
+        match &self.state {
+            State::Open { talk, begun, .. } => talk.in_flight() < depth && *begun < begun_max,
+            State::Closed { .. } | State::Dialling { .. } | State::Handshake { .. } => false,
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// Dials slots for the first time, a few at a time.
+    pub(super) fn ramp(&mut self, now: Ns) {
+        while self.ramp_open < DIALS_MAX && self.ramp_next < self.slots.len() {
+            let at = self.ramp_next;
+            self.ramp_next += 1;
+            self.ramp_open += 1;
+            let wants = self.want(now);
+            if wants.is_none() && !self.is_open_loop() {
+                self.tried(at);
+                continue;
+            }
+            self.dial(at, wants, now);
+        }
+    }
+
+    /// The dial of a slot has ended, well or not.
+    fn tried(&mut self, at: usize) {
+        if self.slots[at].tried {
+            return;
+        }
+        self.slots[at].tried = true;
+        self.ramp_open -= 1;
+        self.ramp_left -= 1;
+        if self.ramp_left == 0 {
+            self.signals.ramped.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Begins to connect a closed slot, for a request that is wanted since `wants`.
+    fn dial(&mut self, at: usize, wants: Option<Ns>, now: Ns) {
+        let slot = &mut self.slots[at];
+        match Link::dial(&self.plan.target.address, slot.source) {
+            Dial::Begun(link) => {
+                slot.generation = slot.generation.wrapping_add(1);
+                let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
+                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP;
+                let added = epoll::add(&self.epoll, &link, data, flags);
+                slot.watches_out = true;
+                if let Err(errno) = added {
+                    let fault = Fault {
+                        class: FailureClass::NoLocalResource,
+                        text: std::io::Error::from(errno).to_string(),
+                    };
+                    self.dial_failed(at, fault, wants, now);
+                    return;
+                }
+                slot.state = State::Dialling {
+                    link,
+                    since: now,
+                    wants,
+                };
+            }
+            Dial::Busy => {
+                slot.state = State::Closed { wants };
+                self.redial.push_front((now + BUSY_PAUSE_NS, at));
+                let limit = span(self.plan.timeout);
+                if wants.is_some_and(|since| now.saturating_sub(since) >= limit) {
+                    self.redial.pop_front();
+                    let text = "the queue of the socket stayed full".to_string();
+                    let class = FailureClass::ConnectTimeout;
+                    self.dial_failed(at, Fault { class, text }, wants, now);
+                }
+            }
+            Dial::Failed(fault) => self.dial_failed(at, fault, wants, now),
+        }
+    }
+
+    /// A connection did not come about.
+    fn dial_failed(&mut self, at: usize, fault: Fault, wants: Option<Ns>, now: Ns) {
+        self.record.connections.failed += 1;
+        if let Some(due) = wants {
+            let outcome = Err(Lost::from(fault));
+            let done = Done {
+                due,
+                sent: 0,
+                first: 0,
+                outcome,
+                what: What::Flight,
+            };
+            self.record.done(&done, now);
+        }
+        self.close(at, now + span(self.plan.failure_pause));
+        self.tried(at);
+    }
+
+    /// Lets go of a connection; the slot is dialled again at `again`.
+    fn close(&mut self, at: usize, again: Ns) {
+        let slot = &mut self.slots[at];
+        slot.state = State::Closed { wants: None };
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.listed = false;
+        self.redial.push_back((again, at));
+    }
+
+    /// Dials the slots whose pause is over.
+    pub(super) fn redial_due(&mut self, now: Ns) {
+        // What fails at once comes back into the list: one round takes only those that were in it.
+        for _ in 0..self.redial.len() {
+            match self.redial.front() {
+                Some((again, _)) if *again <= now && self.is_loading() => {}
+                _ => return,
+            }
+            let Some((_, at)) = self.redial.pop_front() else {
+                return;
+            };
+            let State::Closed { wants } = self.slots[at].state else {
+                continue;
+            };
+            let open_loop = self.is_open_loop();
+            let wants = match wants {
+                None if !open_loop => match self.want(now) {
+                    None => continue,
+                    wanted => wanted,
+                },
+                wants => wants,
+            };
+            // A client that makes a connection for each request makes none before it has one.
+            if open_loop && wants.is_none() && self.plan.begun_max() == 1 {
+                self.redial.push_back((now + self.plan.tick_ns(), at));
+                continue;
+            }
+            self.dial(at, wants, now);
+        }
+    }
+
+    /// Open loop: a request is due. It goes out on an idle connection, else on one made for it, else it waits.
+    pub(super) fn place(&mut self, due: Ns, now: Ns) {
+        let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
+        while let Some(at) = self.idle.pop_front() {
+            self.slots[at].listed = false;
+            if !self.slots[at].room(depth, begun_max) {
+                continue;
+            }
+            if self.record.window.has(due) {
+                self.record.send_lag.record(now - due);
+            }
+            self.begin(at, due, now);
+            self.flush(at, now);
+            self.list(at);
+            return;
+        }
+        let closed =
+            |(_, at): &(Ns, usize)| matches!(self.slots[*at].state, State::Closed { wants: None });
+        if let Some(place) = self.redial.iter().position(closed)
+            && let Some((_, at)) = self.redial.remove(place)
+        {
+            self.dial(at, Some(due), now);
+            return;
+        }
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(due);
+            return;
+        }
+        self.drop_due(due, now, "too many requests wait for a connection");
+    }
+
+    fn drop_due(&mut self, due: Ns, now: Ns, text: &str) {
+        let outcome = Err(Lost::new(FailureClass::Dropped, text));
+        let done = Done {
+            due,
+            sent: 0,
+            first: 0,
+            outcome,
+            what: What::Flight,
+        };
+        self.record.done(&done, now);
+    }
+
+    /// Open loop: puts a slot with room into the list of idle ones.
+    fn list(&mut self, at: usize) {
+        let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
+        let slot = &mut self.slots[at];
+        if !slot.listed && slot.room(depth, begun_max) {
+            slot.listed = true;
+            self.idle.push_back(at);
+        }
+    }
+
+    /// Begins a request on an open connection with room.
+    fn begin(&mut self, at: usize, due: Ns, now: Ns) {
+        let request = self.pick();
+        if let State::Open { talk, begun, .. } = &mut self.slots[at].state {
+            let flight = Flight {
+                request,
+                due,
+                sent: now,
+                first: 0,
+            };
+            talk.begin(flight, &self.plan.requests);
+            *begun += 1;
+            self.in_flight += 1;
+        }
+    }
+
+    /// Sends what is to be sent, as far as the socket takes it.
+    fn flush(&mut self, at: usize, now: Ns) {
+        let slot = &mut self.slots[at];
+        let State::Open { link, talk, .. } = &mut slot.state else {
+            return;
+        };
+        let requests = &self.plan.requests;
+        let mut stuck = false;
+        let fault = loop {
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let count = talk.pieces(requests, &mut pieces);
+            if count == 0 {
+                break None;
+            }
+            let wanted: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
+            match link.write(&pieces[..count]) {
+                Ok(taken) => {
+                    self.record.sent(taken, now);
+                    talk.sent(taken, requests);
+                    if taken < wanted {
+                        stuck = true;
+                        break None;
+                    }
+                }
+                Err(fault) => break Some(fault),
+            }
+        };
+        if let Some(fault) = fault {
+            self.break_off(at, &Lost::from(fault), now);
+            return;
+        }
+        let wants_out = stuck || link.wants_write();
+        if wants_out != slot.watches_out {
+            slot.watches_out = wants_out;
+            let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
+            let mut flags = EventFlags::IN | EventFlags::RDHUP;
+            flags.set(EventFlags::OUT, wants_out);
+            // The socket is registered, so this cannot fail; if it did, the time limit would tell.
+            let _ = epoll::modify(&self.epoll, &*link, data, flags);
+        }
+    }
+
+    /// Everything under way on a connection is lost, and the connection with it.
+    fn break_off(&mut self, at: usize, lost: &Lost, now: Ns) {
+        if let State::Open { talk, .. } = &mut self.slots[at].state {
+            talk.lose(lost, &mut self.done);
+        }
+        self.settle(now);
+        self.close(at, now + span(self.plan.failure_pause));
+    }
+
+    /// Records what has ended. Gives how many requests that was.
+    fn settle(&mut self, now: Ns) -> usize {
+        let flights = self.done.iter().filter(|done| done.what == What::Flight);
+        let count = flights.count();
+        for done in self.done.drain(..) {
+            self.record.done(&done, now);
+        }
+        self.in_flight -= count;
+        count
+    }
+
+    /// The system tells something of a socket.
+    pub(super) fn event(&mut self, data: u64, flags: EventFlags) {
+        let at = (data & 0xFFFF_FFFF) as usize;
+        if self.slots[at].generation != (data >> 32) as u32 {
+            return;
+        }
+        match self.slots[at].state {
+            State::Closed { .. } => {}
+            State::Dialling { .. } => self.dialled(at),
+            State::Handshake { .. } => self.shake(at),
+            State::Open { .. } => {
+                if flags.contains(EventFlags::OUT) {
+                    self.writable(at);
+                }
+                if flags.intersects(!EventFlags::OUT) {
+                    self.readable(at);
+                }
+            }
+        }
+    }
+
+    /// The kernel has connected, or has not.
+    fn dialled(&mut self, at: usize) {
+        let now = self.clock.now();
+        let closed = State::Closed { wants: None };
+        let state = std::mem::replace(&mut self.slots[at].state, closed);
+        let State::Dialling {
+            mut link,
+            since,
+            wants,
+        } = state
+        else {
+            return;
+        };
+        if let Err(fault) = link.finish_dial() {
+            self.dial_failed(at, fault, wants, now);
+            return;
+        }
+        self.record.connected(now - since, now);
+        match &self.plan.tls {
+            None => self.opened(at, link, wants, now),
+            Some(tls) => {
+                if let Err(fault) = link.begin_tls(tls) {
+                    self.dial_failed(at, fault, wants, now);
+                    return;
+                }
+                self.slots[at].state = State::Handshake {
+                    link,
+                    since: now,
+                    wants,
+                };
+                self.shake(at);
+            }
+        }
+    }
+
+    /// Goes on with a handshake.
+    fn shake(&mut self, at: usize) {
+        let closed = State::Closed { wants: None };
+        let state = std::mem::replace(&mut self.slots[at].state, closed);
+        let State::Handshake {
+            mut link,
+            since,
+            wants,
+        } = state
+        else {
+            return;
+        };
+        match link.handshake() {
+            Ok(false) => {
+                self.watch(at, &link);
+                self.slots[at].state = State::Handshake { link, since, wants };
+            }
+            Ok(true) => {
+                let now = self.clock.now();
+                self.record.secured(now - since, now);
+                if let Some(session) = link.session()
+                    && let Err(fault) = self.plan.agreed(session, &mut self.record.connections)
+                {
+                    self.dial_failed(at, fault, wants, now);
+                    return;
+                }
+                self.opened(at, link, wants, now);
+            }
+            Err(fault) => {
+                let now = self.clock.now();
+                self.dial_failed(at, fault, wants, now);
+            }
+        }
+    }
+
+    /// Has the socket tell of what TLS waits for in a handshake.
+    fn watch(&mut self, at: usize, link: &Link) {
+        let slot = &mut self.slots[at];
+        let wants_out = link.wants_write();
+        if wants_out != slot.watches_out {
+            slot.watches_out = wants_out;
+            let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
+            let mut flags = EventFlags::IN | EventFlags::RDHUP;
+            flags.set(EventFlags::OUT, wants_out);
+            let _ = epoll::modify(&self.epoll, link, data, flags);
+        }
+    }
+
+    /// A connection is ready for requests.
+    fn opened(&mut self, at: usize, link: Link, wants: Option<Ns>, now: Ns) {
+        let protocol = self.plan.target.protocol;
+        let talk = if let Some(talk) = self.plan.kind.talk(now) {
+            talk
+        } else if protocol.is_h2() {
+            Talk::H2(Box::new(H2::new(self.plan.depth, protocol.is_tls())))
+        } else {
+            Talk::H1(H1::default())
+        };
+        self.slots[at].state = State::Open {
+            link,
+            talk,
+            begun: 0,
+        };
+        if !self.slots[at].connected && self.is_loading() {
+            self.slots[at].connected = true;
+            *self.record.connections.clients.get_or_insert(0) += 1;
+        }
+        let open_loop = self.is_open_loop();
+        if self.is_loading() || (open_loop && wants.is_some()) {
+            if let Some(due) = wants {
+                self.begin(at, due, now);
+            }
+            self.fill(at, now);
+        }
+        self.flush(at, now);
+        self.tried(at);
+    }
+
+    /// Begins as many requests as a connection has room for: of a closed loop all at once, of an open one those that
+    /// wait.
+    fn fill(&mut self, at: usize, now: Ns) {
+        let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
+        if self.is_open_loop() {
+            while self.slots[at].room(depth, begun_max) {
+                match self.waiting.pop_front() {
+                    Some(due) => self.begin(at, due, now),
+                    None => break,
+                }
+            }
+            self.list(at);
+            return;
+        }
+        while self.slots[at].room(depth, begun_max) {
+            match self.want(now) {
+                Some(due) => self.begin(at, due, now),
+                None => break,
+            }
+        }
+    }
+
+    fn writable(&mut self, at: usize) {
+        let now = self.clock.now();
+        if let State::Open { link, .. } = &mut self.slots[at].state
+            && let Err(fault) = link.push_tls()
+        {
+            self.break_off(at, &Lost::from(fault), now);
+            return;
+        }
+        self.flush(at, now);
+    }
+
+    /// Reads what came, and asks anew where an answer is complete.
+    fn readable(&mut self, at: usize) {
+        let is_tls = self.plan.tls.is_some();
+        let mut reads = 0;
+        loop {
+            let State::Open { link, talk, .. } = &mut self.slots[at].state else {
+                return;
+            };
+            let input = link.read(&mut self.buf);
+            let now = self.clock.now();
+            let mut desk = Desk {
+                requests: &self.plan.requests,
+                last: &mut self.last,
+                done: &mut self.done,
+            };
+            match input {
+                Ok(Input::Bytes(got)) => {
+                    let keep = talk.receive(&self.buf[..got], now, &mut desk);
+                    self.record.received(got, now);
+                    self.answered(at, keep, now);
+                    reads += 1;
+                    // TLS may hold more than the socket tells of, so it is read until nothing is left.
+                    if !is_tls && (got < self.buf.len() || reads == READS_IN_A_ROW) {
+                        return;
+                    }
+                }
+                Ok(Input::Nothing) => return,
+                Ok(Input::End) => {
+                    talk.end(Ending::Closed, &mut desk);
+                    self.ended(at, now);
+                    return;
+                }
+                Ok(Input::Reset) => {
+                    talk.end(Ending::Reset, &mut desk);
+                    self.ended(at, now);
+                    return;
+                }
+                Err(fault) => {
+                    self.break_off(at, &Lost::from(fault), now);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Bytes were taken: records what is complete and begins what there is room for.
+    fn answered(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
+        match keep {
+            Err(fault) => {
+                self.break_off(at, &Lost::from(fault), now);
+                return;
+            }
+            Ok(Keep::Closes) => {
+                let mut again = now;
+                if let State::Open { talk, .. } = &mut self.slots[at].state {
+                    // A conversation that ends was to go on: that is a failure, with its pause.
+                    if talk.is_conversation() {
+                        again += span(self.plan.failure_pause);
+                    }
+                    let text = "the server closed after the answer before";
+                    talk.lose(&Lost::new(FailureClass::Stale, text), &mut self.done);
+                }
+                self.settle(now);
+                self.record.connections.closed_by_server += 1;
+                match again == now {
+                    true => self.close_in_order(at, now),
+                    false => self.close(at, again),
+                }
+                return;
+            }
+            Ok(Keep::Open) => {}
+        }
+        let ended = self.settle(now);
+        let State::Open { talk, begun, .. } = &self.slots[at].state else {
+            return;
+        };
+        if *begun >= self.plan.begun_max() && talk.in_flight() == 0 {
+            self.close_in_order(at, now);
+            return;
+        }
+        if ended > 0 {
+            self.fill(at, now);
+        }
+        self.flush(at, now);
+    }
+
+    /// A connection has done its work; the next one is made at once.
+    fn close_in_order(&mut self, at: usize, now: Ns) {
+        self.close(at, now);
+        if self.is_open_loop() {
+            if let Some(due) = self.waiting.pop_front() {
+                self.redial.pop_back();
+                self.dial(at, Some(due), now);
+            }
+        } else if let Some(due) = self.want(now) {
+            self.redial.pop_back();
+            self.dial(at, Some(due), now);
+        }
+    }
+
+    /// The server ended the connection.
+    fn ended(&mut self, at: usize, now: Ns) {
+        self.record.connections.closed_by_server += 1;
+        let lost = self.done.iter().any(|done| done.outcome.is_err());
+        self.settle(now);
+        if lost {
+            self.close(at, now + span(self.plan.failure_pause));
+        } else {
+            self.close_in_order(at, now);
+        }
+    }
+
+    /// Ends what has taken too long.
+    pub(super) fn expire(&mut self, now: Ns) {
+        let limit = span(self.plan.timeout);
+        let Some(before) = now.checked_sub(limit) else {
+            return;
+        };
+        while let Some(due) = self.waiting.front().copied().filter(|due| *due <= before) {
+            self.waiting.pop_front();
+            self.drop_due(due, now, "no connection was free in time");
+        }
+        for at in 0..self.slots.len() {
+            let late = match &mut self.slots[at].state {
+                State::Closed { .. } => continue,
+                State::Dialling { since, wants, .. } if *since <= before => (
+                    FailureClass::ConnectTimeout,
+                    "connecting took too long",
+                    *wants,
+                ),
+                State::Handshake { since, wants, .. } if *since <= before => (
+                    FailureClass::TlsHandshake,
+                    "the handshake took too long",
+                    *wants,
+                ),
+                State::Dialling { .. } | State::Handshake { .. } => continue,
+                State::Open { talk, .. } => {
+                    let over = talk.expire(before, &mut self.done);
+                    if self.done.is_empty() {
+                        continue;
+                    }
+                    self.settle(now);
+                    match over {
+                        Keep::Closes => self.close(at, now + span(self.plan.failure_pause)),
+                        Keep::Open => {
+                            self.fill(at, now);
+                            self.flush(at, now);
+                        }
+                    }
+                    continue;
+                }
+            };
+            let (class, text, wants) = late;
+            let text = text.to_string();
+            self.dial_failed(at, Fault { class, text }, wants, now);
+        }
+    }
+
+    /// Age of the oldest request under way.
+    pub(super) fn oldest_age(&self, now: Ns) -> Ns {
+        let flights = self.slots.iter().filter_map(|slot| match &slot.state {
+            State::Open { talk, .. } => talk.oldest().map(|flight| flight.due),
+            State::Dialling { wants, .. } | State::Handshake { wants, .. } => *wants,
+            State::Closed { .. } => None,
+        });
+        let oldest = flights.chain(self.waiting.front().copied()).min();
+        oldest.map_or(0, |due| now.saturating_sub(due))
+    }
+
+    /// Whether a request waits for a connection that is being made.
+    pub(super) fn is_dialling(&self) -> bool {
+        let waits = |slot: &Slot| match &slot.state {
+            State::Dialling { wants, .. }
+            | State::Handshake { wants, .. }
+            | State::Closed { wants } => wants.is_some(),
+            State::Open { .. } => false,
+        };
+        self.slots.iter().any(waits)
+    }
+}

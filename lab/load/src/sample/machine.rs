@@ -1,0 +1,95 @@
+//! The whole machine, as `/proc` shows it.
+
+use crate::fitness::CpuTimes;
+use crate::machine::read;
+
+/// The machine at one moment; all but `time_wait` are counters since it began.
+#[derive(Clone, Debug, Default)]
+pub struct MachineSample {
+    /// CPU time.
+    pub cpu: CpuTimes,
+    /// Microseconds in which some task waited for a processor; `None` where the kernel does not tell.
+    pub pressure_cpu_us: Option<u64>,
+    /// The same for memory.
+    pub pressure_memory_us: Option<u64>,
+    /// The same for input and output.
+    pub pressure_io_us: Option<u64>,
+    /// Connections that found a listener's queue full.
+    pub listen_overflows: u64,
+    /// Connections that a listener dropped.
+    pub listen_drops: u64,
+    /// TCP segments sent again.
+    pub tcp_retransmits: u64,
+    /// Sockets in TIME_WAIT.
+    pub time_wait: u64,
+}
+
+impl MachineSample {
+    /// Looks.
+    pub fn read() -> Self {
+        let netstat = read("/proc/net/netstat");
+        let snmp = read("/proc/net/snmp");
+        let sockstat = read("/proc/net/sockstat");
+        MachineSample {
+            cpu: CpuTimes::read(),
+            pressure_cpu_us: stalled_us(&read("/proc/pressure/cpu")),
+            pressure_memory_us: stalled_us(&read("/proc/pressure/memory")),
+            pressure_io_us: stalled_us(&read("/proc/pressure/io")),
+            listen_overflows: paired(&netstat, "TcpExt:", "ListenOverflows"),
+            listen_drops: paired(&netstat, "TcpExt:", "ListenDrops"),
+            tcp_retransmits: paired(&snmp, "Tcp:", "RetransSegs"),
+            time_wait: after(&sockstat, "TCP:", "tw"),
+        }
+    }
+}
+
+/// `some avg10=… total=N`.
+fn stalled_us(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some"))?;
+    line.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+/// Two lines with the same first word: names, then numbers.
+fn paired(text: &str, first: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with(first));
+    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
+        return 0;
+    };
+    let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
+    let found = pairs.find(|(one, _)| *one == name);
+    found
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A line of names, each with its number behind it.
+fn after(text: &str, first: &str, name: &str) -> u64 {
+    let line = text.lines().find(|line| line.starts_with(first));
+    let mut words = line.unwrap_or_default().split_whitespace();
+    words.find(|word| *word == name);
+    words
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        assert_eq!(
+            stalled_us("some avg10=0.00 avg60=0.00 total=123\nfull total=4\n"),
+            Some(123)
+        );
+        assert_eq!(stalled_us(""), None);
+        let text = "TcpExt: A ListenOverflows B\nTcpExt: 1 7 2\nIpExt: C\nIpExt: 9\n";
+        assert_eq!(paired(text, "TcpExt:", "ListenOverflows"), 7);
+        assert_eq!(paired(text, "TcpExt:", "D"), 0);
+        assert_eq!(
+            after("TCP: inuse 3 orphan 0 tw 12 alloc 4\n", "TCP:", "tw"),
+            12
+        );
+    }
+}

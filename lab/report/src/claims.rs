@@ -1,0 +1,132 @@
+//! What became of the claims of an experiment, beside what a study's own printed figures say of them.
+
+use super::text::escape;
+use sluice_audit::evidence::{Claim, Sheet};
+use sluice_audit::finding::{Finding, Weight};
+use sluice_audit::rules::claims::check_one;
+use sluice_audit::{ours, studies};
+use sluice_load::result::RunResult;
+
+/// A claim in a report.
+pub struct Told {
+    /// What is claimed, with its formula where there is one.
+    pub claim: String,
+    /// What the document's own figures say of it; empty without a document.
+    pub printed: String,
+    /// What the figures of this run say.
+    pub here: String,
+    /// How heavy that is.
+    pub weight: Weight,
+    /// What was compared, and what to keep in mind.
+    pub lines: Vec<String>,
+}
+
+/// All claims of a result. `shape` is the number of the study that it repeats.
+pub fn told(result: &RunResult, shape: Option<&str>) -> Vec<Told> {
+    let sheet = ours::sheet(result);
+    let study = shape.and_then(studies::study).and_then(Result::ok);
+    let printed = study.map(|study| study.sheet);
+    let claims = sheet.conditions.claims.iter();
+    claims
+        .map(|claim| one(&sheet, claim, printed.as_ref()))
+        .collect()
+}
+
+fn one(sheet: &Sheet, claim: &Claim, printed: Option<&Sheet>) -> Told {
+    let finding = check_one(sheet, claim);
+    let (here, _) = split(&finding);
+    let mut lines = finding.arithmetic.clone();
+    if !finding.meaning.is_empty() {
+        lines.push(finding.meaning.clone());
+    }
+    let printed = printed.and_then(|sheet| {
+        let claims = &mut sheet.conditions.claims.iter();
+        let same = claims.find(|one| one.name == claim.name)?;
+        let finding = check_one(sheet, same);
+        let (word, _) = split(&finding);
+        // The formula comes first; the figures behind it.
+        let figures: Vec<&str> = finding
+            .arithmetic
+            .iter()
+            .skip(1)
+            .map(String::as_str)
+            .collect();
+        Some(match figures.is_empty() {
+            true => word,
+            false => format!("{word}: {}", figures.join("; ")),
+        })
+    });
+    Told {
+        claim: claim.says.clone(),
+        printed: printed.unwrap_or_default(),
+        here,
+        weight: finding.weight,
+        lines,
+    }
+}
+
+fn split(finding: &Finding) -> (String, String) {
+    let parts = finding.title.split_once(": ");
+    let (word, rest) = parts.unwrap_or(("", &finding.title));
+    (word.to_string(), rest.to_string())
+}
+
+/// As a table of Markdown; nothing without claims.
+pub fn markdown(result: &RunResult, shape: Option<&str>) -> String {
+    let told = told(result, shape);
+    if told.is_empty() {
+        return String::new();
+    }
+    let cell = |text: &str| text.replace('|', "\\|");
+    let with_printed = told.iter().any(|one| !one.printed.is_empty());
+    let head = match with_printed {
+        true => {
+            "| claim | printed figures | here | what was compared |\n| --- | --- | --- | --- |\n"
+        }
+        false => "| claim | here | what was compared |\n| --- | --- | --- |\n",
+    };
+    let row = |one: &Told| {
+        let mut cells = vec![cell(&one.claim)];
+        cells.extend(with_printed.then(|| cell(&one.printed)));
+        cells.push(format!("**{}**", one.here));
+        cells.push(cell(&one.lines.join("; ")));
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: String = told.iter().map(row).collect();
+    format!("\n## Claims\n\n{head}{rows}")
+}
+
+/// As a table of HTML; nothing without claims.
+pub fn html(result: &RunResult, shape: Option<&str>) -> String {
+    let told = told(result, shape);
+    if told.is_empty() {
+        return String::new();
+    }
+    let with_printed = told.iter().any(|one| !one.printed.is_empty());
+    let row = |one: &Told| {
+        let class = match one.weight {
+            Weight::Sound => "good",
+            Weight::Contradiction => "bad",
+            _ if one.here == "contradicted" => "bad",
+            _ => "soft",
+        };
+        let lines: Vec<String> = one.lines.iter().map(|line| escape(line)).collect();
+        let printed = with_printed.then(|| format!("<td>{}</td>", escape(&one.printed)));
+        format!(
+            "<tr><td>{}</td>{}<td class=\"{class}\">{}</td><td>{}</td></tr>\n",
+            escape(&one.claim),
+            printed.unwrap_or_default(),
+            escape(&one.here),
+            lines.join("<br>")
+        )
+    };
+    let rows: String = told.iter().map(row).collect();
+    let printed = if with_printed {
+        "<th>printed figures</th>"
+    } else {
+        ""
+    };
+    format!(
+        "<div class=\"wide\"><table class=\"text\"><thead><tr><th>claim</th>{printed}<th>here</th><th>what was compared</th></tr></thead><tbody>{rows}</tbody></table></div>\n"
+    )
+}

@@ -1,0 +1,336 @@
+//! One cell in words: what bounded it, what failed, and what that means for its figures.
+
+use std::fmt::Write;
+
+use super::markdown::axes;
+use super::text::{duration, size};
+use crate::limits::CHOICES_MAX;
+use sluice_audit::finding::{count, number, percent};
+use sluice_audit::statistics::order::median;
+use sluice_load::generator::limits::LATE_MAX;
+use sluice_load::result::{Block, Cell, FailureClass, Mode, RunResult};
+
+/// The cell that is meant: by its identifier or the beginning of it, or by axes such as `subject=nginx,clients=200`.
+pub fn find<'a>(result: &'a RunResult, what: &str) -> Result<&'a Cell, String> {
+    let wanted: Option<Vec<(&str, &str)>> = what
+        .split(',')
+        .map(|part| part.trim().split_once('='))
+        .collect();
+    let fits = |cell: &&Cell| match &wanted {
+        Some(wanted) => wanted.iter().all(|(axis, value)| cell.axis(axis) == *value),
+        None => cell.id.starts_with(what),
+    };
+    let found: Vec<&Cell> = result.cells.iter().filter(fits).collect();
+    if let [cell] = found[..] {
+        return Ok(cell);
+    }
+    let listed = if found.is_empty() {
+        result.cells.iter().collect()
+    } else {
+        found.clone()
+    };
+    let mut text = format!(
+        "{} cells are called `{what}`:",
+        if found.is_empty() {
+            "no".to_string()
+        } else {
+            found.len().to_string()
+        }
+    );
+    for cell in listed.iter().take(CHOICES_MAX) {
+        let _ = write!(text, "\n  {}  {}", cell.id, axes(cell));
+    }
+    Err(text)
+}
+
+/// The explanation of a cell.
+pub fn explain(result: &RunResult, cell: &Cell) -> String {
+    let mut out = format!("{}: {}\n", cell.id, axes(cell));
+    if cell.blocks.is_empty() {
+        let _ = writeln!(out, "{}", super::markdown::state_words(&cell.state));
+        return out;
+    }
+    let mut paragraph = |heading: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let _ = write!(out, "\n{heading}\n");
+            lines.iter().for_each(|line| {
+                let _ = writeln!(out, "  {line}");
+            });
+        }
+    };
+    paragraph("What it gave", gave(cell));
+    paragraph("What bounded it", bounds(result, cell));
+    paragraph("What failed", failed(cell));
+    paragraph("What is to be known about it", known(cell));
+    paragraph(
+        "What the server said",
+        cell.blocks
+            .iter()
+            .flat_map(|block| block.log.iter().cloned())
+            .collect(),
+    );
+    out
+}
+
+fn over(cell: &Cell, figure: impl Fn(&Block) -> Option<f64>) -> Option<f64> {
+    median(&cell.blocks.iter().filter_map(figure).collect::<Vec<f64>>())
+}
+
+fn gave(cell: &Cell) -> Vec<String> {
+    let mut lines = Vec::new();
+    let rate = over(cell, |block| Some(block.load.ok_per_s())).unwrap_or(0.0);
+    lines.push(format!(
+        "{} good answers per second over {}",
+        number(rate),
+        match cell.blocks.len() {
+            1 => "1 block".to_string(),
+            blocks => format!("{blocks} blocks"),
+        }
+    ));
+    let latency = |percent: f64| {
+        over(cell, |block| block.load.latency.total.percentile(percent))
+            .map(|ns| format!("p{percent} {}", duration(ns / 1e6)))
+    };
+    let said: Vec<String> = [50.0, 90.0, 99.0].into_iter().filter_map(latency).collect();
+    if !said.is_empty() {
+        lines.push(format!("latency {}", said.join(", ")));
+    }
+    if let Some(cpu) = over(cell, Block::cpu_us_per_ok) {
+        lines.push(format!(
+            "{} µs of processor time for each: one full core can serve {} per second",
+            number(cpu),
+            count(1e6 / cpu)
+        ));
+    }
+    let memory = over(cell, |block| {
+        block
+            .resources
+            .as_ref()
+            .map(|r| r.subject.rss_peak_bytes as f64)
+    });
+    let connections = over(cell, |block| {
+        let asked = block.load.asked.connections as u64;
+        Some(block.load.connections.clients.unwrap_or(asked) as f64)
+    });
+    let connections = connections.unwrap_or(0.0);
+    if let Some(memory) = memory {
+        lines.push(format!(
+            "{} of memory at most, {} for each of {} connections",
+            size(memory),
+            size(memory / connections.max(1.0)),
+            count(connections)
+        ));
+    }
+    lines
+}
+
+/// Shares of a resource from which it is the bound.
+const FULL: f64 = 0.9;
+
+fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
+    let mut lines = Vec::new();
+    let used = |block: &Block| {
+        let tree = &block.resources.as_ref()?.subject;
+        (block.load.window_s > 0.0)
+            .then(|| (tree.cpu_user_s + tree.cpu_system_s) / block.load.window_s)
+    };
+    let given = match result.machine.placement.get("subject") {
+        Some(cpus) if !cpus.is_empty() => cpus.len(),
+        _ => result.machine.cpus.max(1),
+    } as f64;
+    if let Some(used) = over(cell, used) {
+        let system = over(cell, |block| {
+            let tree = &block.resources.as_ref()?.subject;
+            let all = tree.cpu_user_s + tree.cpu_system_s;
+            (all > 0.0).then(|| tree.cpu_system_s / all)
+        });
+        let kernel = system.map_or(String::new(), |share| {
+            format!(", {} of it in the kernel", percent(share))
+        });
+        let word = if used >= FULL * given {
+            "the server's processors were full"
+        } else {
+            "the server had processors to spare"
+        };
+        lines.push(format!(
+            "{word}: {} of {} in use{kernel}",
+            number(used),
+            count(given)
+        ));
+    }
+    if let Some(busiest) = over(cell, |block| {
+        block.load.generator.as_ref().map(|g| g.busiest)
+    }) {
+        let word = if busiest >= FULL {
+            "the generator was full"
+        } else {
+            "the generator was not the bound"
+        };
+        lines.push(format!(
+            "{word}: its busiest thread worked {} of the time",
+            percent(busiest)
+        ));
+    }
+    lines.extend(sleeps(cell));
+    lines.extend(queue(cell));
+    lines.extend(upstream(cell));
+    let overflow: u64 = cell
+        .blocks
+        .iter()
+        .filter_map(|block| block.resources.as_ref())
+        .map(|r| r.system.listen_overflows)
+        .sum();
+    if overflow > 0 {
+        lines.push(format!("a listener's queue was full {} times: connections waited a second or more to be tried again", count(overflow as f64)));
+    }
+    let steal = over(cell, |block| {
+        block.resources.as_ref().map(|r| r.system.steal)
+    })
+    .unwrap_or(0.0);
+    if steal > 0.02 {
+        lines.push(format!(
+            "the hypervisor gave {} of the time to others",
+            percent(steal)
+        ));
+    }
+    lines
+}
+
+/// Sleeps in a second from which a generator waits for the server rather than the other way round.
+const SLEEPS_TOLD: f64 = 1_000.0;
+
+/// Which side waits for the other: a generator that sleeps often had everything read before the next answer came.
+fn sleeps(cell: &Cell) -> Option<String> {
+    let sleeps = over(cell, |block| {
+        let slept = block.resources.as_ref()?.generator.switches_voluntary as f64;
+        (block.load.window_s > 0.0).then(|| slept / block.load.window_s)
+    })?;
+    (sleeps >= SLEEPS_TOLD).then(|| {
+        format!(
+            "the generator slept {} times a second, waiting for answers",
+            count(sleeps)
+        )
+    })
+}
+
+/// In a closed loop at its limit latency is clients divided by rate and says nothing more.
+fn queue(cell: &Cell) -> Option<String> {
+    let block = cell.blocks.first()?;
+    if block.load.asked.mode != Mode::Closed {
+        let lag = over(cell, |block| {
+            block.load.generator.as_ref()?.send_lag.percentile(99.0)
+        })?;
+        let within = duration(lag / 1e6);
+        return Some(match lag > LATE_MAX.as_nanos() as f64 {
+            false => format!("requests left on time: 99 % within {within} of when they were due"),
+            true => format!(
+                "requests left late: 1 % more than {within} after they were due, so latencies are in part the generator's own"
+            ),
+        });
+    }
+    let clients = (block.load.asked.connections * block.load.asked.depth.max(1)) as f64;
+    let rate = over(cell, |block| Some(block.load.ok_per_s())).filter(|rate| *rate > 0.0)?;
+    let mean = over(cell, |block| block.load.latency.total.mean_ns)? / 1e6;
+    let implied = clients / rate * 1000.0;
+    let near = (mean / implied - 1.0).abs() < 0.15;
+    near.then(|| {
+        format!(
+            "{} clients always asking at {}/s wait {} each: the mean latency is the queue of this load, not what a quiet server takes; measure it with a fixed rate",
+            count(clients),
+            number(rate),
+            duration(implied)
+        )
+    })
+}
+
+fn upstream(cell: &Cell) -> Option<String> {
+    let dials = over(cell, |block| {
+        let counts = block.resources.as_ref()?.backend_counts.as_ref()?;
+        (counts.requests > 0).then(|| counts.accepted as f64 / counts.requests as f64)
+    })?;
+    Some(match dials {
+        d if d > 0.5 => format!(
+            "it opened {} upstream connections for each request: none are kept",
+            number(d)
+        ),
+        d if d > 0.05 => format!(
+            "upstream connections are kept for {} requests each",
+            number(1.0 / d)
+        ),
+        _ => "upstream connections are kept".to_string(),
+    })
+}
+
+fn failed(cell: &Cell) -> Vec<String> {
+    let count_of = |class: FailureClass| -> u64 {
+        cell.blocks
+            .iter()
+            .map(|block| block.load.failed_in(class))
+            .sum()
+    };
+    let example = |class: FailureClass| {
+        let all = cell.blocks.iter().flat_map(|block| &block.load.failures);
+        let mut of_class = all.filter(|failures| failures.class == class);
+        of_class.find_map(|failures| failures.example.clone())
+    };
+    let classes = FailureClass::ALL
+        .into_iter()
+        .filter(|class| count_of(*class) > 0);
+    classes
+        .map(|class| {
+            let ours = if class.is_ours() {
+                " (on the measuring side: the cell says nothing about the server)"
+            } else {
+                ""
+            };
+            let example = example(class).map_or(String::new(), |text| format!(", such as: {text}"));
+            format!(
+                "{} {}{ours}{example}",
+                count(count_of(class) as f64),
+                class.words()
+            )
+        })
+        .collect()
+}
+
+fn known(cell: &Cell) -> Vec<String> {
+    let marks = cell.blocks.iter().flat_map(|block| {
+        block
+            .marks
+            .iter()
+            .map(|mark| format!("block {}: {}", block.number, mark.text))
+    });
+    let checks = cell
+        .blocks
+        .iter()
+        .flat_map(|block| &block.checks)
+        .filter(|check| check.holds != Some(true));
+    let checks = checks.map(|check| {
+        let word = if check.holds.is_none() {
+            "could not be seen"
+        } else {
+            "does not hold"
+        };
+        format!("{} {word}: {}", check.claim, check.seen)
+    });
+    let mut lines: Vec<String> = marks.chain(checks).collect();
+    lines.dedup();
+    let not_measured: Vec<String> = cell
+        .blocks
+        .iter()
+        .flat_map(|block| block.load.engine.not_measured.iter().cloned())
+        .collect();
+    if let Some(engine) = cell
+        .blocks
+        .first()
+        .map(|block| &block.load.engine)
+        .filter(|engine| !engine.not_measured.is_empty())
+    {
+        lines.push(format!(
+            "not measured by {}: {}",
+            engine.name,
+            not_measured[..engine.not_measured.len()].join(", ")
+        ));
+    }
+    lines
+}

@@ -1,0 +1,363 @@
+//! The report as one HTML file: everything in it, nothing fetched, readable without scripts, printable.
+
+mod cells;
+mod setup;
+mod short;
+
+use std::fmt::Write;
+
+use super::markdown::title;
+use super::marked;
+use super::panels::{self, Detail, Panel};
+use super::text::escape;
+use super::view::View;
+use super::{chart, shapes};
+use crate::limits::{DRAWING_BYTES_MIN, PAGE_BYTES_AIM};
+use sluice_audit::finding::{Finding, Weight, count};
+use sluice_audit::{audit, ours, print};
+use sluice_load::result::RunResult;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// Keys of the page, for whoever has no pointer.
+const KEYS: &str = "<p class=\"soft keyhelp\">Keys: <kbd>t</kbd> theme, <kbd>[</kbd> <kbd>]</kbd> level, <kbd>,</kbd> <kbd>.</kbd> test; <kbd>Tab</kbd> to a chart, then arrows from mark to mark and from subject to subject.</p>\n";
+
+/// The page of a result. `shape` is the number of a study whose tables it takes. A page is kept small: drawings are as
+/// fine as it has room for, unless they are wanted in `full`.
+pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
+    let view = View::new(result);
+    let sheet = ours::sheet(result);
+    let findings = audit(&sheet);
+    let mut out =
+        String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    let _ = writeln!(
+        out,
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}\n{STYLE}</style>\n</head>\n<body>",
+        escape(&title(result)),
+        chart::STYLE
+    );
+    head(result, &view, &mut out);
+    out.push_str("<main>\n");
+    section(
+        &mut out,
+        "caveats",
+        "Read this first",
+        &caveats(result, &findings),
+    );
+    section(&mut out, "short", "In short", &short::write(&view));
+    let chosen = shape.or(result
+        .experiment
+        .as_ref()
+        .and_then(|experiment| experiment.table_shape.as_deref()));
+    let claims = super::claims::html(result, chosen);
+    section(&mut out, "claims", "Claims", &claims);
+    let mut behind = String::new();
+    section(
+        &mut behind,
+        "figures",
+        "All figures",
+        &figures(&view, shape),
+    );
+    section(
+        &mut behind,
+        "audit",
+        "What arithmetic says",
+        &audit_text(&findings, &print::summary(&sheet, &findings)),
+    );
+    section(&mut behind, "cells", "Cell by cell", &cells::write(&view));
+    section(
+        &mut behind,
+        "setup",
+        "How it was measured",
+        &setup::write(result),
+    );
+    let _ = writeln!(
+        behind,
+        "{KEYS}</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<script>\n{}</script>\n</body>\n</html>",
+        script()
+    );
+    let room = match full {
+        true => None,
+        false => {
+            let left = PAGE_BYTES_AIM.saturating_sub(out.len() + behind.len());
+            Some(left.max(DRAWING_BYTES_MIN))
+        }
+    };
+    drawings(&view, room, &mut out);
+    out + &behind
+}
+
+/// The script without its comments and indents.
+fn script() -> String {
+    let lines = SCRIPT.lines().map(str::trim_start);
+    let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    code.flat_map(|line| [line, "\n"]).collect()
+}
+
+fn section(out: &mut String, id: &str, heading: &str, inside: &str) {
+    if !inside.is_empty() {
+        let _ = writeln!(
+            out,
+            "<section id=\"{id}\">\n<h2>{heading}</h2>\n{inside}</section>"
+        );
+    }
+}
+
+fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
+    let answers: u64 = view
+        .cells
+        .iter()
+        .flat_map(|seen| &seen.cell.blocks)
+        .map(|block| block.load.ok)
+        .sum();
+    let failed: u64 = view
+        .cells
+        .iter()
+        .flat_map(|seen| &seen.cell.blocks)
+        .map(|block| block.load.failed())
+        .sum();
+    let blocks = view
+        .cells
+        .iter()
+        .map(|seen| seen.cell.blocks.len())
+        .max()
+        .unwrap_or(0);
+    let mut facts = vec![
+        plural(view.subjects.len(), "subject"),
+        plural(view.cells.len(), "cell"),
+        plural(blocks, "block"),
+        format!("{} good answers", count(answers as f64)),
+    ];
+    if failed > 0 {
+        facts.push(format!("{} failures", count(failed as f64)));
+    }
+    let _ = writeln!(
+        out,
+        "<header>\n<div><h1>{}</h1>\n<p class=\"facts\">{}</p></div>",
+        escape(&title(result)),
+        facts.join("<span> · </span>")
+    );
+    out.push_str("<div class=\"controls\">\n");
+    choice(
+        out,
+        "test",
+        &view.tests.iter().map(String::clone).collect::<Vec<_>>(),
+    );
+    choice(
+        out,
+        "level",
+        &(0..view.levels.len())
+            .map(|level| view.level_name(level))
+            .collect::<Vec<_>>(),
+    );
+    for (at, name) in view
+        .subjects
+        .iter()
+        .enumerate()
+        .filter(|_| view.subjects.len() > 1)
+    {
+        let _ = writeln!(
+            out,
+            "<button type=\"button\" class=\"s{}\" data-key=\"{1}\" aria-pressed=\"true\" title=\"Shows and hides it in all charts\">{1}</button>",
+            at % 8,
+            escape(name)
+        );
+    }
+    out.push_str("<button id=\"theme\" type=\"button\" title=\"Light, dark, or as the system says (key t)\">theme: system</button>\n</div>\n</header>\n");
+}
+
+/// A choice of one place or all; nothing when there is one only.
+fn choice(out: &mut String, id: &str, names: &[String]) {
+    if names.len() < 2 {
+        return;
+    }
+    let _ = write!(
+        out,
+        "<label>{id} <select id=\"{id}\"><option value=\"\">all</option>"
+    );
+    for (at, name) in names.iter().enumerate() {
+        let _ = write!(out, "<option value=\"{at}\">{}</option>", escape(name));
+    }
+    out.push_str("</select></label>\n");
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
+/// What a reader must know before any figure: notes of the run, marks of blocks, changes to the experiment, cells without figures, and the
+/// heaviest findings.
+fn caveats(result: &RunResult, findings: &[Finding]) -> String {
+    let mut lines: Vec<String> = result.notes.clone();
+    lines.extend(marked::sentences(result));
+    let changes = result
+        .experiment
+        .iter()
+        .flat_map(|experiment| &experiment.changes);
+    lines.extend(changes.map(|change| format!("Other than the file says: {change}")));
+    let missing = result.cells.iter().filter(|cell| cell.blocks.is_empty());
+    lines.extend(missing.map(|cell| {
+        format!(
+            "Not measured: {} ({})",
+            super::markdown::axes(cell),
+            super::markdown::state_words(&cell.state)
+        )
+    }));
+    let heavy = findings
+        .iter()
+        .filter(|f| f.weight <= Weight::Limit && f.rule != "A11");
+    lines.extend(heavy.map(|finding| finding.title.clone()));
+    if lines.is_empty() {
+        return "<p>Nothing stands against the figures below.</p>\n".to_string();
+    }
+    let items: String = lines
+        .iter()
+        .map(|line| format!("<li>{}</li>", escape(line)))
+        .collect();
+    format!("<ul class=\"caveats\">{items}</ul>\n")
+}
+
+/// All drawings, or as many as so many bytes hold.
+fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
+    let (detail, mut left) = match room {
+        None => (Detail::FULL, usize::MAX),
+        Some(room) => (Detail::of_page(view.cells.len()), room),
+    };
+    let mut latency = panels::latency_bars(view);
+    latency.extend(panels::percentiles(view, detail));
+    latency.sort_by_key(|panel| (panel.test, panel.level));
+    let groups: [(&str, &str, Vec<Panel>); 5] = [
+        (
+            "overview",
+            "Answers, cost, failures",
+            panels::overview(view),
+        ),
+        ("latency", "Latency", latency),
+        (
+            "curves",
+            if view.is_open() {
+                "Against the offered rate"
+            } else {
+                "Against the number of clients"
+            },
+            panels::curves(view),
+        ),
+        ("time", "Over time", panels::over_time(view, detail)),
+        ("heat", "Latency over time", panels::heat_maps(view, detail)),
+    ];
+    for (id, heading, panels) in groups {
+        let (mut inside, mut hidden) = (String::new(), 0);
+        for panel in &panels {
+            let drawn = figure(panel);
+            if drawn.len() > left {
+                // What comes behind is of less weight, and a gap in the middle would mislead.
+                left = 0;
+                hidden += 1;
+                continue;
+            }
+            left -= drawn.len();
+            inside.push_str(&drawn);
+        }
+        if !inside.is_empty() {
+            inside = format!("<div class=\"charts\">{inside}</div>\n");
+        }
+        if hidden > 0 {
+            let _ = writeln!(
+                inside,
+                "<p>{hidden} drawings are left out to keep this page small; <code>lab report --full</code> writes a page with all of them, <code>--svg</code> each as a file.</p>"
+            );
+        }
+        section(out, id, heading, &inside);
+    }
+}
+
+fn figure(panel: &Panel) -> String {
+    let place = |name: &str, at: Option<usize>| {
+        at.map_or(String::new(), |at| format!(" data-{name}=\"{at}\""))
+    };
+    format!(
+        "<figure{}{}>{}</figure>\n",
+        place("test", panel.test),
+        place("level", panel.level),
+        panel.drawing.draw(false)
+    )
+}
+
+fn figures(view: &View<'_>, shape: Option<&str>) -> String {
+    let shape = shape.or(view
+        .result
+        .experiment
+        .as_ref()
+        .and_then(|e| e.table_shape.as_deref()));
+    let mut out = String::new();
+    for table in shapes::tables(view, shape)
+        .iter()
+        .filter(|table| !table.rows.is_empty())
+    {
+        let _ = write!(
+            out,
+            "<h3>{}</h3>\n{}",
+            escape(&table.title),
+            table_html(&table.headings, &table.rows)
+        );
+    }
+    out + "<p class=\"soft\">± is half the 95 % interval of good answers per second over blocks; with fewer than five blocks half the range. – was not measured, or too few answers carry it.</p>\n"
+}
+
+/// A table; cells are text. Rows and cells end where the next begins, as HTML allows: tables are a good part of a page.
+fn table_html(headings: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String], tag: &str| -> String {
+        let cells: String = cells
+            .iter()
+            .map(|cell| format!("<{tag}>{}", escape(cell)))
+            .collect();
+        format!("<tr>{cells}\n")
+    };
+    let body: String = rows.iter().map(|row| line(row, "td")).collect();
+    format!(
+        "<div class=\"wide\"><table><thead>{}<tbody>{body}</table></div>\n",
+        line(headings, "th")
+    )
+}
+
+fn audit_text(findings: &[Finding], summary: &str) -> String {
+    let mut out = format!(
+        "<p>{}. The rules are explained in the lab's guide.</p>\n",
+        escape(summary)
+    );
+    for weight in Weight::ALL {
+        let mut of_weight = findings
+            .iter()
+            .filter(|f| f.weight == weight && f.rule != "A11")
+            .peekable();
+        if of_weight.peek().is_none() {
+            continue;
+        }
+        let _ = writeln!(out, "<h3>{}</h3>", weight.heading());
+        for finding in of_weight {
+            let _ = write!(
+                out,
+                "<details class=\"finding\"><summary><b>{}</b> {}</summary>",
+                finding.rule,
+                escape(&finding.title)
+            );
+            let lines: String = finding
+                .arithmetic
+                .iter()
+                .map(|line| format!("<li>{}</li>", escape(line)))
+                .collect();
+            let _ = writeln!(
+                out,
+                "<ul>{lines}</ul><p>{} <i>{}</i></p></details>",
+                escape(&finding.meaning),
+                escape(&finding.advice)
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,146 @@
+//! Machine, servers, configurations and the command that makes it again.
+
+use std::fmt::Write;
+
+use super::super::text::{escape, size};
+use sluice_audit::finding::count;
+use sluice_load::result::{RunResult, SubjectFacts};
+
+/// Everything that another person needs to do the same.
+pub fn write(result: &RunResult) -> String {
+    let machine = &result.machine;
+    let mut facts: Vec<(String, String)> = vec![
+        (
+            "Processor".into(),
+            format!("{} x {}", machine.cpus, machine.cpu_model),
+        ),
+        ("Memory".into(), size(machine.memory_bytes as f64)),
+        (
+            "System".into(),
+            format!("{}, kernel {}", machine.os, machine.kernel),
+        ),
+        (
+            "Open files".into(),
+            format!("{} at most", count(machine.open_files_max as f64)),
+        ),
+    ];
+    facts.extend(
+        machine
+            .hypervisor
+            .iter()
+            .map(|name| ("Hypervisor".to_string(), name.clone())),
+    );
+    let placement = machine.placement.iter().map(|(who, cpus)| {
+        let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+        format!("{who} on {}", cpus.join(", "))
+    });
+    let placement: Vec<String> = placement.collect();
+    if !placement.is_empty() {
+        facts.push(("Placement".into(), placement.join("; ")));
+    }
+    facts.extend(
+        machine
+            .settings
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
+    facts.extend(load_facts(result));
+    facts.push(("Start value".into(), result.seed.to_string()));
+    facts.push(("Took".into(), format!("{:.0} s", result.duration_s)));
+    let rows: String = facts
+        .iter()
+        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value)))
+        .collect();
+    let mut out = format!("<dl>{rows}</dl>\n");
+    if !result.command.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p>Again:</p><pre>{}</pre>",
+            escape(&result.command.join(" "))
+        );
+    }
+    result
+        .subjects
+        .iter()
+        .for_each(|subject| out.push_str(&one(subject)));
+    if let Some(experiment) = &result.experiment {
+        let _ = writeln!(
+            out,
+            "<details><summary>Experiment {} (SHA-256 {})</summary><pre>{}</pre></details>",
+            escape(&experiment.file),
+            escape(&experiment.sha256),
+            escape(&experiment.text)
+        );
+    }
+    out
+}
+
+/// How the load was made, and what the program that made it cannot measure.
+fn load_facts(result: &RunResult) -> Vec<(String, String)> {
+    let Some(block) = result.cells.iter().flat_map(|cell| &cell.blocks).next() else {
+        return Vec::new();
+    };
+    let asked = &block.load.asked;
+    let engine = &block.load.engine;
+    let name = match engine.name.as_str() {
+        "native" => "the lab's own".to_string(),
+        name => format!("{name} {}", engine.version.as_deref().unwrap_or_default()),
+    };
+    let mut facts = vec![
+        (
+            "Generator".to_string(),
+            format!("{name}, {} threads, {}", asked.threads, asked.protocol),
+        ),
+        (
+            "Window".to_string(),
+            format!(
+                "{} s after {} s of warm-up, time limit {} s",
+                asked.duration_s, asked.warmup_s, asked.timeout_s
+            ),
+        ),
+        ("Checked of answers".to_string(), asked.verify.clone()),
+    ];
+    if !engine.not_measured.is_empty() {
+        facts.push((
+            format!("Not measured by {}", engine.name),
+            engine.not_measured.join(", "),
+        ));
+    }
+    facts
+}
+
+fn one(subject: &SubjectFacts) -> String {
+    let mut out = format!("<details><summary>{}</summary>", escape(&subject.name));
+    let mut paragraph = |label: &str, text: &str| {
+        if !text.is_empty() {
+            let _ = write!(out, "<p>{label}</p><pre>{}</pre>", escape(text.trim_end()));
+        }
+    };
+    paragraph(
+        "Not measured",
+        subject.missing.as_deref().unwrap_or_default(),
+    );
+    paragraph("Started by", &subject.command);
+    paragraph(
+        "Says of itself",
+        subject.version.as_deref().unwrap_or_default(),
+    );
+    paragraph(
+        "SHA-256 of the program",
+        subject.sha256.as_deref().unwrap_or_default(),
+    );
+    for config in &subject.configs {
+        paragraph(
+            &format!("Configuration for {}", escape(&config.used_for)),
+            &config.text,
+        );
+        let changes: Vec<String> = config
+            .rewritten
+            .iter()
+            .map(|(before, after)| format!("- {before}\n+ {after}"))
+            .collect();
+        paragraph("Changed to run beside others", &changes.join("\n"));
+    }
+    out.push_str("</details>\n");
+    out
+}

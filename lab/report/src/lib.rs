@@ -1,0 +1,29 @@
+//! A result for people and programs: one HTML file that needs nothing else, Markdown in the shapes of the studies, CSV and
+//! single charts. `view` orders the cells, `chart` draws, the others write. Nothing is measured or judged here.
+
+#![forbid(unsafe_code)]
+
+pub mod chart;
+mod claims;
+pub mod compare;
+pub mod csv;
+pub mod explain;
+pub mod gate;
+pub mod html;
+pub mod limits;
+pub mod load;
+pub mod markdown;
+mod marked;
+pub mod panels;
+mod shapes;
+pub mod text;
+pub mod view;
+
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
+mod tests;
+
+pub use html::page;

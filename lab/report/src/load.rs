@@ -1,0 +1,40 @@
+//! Results from files.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sluice_audit::limits::REPORT_BYTES_MAX;
+use sluice_load::result::{RunResult, SCHEMA};
+
+/// The file that a name means: itself, or `result.json` in a folder.
+pub fn file_of(what: &Path) -> PathBuf {
+    if what.is_dir() {
+        what.join("result.json")
+    } else {
+        what.to_path_buf()
+    }
+}
+
+/// Reads a result. The error names the file.
+pub fn load(what: &Path) -> Result<RunResult, String> {
+    let path = file_of(what);
+    let told = |words: String| format!("{}: {words}", path.display());
+    let file = std::fs::File::open(&path).map_err(|error| told(error.to_string()))?;
+    let mut text = String::new();
+    let mut limited = file.take(REPORT_BYTES_MAX + 1);
+    limited
+        .read_to_string(&mut text)
+        .map_err(|error| told(error.to_string()))?;
+    if text.len() as u64 > REPORT_BYTES_MAX {
+        return Err(told(format!("larger than {} MiB", REPORT_BYTES_MAX >> 20)));
+    }
+    let result: RunResult = serde_json::from_str(&text)
+        .map_err(|error| told(format!("no result of sluice-lab: {error}")))?;
+    if result.schema != SCHEMA {
+        return Err(told(format!(
+            "schema `{}`; this program reads `{SCHEMA}`",
+            result.schema
+        )));
+    }
+    Ok(result)
+}

@@ -1,0 +1,593 @@
+//! Which charts a result has, from its view.
+
+use super::chart::{Axis, Bar, Chart, Heat, Marks, Point, Scale, Series, Unit};
+use super::text::duration;
+use super::view::{Seen, View};
+use sluice_audit::finding::percent;
+use sluice_load::result::Histogram;
+
+/// How fine drawings are: what a page has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Points of one line over time.
+    pub points: usize,
+    /// Points of one curve of percentiles.
+    pub quantiles: usize,
+    /// Columns of one map.
+    pub columns: usize,
+}
+
+impl Detail {
+    /// As fine as a drawing of this width can show: one place for every two units.
+    pub const FULL: Detail = Detail {
+        points: 170,
+        quantiles: 84,
+        columns: 150,
+    };
+
+    /// For a page with so many cells: the more there are, the coarser each is, so that the page stays small.
+    pub fn of_page(cells: usize) -> Self {
+        let share = |all: usize, least: usize, most: usize| (all / cells.max(1)).clamp(least, most);
+        Detail {
+            points: share(1_400, 20, Detail::FULL.points),
+            quantiles: share(720, 20, Detail::FULL.quantiles),
+            columns: share(960, 16, Detail::FULL.columns),
+        }
+    }
+}
+
+/// A drawing with the place that it is about, so that a page can show one place at a time.
+pub struct Panel {
+    /// The test; `None` for charts of all tests.
+    pub test: Option<usize>,
+    /// The level; `None` for charts of all levels.
+    pub level: Option<usize>,
+    /// What is drawn.
+    pub drawing: Drawing,
+}
+
+/// A chart or a map.
+pub enum Drawing {
+    /// Bars or lines.
+    Chart(Chart),
+    /// Latency over time.
+    Heat(Heat),
+}
+
+const HALF: f64 = 420.0;
+const HEIGHT: f64 = 230.0;
+
+/// Statistics of the bars: name, figure.
+const BARS: [(&str, &str); 5] = [
+    ("median", "median"),
+    ("average", "mean"),
+    ("p90", "p90"),
+    ("p95", "p95"),
+    ("p99", "p99"),
+];
+
+/// Good answers, failures and processor time of all tests at each level.
+pub fn overview(view: &View<'_>) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for level in 0..view.levels.len() {
+        let named = |what: &str| match view.level_name(level) {
+            name if name.is_empty() => what.to_string(),
+            name => format!("{what}, {name}"),
+        };
+        let charts = [
+            by_test(
+                view,
+                level,
+                &named("good answers per second"),
+                "goodput",
+                Unit::PerSecond,
+            ),
+            by_test(
+                view,
+                level,
+                &named("processor time per good answer (µs)"),
+                "cpu_us",
+                Unit::Microseconds,
+            ),
+            by_test(view, level, &named("failures"), "errors", Unit::Share),
+            by_test(
+                view,
+                level,
+                &named("largest memory (MiB)"),
+                "rss_max",
+                Unit::Mebibytes,
+            ),
+        ];
+        // Failures that nobody has need no chart.
+        let worth = |chart: &Chart| {
+            !chart.is_empty() && !chart.title.starts_with("failures") || any_failure(chart)
+        };
+        panels.extend(charts.into_iter().filter(worth).map(|chart| Panel {
+            test: None,
+            level: Some(level),
+            drawing: Drawing::Chart(chart),
+        }));
+    }
+    panels
+}
+
+fn any_failure(chart: &Chart) -> bool {
+    chart.series.iter().any(|series| match &series.marks {
+        Marks::Bars(bars) => bars.iter().any(|bar| bar.value > 0.0),
+        Marks::Line(points) => points.iter().any(|point| point.y > 0.0),
+    })
+}
+
+fn by_test(view: &View<'_>, level: usize, title: &str, figure: &str, unit: Unit) -> Chart {
+    let series = (0..view.subjects.len()).map(|subject| {
+        let bar = |test: usize| {
+            let seen = view.at(subject, test, level)?;
+            bar(seen, test, &view.tests[test], figure, unit)
+        };
+        Series {
+            name: view.subjects[subject].clone(),
+            colour: subject,
+            marks: Marks::Bars((0..view.tests.len()).filter_map(bar).collect()),
+        }
+    });
+    Chart {
+        title: title.to_string(),
+        x: categories(view.tests.clone()),
+        y: axis("", unit, Scale::Fitting),
+        series: with_marks(series),
+        width: HALF,
+        height: HEIGHT,
+        diagonal: false,
+        marked: true,
+    }
+}
+
+fn bar(seen: &Seen<'_>, category: usize, name: &str, figure: &str, unit: Unit) -> Option<Bar> {
+    let stat = seen.stat(figure)?;
+    let uncertainty = stat.uncertainty();
+    Some(Bar {
+        category,
+        value: stat.point,
+        ends: stat.ends(),
+        tip: format!("{name} {} {uncertainty}", unit.show(stat.point))
+            .trim_end()
+            .to_string(),
+    })
+}
+
+/// Latency bars of one test at one level.
+pub fn latency_bars(view: &View<'_>) -> Vec<Panel> {
+    each_place(view, |view, test, level| {
+        let beside = view.beside(test, level);
+        let carried =
+            |(_, figure): &&(&str, &str)| beside.iter().any(|seen| seen.stat(figure).is_some());
+        let bars: Vec<&(&str, &str)> = BARS.iter().filter(carried).collect();
+        let series = beside.iter().map(|seen| {
+            let bar = |(at, (name, figure)): (usize, &&(&str, &str))| {
+                bar(seen, at, name, figure, Unit::Milliseconds)
+            };
+            Series {
+                name: view.subjects[seen.subject].clone(),
+                colour: seen.subject,
+                marks: Marks::Bars(bars.iter().enumerate().filter_map(bar).collect()),
+            }
+        });
+        Chart {
+            title: place_name(view, "latency of good answers", test, level),
+            x: categories(bars.iter().map(|(name, _)| name.to_string()).collect()),
+            y: axis("", Unit::Milliseconds, Scale::Fitting),
+            series: with_marks(series),
+            width: HALF,
+            height: HEIGHT,
+            diagonal: false,
+            marked: true,
+        }
+    })
+}
+
+/// Every percentile that the answers carry.
+pub fn percentiles(view: &View<'_>, detail: Detail) -> Vec<Panel> {
+    each_place(view, |view, test, level| {
+        let series = view.beside(test, level).into_iter().map(|seen| Series {
+            name: view.subjects[seen.subject].clone(),
+            colour: seen.subject,
+            marks: Marks::Line(
+                seen.histogram()
+                    .map_or(Vec::new(), |histogram| quantile_points(&histogram, detail)),
+            ),
+        });
+        Chart {
+            title: place_name(view, "latency by percentile", test, level),
+            x: axis(
+                "share of answers that were faster",
+                Unit::Quantile,
+                Scale::Tail,
+            ),
+            y: axis("", Unit::Milliseconds, Scale::Log),
+            series: with_marks(series),
+            width: HALF,
+            height: HEIGHT,
+            diagonal: false,
+            marked: false,
+        }
+    })
+}
+
+fn quantile_points(histogram: &Histogram, detail: Detail) -> Vec<Point> {
+    // Evenly over the tail: up to 14 points for each power of ten, as far as ten answers lie beyond.
+    let end = (histogram.count() as f64 / 10.0).max(1.0).log10();
+    let count = ((end * 14.0).ceil().max(1.0) as usize).min(detail.quantiles);
+    let point = |at: usize| {
+        let quantile = 1.0 - 10_f64.powf(-end * at as f64 / count as f64);
+        let ms = histogram.percentile(quantile * 100.0) as f64 / 1e6;
+        Point {
+            x: quantile,
+            y: ms,
+            tip: format!("{} {}", Unit::Quantile.show(quantile), duration(ms)),
+        }
+    };
+    (0..=count).map(point).collect()
+}
+
+/// Curves of each test: heading, figure, unit, scale.
+const CURVES: [(&str, &str, Unit, Scale); 5] = [
+    (
+        "good answers per second",
+        "goodput",
+        Unit::PerSecond,
+        Scale::Linear,
+    ),
+    (
+        "p99 of good answers",
+        "p99",
+        Unit::Milliseconds,
+        Scale::Fitting,
+    ),
+    ("failures", "errors", Unit::Share, Scale::Linear),
+    (
+        "median of good answers",
+        "median",
+        Unit::Milliseconds,
+        Scale::Fitting,
+    ),
+    (
+        "largest memory (MiB)",
+        "rss_max",
+        Unit::Mebibytes,
+        Scale::Fitting,
+    ),
+];
+
+/// Figures against the level, where there are several: answers, latency, and processor time.
+pub fn curves(view: &View<'_>) -> Vec<Panel> {
+    if view.levels.len() < 2
+        || view
+            .levels
+            .iter()
+            .any(|level| level.parse::<f64>().is_err())
+    {
+        return Vec::new();
+    }
+    let open = view.is_open();
+    let (x_label, x_unit) = if open {
+        ("offered", Unit::PerSecond)
+    } else {
+        ("clients", Unit::Count)
+    };
+    let x_scale = if open { Scale::Linear } else { Scale::Log };
+    let mut panels = Vec::new();
+    for test in 0..view.tests.len() {
+        for (what, figure, unit, scale) in &CURVES {
+            let series = (0..view.subjects.len()).map(|subject| Series {
+                name: view.subjects[subject].clone(),
+                colour: subject,
+                marks: Marks::Line(level_points(view, subject, test, figure, *unit)),
+            });
+            let chart = Chart {
+                title: match view.test_if_several(test).as_str() {
+                    "" => what.to_string(),
+                    test => format!("{test}: {what}"),
+                },
+                x: axis(x_label, x_unit, x_scale.clone()),
+                y: axis("", *unit, scale.clone()),
+                series: with_marks(series),
+                width: HALF,
+                height: HEIGHT,
+                diagonal: open && *figure == "goodput",
+                marked: true,
+            };
+            // Failures that nobody has need no chart.
+            let worth = *figure != "errors" || any_failure(&chart);
+            if !chart.is_empty() && worth {
+                panels.push(Panel {
+                    test: Some(test),
+                    level: None,
+                    drawing: Drawing::Chart(chart),
+                });
+            }
+        }
+    }
+    panels
+}
+
+fn level_points(
+    view: &View<'_>,
+    subject: usize,
+    test: usize,
+    figure: &str,
+    unit: Unit,
+) -> Vec<Point> {
+    let point = |level: usize| {
+        let seen = view.at(subject, test, level)?;
+        let stat = seen.stat(figure)?;
+        let failed = seen.row.failed_share.filter(|share| *share > 0.0);
+        let failed = failed.map_or(String::new(), |share| {
+            format!(", {} failed", percent(share))
+        });
+        Some(Point {
+            x: view.levels[level].parse().ok()?,
+            y: stat.point,
+            tip: format!(
+                "{}: {} {}{failed}",
+                view.level_name(level),
+                unit.show(stat.point),
+                stat.uncertainty()
+            ),
+        })
+    };
+    let mut points: Vec<Point> = (0..view.levels.len()).filter_map(point).collect();
+    points.sort_by(|one, other| one.x.total_cmp(&other.x));
+    points
+}
+
+/// Processor and memory over time, and answers over time.
+pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
+    let mut panels = each_place(view, |view, test, level| {
+        timed(
+            view,
+            (test, level),
+            detail,
+            "processor use (100 % is one core)",
+            Unit::CorePercent,
+            |seen| {
+                let points = &seen.typical_block().resources.as_ref()?.subject.points;
+                Some(
+                    points
+                        .iter()
+                        .map(|point| {
+                            (
+                                point.at_ms as f64 / 1000.0,
+                                f64::from(point.user + point.system) * 100.0,
+                            )
+                        })
+                        .collect(),
+                )
+            },
+        )
+    });
+    panels.extend(each_place(view, |view, test, level| {
+        timed(
+            view,
+            (test, level),
+            detail,
+            "resident memory (MiB)",
+            Unit::Mebibytes,
+            |seen| {
+                let points = &seen.typical_block().resources.as_ref()?.subject.points;
+                Some(
+                    points
+                        .iter()
+                        .map(|point| {
+                            (
+                                point.at_ms as f64 / 1000.0,
+                                point.rss_bytes as f64 / 1_048_576.0,
+                            )
+                        })
+                        .collect(),
+                )
+            },
+        )
+    }));
+    panels.extend(each_place(view, |view, test, level| {
+        timed(
+            view,
+            (test, level),
+            detail,
+            "good answers per second",
+            Unit::PerSecond,
+            |seen| {
+                let series = seen.typical_block().load.series.as_ref()?;
+                let each = series.interval_ms as f64 / 1000.0;
+                let point = |(at, point): (usize, &sluice_load::result::Point)| {
+                    (at as f64 * each, point.ok as f64 / each)
+                };
+                Some(series.points.iter().enumerate().map(point).collect())
+            },
+        )
+    }));
+    panels.sort_by_key(|panel| (panel.test, panel.level));
+    panels
+}
+
+/// Places of a line: seconds and value.
+type Places = Option<Vec<(f64, f64)>>;
+
+fn timed(
+    view: &View<'_>,
+    (test, level): (usize, usize),
+    detail: Detail,
+    what: &str,
+    unit: Unit,
+    points: fn(&Seen<'_>) -> Places,
+) -> Chart {
+    let series = view.beside(test, level).into_iter().map(|seen| {
+        let found = points(seen).unwrap_or_default();
+        let inside: Vec<(f64, f64)> = found.into_iter().filter(|(at, _)| *at >= 0.0).collect();
+        let point = |(x, y): (f64, f64)| Point {
+            x,
+            y,
+            tip: format!(
+                "{}: {}",
+                Unit::Seconds.show((x * 10.0).round() / 10.0),
+                unit.show(y)
+            ),
+        };
+        Series {
+            name: view.subjects[seen.subject].clone(),
+            colour: seen.subject,
+            marks: Marks::Line(
+                thin(&inside, detail.points)
+                    .into_iter()
+                    .map(point)
+                    .collect(),
+            ),
+        }
+    });
+    Chart {
+        title: place_name(view, what, test, level),
+        x: axis("seconds since the window began", Unit::Count, Scale::Linear),
+        y: axis("", unit, Scale::Linear),
+        series: with_marks(series),
+        width: HALF,
+        height: HEIGHT,
+        diagonal: false,
+        marked: false,
+    }
+}
+
+/// At most so many of the points, in their order: of each stretch the lowest and the highest, so that no stall and no peak
+/// gets lost.
+fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
+    if points.len() <= most {
+        return points.to_vec();
+    }
+    let stretch = points.len().div_ceil((most / 2).max(1));
+    let both = points.chunks(stretch).flat_map(|stretch| {
+        let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let low = stretch.iter().min_by(by_value).copied();
+        let high = stretch.iter().max_by(by_value).copied();
+        let mut both: Vec<(f64, f64)> = low.into_iter().chain(high).collect();
+        both.sort_by(|a, b| a.0.total_cmp(&b.0));
+        both.dedup();
+        both
+    });
+    both.collect()
+}
+
+/// A map of latency over time for each cell.
+pub fn heat_maps(view: &View<'_>, detail: Detail) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for seen in &view.cells {
+        let name = &view.subjects[seen.subject];
+        let title = place_name(
+            view,
+            &format!("{name}, latency over time"),
+            seen.test,
+            seen.level,
+        );
+        let series = seen.typical_block().load.series.as_ref();
+        panels.extend(
+            series
+                .and_then(|series| Heat::of(title, series, detail.columns))
+                .map(|heat| Panel {
+                    test: Some(seen.test),
+                    level: Some(seen.level),
+                    drawing: Drawing::Heat(heat),
+                }),
+        );
+    }
+    panels
+}
+
+impl Drawing {
+    /// The SVG. `whole` makes it a file of its own.
+    pub fn draw(&self, whole: bool) -> String {
+        match self {
+            Drawing::Chart(chart) => super::chart::draw(chart, whole),
+            Drawing::Heat(heat) => heat.draw(HALF, HEIGHT, whole),
+        }
+    }
+
+    /// Its heading.
+    pub fn title(&self) -> &str {
+        match self {
+            Drawing::Chart(chart) => &chart.title,
+            Drawing::Heat(heat) => &heat.title,
+        }
+    }
+}
+
+fn each_place(view: &View<'_>, make: impl Fn(&View<'_>, usize, usize) -> Chart) -> Vec<Panel> {
+    let places = (0..view.tests.len())
+        .flat_map(|test| (0..view.levels.len()).map(move |level| (test, level)));
+    let panel = |(test, level)| {
+        let chart = make(view, test, level);
+        (!chart.is_empty()).then_some(Panel {
+            test: Some(test),
+            level: Some(level),
+            drawing: Drawing::Chart(chart),
+        })
+    };
+    places.filter_map(panel).collect()
+}
+
+/// Series that draw something; the others would only fill the keys.
+fn with_marks(series: impl Iterator<Item = Series>) -> Vec<Series> {
+    let some = |series: &Series| match &series.marks {
+        Marks::Bars(bars) => !bars.is_empty(),
+        Marks::Line(points) => !points.is_empty(),
+    };
+    series.filter(some).collect()
+}
+
+/// `proxy at 200 clients: latency`, as far as there are several of each.
+fn place_name(view: &View<'_>, what: &str, test: usize, level: usize) -> String {
+    let place = [view.test_if_several(test), view.level_name(level)];
+    let place: Vec<&str> = place
+        .iter()
+        .map(String::as_str)
+        .filter(|part| !part.is_empty())
+        .collect();
+    if place.is_empty() {
+        what.to_string()
+    } else {
+        format!("{}: {what}", place.join(", "))
+    }
+}
+
+fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
+    Axis {
+        label: label.to_string(),
+        unit,
+        scale,
+    }
+}
+
+fn categories(names: Vec<String>) -> Axis {
+    axis("", Unit::Count, Scale::Categories(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_stalls_and_peaks() {
+        let mut points: Vec<(f64, f64)> = (0..600).map(|at| (f64::from(at), 100.0)).collect();
+        points[123].1 = 0.0;
+        points[477].1 = 900.0;
+        let thinned = thin(&points, 40);
+        assert!(thinned.len() <= 40, "{}", thinned.len());
+        assert!(thinned.contains(&(123.0, 0.0)) && thinned.contains(&(477.0, 900.0)));
+        assert!(thinned.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(thin(&points, 600), points);
+    }
+
+    #[test]
+    fn pages_of_many_cells_are_coarser() {
+        assert_eq!(Detail::of_page(1), Detail::FULL);
+        let (few, many) = (Detail::of_page(24), Detail::of_page(200));
+        assert!(few.points > many.points && few.quantiles > many.quantiles);
+        assert_eq!(many, Detail::of_page(2_000));
+    }
+}
