@@ -195,9 +195,9 @@ fn a_bad_question_gets_an_answer_that_says_so() {
         ("{", "EOF"),
         (r#"{"verb":"GET"}"#, "unknown field"),
         (r#"{"authority":"localhost:1"}"#, "nobody listens on port 1"),
-        (r#"{"method":"G T"}"#, "`G T` is no method"),
+        (r#"{"method":"G T"}"#, "`G T` is not a valid method"),
         (r#"{"target":"/ x"}"#, "space"),
-        (r#"{"fields":[["A","b\r\nC: d"]]}"#, "is no header field"),
+        (r#"{"fields":[["A","b\r\nC: d"]]}"#, "is not a valid header"),
     ] {
         let answer = exchange(
             admin,

@@ -31,7 +31,7 @@ fn endpoint(authority: &Server) -> (Upstream, Arc<Mutex<Vec<String>>>) {
             "a.localhost" => (200, one.as_str()),
             "localhost" => (200, two.as_str()),
             "wrong.localhost" => (200, one.as_str()),
-            "garbage.localhost" => (200, "this is no certificate"),
+            "garbage.localhost" => (200, "this is not a certificate"),
             "fails.localhost" => (500, "oh"),
             "slow.localhost" => {
                 thread::sleep(SLOW);

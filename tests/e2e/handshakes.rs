@@ -159,7 +159,7 @@ impl ClientCa {
         }
     }
 
-    /// A client with a certificate of this authority.
+    /// A client with a certificate of this CA.
     fn client(
         &self,
         server: &Server,

@@ -412,7 +412,7 @@ impl Server {
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        number.unwrap_or_else(|| panic!("{name} is no number"))
+        number.unwrap_or_else(|| panic!("{name} is not a number"))
     }
 
     /// The most memory it had so far, in KiB.

@@ -35,6 +35,7 @@ mod metrics;
 mod nginx;
 mod ocsp;
 mod odd_headers;
+mod pages;
 mod php;
 mod process;
 mod proxy;

@@ -326,7 +326,7 @@ fn stop_and_reload_without_a_server_are_failures() {
         let output = run_to_end(setup.folder(), args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(
-            text(&output.stderr).contains("no answer from the admin interface"),
+            text(&output.stderr).contains("cannot reach the admin endpoint"),
             "{args:?}"
         );
     }
@@ -416,7 +416,7 @@ fn that_nobody_hears_how_far_it_is_stops_nothing() {
     server.listener = Listener::start();
     server.write(&HELLO.replace("hello", "other"));
     server.signal(Signal::Hangup);
-    server.wait_for_words("the service manager could not be told");
+    server.wait_for_words("cannot notify the service manager");
     server.wait_for_words("configuration loaded");
     assert_eq!(server.ask("/").text(), "other");
 }

@@ -107,6 +107,6 @@ fn who_may_not_change_the_trust_store_is_told_so() {
         said.ends_with("1\nsluice-local.crt\n"),
         "{said}{complained}"
     );
-    let hint = "run it as a user who may change the trust store, such as root";
+    let hint = "run it as a user that may change the trust store, such as root";
     assert_eq!(complained.matches(hint).count(), 2, "{complained}");
 }

@@ -90,7 +90,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     (
         "GET /garbage",
         "",
-        "an answer without a head is no HTTP/0.9 but broken, so 502",
+        "an response without a head is not HTTP/0.9 but broken, so 502",
     ),
     (
         "GET /x | Range: bytes=9999-",

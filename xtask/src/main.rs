@@ -19,6 +19,9 @@ usage: cargo xtask <command>
   tidy           the house rules that a program can check
   fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
                  Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
+  tidy --words [context]
+                 counts of the phrases that glossary.toml rules out (BLESS=1 lowers their ceilings), or where they
+                 occur in one context, such as docs
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
             Some(done) => done,
             None => return usage(),
         },
+        ["tidy", "--words"] => tidy::print_words(&root),
+        ["tidy", "--words", context] => tidy::print_occurrences(&root, context),
         ["peer"] => check::peer(&root),
         ["acme"] => check::acme(&root),
         ["h2spec"] => check::h2spec(&root),

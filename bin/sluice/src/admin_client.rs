@@ -23,10 +23,10 @@ pub fn address(told: Option<&str>, config: Option<&Config>) -> Result<String, Fa
     }
     let admin = config.and_then(|config| config.admin.as_ref());
     match admin {
-        Some(admin) if admin.disabled => Err(Failed::new(
-            "this configuration switches the admin interface off",
-        )
-        .help("send SIGUSR1 to the process to reload it, SIGTERM to stop it")),
+        Some(admin) if admin.disabled => {
+            Err(Failed::new("the configuration disables the admin endpoint")
+                .help("send SIGUSR1 to the process to reload, SIGTERM to stop it"))
+        }
         Some(admin) if !admin.listen.is_empty() => Ok(admin.listen.clone()),
         Some(_) | None => Ok(default_address()),
     }
@@ -72,17 +72,13 @@ impl Client {
         head.push_str("\r\n");
         let raw = self.exchange(head.as_bytes(), body).map_err(|error| {
             Failed::new(format!(
-                "no answer from the admin interface at {}: {error}",
+                "cannot reach the admin endpoint at {}: {error}",
                 self.address
             ))
-            .help("is a server running? `--address` names another interface")
+            .help("start the server first, or name another endpoint with `--address`")
         })?;
-        let (status, body) = answer(&raw).ok_or_else(|| {
-            Failed::new(format!(
-                "what answers at {} does not speak HTTP",
-                self.address
-            ))
-        })?;
+        let (status, body) = answer(&raw)
+            .ok_or_else(|| Failed::new(format!("{} does not speak HTTP", self.address)))?;
         if (200..300).contains(&status) {
             return Ok(body.to_vec());
         }
@@ -90,7 +86,7 @@ impl Client {
         let told = told.and_then(|value| value.get("error")?.as_str().map(str::to_owned));
         Err(Failed::new(match told {
             Some(told) => format!("the server refused: {told}"),
-            None => format!("the server answered with status {status}"),
+            None => format!("the server responded with status {status}"),
         }))
     }
 

@@ -116,8 +116,8 @@ impl Source {
     /// As [`Source::of`]; to have none is an error.
     pub fn required(config: Option<&Path>, adapter: Option<Adapter>) -> Result<Source, Failed> {
         Source::of(config, adapter).ok_or_else(|| {
-            Failed::new("no configuration: there is no Caddyfile in this folder")
-                .help("name one with `--config <path>`")
+            Failed::new("no configuration: this folder has no Caddyfile")
+                .help("write a Caddyfile here, or name a file with `--config FILE`")
         })
     }
 
@@ -241,7 +241,7 @@ fn hint_at_layout(name: &str, text: &str, report: &mut Report) {
     let span = Span::new(source, offset(before), offset(before + line));
     let found = Diagnostic::warning("not-formatted", format!("`{name}` is not formatted"));
     let found = found.at(span, "the first line that would change");
-    report.push(found.help("`sluice fmt --overwrite` writes it as it is customary"));
+    report.push(found.help("`sluice fmt --overwrite` formats the file"));
 }
 
 /// Understands a text.

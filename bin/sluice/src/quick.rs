@@ -41,7 +41,7 @@ pub fn field(text: &str) -> Result<(&str, &str), Failed> {
         .split_once(':')
         .map(|(name, value)| (name.trim(), value.trim()));
     parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-        Failed::new(format!("`{text}` is no header field")).help("write it as `Name: value`")
+        Failed::new(format!("`{text}` is not a valid header")).help("write it as `Name: value`")
     })
 }
 

@@ -74,8 +74,8 @@ pub fn is_welcome(config: &Config) -> bool {
 /// Says what to do where the page cannot be shown.
 pub fn explain(failed: Failed) -> Failed {
     failed
-        .help(format!("without a Caddyfile sluice shows its welcome page on {LISTEN}"))
-        .help(format!("write a file called {ADJACENT} here, with an address of your own: `:8081` and below it `respond \"Hello\"`"))
+        .help(format!("without a Caddyfile sluice serves its welcome page on {LISTEN}"))
+        .help(format!("write a {ADJACENT} here with another address, for example `:8081` and below it `respond \"Hello\"`"))
 }
 
 /// The page as the body of an answer: braces there would be placeholders.

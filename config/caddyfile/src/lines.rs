@@ -233,7 +233,7 @@ impl Grouping<'_> {
 
     /// `{}` at the end of a line looks like an empty block, but is a word.
     fn empty_pair(&mut self, token: Token) {
-        let title = "`{}` at the end of a line is no block";
+        let title = "`{}` at the end of a line is not a block";
         let found = token.error("empty-braces", title, "one word instead of two braces");
         let help = "write `{` at the end of the line and `}` on the next one, or leave both out";
         self.report

@@ -137,7 +137,7 @@ pub fn hint(name: &str) -> Option<&'static str> {
         .chars()
         .any(|letter| !letter.is_ascii() && letter.is_whitespace())
     {
-        return Some("there is a blank in it that is no space: type it anew");
+        return Some("there is a blank in it that is not a space: type it again");
     }
     if name.contains(['“', '”', '„', '‘', '’']) {
         return Some("quotes are `\"` or `'`: others are letters");
@@ -274,7 +274,7 @@ fn refuse(directive: &Directive, at: usize, wanted: &str, report: &mut Report) {
     report.push(
         Diagnostic::error(
             "invalid-value",
-            format!("`{}` is no value for `{name}`", word.text),
+            format!("`{}` is not a valid value for `{name}`", word.text),
         )
         .at(word.span, "not understood")
         .imported(word.import)

@@ -23,7 +23,7 @@ Every documented directive of nginx, and what sluice makes of it. This page is m
 - **refused**: it will not come; the reason is named.
 - **ours**: nginx does not know it.
 
-Defaults are those of nginx NGINX_VERSION. Paths that do not begin with a slash begin in the folder of the main file. Answers say
+Defaults are those of nginx NGINX_VERSION. Paths that do not begin with a slash begin in the folder of the main file. Responses say
 `Server: sluice`, and the pages of errors say so at their foot; `server_tokens \"nginx\";` puts any other text there, which is how
 tools that compare both are satisfied.
 
@@ -31,7 +31,7 @@ tools that compare both are satisfied.
 
 Patterns are those of PCRE, on bytes: with look arounds, references to groups, named groups, atomic groups and possessive
 repetitions; `$` also holds before a line feed at the end. Most run in linear time. Those that look around, refer back or do not
-give back are tried step by step, and a match that takes more than a million of them is given up: the request is answered with
+give back are tried step by step, and a match that takes more than a million of them is given up: the response is
 500, a `map` gives its default, and `sluice_patterns_given_up_total` counts it. Recursions, conditions, callouts, verbs such as
 `(*UTF8)` and properties of characters are refused by name ([why](decisions/0017-patterns-of-nginx.md)).
 

@@ -72,7 +72,7 @@ fn whole_sites_are_accepted() {
             .replace("DEAD", "127.0.0.1:9002");
         println!("{}", path.display());
         let came = translated(&text, &loader);
-        assert!(came.starts_with("# Made from"), "{came}");
+        assert!(came.starts_with("# Translated from"), "{came}");
         count += 1;
     }
     assert!(count >= 55, "only {count} sites were found");

@@ -77,7 +77,9 @@ impl Challenges {
         // A token that is no such (RFC 8555, section 8.3) could stand for another path.
         let is_token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
         if token.is_empty() || !token.bytes().all(is_token) {
-            return Err(CertsError::Signing("the token is no token".to_owned()));
+            return Err(CertsError::Signing(
+                "the challenge token is malformed".to_owned(),
+            ));
         }
         self.show(|table| {
             table.http.insert(token.to_owned(), text.to_owned());
@@ -93,7 +95,7 @@ impl Challenges {
         // Anything else could stand for another path.
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
-            let what = format!("`{name}` is no name of a file for a check");
+            let what = format!("`{name}` is not a valid file name for a challenge");
             return Err(CertsError::Signing(what));
         }
         self.show(|table| {

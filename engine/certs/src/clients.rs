@@ -122,11 +122,7 @@ impl fmt::Display for ClientTrustError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientTrustError::Authority(at) => {
-                write!(
-                    f,
-                    "certificate {} of the authorities cannot be read",
-                    at + 1
-                )
+                write!(f, "cannot read CA certificate {}", at + 1)
             }
             ClientTrustError::List(at) => {
                 write!(f, "list {} of revoked certificates cannot be read", at + 1)

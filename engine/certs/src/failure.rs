@@ -169,9 +169,9 @@ impl fmt::Display for CertsError {
                 what,
                 ..
             } => match fault {
-                Fault::Unreachable => write!(f, "authority `{issuer}` cannot be reached: {what}"),
-                Fault::Refused => write!(f, "authority `{issuer}` refuses: {what}"),
-                Fault::Busy => write!(f, "authority `{issuer}` asks to wait: {what}"),
+                Fault::Unreachable => write!(f, "cannot reach CA `{issuer}`: {what}"),
+                Fault::Refused => write!(f, "CA `{issuer}` refuses: {what}"),
+                Fault::Busy => write!(f, "CA `{issuer}` asks to wait: {what}"),
             },
             CertsError::Setting { name, what } => write!(f, "`{name}` cannot be used: {what}"),
             CertsError::NoSystemStore => {
@@ -416,13 +416,13 @@ impl fmt::Display for Notice {
             }
             Notice::NoNames { origin } => write!(f, "the certificate in `{origin}` names no host"),
             Notice::NotStapled { origin, why } => {
-                write!(f, "no OCSP answer for the certificate in `{origin}`: {why}")
-            }
-            Notice::Revoked { origin } => {
                 write!(
                     f,
-                    "the certificate in `{origin}` was revoked by its authority"
+                    "no OCSP response for the certificate in `{origin}`: {why}"
                 )
+            }
+            Notice::Revoked { origin } => {
+                write!(f, "the certificate in `{origin}` was revoked by its CA")
             }
             Notice::Removed { path } => {
                 let path = path.display();
@@ -470,7 +470,7 @@ impl fmt::Display for Notice {
             Notice::RootMade { authority, path } => {
                 write!(
                     f,
-                    "authority `{authority}` made a new root, `{}`",
+                    "CA `{authority}` created a new root, `{}`",
                     path.display()
                 )
             }

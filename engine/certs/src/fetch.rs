@@ -162,7 +162,7 @@ impl Fetcher {
             .read_to_end(&mut bytes)
             .map_err(|error| error.to_string())?;
         if bytes.len() as u64 > ANSWER_BYTES_MAX {
-            return Err("the answer is too large".to_owned());
+            return Err("the response is too large".to_owned());
         }
         Ok(Response::from_parts(parts, bytes))
     }

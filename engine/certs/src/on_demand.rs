@@ -310,7 +310,7 @@ impl OnDemand {
         let Some(plan) = self.plan(rule, subject) else {
             return Err(CertsError::Setting {
                 name: "get_certificate",
-                what: format!("nobody who is asked has a certificate for `{subject}`"),
+                what: format!("no certificate manager has a certificate for `{subject}`"),
             });
         };
         self.ask(subject)?;

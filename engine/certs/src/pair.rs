@@ -118,7 +118,7 @@ impl Pair {
         if !ocsp::is_answer(&answer) {
             return Err(CertsError::Damaged {
                 path: file.to_owned(),
-                what: "it is no answer of an OCSP responder".to_owned(),
+                what: "it is not an OCSP response".to_owned(),
             });
         }
         let CertifiedKey { cert, key, .. } = &*self.certified;

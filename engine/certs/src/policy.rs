@@ -139,7 +139,7 @@ impl fmt::Display for PolicyError {
                     known.join(", ")
                 )
             }
-            PolicyError::Name(name) => write!(f, "`{name}` is no server name"),
+            PolicyError::Name(name) => write!(f, "`{name}` is not a valid server name"),
             PolicyError::When(what) => f.write_str(what),
             PolicyError::ClientAuth(what) => {
                 write!(f, "client certificates cannot be verified: {what}")

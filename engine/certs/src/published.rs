@@ -60,7 +60,7 @@ impl Publisher {
             .map_err(|error| error.to_string())?;
         let answer = fetcher.send(request)?;
         if !answer.status().is_success() {
-            return Err(format!("the answer is {}", answer.status()));
+            return Err(format!("the response is {}", answer.status()));
         }
         certificates_from_pem(answer.body()).map_err(|error| error.to_string())
     }
@@ -74,7 +74,7 @@ fn renamed(address: &Uri, authority: &Authority, name: &str) -> Result<Uri, Stri
     };
     let mut parts = address.clone().into_parts();
     let host = host.parse();
-    parts.authority = Some(host.map_err(|_| format!("`{name}` is no server name"))?);
+    parts.authority = Some(host.map_err(|_| format!("`{name}` is not a valid server name"))?);
     Uri::from_parts(parts).map_err(|error| error.to_string())
 }
 

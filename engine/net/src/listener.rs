@@ -225,7 +225,7 @@ fn remove_dead_socket(path: &PathBuf, address: &socket2::SockAddr) -> io::Result
     if !meta.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "a file that is no socket is there",
+            "a file that is not a socket is there",
         ));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;

@@ -23,7 +23,7 @@ impl fmt::Display for RegexpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RegexpError::Refused(reason) => f.write_str(reason),
-            RegexpError::BadName(name) => write!(f, "expression name `{name}` is no word"),
+            RegexpError::BadName(name) => write!(f, "expression name `{name}` is not a word"),
         }
     }
 }

@@ -66,11 +66,11 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::Line => "no answer of memcached to a question for a value",
+            Fault::Line => "not a memcached response to `get`",
             Fault::LongLine => "a line longer than any of memcached",
             Fault::OtherKey => "the value of another key",
             Fault::NoEnd => "a value that does not end where it should",
-            Fault::CutOff => "an answer without its end",
+            Fault::CutOff => "a truncated response",
         })
     }
 }

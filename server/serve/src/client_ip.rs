@@ -56,7 +56,7 @@ impl TrustedProxies {
         };
         let name = |text: &&str| {
             FieldName::new(text)
-                .ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
+                .ok_or_else(|| Refusal::new(format!("`{text}` is not a valid header name")))
         };
         let strict = server.trusted_proxies_strict != 0;
         Ok(Some(TrustedProxies {

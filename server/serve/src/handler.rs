@@ -28,7 +28,7 @@ pub trait Handler: Send + Sync {
 
     /// Goes on where `serve` gave [`Step::Later`], and is called only then.
     fn wait<'a>(&'a self, _x: &'a mut Exchange) -> Waiting<'a> {
-        unreachable!("a handler that answers Later says how to wait")
+        unreachable!("a handler that returns Later says how to wait")
     }
 }
 

@@ -71,11 +71,12 @@ fn inherited(number: &str) -> Result<ListenAddr, Refusal> {
     // The first three are for input, output and messages.
     match number.parse() {
         Ok(number @ 3..) => Ok(ListenAddr::Inherited(number)),
-        Ok(_) | Err(_) => Err(
-            Refusal::new(format!("`{number}` is no descriptor to listen on")).with_help(
-                "write the number under which the socket is inherited, from 3 on, such as `fd/3`",
-            ),
-        ),
+        Ok(_) | Err(_) => Err(Refusal::new(format!(
+            "`{number}` is not a file descriptor to listen on"
+        ))
+        .with_help(
+            "write the number under which the socket is inherited, from 3 on, such as `fd/3`",
+        )),
     }
 }
 
@@ -84,7 +85,7 @@ fn unix(address: &Address) -> Result<ListenAddr, Refusal> {
         None => (address.host.as_str(), None),
         Some((path, mode)) => {
             let bits = u32::from_str_radix(mode, 8).map_err(|_| {
-                Refusal::new(format!("`{mode}` is no mode of a unix socket"))
+                Refusal::new(format!("`{mode}` is not a valid Unix socket mode"))
                     .with_help("write octal permission bits such as `0222`")
             })?;
             (path, Some(bits))

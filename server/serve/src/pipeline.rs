@@ -454,7 +454,7 @@ fn divert(x: &mut Exchange, body: Body, list: usize) -> Option<Body> {
     let aside = x.context.aside.get_or_insert_default();
     if aside.intercepted.len() >= FRAMES_MAX {
         // Routes that intercept what they answer themselves.
-        x.context.log.error = Some("answers are intercepted without end".to_owned());
+        x.context.log.error = Some("responses are intercepted in a loop".to_owned());
         x.context.filters.clear();
         aside.intercepted.clear();
         x.res.status = Status::LOOP_DETECTED;

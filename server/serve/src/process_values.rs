@@ -47,7 +47,7 @@ pub(crate) fn expand(text: &str) -> Result<String, String> {
             "`{text}` holds a placeholder without a value; {known}"
         ));
     }
-    String::from_utf8(out).map_err(|_| format!("`{text}` gives bytes that are no text"))
+    String::from_utf8(out).map_err(|_| format!("`{text}` gives bytes that are not a text"))
 }
 
 /// Expands a value that is logged. As in Caddy an unknown placeholder stays as it is written, and one that stands alone
@@ -76,7 +76,7 @@ mod tests {
             Ok("/logs/linux.log".to_owned())
         );
         assert_eq!(expand("plain"), Ok("plain".to_owned()));
-        let refused = expand("/logs/{http.request.host}.log").expect_err("there is no request");
+        let refused = expand("/logs/{http.request.host}.log").expect_err("there is not a request");
         assert!(refused.contains("{env.*}"), "{refused}");
     }
 

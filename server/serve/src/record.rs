@@ -55,14 +55,14 @@ pub struct Totals {
     pub ended: [u64; CLASSES],
     /// Of those, answers that did not reach the client whole.
     pub failed: u64,
-    /// Bytes of answers' bodies.
+    /// Bytes of response bodies.
     pub bytes_sent: u64,
     /// Bytes of requests' bodies.
     pub bytes_read: u64,
 }
 
 impl Totals {
-    /// Requests being answered.
+    /// Requests in flight.
     pub fn in_flight(&self) -> u64 {
         self.started.saturating_sub(self.ended.iter().sum())
     }

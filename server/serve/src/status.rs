@@ -27,7 +27,7 @@ impl StatusText {
             return Ok(Some(StatusText::Fixed(status)));
         }
         if !text.contains('{') {
-            return Err(Refusal::new(format!("`{text}` is no status code"))
+            return Err(Refusal::new(format!("`{text}` is not a status code"))
                 .with_help("write a number of three digits or a placeholder"));
         }
         cx.template(text)

@@ -199,7 +199,7 @@ pub(crate) fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
     let decode = |text: &String| {
         BASE64
             .decode(text.trim())
-            .map_err(|_| Refusal::new("a certificate is no base64 text"))
+            .map_err(|_| Refusal::new("a certificate is not base64 text"))
     };
     texts.iter().map(decode).collect()
 }

@@ -179,7 +179,7 @@ fn answers_are_files_from_then_on() {
     let usual = folder.join("named/x.txt").metadata().expect("it is there");
     assert_eq!(usual.permissions().mode() & 0o777, 0o600);
     assert_eq!(ask(&server, "/named?name=../escaped", "").status, 200);
-    server.wait_for_words("an answer cannot be kept as a file");
+    server.wait_for_words("cannot save a response as a file");
     assert!(!folder.join("escaped").exists());
 }
 

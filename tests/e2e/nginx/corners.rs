@@ -81,7 +81,11 @@ fn smaller_corners() {
     let server = start(lines, &[("a.txt", "a")]);
     let page = server.ask("/none");
     assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
-    assert_eq!(server.ask("/a.txt/").status, 404, "a file is no folder");
+    assert_eq!(
+        server.ask("/a.txt/").status,
+        404,
+        "a file is not a directory"
+    );
     assert_eq!(server.ask("/497").status, 400);
     assert!(server.ask("/200").field("Content-Type").is_some());
     let request = "GET /host HTTP/1.1\r\nHost: a.test.\r\nConnection: close\r\n\r\n";
@@ -128,7 +132,7 @@ fn lint_tells_places() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     folder.write("Caddyfile", ":80\n");
     let output = run_to_end(&folder, &["lint", "Caddyfile"]);
-    assert!(text(&output.stderr).contains("no nginx.conf"));
+    assert!(text(&output.stderr).contains("not an nginx.conf"));
 }
 
 /// What a Caddyfile cannot say stands as a comment at its place, and the rest is served alike.

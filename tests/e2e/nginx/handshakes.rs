@@ -282,7 +282,7 @@ fn hands_are_shaken_with_upstreams_as_the_file_says() {
     let old = "TLSv1.2 ECDHE-ECDSA-CHACHA20-POLY1305 <localhost> . prime256v1";
     assert_eq!(says("old"), old);
     assert!(says("modern").starts_with("TLSv1.3 "));
-    assert!(says("host").contains(" <> "), "an address is no name");
+    assert!(says("host").contains(" <> "), "an address is not a name");
     assert_eq!(says("believed"), "revoked");
     assert!(says("listed").contains("<localhost>"));
     assert_eq!(get("revoked").0, 502);

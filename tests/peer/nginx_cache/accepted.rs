@@ -113,7 +113,7 @@ pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "stale",
         "GET /garbage",
         "",
-        "an answer without a head is no HTTP/0.9 but broken",
+        "an response without a head is not HTTP/0.9 but broken",
     ),
     (
         "stale",

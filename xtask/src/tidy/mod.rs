@@ -5,6 +5,7 @@ mod floors;
 mod rust;
 mod scan;
 mod source;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -63,10 +64,61 @@ pub fn print(root: &Path) -> bool {
     breaches.is_empty()
 }
 
+/// Prints how often each phrase of the glossary occurs, and where the ones above a ceiling are. With `BLESS` in the
+/// environment it lowers the ceilings to the counts. True if no count exceeds its ceiling.
+pub fn print_words(root: &Path) -> bool {
+    let sources = match source::read_all(root) {
+        Ok(sources) => sources,
+        Err(error) => {
+            eprintln!("{}: {error}", root.display());
+            return false;
+        }
+    };
+    if std::env::var_os("BLESS").is_some() {
+        let lowered = words::lowered(&sources).and_then(|text| {
+            std::fs::write(root.join(words::CEILINGS), text).map_err(|e| e.to_string())
+        });
+        if let Err(error) = lowered {
+            eprintln!("{}: {error}", words::CEILINGS);
+            return false;
+        }
+        return print_words_of(&source::read_all(root).unwrap_or_default());
+    }
+    print_words_of(&sources)
+}
+
+/// Prints where the phrases of the glossary occur in one context.
+pub fn print_occurrences(root: &Path, context: &str) -> bool {
+    let found = source::read_all(root).map_err(|error| error.to_string());
+    match found.and_then(|sources| words::occurrences(&sources, context)) {
+        Ok(lines) => {
+            print!("{lines}");
+            true
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            false
+        }
+    }
+}
+
+fn print_words_of(sources: &[Source]) -> bool {
+    match words::table(sources) {
+        Ok(table) => print!("{table}"),
+        Err(error) => println!("{error}"),
+    }
+    let breaches = words::check(sources);
+    for breach in &breaches {
+        println!("{breach}");
+    }
+    breaches.is_empty()
+}
+
 /// All breaches in a repository of these files, in order.
 fn check(sources: &[Source]) -> Vec<Breach> {
     let mut breaches = floors::check(sources);
     breaches.extend(documents::check(sources));
+    breaches.extend(words::check(sources));
     for source in sources {
         breaches.extend(documents::check_places(source));
         if source.path.ends_with(".rs") {

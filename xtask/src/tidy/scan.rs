@@ -7,6 +7,8 @@ pub struct Line {
     pub code: String,
     /// The comment with its slashes, empty if there is none.
     pub comment: String,
+    /// The insides of text literals, a space for each escape and between two literals.
+    pub literals: String,
     /// Whether the line belongs to tests.
     pub is_test: bool,
 }
@@ -96,16 +98,24 @@ fn step(rest: &[char], state: &State, in_word: bool, line: &mut Line) -> (usize,
             (1, None)
         }
         // A backslash before a line's end leaves the newline to the caller, which counts lines.
-        State::Text if rest[0] == '\\' && rest.get(1) != Some(&'\n') => (2, None),
+        State::Text if rest[0] == '\\' => {
+            line.literals.push(' ');
+            (if rest.get(1) == Some(&'\n') { 1 } else { 2 }, None)
+        }
         State::Text if rest[0] == '"' => {
             line.code.push('"');
+            line.literals.push_str(" | ");
             (1, Some(State::Code))
         }
         State::RawText { hashes } if rest[0] == '"' && closes(rest, *hashes) => {
             line.code.push('"');
+            line.literals.push_str(" | ");
             (1 + hashes, Some(State::Code))
         }
-        State::Text | State::RawText { .. } => (1, None),
+        State::Text | State::RawText { .. } => {
+            line.literals.push(rest[0]);
+            (1, None)
+        }
     }
 }
 
@@ -191,7 +201,9 @@ mod tests {
         let lines = scan(text);
         assert_eq!(lines[0].code, "let a = \"\"; ");
         assert_eq!(lines[0].comment, "// yes {");
+        assert_eq!(lines[0].literals, "// no { comment | ");
         assert_eq!(lines[1].code, "let b = \"\";");
+        assert_eq!(lines[1].literals, "\"x\" { | ");
         assert_eq!(lines[2].code, "");
         assert_eq!(lines[3].code, " c");
         assert_eq!(

@@ -9,29 +9,30 @@ use crate::load::{Adapter, Recording, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
 use crate::{Exit, envfile, supervise};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The configuration; `-` for standard input. By default the Caddyfile of this folder.
+    /// Configuration file, or `-` for stdin (default: `./Caddyfile`).
     #[arg(conflicts_with = "config")]
     path: Option<PathBuf>,
-    /// The configuration.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, visible_alias = "from", value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(short, long, visible_alias = "from", value_name = "FORMAT", value_enum)]
+    #[arg(hide_possible_values = true)]
     adapter: Option<Adapter>,
-    /// What it is turned into.
-    #[arg(long, value_enum, default_value_t = Target::Json)]
+    /// Output format: json, or caddyfile for an nginx.conf or a Caddyfile of Caddy 1.
+    #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true, default_value_t = Target::Json)]
     to: Target,
-    /// Prints the JSON with line breaks.
+    /// Indent the JSON.
     #[arg(short, long)]
     pretty: bool,
-    /// Also checks whether a server could run it.
+    /// Also check that the server could run it.
     #[arg(long)]
     validate: bool,
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
 }
 

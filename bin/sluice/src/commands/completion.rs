@@ -7,10 +7,10 @@ use crate::Exit;
 use crate::commands::description;
 use crate::messages::Failed;
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The shell.
+    /// Shell to complete for.
     shell: KnownShell,
 }
 

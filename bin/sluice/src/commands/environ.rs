@@ -7,11 +7,11 @@ use crate::commands::version;
 use crate::messages::Failed;
 use crate::{envfile, folders, supervise};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
 }
 

@@ -8,51 +8,51 @@ use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
 use crate::quick::{logging, serve_json};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The folder; by default the current one.
-    #[arg(short, long, value_name = "PATH")]
+    /// Directory to serve (default: the current directory).
+    #[arg(short, long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The address to listen on; by default :80, with a domain :443.
+    /// Address to listen on (default: `:80`, or `:443` with `--domain`).
     #[arg(short, long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// The name to serve, over HTTPS.
+    /// Host name to serve over HTTPS.
     #[arg(short, long)]
     domain: Option<String>,
-    /// Lists folders that have no index file.
+    /// List directories that have no index file.
     #[arg(short, long)]
     browse: bool,
-    /// Shows where symbolic links lead in listings.
+    /// Show the targets of symbolic links in listings.
     #[arg(long)]
     reveal_symlinks: bool,
-    /// The most entries a listing shows.
+    /// Maximum number of entries in a listing.
     #[arg(short, long, default_value_t = 10_000)]
     file_limit: u32,
-    /// Renders templates in the files.
+    /// Execute templates in the files.
     #[arg(short, long)]
     templates: bool,
-    /// Does not compress.
+    /// Disable compression.
     #[arg(long)]
     no_compress: bool,
-    /// Serves compressed files that lie beside the originals, the first choice first.
+    /// Serve precompressed files found beside the originals, in order of preference.
     #[arg(short, long, value_name = "ENCODING", value_delimiter = ',')]
     precompressed: Vec<String>,
-    /// Logs requests.
+    /// Enable the access log.
     #[arg(short, long)]
     access_log: bool,
-    /// Logs more.
+    /// Enable debug logs.
     #[arg(short = 'v', long)]
     debug: bool,
 }
 
-/// What is done in place of serving.
+/// Actions that replace serving.
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Prints a template for lists of folders, to begin one's own with.
+    /// Print the default listing template, as a starting point for your own.
     ExportTemplate,
 }
 
@@ -116,7 +116,10 @@ impl Args {
             None => std::env::current_dir().map_err(Failed::new)?,
         };
         if !root.is_dir() {
-            return Err(Failed::new(format!("{} is no folder", root.display())));
+            return Err(Failed::new(format!(
+                "{} is not a directory",
+                root.display()
+            )));
         }
         let mut handler = json!({ "handler": "file_server", "root": root.to_string_lossy() });
         if self.browse {

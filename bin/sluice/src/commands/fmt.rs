@@ -6,19 +6,19 @@ use crate::Exit;
 use crate::load::{ADJACENT, Source};
 use crate::messages::{Failed, MessageFormat};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The file, `-` for standard input.
+    /// Caddyfile to format, or `-` for stdin (default: `./Caddyfile`).
     #[arg(conflicts_with = "config")]
     path: Option<PathBuf>,
-    /// The file.
-    #[arg(short, long, value_name = "PATH")]
+    /// Caddyfile to format.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Writes the result to the file instead of printing it.
+    /// Write the result back to the file.
     #[arg(short = 'w', long)]
     overwrite: bool,
-    /// Prints what would change, line by line.
+    /// Print the differences instead of the result.
     #[arg(short, long)]
     diff: bool,
 }

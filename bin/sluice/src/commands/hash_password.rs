@@ -10,28 +10,28 @@ use sluice_net::sys::process::without_echo;
 use crate::Exit;
 use crate::messages::Failed;
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The password; if omitted it is read from standard input.
+    /// Password to hash (default: read from stdin).
     #[arg(short, long)]
     plaintext: Option<String>,
-    /// The algorithm.
+    /// Hash algorithm.
     #[arg(short, long, value_enum, default_value_t = Hash::Bcrypt)]
     algorithm: Hash,
-    /// How hard bcrypt makes it, 4 to 31.
+    /// Cost of bcrypt, 4 to 31.
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u32).range(4..=31))]
     bcrypt_cost: u32,
-    /// How many times Argon2id goes over its memory.
+    /// Passes of Argon2id over its memory.
     #[arg(long, default_value_t = 1)]
     argon2id_time: u32,
-    /// The memory of Argon2id in KiB.
+    /// Memory of Argon2id in KiB.
     #[arg(long, default_value_t = 47_104)]
     argon2id_memory: u32,
-    /// The threads of Argon2id.
+    /// Threads of Argon2id.
     #[arg(long, default_value_t = 1)]
     argon2id_threads: u8,
-    /// The length of Argon2id's hash in bytes.
+    /// Length of the Argon2id hash in bytes.
     #[arg(long, default_value_t = 32)]
     argon2id_keylen: u32,
 }

@@ -11,22 +11,22 @@ use crate::messages::Failed;
 /// The program's name, beside this one or in the path.
 const PROGRAM: &str = "sluice-lab";
 
-/// Words of `sluice lab`.
+/// Arguments of `sluice lab`.
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// What `sluice-lab` is to do; `sluice lab --help` lists it.
+    /// Arguments for `sluice-lab` (`sluice lab --help` describes them).
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
 impl Args {
-    /// Becomes the lab; comes back only if that fails.
+    /// Replaces this process by `sluice-lab`; returns only if that fails.
     pub fn run(self) -> Result<Exit, Failed> {
         let program = beside_us().unwrap_or_else(|| PROGRAM.into());
         let error = Command::new(&program).args(self.words).exec();
         Err(Failed::new(format!(
-            "`{}` cannot be started: {error}; it comes with sluice as a program of its own and is looked for beside it \
+            "`{}` cannot be started: {error}; `sluice-lab` is a separate program, searched for beside sluice \
              and in PATH",
             program.display()
         )))

@@ -9,19 +9,25 @@ use crate::Exit;
 use crate::load::{Adapter, Recording, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The nginx.conf; `-` for standard input.
+    /// The nginx.conf, or `-` for stdin.
     #[arg(conflicts_with = "config")]
     path: Option<PathBuf>,
     /// The nginx.conf.
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// Prints the findings to standard output, one JSON object a line.
+    /// Print findings to stdout as JSON, one object per line.
     #[arg(long)]
     json: bool,
 }
@@ -34,10 +40,10 @@ impl Args {
         let (name, text) = source.read()?;
         if source.adapter(&text) != Adapter::Nginx {
             return Err(Failed::new(format!(
-                "{name} is no nginx.conf, and there are no rules for others"
+                "{name} is not an nginx.conf; `lint` has rules for nginx.conf only"
             ))
             .help(
-                "`sluice validate` looks at a Caddyfile; `--adapter nginx` says that it is one",
+                "check a Caddyfile with `sluice validate`; if the file is an nginx.conf, add `--adapter nginx`",
             ));
         }
         let report = lint(&name, &text, &Recording::default());

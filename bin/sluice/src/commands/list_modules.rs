@@ -5,19 +5,19 @@ use serde_json::json;
 use crate::Exit;
 use crate::messages::Failed;
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Prints the package of each.
+    /// Print the package of each module.
     #[arg(long)]
     packages: bool,
-    /// Prints the version of each.
+    /// Print the version of each module.
     #[arg(long)]
     versions: bool,
-    /// Leaves out what comes with every build, which here is all.
+    /// Skip the modules of the standard build (all of them, in this build).
     #[arg(short, long)]
     skip_standard: bool,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

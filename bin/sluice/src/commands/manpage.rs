@@ -8,11 +8,11 @@ use crate::Exit;
 use crate::commands::description;
 use crate::messages::Failed;
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The folder to write the pages to; it is made if it is missing.
-    #[arg(short = 'o', long, value_name = "PATH")]
+    /// Directory to write the pages to; created if missing.
+    #[arg(short = 'o', long, value_name = "DIR")]
     directory: PathBuf,
 }
 

@@ -40,8 +40,15 @@ use crate::messages::{Failed, MessageFormat};
     sluice reverse-proxy --from :8080 --to localhost:9000\n  sluice file-server --browse"
 )]
 pub struct Cli {
-    /// How mistakes in configurations are told.
-    #[arg(long, global = true, value_enum, default_value_t = MessageFormat::Human)]
+    /// Format of diagnostics: human, short (one line each) or json (one object per line).
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
+    #[arg(default_value_t = MessageFormat::Human, help_heading = "Global options")]
     message_format: MessageFormat,
     #[command(subcommand)]
     command: Command,
@@ -49,51 +56,63 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Starts the server and stays in the foreground until it is stopped.
+    /// Run the server in the foreground.
+    ///
+    /// Without `--config` it loads `./Caddyfile`. If that file does not exist, it serves a welcome page on
+    /// http://localhost:8080 until you create it. SIGTERM drains connections and stops; SIGHUP reloads.
     Run(run::Args),
-    /// Starts the server in the background and returns when it serves.
+    /// Start the server in the background and return once it is ready.
     Start(start::Args),
-    /// Stops a running server gracefully.
+    /// Stop a running server gracefully.
     Stop(stop::Args),
-    /// Gives a running server a new configuration.
+    /// Reload the configuration without dropping connections.
+    ///
+    /// If the new configuration has an error, the running server keeps the old one and the command exits with 1.
     Reload(reload::Args),
-    /// Tells whether a configuration is valid.
+    /// Check a configuration and report every mistake.
+    ///
+    /// Opens no port. Exits with 0 if the configuration is valid and with 1 if it has an error.
     Validate(validate::Args),
-    /// Shows a configuration as JSON.
+    /// Convert a configuration to JSON, or an nginx.conf to a Caddyfile.
     Adapt(adapt::Args),
-    /// Tells what an nginx.conf says and hardly means.
+    /// Find likely mistakes in an nginx.conf.
+    ///
+    /// Exits with 1 if it finds any.
     Lint(lint::Args),
-    /// Formats a Caddyfile.
+    /// Format a Caddyfile.
     Fmt(fmt::Args),
-    /// Serves as a reverse proxy.
+    /// Run a reverse proxy without a configuration file.
     ReverseProxy(reverse_proxy::Args),
-    /// Serves files.
+    /// Serve a directory without a configuration file.
     FileServer(file_server::Args),
-    /// Answers all requests alike, for development and testing.
+    /// Send the same response to every request (development and testing).
     Respond(respond::Args),
-    /// Prints the version.
+    /// Print the version.
     Version,
-    /// Prints the environment as a server sees it.
+    /// Print the environment variables the server would see.
     Environ(environ::Args),
-    /// Hashes a password for `basic_auth`.
+    /// Hash a password for `basic_auth`.
     HashPassword(hash_password::Args),
-    /// Installs the root certificate of the local authority into the system's trust store.
+    /// Install the local CA's root certificate into the system trust store.
     Trust(trust::Args),
-    /// Removes a root certificate from the system's trust store.
+    /// Remove the local CA's root certificate from the system trust store.
     Untrust(untrust::Args),
-    /// Prints the completion script of a shell.
+    /// Print a shell completion script.
     Completion(completion::Args),
-    /// Writes the manual pages.
+    /// Write the manual pages.
     Manpage(manpage::Args),
-    /// Lists the modules that configurations can use.
+    /// List the modules that configurations can use.
     ListModules(list_modules::Args),
-    /// Prints what this program was built from.
+    /// Print the packages this program was built from.
     BuildInfo,
-    /// Serves an nginx.conf by nginx's own command line.
+    /// Run an nginx.conf with nginx's command line.
     Nginx(nginx::Args),
-    /// Measures web servers: hands the rest of the line to the program `sluice-lab`.
+    /// Benchmark web servers (runs `sluice-lab`).
     Lab(lab::Args),
-    /// Explains how a request is handled, or a message by the name in its brackets.
+    /// Explain how a request is handled, or what a diagnostic means.
+    ///
+    /// With a URL it prints the configuration lines that handle the request, in order, and why other lines do not
+    /// match. It sends no request. With a slug such as `unknown-directive` it prints the page of that diagnostic.
     Explain(explain::Args),
 }
 

@@ -4,11 +4,11 @@ use crate::Exit;
 use crate::messages::Failed;
 use crate::nginx;
 
-/// The words of nginx's command line.
+/// nginx's command line.
 #[derive(clap::Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// nginx's switches: -c -p -g -e -t -T -q -s -v -V -h; `sluice nginx -h` lists them.
+    /// nginx's options: -c -p -g -e -t -T -q -s -v -V -h (`sluice nginx -h` describes them).
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }

@@ -9,19 +9,25 @@ use crate::admin_client::{Client, address};
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The configuration; `-` for standard input. By default the Caddyfile of this folder.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file, or `-` for stdin (default: `./Caddyfile`).
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// The address of the admin interface, if it differs from the configuration's.
+    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
     #[arg(long)]
     address: Option<String>,
-    /// Reloads even if nothing has changed.
+    /// Reload even if the configuration has not changed.
     #[arg(short, long)]
     force: bool,
 }

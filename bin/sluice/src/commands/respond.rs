@@ -9,27 +9,27 @@ use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
 use crate::quick::{field, logging, serve_json};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The body, or the status if it is a number of three digits.
+    /// Response body, or the status if it is a three-digit number.
     answer: Option<String>,
-    /// The address to listen on; a port range gives several servers, port 0 a free port.
+    /// Address to listen on; a port range starts several servers, port 0 picks a free port.
     #[arg(short, long, value_name = "ADDRESS", default_value = ":0")]
     listen: String,
-    /// The status.
+    /// Response status.
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(100..=999))]
     status: Option<u16>,
-    /// The body; `{{.N}}`, `{{.Port}}` and `{{.Address}}` stand for the server's number, port and address.
+    /// Response body; `{{.N}}`, `{{.Port}}` and `{{.Address}}` are the server's index, port and address.
     #[arg(short, long)]
     body: Option<String>,
-    /// Sets a field of the answer (`Name: value`).
-    #[arg(short = 'H', long, value_name = "FIELD")]
+    /// Set a response header (`Name: value`, repeatable).
+    #[arg(short = 'H', long, value_name = "HEADER")]
     header: Vec<String>,
-    /// Logs requests.
+    /// Enable the access log.
     #[arg(long)]
     access_log: bool,
-    /// Logs more.
+    /// Enable debug logs.
     #[arg(short = 'v', long)]
     debug: bool,
 }

@@ -5,13 +5,13 @@ use crate::load::{Adapter, parse};
 use crate::messages::{Failed, MessageFormat};
 use crate::quick::{field, quoted, serve};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The address to serve; with a host name and no port it is served over HTTPS.
+    /// Address to serve; a host name without a port is served over HTTPS.
     #[arg(short, long, value_name = "ADDRESS", default_value = "localhost")]
     from: String,
-    /// The upstreams; repeat the flag for several.
+    /// Upstream address (repeatable).
     #[arg(
         short,
         long,
@@ -20,28 +20,28 @@ pub struct Args {
         value_delimiter = ','
     )]
     to: Vec<String>,
-    /// Sends the upstream's address as Host.
+    /// Set the `Host` header to the upstream's address.
     #[arg(short, long)]
     change_host_header: bool,
-    /// Sets a field of requests to upstreams (`Name: value`).
-    #[arg(short = 'H', long, value_name = "FIELD")]
+    /// Set a request header sent to the upstream (`Name: value`, repeatable).
+    #[arg(short = 'H', long, value_name = "HEADER")]
     header_up: Vec<String>,
-    /// Sets a field of answers to clients (`Name: value`).
-    #[arg(short = 'd', long, value_name = "FIELD")]
+    /// Set a response header (`Name: value`, repeatable).
+    #[arg(short = 'd', long, value_name = "HEADER")]
     header_down: Vec<String>,
-    /// Does not check certificates of upstreams: anybody in between can read and change everything.
+    /// Do not verify upstream certificates (insecure: anyone on the path can read and change the traffic).
     #[arg(long)]
     insecure: bool,
-    /// Uses certificates of the local authority.
+    /// Use certificates of the local CA.
     #[arg(short, long)]
     internal_certs: bool,
-    /// Does not redirect from HTTP to HTTPS.
+    /// Do not redirect HTTP to HTTPS.
     #[arg(short = 'r', long)]
     disable_redirects: bool,
-    /// Logs requests.
+    /// Enable the access log.
     #[arg(long)]
     access_log: bool,
-    /// Logs more.
+    /// Enable debug logs.
     #[arg(short = 'v', long)]
     debug: bool,
 }

@@ -13,31 +13,37 @@ use crate::messages::{Failed, MessageFormat};
 use crate::supervise::{Job, Manners, Origin};
 use crate::{Exit, envfile, folders, supervise};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The configuration; `-` for standard input. By default the Caddyfile of this folder, if there is one.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file, or `-` for stdin (default: `./Caddyfile`).
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
-    /// Prints the environment first.
+    /// Print the environment before starting.
     #[arg(short, long)]
     environ: bool,
-    /// Uses the configuration that was served last, if there is one.
+    /// Start with the last configuration that was loaded, if one was saved.
     #[arg(short, long)]
     resume: bool,
-    /// Reloads the configuration when its files change.
+    /// Reload the configuration when one of its files changes.
     #[arg(short, long)]
     watch: bool,
-    /// Writes the number of the process to this file.
-    #[arg(long, value_name = "PATH")]
+    /// Write the PID to FILE.
+    #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Sends what comes from standard input to this address once requests are served.
+    /// Send the bytes read from stdin to ADDRESS once the server is ready.
     #[arg(long, value_name = "ADDRESS", hide = true)]
     pingback: Option<String>,
 }
@@ -75,7 +81,7 @@ fn saved() -> Result<Option<sluice_model::Config>, Failed> {
         .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))
 }
 
-/// What tells the process that waits for us that we serve.
+/// Notifies the waiting process (`sluice start`) that the server is ready.
 struct Pingback {
     address: String,
     secret: Vec<u8>,

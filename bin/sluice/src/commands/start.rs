@@ -13,34 +13,40 @@ use crate::Exit;
 use crate::load::Adapter;
 use crate::messages::{Failed, MessageFormat};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The configuration. By default the Caddyfile of this folder, if there is one.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file (default: `./Caddyfile`).
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
-    /// Reloads the configuration when its files change.
+    /// Reload the configuration when one of its files changes.
     #[arg(short, long)]
     watch: bool,
-    /// Writes the number of the process to this file.
-    #[arg(long, value_name = "PATH")]
+    /// Write the PID to FILE.
+    #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 }
 
 /// How often the new process is looked at while it starts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long whoever dials us may take to prove that it is our process.
+/// How long a connecting process may take to prove that it is the one started here.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Args {
-    /// Returns when the server serves, or has failed to start; it then has told why.
+    /// Returns once the server is ready, or has failed and printed why.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(Failed::new)?;
         let address = listener.local_addr().map_err(Failed::new)?;

@@ -7,22 +7,28 @@ use crate::admin_client::{Client, address};
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The address of the admin interface, if it is not the usual one.
+    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
     #[arg(long)]
     address: Option<String>,
-    /// The configuration to read the admin address from.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file to read the admin address from.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
 }
 
 impl Args {
-    /// Returns when the server has taken the order; it then lets requests end.
+    /// Returns once the server has accepted the request; it then drains its connections.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let config = match &self.config {
             Some(path) => Some(

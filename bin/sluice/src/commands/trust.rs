@@ -11,20 +11,26 @@ use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
 use crate::{Exit, folders};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The authority.
+    /// ID of the CA.
     #[arg(long, value_name = "ID", default_value = "local")]
     ca: String,
-    /// The address of a running server; its authority is then the one of this user on this machine.
+    /// Address of the admin endpoint of a running server (its CA is the one stored for this user on this machine).
     #[arg(long)]
     address: Option<String>,
-    /// The configuration that names the folder of certificates.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file that sets the certificate storage.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
 }
 
@@ -43,7 +49,7 @@ impl Args {
             .install(&name, authority.root_pem())
             .map_err(|error| {
                 Failed::new(error)
-                    .help("run it as a user who may change the trust store, such as root")
+                    .help("run it as a user that may change the trust store, such as root")
             })?;
         say!(
             "The root certificate is trusted: {}",
@@ -53,7 +59,7 @@ impl Args {
     }
 }
 
-/// What the root of an authority is called in trust stores.
+/// Name of a CA's root certificate in trust stores.
 pub fn installed_name(authority: &str) -> String {
     format!("sluice-{authority}")
 }
@@ -67,7 +73,7 @@ pub fn storage(
 ) -> Result<Storage, Failed> {
     if address.is_some() {
         return Err(
-            Failed::new("reading the root from a running server is not supported yet")
+            Failed::new("cannot read the root from a running server yet")
                 .help("run this as the user of the server; `--config` names its configuration"),
         );
     }
@@ -78,7 +84,7 @@ pub fn storage(
     let named = config.storage.map(|storage| match storage {
         sluice_model::Storage::FileSystem(folder) => Ok(folder.root),
         other => Err(Failed::new(format!(
-            "the storage of this configuration is no folder: {other:?}"
+            "the configured storage is not a directory: {other:?}"
         ))),
     });
     let folder = match named.transpose()?.filter(|root| !root.is_empty()) {

@@ -9,28 +9,28 @@ use crate::commands::trust::installed_name;
 use crate::load::Adapter;
 use crate::messages::{Failed, MessageFormat};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The file of the certificate; by default the one that `trust` installed.
+    /// Certificate file (default: the root certificate that `trust` installed).
     #[arg(short = 'p', long, value_name = "PATH")]
     cert: Option<PathBuf>,
-    /// The authority.
+    /// ID of the CA.
     #[arg(long, value_name = "ID", default_value = "local")]
     ca: String,
-    /// The address of a running server; the name of the authority is enough here.
+    /// Accepted for compatibility with Caddy; `--ca` is enough.
     #[arg(long)]
     address: Option<String>,
-    /// The configuration; the name of the authority is enough here.
+    /// Accepted for compatibility with Caddy; `--ca` is enough.
     #[arg(short, long, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// The language of the configuration.
+    /// Accepted for compatibility with Caddy.
     #[arg(short, long, value_enum)]
     adapter: Option<Adapter>,
 }
 
 impl Args {
-    /// Removes the certificate. That there is none is no failure.
+    /// Removes the certificate; succeeds if there is none.
     pub fn run(self, _format: MessageFormat) -> Result<Exit, Failed> {
         if self.address.is_some() || self.config.is_some() || self.adapter.is_some() {
             eprintln!(
@@ -44,14 +44,15 @@ impl Args {
                 .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))?;
             if !store.is_installed(&name, &pem).map_err(Failed::new)? {
                 return Err(Failed::new(format!(
-                    "{} is not what `sluice trust` installed",
+                    "{} was not installed by `sluice trust`",
                     path.display()
                 ))
-                .help("`--ca` names another authority"));
+                .help("name another CA with `--ca`"));
             }
         }
         let removed = store.uninstall(&name).map_err(|error| {
-            Failed::new(error).help("run it as a user who may change the trust store, such as root")
+            Failed::new(error)
+                .help("run it as a user that may change the trust store, such as root")
         })?;
         say!(
             "{}",

@@ -6,17 +6,23 @@ use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
 use crate::{Exit, envfile, supervise};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The configuration; `-` for standard input. By default the Caddyfile of this folder.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file, or `-` for stdin (default: `./Caddyfile`).
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
 }
 

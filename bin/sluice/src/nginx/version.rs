@@ -58,17 +58,17 @@ fn help() -> String {
     format!(
         "Usage: nginx [-?hvVtTq] [-s signal] [-p prefix]\n             [-e filename] [-c filename] [-g directives]\n\n\
          Options:\n\
-         \x20 -?,-h         : this help\n\
-         \x20 -v            : the version\n\
-         \x20 -V            : the version, and what it was built with\n\
-         \x20 -t            : whether the configuration is good\n\
-         \x20 -T            : the same, and all of its texts\n\
-         \x20 -q            : with -t, nothing but what is wrong\n\
-         \x20 -s signal     : tells the running server to stop, quit, reopen or reload\n\
-         \x20 -p prefix     : the folder of relative paths (default: {PREFIX}/)\n\
-         \x20 -e filename   : the log of errors (default: {ERROR_LOG})\n\
-         \x20 -c filename   : the configuration (default: {CONF})\n\
-         \x20 -g directives : directives in front of the configuration\n\n"
+         \x20 -?,-h         : print this help\n\
+         \x20 -v            : print the version\n\
+         \x20 -V            : print the version and the modules\n\
+         \x20 -t            : check the configuration\n\
+         \x20 -T            : check the configuration and print all of its files\n\
+         \x20 -q            : with -t, print only errors\n\
+         \x20 -s signal     : signal the running server: stop, quit, reopen or reload\n\
+         \x20 -p prefix     : directory of relative paths (default: {PREFIX}/)\n\
+         \x20 -e filename   : error log (default: {ERROR_LOG})\n\
+         \x20 -c filename   : configuration file (default: {CONF})\n\
+         \x20 -g directives : directives to read before the configuration file\n\n"
     )
 }
 

@@ -613,7 +613,7 @@ impl Process {
             .send();
         if let Err(error) = self.pidfile.put_back() {
             self.log
-                .error("", "the file with the number of the process has no name")
+                .error("", "the PID file has no name")
                 .shown("error", error)
                 .send();
         }

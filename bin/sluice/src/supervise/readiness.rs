@@ -53,7 +53,7 @@ impl Readiness {
         };
         if let Err(error) = send(socket, what) {
             self.log
-                .warn("", "the service manager could not be told")
+                .warn("", "cannot notify the service manager")
                 .text("socket", socket.as_bytes())
                 .text("told", what)
                 .shown("error", error)

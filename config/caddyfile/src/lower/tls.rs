@@ -422,7 +422,7 @@ impl Lowering<'_> {
             }
             "trust_pool" => {
                 let Some(pool) = inner_line(line) else {
-                    return self.missing(line, "a source of authorities");
+                    return self.missing(line, "a source of CA certificates");
                 };
                 if auth.ca.is_some() {
                     return self.duplicate(line);

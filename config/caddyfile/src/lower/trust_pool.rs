@@ -19,7 +19,7 @@ const POOLS: [&str; 8] = [
 ];
 
 impl Lowering<'_> {
-    /// Reads a source of authorities from a line that begins with its name.
+    /// Reads a source of CA certificates from a line that begins with its name.
     pub(super) fn trust_pool(&mut self, line: &Directive) -> Option<RawModule> {
         let place = std::mem::replace(&mut self.place, "trust_pool");
         let pool = match line.name.text.as_str() {
@@ -33,7 +33,7 @@ impl Lowering<'_> {
                 arguments.and_then(|()| self.listed_pool(line, "trust_der", "trusted_ca_certs"))
             }
             "system" => self.flag(line).map(|()| RawModule::new()),
-            _ => self.unknown_module(&line.name, "source of authorities", &POOLS),
+            _ => self.unknown_module(&line.name, "source of CA certificates", &POOLS),
         };
         self.place = place;
         let mut pool = pool?;
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         self.each(line.lines(), |this, option| {
             match (option.name.text.as_str(), inner_line(option)) {
                 ("source", Some(source)) => sources.push(this.trust_pool(&source)?.into()),
-                ("source", None) => return this.missing(option, "a source of authorities"),
+                ("source", None) => return this.missing(option, "a source of CA certificates"),
                 _ => return this.unknown_option(option),
             }
             Some(())
@@ -125,7 +125,7 @@ impl Lowering<'_> {
             let (key, value): (&str, Value) = match option.name.text.as_str() {
                 "ca" => match inner_line(option) {
                     Some(source) => ("ca", this.trust_pool(&source)?.into()),
-                    None => return this.missing(option, "a source of authorities"),
+                    None => return this.missing(option, "a source of CA certificates"),
                 },
                 "insecure_skip_verify" => {
                     this.flag(option)?;

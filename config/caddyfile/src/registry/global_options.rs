@@ -42,7 +42,7 @@ pub const GLOBAL_OPTIONS: &[OptionEntry] = &[
         "global options",
         "ech",
         "ech <public_names...> [{ … }]",
-        "the TLS library that is built in cannot answer Encrypted Client Hello; remove the line",
+        "the built-in TLS library does not support Encrypted Client Hello; remove the line",
     ),
     lowered("global options", "email", "email <yours>"),
     refused(

@@ -72,7 +72,7 @@ pub const GAPS: &[Gap] = &[
     idle(
         "",
         "push",
-        "no browser takes pushed answers any more; a `Link` field with `rel=preload` tells them what to ask for",
+        "browsers no longer support HTTP/2 server push; send a `Link` header with `rel=preload` instead",
     ),
     partly("bind", "protocols", NO_HTTP3),
     idle(
@@ -83,7 +83,7 @@ pub const GAPS: &[Gap] = &[
     partly(
         "transport http",
         "read_buffer",
-        "from 4 KiB to 1 MiB, of the body of an answer in HTTP/1; the usual is 64 KiB",
+        "4 KiB to 1 MiB of an HTTP/1 response body; the default is 64 KiB",
     ),
     idle(
         "transport http",
@@ -112,7 +112,7 @@ pub const GAPS: &[Gap] = &[
     always(
         "servers",
         "enable_full_duplex",
-        "an answer may begin while its request still arrives",
+        "a response may begin while its request is still arriving",
     ),
     partly("servers", "protocols", NO_HTTP3),
 ];

@@ -23,7 +23,7 @@ impl Translation<'_> {
             _ => return self.malformed(old, "fastcgi <path> <endpoint> [php]"),
         };
         if let Some(preset) = preset.filter(|preset| preset.text != "php") {
-            let title = format!("`{}` is no preset of `fastcgi`", preset.text);
+            let title = format!("`{}` is not a preset of `fastcgi`", preset.text);
             return self.cannot(preset, title, "write `php`, or leave it out");
         }
         let mut rule = Rule {

@@ -91,7 +91,7 @@ impl Translation<'_> {
             self.differs(
                 path,
                 "`internal` hides files, and opens them for no upstream",
-                "an upstream that answers with X-Accel-Redirect needs `handle_response`",
+                "an upstream that responds with X-Accel-Redirect needs `handle_response`",
             );
             self.error_on(&old.name, path.as_str(), "404");
         }
@@ -205,7 +205,7 @@ impl Translation<'_> {
         self.differs(
             &old.name,
             "`push` is left out",
-            "browsers no longer take pushed answers",
+            "browsers no longer support server push",
         );
     }
 

@@ -152,7 +152,7 @@ impl<'a> Translation<'a> {
             "startup" | "shutdown" | "on" => {
                 "start programs with a service manager such as systemd, and remove it"
             }
-            "pprof" | "expvar" => "remove it; the control interface tells what a server does",
+            "pprof" | "expvar" => "remove it; the admin endpoint shows what the server does",
             "websocket" => "run the program as a server of its own and name it with `proxy`",
             _ => "turn the pages into HTML before they are served, or use `templates`",
         };
@@ -167,7 +167,7 @@ impl<'a> Translation<'a> {
         let name = line.name.text.as_str();
         let title = match is_plugin(name) {
             true => format!("`{name}` came with a plug-in of Caddy 1"),
-            false => format!("`{name}` is no directive of Caddy 1"),
+            false => format!("`{name}` is not a directive of Caddy 1"),
         };
         let help = match old_name(name) {
             Some(help) => help,

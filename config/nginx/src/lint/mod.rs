@@ -144,24 +144,24 @@ pub const RULES: &[Rule] = rules![
         "nginx before 1.29.7 opens a connection for each request then, and a busy site runs out of ports",
         "add `keepalive 32;` to the `upstream`";
     "keepalive-without-http11" upstreams::without_http11:
-        "kept connections that are not used",
+        "idle connections that are not used",
         "nginx before 1.29.7 speaks HTTP/1.0 to upstreams and says `Connection: close`, so nothing is kept",
         "add `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`";
     "fastcgi-keepalive-unused" upstreams::fastcgi_keepalive_unused:
-        "kept connections that FastCGI does not use",
-        "the application closes each connection unless it is told to keep it",
+        "idle connections that FastCGI does not use",
+        "the application closes each connection unless the request asks to keep it open",
         "add `fastcgi_keep_conn on;`";
     "cache-without-validity" upstreams::cache_without_validity:
         "a cache that may store nothing",
-        "without `proxy_cache_valid` only answers are stored that say themselves how long they are fresh",
+        "without `proxy_cache_valid` only responses that declare their own freshness are cached",
         "add `proxy_cache_valid 200 10m;` or what fits";
     "resolver-missing" upstreams::resolver_missing:
         "a name that nobody can look up",
-        "an address with variables is looked up for each request, which needs a `resolver`; without one nginx answers 502",
+        "an address with variables is resolved for each request, which needs a `resolver`; without one nginx responds with 502",
         "add `resolver 127.0.0.53;` or the address of a name server";
     "upstream-from-request" upstreams::from_request:
         "the client chooses the upstream",
-        "whoever sends the request can have it passed on to any address within the network",
+        "a client can make the server proxy its request to any address in the network",
         "choose from fixed names with a `map`";
     "path-lost-in-regex" upstreams::path_in_regex:
         "`proxy_pass` with a path where no part of the path can be replaced",
@@ -172,7 +172,7 @@ pub const RULES: &[Rule] = rules![
         "without `proxy_set_header Host` it sees the name in `proxy_pass`, and makes links and cookies for that",
         "add `proxy_set_header Host $host;`";
     "http-host-passed-on" upstreams::http_host:
-        "the `Host` of the client is passed on as it came",
+        "the client's `Host` header is forwarded unchanged",
         "`$http_host` may differ from the name that chose the server, where the request names a host in its target",
         "write `$host`";
 
@@ -190,7 +190,7 @@ pub const RULES: &[Rule] = rules![
         "include `fastcgi_params` in this block, too";
     "security-header-not-always" fields::not_always:
         "a protecting field that errors do not have",
-        "without `always` answers to errors lack it, and they show what a client sent as well",
+        "without `always` error responses lack it, and they too can show what a client sent",
         "add `always` at its end";
     "field-of-several-lines" fields::several_lines:
         "a field with a line break",
@@ -198,11 +198,11 @@ pub const RULES: &[Rule] = rules![
         "write it on one line";
     "content-type-added" fields::content_type_added:
         "`add_header Content-Type`",
-        "the answer then has two types, as the one that nginx chose stays",
+        "the response then has two types, because the one that nginx chose stays",
         "write `default_type` instead";
     "response-splitting" fields::splitting:
         "a decoded path in a field or an address",
-        "`$uri` is decoded: a line break that a client wrote as %0d%0a begins a new line of the answer or of the request",
+        "`$uri` is decoded: a line break that a client wrote as %0d%0a begins a new line of the response or of the request",
         "write `$request_uri`";
     "origin-check-open" fields::origin_check_open:
         "a check of the origin that others pass",
@@ -210,7 +210,7 @@ pub const RULES: &[Rule] = rules![
         "begin it with `^https?://` and end it with `$`";
     "referer-none" fields::referer_none:
         "requests without a referer pass",
-        "whoever leaves the field out passes the check: pages send none with `Referrer-Policy: no-referrer`",
+        "a request without the header passes the check: pages with `Referrer-Policy: no-referrer` send none",
         "leave `none` out, or do not rely on `valid_referers`";
     "real-ip-from-anyone" fields::real_ip_from_anyone:
         "anyone may say which address he has",
@@ -243,23 +243,23 @@ pub const RULES: &[Rule] = rules![
         "add `try_files $uri =404;`, or with a path behind the script `try_files $fastcgi_script_name =404;`";
     "try-files-circle" paths::try_files_circle:
         "`try_files` ends with a candidate",
-        "the last word is where the request goes in any case, so this one goes round until nginx answers 500",
+        "the last word is where the request goes in any case, so this one loops until nginx responds with 500",
         "add `=404` or another address at its end";
     "unreachable-location" paths::unreachable:
         "a location that is never chosen",
         "patterns are tried in the order of the file, and win against paths that are not marked with `=` or `^~`",
         "mark it with `^~`, or put it in front";
     "return-before-locations" paths::return_before_locations:
-        "a `return` that answers everything",
+        "a `return` that handles every request",
         "what a `server` returns without a condition comes before all of its locations",
         "move it to `location /`";
     "merge-slashes-off" paths::merge_slashes_off:
-        "paths with several slashes are told apart",
+        "paths with several slashes stay distinct",
         "rules for `/admin/` do not hold for `//admin/`, which files and applications often take for the same",
         "leave `merge_slashes` on";
     "hidden-files-listed" paths::hidden_files:
         "a listed folder whose hidden files can be had",
-        "the list leaves `.git` and `.env` out, but whoever asks for them gets them",
+        "the listing hides `.git` and `.env`, but the server still serves them",
         "add `location ~ /\\. { deny all; }`";
     "allow-without-deny" paths::allow_without_deny:
         "`allow` that keeps nobody out",
@@ -271,8 +271,8 @@ pub const RULES: &[Rule] = rules![
         "`_` is only a name that nobody asks for; the default server is the one that says so, or the first of its address",
         "add `default_server` to its `listen`";
     "no-default-server" servers::no_default:
-        "the first server answers for unknown names",
-        "several servers share an address and none is the default: which one answers strangers depends on the order of files",
+        "the first server handles unknown names",
+        "several servers share an address and none is the default: the order of files decides which one handles unknown names",
         "add a server with `listen … default_server;` and `return 444;`";
     "old-tls" servers::old_tls:
         "old versions of TLS",

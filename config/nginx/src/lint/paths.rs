@@ -112,7 +112,7 @@ pub fn php_without_check<'t>(file: &File<'t>, found: &mut Found<'t>) {
             && pattern.contains("php")
             && !checks
         {
-            found.at(line, "whatever ends like a script is passed on");
+            found.at(line, "every path with a script's suffix is proxied");
         }
     }
 }
@@ -197,7 +197,7 @@ pub fn return_before_locations<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for spot in file.blocks("server") {
         let location = spot.own("location").next();
         if let (Some(line), Some(location)) = (spot.own("return").next(), location) {
-            found.with(line, "it answers each request", location, "never chosen");
+            found.with(line, "it handles every request", location, "never chosen");
         }
     }
 }

@@ -93,7 +93,7 @@ pub fn body_without_limit<'t>(file: &File<'t>, found: &mut Found<'t>) {
                 .trim_start_matches(['k', 'm', 'g'])
                 .is_empty()
         }) {
-            found.at(line, "0 is no limit");
+            found.at(line, "0 means no limit");
         }
     }
 }

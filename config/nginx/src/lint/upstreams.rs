@@ -148,7 +148,7 @@ pub fn without_host<'t>(file: &File<'t>, found: &mut Found<'t>) {
         let is_near = file.upstream(host(address)).is_some() || is_local(host(address));
         let mut fields = spot.nearest("proxy_set_header").into_iter();
         if is_near && !fields.any(|field| named(field, "host")) {
-            found.at(line, format!("it is told `Host: {}`", host(address)));
+            found.at(line, format!("it receives `Host: {}`", host(address)));
         }
     }
 }

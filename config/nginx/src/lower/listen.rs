@@ -285,7 +285,7 @@ fn options_once(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, line: &
             .at(line.span(), "its socket is described elsewhere")
             .imported(line.name.import)
             .also(before.1, "the first one")
-            .help("leave `backlog=`, `bind`, `reuseport` and the like in one of them"),
+            .help("keep the socket options (`backlog=`, `bind`, `reuseport`) in one of them"),
     );
 }
 

@@ -462,10 +462,13 @@ impl Lowering<'_> {
         let first = found.next()?;
         if let Some(second) = found.next() {
             self.report.push(
-                Diagnostic::error("duplicate-directive", "two directives say who answers")
-                    .at(second.span(), "only one of them can")
-                    .imported(second.name.import)
-                    .also(first.span(), "the first one"),
+                Diagnostic::error(
+                    "duplicate-directive",
+                    "two directives set the handler of this location",
+                )
+                .at(second.span(), "only one of them can")
+                .imported(second.name.import)
+                .also(first.span(), "the first one"),
             );
         }
         Some(first)

@@ -263,7 +263,7 @@ impl<'r> Lowering<'r> {
             let bare = pattern.strip_prefix("(?i)").unwrap_or(pattern);
             let (title, help) = match &error.what {
                 Wrong::Malformed(_) => (
-                    format!("`{bare}` is no pattern"),
+                    format!("`{bare}` is not a valid pattern"),
                     "patterns are those of PCRE; quote one that has `{`, `}`, `;` or spaces in it",
                 ),
                 Wrong::Unsupported(what) => (
@@ -330,7 +330,7 @@ impl<'r> Lowering<'r> {
 
     /// Refuses a word.
     pub fn invalid<T>(&mut self, word: &Word, of: &str, wanted: &str) -> Option<T> {
-        let title = format!("`{}` is no value for `{of}`", word.text);
+        let title = format!("`{}` is not a valid value for `{of}`", word.text);
         self.report.push(
             Diagnostic::error("invalid-value", title)
                 .at(word.span, "not understood")

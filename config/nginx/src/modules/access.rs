@@ -47,7 +47,7 @@ fn rules(cx: &mut Lowering<'_>, level: &Level<'_>) -> Vec<AccessRule> {
         let from = word.text.as_str();
         if !matches!(from, "all" | "unix:") && IpRanges::new(&[from.to_owned()]).is_err() {
             cx.report.push(
-                Diagnostic::error("invalid-value", format!("`{from}` is no address"))
+                Diagnostic::error("invalid-value", format!("`{from}` is not an address"))
                     .at(word.span, "not understood")
                     .imported(word.import)
                     .help("write an address, a range such as `10.0.0.0/8`, `unix:` or `all`"),

@@ -18,9 +18,8 @@ use crate::tree::{Directive, Word as Written};
 
 /// The directives.
 pub const WORDS: &[Word] = &[
-    Word::once("accept_terms_of_service", Nothing).but(Always(
-        "the terms are accepted by whoever has certificates ordered",
-    )),
+    Word::once("accept_terms_of_service", Nothing)
+        .but(Always("obtaining a certificate accepts the CA's terms")),
     Word::once("account_key", Words(1, 1)).but(OnlyAs(&["ecdsa", "ecdsa:256"])),
     Word::many("acme_certificate", Words(1, MANY)),
     Word::many("acme_issuer", Block(1, 1)),

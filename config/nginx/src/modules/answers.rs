@@ -36,7 +36,7 @@ pub fn shape(
     };
     cx.report.push(
         Diagnostic::error("invalid-value", format!("`{store}` beside `{cache}`"))
-            .at(line.span(), "an answer is kept in one of two ways")
+            .at(line.span(), "a response is stored in one of two ways")
             .imported(line.name.import)
             .help(format!(
                 "remove one of them; `{cache} off;` ends the other here"

@@ -251,7 +251,7 @@ fn key(
         None => {
             cx.report.push(
                 Diagnostic::error("missing-key", format!("`{module}_cache` without `{name}`"))
-                    .at(zone.span, "all requests would get one answer")
+                    .at(zone.span, "all requests would get the same response")
                     .imported(zone.import)
                     .help(format!("add `{name} $scheme$host$request_uri;`")),
             );

@@ -20,7 +20,7 @@ pub const WORDS: &[Word] = &[
     Word::many("add_header", Words(2, 3)),
     Word::once("add_header_inherit", Choice(&["on", "off", "merge"])),
     Word::many("add_trailer", Words(2, 3)).but(Partly(
-        "variables have the values of when the answer begins",
+        "variables have the values of when the response begins",
     )),
     Word::once("add_trailer_inherit", Choice(&["on", "off", "merge"])),
     Word::once("expires", Words(1, 2)),
@@ -115,7 +115,7 @@ fn is_always(cx: &mut Lowering<'_>, line: &Directive) -> Option<bool> {
     cx.report.push(
         Diagnostic::error(
             "invalid-value",
-            format!("`{}` is no word of `{name}`", word.text),
+            format!("`{}` is not a parameter of `{name}`", word.text),
         )
         .at(word.span, "not understood")
         .imported(word.import)

@@ -38,7 +38,7 @@ pub const V2: &[Word] = &[
 /// What becomes of files that ask for HTTP/3. A server with it speaks HTTP/2 as well, and browsers that hear nothing over
 /// UDP use that, so such files start.
 pub const NO_HTTP3: &str =
-    "HTTP/3 is not spoken yet: clients get HTTP/2 and HTTP/1.1, and should not be told of more";
+    "HTTP/3 is not supported yet: clients get HTTP/2 and HTTP/1.1; do not advertise it";
 
 /// Those of HTTP/3.
 pub const V3: &[Word] = &[

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::handler::Subroute;
-use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::http::MinDataRate;
+use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::nginx::{
     ClientLimits, ErrorPage, FollowedLinks, HeadLimits, MediaTypes, Redirects, TryFiles,
 };
@@ -463,6 +463,6 @@ pub fn signature(level: &Level<'_>) -> Option<String> {
 
 /// Tells of a name of a server that is no name.
 pub fn bad_name(name: &str) -> Diagnostic {
-    Diagnostic::error("invalid-value", format!("`{name}` is no name of a server"))
+    Diagnostic::error("invalid-value", format!("`{name}` is not a server name"))
         .help("write `a.example`, `*.a.example`, `a.*` or `~pattern`")
 }

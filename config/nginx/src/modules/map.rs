@@ -119,7 +119,7 @@ pub(super) fn row_of<T>(
     cx.report.push(
         Diagnostic::error(
             "invalid-row",
-            format!("`{}` is no row of a `{of}`", row.name()),
+            format!("`{}` is not a valid line of a `{of}`", row.name()),
         )
         .at(row.span(), "not understood")
         .imported(row.name.import)

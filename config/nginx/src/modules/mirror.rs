@@ -14,7 +14,7 @@ use crate::registry::Word;
 pub const WORDS: &[Word] = &[
     Word::many("mirror", Words(1, 1)),
     Word::once("mirror_request_body", Flag).but(Partly(
-        "bodies of up to 1 MiB; a request with a longer one is answered, but not mirrored",
+        "bodies of up to 1 MiB; a request with a longer one is handled, but not mirrored",
     )),
 ];
 

@@ -47,7 +47,7 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_cache_background_update", Flag),
     Word::many("proxy_cache_bypass", Words(1, MANY)),
     Word::once("proxy_cache_convert_head", Flag).but(Partly(
-        "with `off` answers to HEAD are stored where the key has `$request_method`, and only there",
+        "with `off` responses to HEAD are cached only if the key contains `$request_method`",
     )),
     Word::once("proxy_cache_key", Words(1, 1)),
     Word::once("proxy_cache_lock", Flag),
@@ -84,9 +84,8 @@ pub const WORDS: &[Word] = &[
     Word::many("proxy_pass_header", Words(1, 1)),
     Word::once("proxy_pass_request_body", Flag),
     Word::once("proxy_pass_request_headers", Flag),
-    Word::once("proxy_pass_trailers", Flag).but(Always(
-        "trailer fields are passed on where they are announced",
-    )),
+    Word::once("proxy_pass_trailers", Flag)
+        .but(Always("trailers are forwarded if they are announced")),
     Word::once("proxy_read_timeout", Time),
     Word::many("proxy_redirect", Words(1, 2)),
     Word::once("proxy_request_buffering", Flag),
@@ -357,7 +356,8 @@ pub(super) fn bound(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> Str
     };
     let word = &line.args[0];
     if let Some(second) = line.args.get(1) {
-        let wanted = "an address alone; `transparent` needs rights that this server does not keep";
+        let wanted =
+            "an address alone; `transparent` needs privileges that this server does not keep";
         let _: Option<()> = cx.invalid(second, name, wanted);
     }
     match word.text.as_str() {

@@ -24,7 +24,7 @@ pub const WORDS: &[Known] = &[
     Known::once("ssl", Flag).but(Partly(
         "as it was until nginx 1.25: TLS at all addresses of the server",
     )),
-    Known::once("ssl_buffer_size", Size).but(Always("records grow with the answer")),
+    Known::once("ssl_buffer_size", Size).but(Always("records grow with the response")),
     Known::many("ssl_certificate", Words(1, 1))
         .but(NAMED),
     Known::many("ssl_certificate_key", Words(1, 1)).but(NAMED),
@@ -68,11 +68,11 @@ pub const WORDS: &[Known] = &[
     Known::once("ssl_certificate_cache", Words(1, 3)),
     Known::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
     Known::once("ssl_stapling", Flag).but(Always(
-        "answers of OCSP servers are stapled where certificates name one",
+        "OCSP responses are stapled where certificates name a responder",
     )),
     Known::once("ssl_stapling_file", Words(1, 1)),
     Known::once("ssl_stapling_responder", Words(1, 1)).but(Partly(
-        "of certificates that come with that of their authority",
+        "for certificates whose chain includes the issuer",
     )),
     Known::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
     Known::once("ssl_trusted_certificate", Words(1, 1)),
@@ -231,7 +231,7 @@ pub fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientCertifi
         cx.report.push(
             Diagnostic::error(
                 "missing-authority",
-                format!("`ssl_verify_client {verify}` without authorities"),
+                format!("`ssl_verify_client {verify}` without a CA"),
             )
             .at(line.span(), "nobody would be believed")
             .imported(line.name.import)

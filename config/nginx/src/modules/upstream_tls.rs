@@ -19,8 +19,7 @@ pub const COMMANDS: Verdict = Partly(
     "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
 );
 /// Of `…_ssl_crl`.
-pub const REVOKED: Verdict =
-    Partly("lists of the second version, one of each authority but the root");
+pub const REVOKED: Verdict = Partly("version 2 CRLs, one for each CA but the root");
 /// Of `…_ssl_name`.
 pub const NAME: Verdict = Partly("a name without variables, or `$proxy_host`");
 /// Of `ssl_password_file` and its kin.
@@ -30,7 +29,7 @@ pub const PASSWORDS: Verdict = Partly(
 /// Of `…_ssl_protocols`.
 pub const PROTOCOLS: Verdict = Partly("`TLSv1.2` and `TLSv1.3`; older ones are never spoken");
 /// Of `…_ssl_server_name`.
-pub const TOLD: Verdict = Partly("the name is told unless it says `off`, nginx's default");
+pub const TOLD: Verdict = Partly("SNI is sent unless it is `off`, nginx's default");
 
 /// How hands are shaken with upstreams; `prefix` is what the directives begin with.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &str) -> UpstreamTls {

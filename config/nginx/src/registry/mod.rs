@@ -221,7 +221,7 @@ const REFUSED_MODULES: &[(&str, &str)] = &[
         "ngx_http_image_filter",
         "no images are changed here; let the application do it",
     ),
-    ("ngx_mail", "this is no mail proxy"),
+    ("ngx_mail", "this is not a mail proxy"),
     (
         "ngx_http_mp4",
         "players ask for ranges of plain files, which are served",

@@ -28,10 +28,10 @@ pub struct Translated {
 pub const UNTOLD: &str = "# not translated";
 
 const HEAD: &str = "\
-# Made from an nginx.conf by `sluice adapt --to caddyfile`; each line that begins with \"# not translated\" is left to you.
-# Other than there: pages of errors are empty, fields are added to errors as well, paths are compared without case,
-# folders without an index are not found, types of media are those of the server, and upstreams are told
-# X-Forwarded-For, -Proto and -Host.
+# Translated from an nginx.conf by `sluice adapt --to caddyfile`. Review each line that begins with \"# not translated\".
+# Differences from nginx: error pages are empty, headers are added to error responses too, paths are compared without
+# case, directories without an index give 404, media types are those of sluice, and upstreams receive
+# X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
 ";
 
 /// Reads an nginx.conf and writes a Caddyfile that says the same. What it includes comes from `loader`.

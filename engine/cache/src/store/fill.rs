@@ -48,7 +48,7 @@ impl Fill {
             }),
             Err(error) => {
                 let _ = std::fs::remove_file(&path);
-                store.trouble("an answer cannot be stored", &path, &error);
+                store.trouble("cannot store a response in the cache", &path, &error);
                 None
             }
         }
@@ -116,7 +116,7 @@ impl Fill {
 
     fn fail(&mut self, error: &io::Error) {
         self.store
-            .trouble("an answer cannot be stored", &self.path, error);
+            .trouble("cannot store a response in the cache", &self.path, error);
         self.give_up();
     }
 

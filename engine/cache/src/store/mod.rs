@@ -63,7 +63,7 @@ pub struct Counts {
     pub requests: [AtomicU64; 7],
     /// Bytes of contents that were sent from it.
     pub sent: AtomicU64,
-    /// Answers that were stored.
+    /// Responses stored in a cache.
     pub stored: AtomicU64,
     /// Answers that were removed because there was no room or nobody asked for them.
     pub evicted: AtomicU64,
@@ -275,7 +275,7 @@ impl Store {
             Ok(stored) => Some(stored),
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    self.trouble("a stored answer cannot be read", &self.file(digest), &error);
+                    self.trouble("cannot read a cached response", &self.file(digest), &error);
                 }
                 lock(&self.index).remove_id(digest, id);
                 None
@@ -435,7 +435,7 @@ impl Store {
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    self.trouble("a stored answer cannot be updated", &file, &error);
+                    self.trouble("cannot update a cached response", &file, &error);
                 }
                 lock(&self.index).remove_id(stored.digest, stored.id);
             }
@@ -511,7 +511,7 @@ impl Store {
         let file = self.file(digest);
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.trouble("a stored answer cannot be removed", &file, &error);
+                self.trouble("cannot remove a cached response", &file, &error);
             }
             Ok(()) | Err(_) => {}
         }

@@ -192,7 +192,7 @@ impl AcmeIssuer {
         let answer: Value = serde_json::from_slice(answer.body())?;
         match (answer["eab_kid"].as_str(), answer["eab_hmac_key"].as_str()) {
             (Some(id), Some(key)) => Ok((id.to_owned(), key.to_owned())),
-            _ => Err(Error::Str("an account binding in ZeroSSL's answer")),
+            _ => Err(Error::Str("an account binding in ZeroSSL's response")),
         }
     }
 }

@@ -305,7 +305,7 @@ impl Issuer for AcmeIssuer {
 
     fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
         if let Some(rehearsal) = self.rehearsal.as_ref().filter(|_| request.failures > 0) {
-            // Authorities count failures; those of their rehearsals cost nothing.
+            // CAs count failed attempts; failures on their staging CAs cost nothing.
             let rehearsed = Request {
                 replaces: None,
                 ..*request

@@ -34,7 +34,7 @@ impl AcmeIssuer {
         let mut tries = 0;
         loop {
             let nonce = header(&get(transport, nonces)?.0, "replay-nonce")
-                .ok_or(Error::Str("a nonce of the authority"))?;
+                .ok_or(Error::Str("a nonce of the CA"))?;
             let head = json!({"alg": "ES256", "kid": account.id(), "nonce": nonce, "url": orders});
             let request = Request::post(orders)
                 .header("Content-Type", "application/jose+json")

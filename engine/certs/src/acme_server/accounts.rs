@@ -127,7 +127,7 @@ fn contacts(wish: &Value) -> Result<Option<Vec<String>>, Problem> {
     let bad = |detail: &str| Problem::of("invalidContact", 400, detail);
     let found = found
         .as_array()
-        .ok_or_else(|| bad("`contact` is no list"))?;
+        .ok_or_else(|| bad("`contact` is not a list"))?;
     if found.len() > ACME_CONTACTS_MAX {
         return Err(bad("too many contacts"));
     }
@@ -138,7 +138,7 @@ fn contacts(wish: &Value) -> Result<Option<Vec<String>>, Problem> {
             let detail = "there is `mailto:`";
             Err(Problem::of("unsupportedContact", 400, detail))
         }
-        None => Err(bad("a contact is no text")),
+        None => Err(bad("a contact is not text")),
     };
     found.iter().map(text).collect::<Result<_, _>>().map(Some)
 }

@@ -95,7 +95,7 @@ impl Jws {
     /// What is malformed, or an algorithm that is not taken.
     pub(super) fn parse(body: &[u8]) -> Result<Jws, Problem> {
         let value: Value =
-            serde_json::from_slice(body).map_err(|_| Problem::malformed("the body is no JSON"))?;
+            serde_json::from_slice(body).map_err(|_| Problem::malformed("the body is not JSON"))?;
         Jws::from_value(&value)
     }
 
@@ -113,7 +113,7 @@ impl Jws {
         }
         let (protected, payload) = (text("protected")?, text("payload")?);
         let head: Map<String, Value> = serde_json::from_slice(&decode("protected", protected)?)
-            .map_err(|_| Problem::malformed("the protected header is no JSON object"))?;
+            .map_err(|_| Problem::malformed("the protected header is not a JSON object"))?;
         if head.contains_key("crit") || head.get("b64").is_some() {
             return Err(Problem::malformed(
                 "extensions of signatures are not known here",
@@ -181,10 +181,10 @@ impl Jws {
     /// What it says, as a JSON object.
     pub(super) fn json(&self) -> Result<Value, Problem> {
         let value: Value = serde_json::from_slice(&self.payload)
-            .map_err(|_| Problem::malformed("the payload is no JSON"))?;
+            .map_err(|_| Problem::malformed("the payload is not JSON"))?;
         match value {
             Value::Object(_) => Ok(value),
-            _ => Err(Problem::malformed("the payload is no JSON object")),
+            _ => Err(Problem::malformed("the payload is not a JSON object")),
         }
     }
 }
@@ -255,7 +255,7 @@ impl Jwk {
 
 fn decode(name: &str, text: &str) -> Result<Vec<u8>, Problem> {
     let decoded = URL_SAFE_NO_PAD.decode(text);
-    decoded.map_err(|_| Problem::malformed(format!("`{name}` is no base64url")))
+    decoded.map_err(|_| Problem::malformed(format!("`{name}` is not base64url")))
 }
 
 #[cfg(test)]

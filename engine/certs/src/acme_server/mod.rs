@@ -41,7 +41,7 @@ pub struct AcmeServer {
 /// What one authority remembers of its clients. It outlives configurations.
 pub struct AcmeDesk {
     state: Mutex<State>,
-    /// Requests being answered.
+    /// Requests in flight.
     answering: AtomicUsize,
 }
 
@@ -372,7 +372,7 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.keep(refusal(&Problem::of("serverInternal", 500, "no answer")));
+        self.keep(refusal(&Problem::of("serverInternal", 500, "no response")));
     }
 }
 

@@ -75,7 +75,7 @@ impl Visit<'_> {
                 return Err(Problem::of("unsupportedIdentifier", 400, detail));
             }
             let subject = Subject::parse(value)
-                .map_err(|_| Problem::malformed(format!("`{value}` is no name")))?;
+                .map_err(|_| Problem::malformed(format!("`{value}` is not a name")))?;
             if subject.ip().is_some() != (kind == "ip") {
                 return Err(Problem::malformed(format!(
                     "`{value}` is not of type `{kind}`"
@@ -116,7 +116,7 @@ impl Visit<'_> {
             None => Ok(None),
             Some(value) => OffsetDateTime::parse(value.as_str().unwrap_or_default(), &Rfc3339)
                 .map(|at| Some(SystemTime::from(at)))
-                .map_err(|_| Problem::malformed(format!("`{name}` is no date"))),
+                .map_err(|_| Problem::malformed(format!("`{name}` is not a date"))),
         };
         let (before, after) = (date("notBefore")?, date("notAfter")?);
         if let Some(after) = after {
@@ -345,7 +345,7 @@ impl Visit<'_> {
         }
         let wish = jws.json()?;
         let csr = URL_SAFE_NO_PAD.decode(wish["csr"].as_str().unwrap_or_default());
-        let csr = csr.map_err(|_| bad_csr("it is no base64url"))?;
+        let csr = csr.map_err(|_| bad_csr("it is not base64url"))?;
         let subjects = subjects_of(&order)?;
         let csr = checked(&csr, &subjects, &Jwk::parse(&account.key)?)?;
         let now = self.now;
@@ -402,9 +402,9 @@ impl Visit<'_> {
         };
         let wish = jws.json()?;
         let der = URL_SAFE_NO_PAD.decode(wish["certificate"].as_str().unwrap_or_default());
-        let der = der.map_err(|_| Problem::malformed("`certificate` is no base64url"))?;
+        let der = der.map_err(|_| Problem::malformed("`certificate` is not base64url"))?;
         let (_, cert) = X509Certificate::from_der(&der)
-            .map_err(|_| Problem::malformed("`certificate` is no certificate"))?;
+            .map_err(|_| Problem::malformed("`certificate` is not a certificate"))?;
         let reason = wish["reason"].as_u64().unwrap_or(0);
         // RFC 5280, section 5.3.1; 7 is not used.
         if reason > 10 || reason == 7 || wish.get("reason").is_some_and(|r| !r.is_u64()) {
@@ -418,7 +418,7 @@ impl Visit<'_> {
         let is_it = |order: &Order| leaf_of(order).is_some_and(|leaf| leaf == der);
         let mut order = found
             .filter(is_it)
-            .ok_or_else(|| Problem::not_found("certificate of this authority"))?;
+            .ok_or_else(|| Problem::not_found("certificate of this CA"))?;
         let may = match (&account, &jws.signer) {
             (Some(account), _) => self.may_revoke(account, &order)?,
             (None, Signer::Key(key)) => key.is_within(cert.public_key().raw),
@@ -572,7 +572,7 @@ fn checked(
             rcgen::DnValue::Utf8String(text) => text.clone(),
             _ => return Err(bad_csr("the common name is of an unusual type")),
         };
-        named.insert(Subject::parse(&text).map_err(|_| bad_csr("the common name is no host"))?);
+        named.insert(Subject::parse(&text).map_err(|_| bad_csr("the common name is not a host"))?);
     }
     if named != subjects.iter().cloned().collect() {
         return Err(bad_csr("it is for other names than the order"));

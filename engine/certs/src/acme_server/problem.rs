@@ -102,11 +102,7 @@ impl From<CertsError> for Problem {
     fn from(error: CertsError) -> Problem {
         Problem {
             cause: Some(error.to_string()),
-            ..Problem::of(
-                "serverInternal",
-                500,
-                "the authority has a fault of its own",
-            )
+            ..Problem::of("serverInternal", 500, "internal error of the CA")
         }
     }
 }

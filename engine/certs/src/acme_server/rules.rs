@@ -142,7 +142,7 @@ impl AcmeRules {
     pub(super) fn check(&self, subject: &Subject) -> Result<(), String> {
         if subject.is_wildcard() && !self.allows_wildcards {
             return Err(format!(
-                "`{subject}` is a wildcard, which this authority does not sign"
+                "`{subject}` is a wildcard, which this CA does not sign"
             ));
         }
         let is_denied = |deny: &Names| deny.has(subject) || deny.is_covered_by(subject);

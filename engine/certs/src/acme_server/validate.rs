@@ -90,7 +90,7 @@ impl Look {
         Err(Problem::of(
             "incorrectResponse",
             403,
-            format!("`{url}` answers with status {status} and not with the key authorization"),
+            format!("`{url}` responded with status {status} instead of the key authorization"),
         ))
     }
 

@@ -87,7 +87,7 @@ impl<'a> Api<'a> {
         let answer = self.fetcher.send(request)?;
         let status = answer.status();
         let mut read: Value = serde_json::from_slice(answer.body())
-            .map_err(|_| format!("Cloudflare answers with status {status}"))?;
+            .map_err(|_| format!("Cloudflare responded with status {status}"))?;
         if read["success"] == true {
             return Ok(read["result"].take());
         }

@@ -100,12 +100,12 @@ fn account(service: &Service) -> Result<Value, String> {
     let text = read_file(path).map_err(|error| error.to_string())?;
     let text = text.ok_or_else(|| format!("there is no file `{}`", path.display()))?;
     let account: Value = serde_json::from_slice(&text)
-        .map_err(|error| format!("`{}` is no JSON: {error}", path.display()))?;
+        .map_err(|error| format!("`{}` is not JSON: {error}", path.display()))?;
     for member in ["client_email", "private_key"] {
         if !account[member].is_string() {
             let path = path.display();
             return Err(format!(
-                "`{path}` is no key of a service account: it has no `{member}`"
+                "`{path}` is not a service account key: it has no `{member}`"
             ));
         }
     }

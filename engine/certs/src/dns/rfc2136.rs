@@ -75,7 +75,7 @@ impl Server {
         let text = service.value("server");
         let with_port = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
         let addr = text.parse::<SocketAddr>().or_else(|_| with_port());
-        let addr = addr.map_err(|_| format!("`{text}` is no address of a DNS server"))?;
+        let addr = addr.map_err(|_| format!("`{text}` is not a DNS server address"))?;
         let name = match service.value("key_alg").trim_end_matches('.') {
             "" => "hmac-sha256",
             name => name,
@@ -86,10 +86,10 @@ impl Server {
             "hmac-sha256" => hmac::HMAC_SHA256,
             "hmac-sha384" => hmac::HMAC_SHA384,
             "hmac-sha512" => hmac::HMAC_SHA512,
-            _ => return Err(format!("`{name}` is no algorithm of TSIG that is taken")),
+            _ => return Err(format!("`{name}` is not a supported TSIG algorithm")),
         };
         let key = STANDARD.decode(service.value("key"));
-        let key = key.map_err(|_| "the key of `rfc2136` is no base64".to_owned())?;
+        let key = key.map_err(|_| "the key of `rfc2136` is not base64".to_owned())?;
         Ok(Server {
             addr,
             key_name: wire(service.value("key_name"))?,
@@ -167,7 +167,7 @@ impl Server {
 
     /// Whether the server has the key as well.
     fn verify(&self, answer: &Message, request: &[u8], now: u64) -> Result<(), String> {
-        let forged = || "the answer of the DNS server is not signed by the key".to_owned();
+        let forged = || "the DNS answer is not signed with the key".to_owned();
         let signature = answer.signature().ok_or_else(forged)?;
         if signature.time.abs_diff(now) > u64::from(TSIG_FUDGE_SECONDS) {
             return Err("the clocks of the DNS server and of this machine differ".to_owned());
@@ -204,7 +204,7 @@ impl Server {
         stream.read_exact(&mut answer).map_err(told)?;
         match answer.get(..2) == message.get(..2) {
             true => Ok(answer),
-            false => Err("the DNS server answers something else".to_owned()),
+            false => Err("the DNS answer does not match the query".to_owned()),
         }
     }
 }
@@ -228,7 +228,7 @@ fn wire(name: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for label in name.trim_end_matches('.').split('.') {
         if label.is_empty() || label.len() > 63 || !label.is_ascii() {
-            return Err(format!("`{name}` is no name"));
+            return Err(format!("`{name}` is not a name"));
         }
         out.push(label.len() as u8);
         out.extend(label.to_ascii_lowercase().into_bytes());
@@ -280,7 +280,7 @@ struct Signature {
 
 impl Message {
     fn parse(bytes: Vec<u8>) -> Result<Message, String> {
-        let records = records(&bytes).ok_or("the answer of the DNS server is damaged")?;
+        let records = records(&bytes).ok_or("the DNS answer is malformed")?;
         Ok(Message { bytes, records })
     }
 

@@ -185,13 +185,15 @@ impl Stapler {
             .map_err(|error| error.to_string())?;
         let answer = self.fetcher.send(request)?;
         if answer.status() != 200 {
-            return Err(format!("`{url}` answers with status {}", answer.status()));
+            return Err(format!("`{url}` responded with status {}", answer.status()));
         }
         let bytes = answer.into_body();
         let said = question.read(&bytes, now);
         match said.filter(|said| said.holds(now)) {
             Some(said) => Ok((bytes, said)),
-            None => Err(format!("what `{url}` answers cannot be believed")),
+            None => Err(format!(
+                "the response of `{url}` is not a valid OCSP response for this certificate"
+            )),
         }
     }
 }

@@ -53,13 +53,13 @@ impl SourceOptions {
     pub fn http(url: &str) -> Result<SourceOptions, String> {
         let uri: Uri = url
             .parse()
-            .map_err(|error| format!("`{url}` is no address: {error}"))?;
+            .map_err(|error| format!("`{url}` is not an address: {error}"))?;
         match uri.scheme_str() {
             Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {
                 Ok(SourceOptions::Http(url.to_owned()))
             }
             _ => Err(format!(
-                "`{url}` is no whole address of `http://` or `https://`"
+                "`{url}` is not a complete `http://` or `https://` URL"
             )),
         }
     }

@@ -43,14 +43,14 @@ pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, S
             "the daemon denies it (status 403); it permits the user whom TS_PERMIT_CERT_UID names"
                 .to_owned(),
         ),
-        (status, _) => Err(format!("the daemon answers with status {status}")),
+        (status, _) => Err(format!("the daemon responded with status {status}")),
     }
 }
 
 /// The status and the body of an answer. Spoken is HTTP/1.0: an answer ends with its connection.
 fn get(socket: &Path, path: &str) -> Result<(u16, Vec<u8>), String> {
     let answer = exchange(socket, path).map_err(|error| error.to_string())?;
-    let odd = || "the daemon answers in a way that is not understood".to_owned();
+    let odd = || "the daemon sent an unexpected response".to_owned();
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let (head, body) = answer.split_at(end.ok_or_else(odd)? + 4);
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
@@ -96,7 +96,7 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
             count => answer.extend_from_slice(&buf[..count]),
         }
         if answer.len() as u64 > ANSWER_BYTES_MAX {
-            return Err(io::Error::other("the answer is too large"));
+            return Err(io::Error::other("the response is too large"));
         }
     }
 }

@@ -133,7 +133,7 @@ impl SharedKeys {
         };
         decode(&text).ok_or_else(|| CertsError::Damaged {
             path: self.storage.path(FILE),
-            what: "these are no keys of session tickets; without the file new ones are made"
+            what: "these are not session ticket keys; without the file new ones are made"
                 .to_owned(),
         })
     }

@@ -55,7 +55,7 @@ impl Api<'_> {
             // Refusals come with any status, 200 included.
             Some(read) if is_refusal(&read) => Err(refused(told(&read))),
             Some(read) if status.is_success() => Ok(read),
-            Some(_) | None => Err(refused(format!("it answers with status {status}"))),
+            Some(_) | None => Err(refused(format!("it responded with status {status}"))),
         }
     }
 

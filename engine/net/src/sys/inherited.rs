@@ -52,7 +52,7 @@ fn check(number: RawFd) -> io::Result<()> {
     if inherited.r#type()? != socket2::Type::STREAM || !inherited.is_listener()? {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no stream socket that listens",
+            "it is not a stream socket that listens",
         ));
     }
     Ok(())

@@ -136,7 +136,7 @@ impl TlsStream {
         self.stage = Stage::Failed;
         self.socket
             .take()
-            .expect("the socket is taken once, by whoever gives the stream up")
+            .expect("the socket is taken once, by the owner that gives the stream up")
     }
 
     /// The socket below, for its addresses and options; `None` once it was taken.

@@ -229,7 +229,7 @@ pub(super) fn refused(error: io::Error) -> Failure {
 pub(super) fn timed_out() -> Failure {
     refused(io::Error::new(
         io::ErrorKind::TimedOut,
-        "no answer within the dial timeout",
+        "no connection within the dial timeout",
     ))
 }
 

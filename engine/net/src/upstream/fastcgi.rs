@@ -263,7 +263,7 @@ struct NoHead;
 
 impl std::fmt::Display for NoHead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("answer without a head")
+        f.write_str("response without a head")
     }
 }
 

@@ -201,7 +201,7 @@ impl LinkCall {
         self.interims += 1;
         if self.interims > INTERIM_MAX {
             let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
-            return Err(failure.because("more interim answers than anybody needs"));
+            return Err(failure.because("too many interim responses"));
         }
         if status == Status::CONTINUE {
             self.upload.go_on();
@@ -258,7 +258,7 @@ impl LinkCall {
         framing: ResponseFraming,
         inline: &mut Vec<u8>,
     ) -> Result<Body, Failure> {
-        debug_assert!(inline.is_empty(), "the answer's bytes stand alone");
+        debug_assert!(inline.is_empty(), "the response's bytes stand alone");
         let here = &self.received[self.taken..];
         let length = match framing.body {
             h1::BodyFraming::None => 0,

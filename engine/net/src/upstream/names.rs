@@ -121,7 +121,7 @@ fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
         (Some(known), _, _) => Found::Known(known.clone()),
         (None, _, Some(asking)) => Found::Wait(asking.clone()),
         (None, Some(error), None) => Found::Failed(error.clone()),
-        (None, None, None) => unreachable!("an entry without an answer is being asked for"),
+        (None, None, None) => unreachable!("an entry without a DNS answer is being resolved"),
     }
 }
 

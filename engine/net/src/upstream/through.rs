@@ -101,12 +101,14 @@ async fn ask_http(
         let decoded = decoder.decode(&h1::Limits::DEFAULT, &received, &Method::Connect, &mut head);
         match decoded.map_err(io::Error::other)? {
             Progress::Complete { consumed, .. } if consumed != received.len() => {
-                return Err(io::Error::other("the proxy sends more than its answer"));
+                return Err(io::Error::other("the proxy sent data after its response"));
             }
             Progress::Complete { .. } if head.status.code() / 100 == 2 => return Ok(()),
             Progress::Complete { .. } => {
                 let status = head.status.code();
-                return Err(io::Error::other(format!("the proxy answers {status}")));
+                return Err(io::Error::other(format!(
+                    "the proxy responded with {status}"
+                )));
             }
             _ => {}
         }
@@ -147,7 +149,10 @@ async fn ask_socks(
     send_all(stream, &socks_request(address)?).await?;
     let answer = take(stream, &mut received, 5).await?;
     if answer[..2] != [5, 0] {
-        return Err(io::Error::other(format!("the proxy answers {}", answer[1])));
+        return Err(io::Error::other(format!(
+            "the proxy responded with {}",
+            answer[1]
+        )));
     }
     // The address that the proxy dials from, of which the first byte is here, and its port.
     let rest = match answer[3] {
@@ -156,14 +161,14 @@ async fn ask_socks(
         4 => 15 + 2,
         _ => {
             return Err(io::Error::other(
-                "the proxy answers with an unknown address",
+                "the proxy responded with an unknown address type",
             ));
         }
     };
     take(stream, &mut received, rest).await?;
     match received.is_empty() {
         true => Ok(()),
-        false => Err(io::Error::other("the proxy sends more than its answer")),
+        false => Err(io::Error::other("the proxy sent data after its response")),
     }
 }
 
@@ -208,7 +213,9 @@ async fn take(stream: &mut Stream, received: &mut Vec<u8>, count: usize) -> io::
 /// Receives at least one byte.
 async fn receive(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()> {
     if received.len() >= PROXY_ANSWER_BYTES_MAX {
-        return Err(io::Error::other("the proxy answers at too great a length"));
+        return Err(io::Error::other(
+            "the response head of the proxy is too long",
+        ));
     }
     received.reserve(PROXY_ANSWER_BYTES_MAX - received.len());
     match poll_fn(|cx| stream.poll_read(cx, received)).await? {

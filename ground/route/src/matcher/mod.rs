@@ -105,15 +105,15 @@ impl fmt::Display for MatcherError {
             MatcherError::Template(text, error) => write!(f, "`{text}`: {error}"),
             MatcherError::Glob(text, error) => write!(f, "path pattern `{text}`: {error}"),
             MatcherError::Regexp(text, error) => write!(f, "regular expression `{text}`: {error}"),
-            MatcherError::Range(text) => write!(f, "`{text}` is no IP address or network"),
+            MatcherError::Range(text) => write!(f, "`{text}` is not an IP address or network"),
             MatcherError::Protocol(text) => {
-                write!(f, "`{text}` is no protocol that can be matched")
+                write!(f, "`{text}` is not a protocol that can be matched")
             }
-            MatcherError::Method(text) => write!(f, "`{text}` is no method"),
+            MatcherError::Method(text) => write!(f, "`{text}` is not a valid method"),
             MatcherError::HostRepeated(text) => {
                 write!(f, "host `{text}` stands twice in one matcher")
             }
-            MatcherError::HostName(text) => write!(f, "`{text}` is no host name"),
+            MatcherError::HostName(text) => write!(f, "`{text}` is not a valid host name"),
             MatcherError::TooDeep => {
                 write!(f, "more than {NOT_DEPTH_MAX} `not` matchers in one another")
             }

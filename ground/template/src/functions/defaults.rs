@@ -41,7 +41,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         Ok(decode(call)?.unwrap_or(Value::Nil))
     }),
     function("mustFromJson", 1, 1, |call| {
-        decode(call)?.ok_or(Fault::failed("the text is no JSON"))
+        decode(call)?.ok_or(Fault::failed("the text is not JSON"))
     }),
 ];
 

@@ -96,7 +96,9 @@ impl Parser<'_> {
         let count = self.arguments()?;
         match head {
             Head::Plain if count == 0 && !piped => Ok(()),
-            Head::Plain => Err(Fault::Syntax("a value that is no function takes no values")),
+            Head::Plain => Err(Fault::Syntax(
+                "a value that is not a function takes no values",
+            )),
             Head::Field => {
                 // The field was emitted without its arguments, which stand behind it in the source.
                 self.move_field_behind(count, piped);

@@ -64,7 +64,7 @@ impl fmt::Display for AnswerFault {
             AnswerFault::Refused(Refused::Overloaded) => f.write_str("refused: overloaded"),
             AnswerFault::Refused(Refused::UnknownRole) => f.write_str("refused: no responder"),
             AnswerFault::Refused(Refused::Other(status)) => write!(f, "refused: status {status}"),
-            AnswerFault::Truncated => f.write_str("answer ends early"),
+            AnswerFault::Truncated => f.write_str("response ends early"),
         }
     }
 }

@@ -43,7 +43,7 @@ impl fmt::Display for HeadError {
             HeadFault::Status => f.write_str("malformed status")?,
             HeadFault::StatusRepeated => f.write_str("status is repeated")?,
             HeadFault::Framing(fault) => fault.fmt(f)?,
-            HeadFault::Coded => f.write_str("transfer-encoding in a CGI answer")?,
+            HeadFault::Coded => f.write_str("transfer-encoding in a CGI response")?,
         }
         write!(f, " (at byte {})", self.offset)
     }

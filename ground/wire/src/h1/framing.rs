@@ -50,7 +50,7 @@ pub enum FramingFault {
 impl fmt::Display for FramingFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FramingFault::LengthInvalid => "content-length is no number",
+            FramingFault::LengthInvalid => "content-length is not a number",
             FramingFault::LengthRepeated => "content-length is repeated",
             FramingFault::LengthAndCoding => "content-length beside transfer-encoding",
             FramingFault::CodingInHttp10 => "transfer-encoding in HTTP/1.0",

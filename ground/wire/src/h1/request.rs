@@ -148,7 +148,7 @@ impl fmt::Display for RequestError {
             RequestFault::NotHttp(byte) => write!(f, "byte 0x{byte:02x} cannot start a request")?,
             RequestFault::LineEnd => f.write_str("request line does not end in CR LF")?,
             RequestFault::EmptyLines => f.write_str("too many empty lines before the request")?,
-            RequestFault::Method => f.write_str("method is no token")?,
+            RequestFault::Method => f.write_str("method is not a token")?,
             RequestFault::MethodTooLong => f.write_str("method too long")?,
             RequestFault::LineTooLong => f.write_str("request line too long")?,
             RequestFault::Target => f.write_str("request target not allowed")?,

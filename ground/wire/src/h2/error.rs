@@ -34,7 +34,7 @@ codes! {
     CONNECT_ERROR 0xa "The connection behind CONNECT failed.",
     ENHANCE_YOUR_CALM 0xb "The peer makes more work than its requests need.",
     INADEQUATE_SECURITY 0xc "TLS is too weak for HTTP/2.",
-    HTTP_1_1_REQUIRED 0xd "The request has to come by HTTP/1.1.",
+    HTTP_1_1_REQUIRED 0xd "The request requires HTTP/1.1.",
 }
 
 impl fmt::Debug for ErrorCode {

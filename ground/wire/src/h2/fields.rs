@@ -63,7 +63,7 @@ faults! {
     /// TE with something else than `trailers` (section 8.2.2).
     Te None, "te is not trailers";
     /// The method is no token.
-    Method None, "method is no token";
+    Method None, "method is not a token";
     /// The method is longer than the limit.
     MethodTooLong Some(Status::NOT_IMPLEMENTED), "method too long";
     /// The scheme is neither http nor https.

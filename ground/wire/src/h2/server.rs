@@ -111,7 +111,7 @@ impl Server {
         date: &[u8; 29],
         end: End,
     ) -> Result<(), StreamGone> {
-        debug_assert!(!status.is_informational(), "a final answer");
+        debug_assert!(!status.is_informational(), "a final response");
         let stream = self.conn.streams.at(id).ok_or(StreamGone)?;
         if stream.outbound() != Some(Outbound::AwaitHead) {
             return Err(StreamGone);

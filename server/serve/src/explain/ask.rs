@@ -59,7 +59,7 @@ impl Question {
             None => (String::new(), text),
         };
         if !matches!(scheme.as_str(), "" | "http" | "https") {
-            let problem = format!("`{scheme}` is no scheme of HTTP");
+            let problem = format!("`{scheme}` is not an HTTP scheme");
             return Err(unanswered(problem, "write `http://` or `https://`"));
         }
         let rest = rest.split('#').next().unwrap_or_default();
@@ -261,8 +261,8 @@ fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexp
     if let Some(door) = doors(config, Some(port)).first() {
         let host = if host.is_empty() { "localhost" } else { host };
         let (problem, other) = match door.speaks_tls() {
-            true => ("speaks TLS, so plain HTTP gets no answer there", "https"),
-            false => ("speaks plain HTTP, so TLS gets no answer there", "http"),
+            true => ("speaks TLS, so it does not respond to plain HTTP", "https"),
+            false => ("speaks plain HTTP, so it does not respond to TLS", "http"),
         };
         let usual = if other == "https" { 443 } else { 80 };
         let port_text = match port == usual {
@@ -298,11 +298,11 @@ pub(super) fn exchange(found: &Found<'_>, question: &Question) -> Result<Exchang
     let mut decoder = RequestDecoder::new();
     match decoder.decode(&h1::Limits::DEFAULT, &head, &mut x.req) {
         Ok(Progress::Complete { .. }) => Ok(x),
-        Ok(Progress::Incomplete) => Err(unanswered("this is no request", "")),
+        Ok(Progress::Incomplete) => Err(unanswered("this is not a valid request", "")),
         Err(error) => Err(unanswered(
             format!("a server refuses this request: {error}"),
             format!(
-                "the answer is {} {}",
+                "the response is {} {}",
                 error.status().code(),
                 error.status().reason()
             ),
@@ -314,7 +314,10 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
     let is_visible = |byte: u8| byte > b' ' && byte != 0x7f;
     if !question.target.bytes().all(is_visible) {
         let problem = format!("`{}` holds a space or control character", question.target);
-        return Err(unanswered(problem, "write it as `%20` and the like"));
+        return Err(unanswered(
+            problem,
+            "percent-encode it, for example `%20` for a space",
+        ));
     }
     let mut head = format!("{} {} HTTP/1.1\r\n", question.method, question.target);
     let named = |(name, _): &(String, String)| name.eq_ignore_ascii_case("host");
@@ -324,7 +327,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
     let is_token = |text: &str| !text.is_empty() && text.bytes().all(is_token_byte);
     if !is_token(&question.method) {
         return Err(unanswered(
-            format!("`{}` is no method", question.method),
+            format!("`{}` is not a valid method", question.method),
             "",
         ));
     }
@@ -332,7 +335,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
         // A line end inside would begin another field, which nobody asked for.
         if !is_token(name) || value.contains(['\r', '\n', '\0']) {
             return Err(unanswered(
-                format!("`{name}: {value}` is no header field"),
+                format!("`{name}: {value}` is not a valid header"),
                 "write it as `Name: value`",
             ));
         }

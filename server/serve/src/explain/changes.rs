@@ -102,7 +102,7 @@ impl Before {
             note("the access log gets one more field");
         }
         if now.close && !self.close {
-            note("the connection is closed after the answer");
+            note("the connection is closed after the response");
         }
         out
     }

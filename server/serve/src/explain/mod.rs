@@ -38,7 +38,7 @@ use report::{Explanation, Outcome};
 use watch::Watcher;
 
 /// What is said of an answer that no handler gave.
-const NOT_ANSWERED: &str = "no route answered";
+const NOT_ANSWERED: &str = "no route responded";
 
 /// Why a request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,14 +206,14 @@ pub(crate) fn body_words(x: &Exchange, body: &Body) -> String {
     let kind = kind.map(|kind| format!(", {}", shown(&String::from_utf8_lossy(kind))));
     let kind = kind.unwrap_or_default();
     match body {
-        Body::Abort => "closes the connection without an answer".to_owned(),
-        Body::Empty => format!("answers {status} without content"),
-        Body::Tunnel(_) => format!("answers {status} and becomes a tunnel"),
+        Body::Abort => "closes the connection without a response".to_owned(),
+        Body::Empty => format!("responds {status} without a body"),
+        Body::Tunnel(_) => format!("responds {status} and becomes a tunnel"),
         Body::Inline | Body::Shared(_) | Body::File(_) | Body::Stream(_) => {
             match body.len(x.inline.len()) {
-                Some(1) => format!("answers {status}{kind}, 1 byte"),
-                Some(bytes) => format!("answers {status}{kind}, {bytes} bytes"),
-                None => format!("answers {status}{kind}"),
+                Some(1) => format!("responds {status}{kind}, 1 byte"),
+                Some(bytes) => format!("responds {status}{kind}, {bytes} bytes"),
+                None => format!("responds {status}{kind}"),
             }
         }
     }

@@ -243,7 +243,7 @@ impl<'a> Watcher<'a> {
             return (remarks, step);
         }
         let text = first.unwrap_or_else(|| {
-            let text = "would wait for an answer from elsewhere".to_owned();
+            let text = "would wait for another response".to_owned();
             remarks.push(Remark::new(RemarkKind::Does, "", text.clone()));
             text
         });
@@ -272,7 +272,7 @@ impl Watch for Watcher<'_> {
                 .filter(|c| (!answers || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)),
         );
         if x.context.filters.len() > filters {
-            let text = "changes the answer on its way out";
+            let text = "changes the response on its way out";
             told.remarks.push(Remark::new(RemarkKind::Note, "", text));
         }
         match &step {

@@ -253,7 +253,7 @@ fn mistakes_are_found_where_they_are() {
         (
             "remote_ip('private')",
             9,
-            "`private` is no IP address or network",
+            "`private` is not an IP address or network",
         ),
         ("!1", 0, "`!` does not take (int)"),
         (

@@ -62,7 +62,7 @@ impl TextTest {
             let text = text.then_some(&buf[..]);
             let part = |looked: fn(&[u8], &[u8]) -> bool, wanted: &str| match text {
                 Some(text) => Ok(looked(text, wanted.as_bytes())),
-                None => Err(failed("a value that is no text has no parts")),
+                None => Err(failed("a value that is not text has no parts")),
             };
             match &self.wanted {
                 Wanted::OneOf(texts) => {
@@ -76,7 +76,7 @@ impl TextTest {
                 ),
                 Wanted::Pattern(regexp) => match text {
                     Some(text) => Ok(regexp.is_match(text)),
-                    None => Err(failed("a value that is no text matches no pattern")),
+                    None => Err(failed("a value that is not text matches no pattern")),
                 },
             }
         })

@@ -261,7 +261,7 @@ impl Candidate {
             let status = Status::new(code).filter(|status| status.is_error());
             return status
                 .map(Candidate::Refuse)
-                .ok_or_else(|| Refusal::new(format!("`={code}` is no error status")));
+                .ok_or_else(|| Refusal::new(format!("`={code}` is not an error status")));
         }
         let template = Template::parse(text)
             .map_err(|error| Refusal::new(format!("file `{text}`: {error}")))?;

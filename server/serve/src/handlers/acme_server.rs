@@ -79,7 +79,7 @@ impl AcmeHandler {
         let path = String::from_utf8_lossy(x.req.uri.path()).into_owned();
         let request = self.request(x, &path, body);
         let Some(server) = &self.server else {
-            let reason = "the authority is not open";
+            let reason = "the CA is not ready";
             return Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, reason));
         };
         let answer = match server.answer_aside(&self.rules, request) {
@@ -91,7 +91,7 @@ impl AcmeHandler {
 
     fn send(&self, x: &mut Exchange, answer: AcmeAnswer) -> Step {
         if let (Some(cause), Some(recorder)) = (&answer.cause, &self.recorder) {
-            let entry = recorder.log().error(LOGGER, "a request cannot be answered");
+            let entry = recorder.log().error(LOGGER, "cannot respond to a request");
             entry.shown("error", cause).send();
         }
         x.res.status = Status::new(answer.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
@@ -141,7 +141,7 @@ impl Handler for AcmeHandler {
             return Account::default();
         }
         Account {
-            says: vec![format!("an ACME client is answered for `{}`", self.path)],
+            says: vec![format!("serves ACME clients at `{}`", self.path)],
             assumed: Some(Assumed::Elsewhere),
         }
     }
@@ -217,7 +217,7 @@ fn rules(config: &Config) -> Result<AcmeRules, Refusal> {
 
 fn names(model: &NamesModel) -> Result<Names, Refusal> {
     Names::parse(&model.domains, &model.ip_ranges).map_err(|text| {
-        Refusal::new(format!("`{text}` is no name and no range of addresses")).with_help(
+        Refusal::new(format!("`{text}` is neither a name nor an address range")).with_help(
             "write names such as `a.test` and `*.b.test`, and ranges such as `10.0.0.0/8`",
         )
     })

@@ -51,7 +51,7 @@ impl Authentication {
             }
             let hash = Hash::parse(&account.password).ok_or_else(|| {
                 Refusal::new(format!(
-                    "the password of `{name}` is no bcrypt or argon2id hash"
+                    "the password of `{name}` is not a bcrypt or argon2id hash"
                 ))
                 .with_help("make one with `sluice hash-password`")
             })?;

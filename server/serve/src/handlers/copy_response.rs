@@ -41,12 +41,12 @@ impl Handler for Copy {
 fn no_number() -> Fault {
     Fault::new(
         Status::INTERNAL_SERVER_ERROR,
-        "the status of copy_response is no number",
+        "the status of copy_response is not a number",
     )
 }
 
 fn outside(directive: &str) -> Step {
-    let reason = format!("{directive} has no answer of an upstream to copy");
+    let reason = format!("{directive} has no upstream response to copy");
     Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, reason))
 }
 

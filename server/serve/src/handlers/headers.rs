@@ -290,7 +290,7 @@ impl Replace {
 }
 
 fn field_name(text: &str) -> Result<FieldName, Refusal> {
-    FieldName::new(text).ok_or_else(|| Refusal::new(format!("`{text}` is no header field name")))
+    FieldName::new(text).ok_or_else(|| Refusal::new(format!("`{text}` is not a valid header name")))
 }
 
 fn templates(

@@ -121,7 +121,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     let mut headers = Vec::with_capacity(config.headers.len());
     for (name, values) in &config.headers {
         let name = FieldName::new(name)
-            .ok_or_else(|| Refusal::new(format!("`{name}` is no header field name")))?;
+            .ok_or_else(|| Refusal::new(format!("`{name}` is not a valid header name")))?;
         let values = values
             .iter()
             .map(|v| cx.template(v))

@@ -82,7 +82,9 @@ impl Handler for Handle {
     fn account(&self, _x: &mut Exchange) -> Account {
         let types = self.0.mime_types.join(", ");
         Account {
-            says: vec![format!("runs answers of the types {types} as templates")],
+            says: vec![format!(
+                "executes responses of the types {types} as templates"
+            )],
             assumed: None,
         }
     }

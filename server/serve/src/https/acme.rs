@@ -128,7 +128,7 @@ fn provider_of(model: &RawModule) -> Result<DnsProvider, Refusal> {
     for (key, value) in model.iter().filter(|(key, _)| key.as_str() != "name") {
         let Some(text) = value.as_str() else {
             return Err(Refusal::new(format!(
-                "`{key}` of DNS provider `{name}` is no text"
+                "`{key}` of DNS provider `{name}` is not text"
             )));
         };
         values.insert(key.clone(), environment(text));
@@ -143,7 +143,7 @@ pub(crate) fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
     let bare = text.strip_prefix("udp/").unwrap_or(text);
     let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
     bare.parse().or_else(|_| with_port()).map_err(|_| {
-        Refusal::new(format!("`{text}` is no address of a DNS server"))
+        Refusal::new(format!("`{text}` is not a DNS server address"))
             .with_help("write an address such as `9.9.9.9` or `127.0.0.1:5353`")
     })
 }
@@ -170,10 +170,10 @@ pub(super) fn check_directory(directory: &str) -> Result<(), Refusal> {
         .or_else(|| directory.strip_prefix("http://"));
     match rest {
         Some(rest) if !rest.is_empty() && !rest.starts_with('/') => Ok(()),
-        Some(_) | None => Err(Refusal::new(format!(
-            "`{directory}` is no address of an ACME directory"
-        ))
-        .with_help(format!("write a whole address such as `{ZEROSSL}`"))),
+        Some(_) | None => Err(
+            Refusal::new(format!("`{directory}` is not an ACME directory URL"))
+                .with_help(format!("write a whole address such as `{ZEROSSL}`")),
+        ),
     }
 }
 
@@ -183,7 +183,7 @@ fn roots(files: &[String]) -> Result<Option<Vec<CertificateDer<'static>>>, Refus
     }
     let mut roots = Vec::new();
     for file in files {
-        let refuse = |what: String| Refusal::new(format!("root of an authority `{file}`: {what}"));
+        let refuse = |what: String| Refusal::new(format!("CA root `{file}`: {what}"));
         let text = std::fs::read(Path::new(file)).map_err(|error| refuse(error.to_string()))?;
         let found = certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))?;
         roots.extend(found.into_iter().map(CertificateDer::from));
@@ -194,7 +194,7 @@ fn roots(files: &[String]) -> Result<Option<Vec<CertificateDer<'static>>>, Refus
 /// Refuses what an issuer can be told and nobody does yet.
 fn check(acme: &AcmeModel, challenges: &Challenges) -> Result<(), Refusal> {
     let later = [
-        (acme.network_proxy.is_some(), "a proxy towards an authority"),
+        (acme.network_proxy.is_some(), "a proxy to a CA"),
         (
             challenges.distributed == Some(false),
             "`distributed` for challenges",

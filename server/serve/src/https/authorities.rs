@@ -56,7 +56,7 @@ fn apply(config: &CertificateAuthority, options: &mut LocalCaOptions) -> Result<
     options.root = config.root.as_ref().map(files).transpose()?;
     options.intermediate = config.intermediate.as_ref().map(files).transpose()?;
     if config.storage.is_some() {
-        return Err(Refusal::not_yet("`storage` of an authority", "remove it"));
+        return Err(Refusal::not_yet("`storage` of a CA", "remove it"));
     }
     Ok(())
 }

@@ -313,7 +313,7 @@ fn ask(config: &Config) -> Result<Option<String>, Refusal> {
     match url.as_str() {
         "" => Ok(None),
         _ if is_url => Ok(Some(url)),
-        _ => Err(Refusal::new(format!("`{url}` is no address to ask at"))
+        _ => Err(Refusal::new(format!("`{url}` is not a valid URL"))
             .with_help("write a whole address such as `http://localhost:9123/ask`")),
     }
 }

@@ -112,7 +112,7 @@ fn tickets(config: &ConnectionPolicy, around: &Around<'_>) -> Result<Tickets, Re
     let files: Vec<Vec<u8>> = files.collect::<Result<_, _>>()?;
     let keys = GivenKeys::new(&files);
     let keys = keys.map_err(|at| {
-        let problem = format!("`{}` is no key of session tickets", sessions.key_files[at]);
+        let problem = format!("`{}` is not a session ticket key", sessions.key_files[at]);
         Refusal::new(problem).with_help("it has 48 or 80 random bytes: `openssl rand 80 > file`")
     })?;
     Ok(Tickets::Given(keys))
@@ -198,7 +198,7 @@ fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
             digits => digits,
         };
         is_number.then(|| digits.to_owned()).ok_or_else(|| {
-            Refusal::new(format!("`{number}` is no serial number of a certificate"))
+            Refusal::new(format!("`{number}` is not a certificate serial number"))
                 .with_help("write its decimal digits as a string: `\"1234\"`")
         })
     };

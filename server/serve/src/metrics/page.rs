@@ -100,7 +100,7 @@ fn write_all_requests(totals: &[(Names, Total)], page: &mut Page) {
         totals,
         (
             "caddy_http_requests_in_flight",
-            "Requests being answered.",
+            "Requests in flight.",
             Kind::Gauge,
         ),
         |entered, left, _| Some(entered.saturating_sub(left)),
@@ -110,7 +110,7 @@ fn write_all_requests(totals: &[(Names, Total)], page: &mut Page) {
         totals,
         (
             "caddy_http_requests_total",
-            "Requests that were answered.",
+            "Requests handled.",
             Kind::Counter,
         ),
         |_, left, _| Some(left).filter(|left| *left > 0),
@@ -123,7 +123,7 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
         totals,
         (
             "caddy_http_request_duration_seconds",
-            "Time from the first byte of a request to the end of its answer.",
+            "Time from the first byte of a request to the end of its response.",
         ),
         |answers| &answers.duration,
         Unit::Seconds,
@@ -143,7 +143,7 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
         totals,
         (
             "caddy_http_response_duration_seconds",
-            "Time from the first byte of a request to the start of its answer.",
+            "Time from the first byte of a request to the start of its response.",
         ),
         |answers| &answers.first_byte,
         Unit::Seconds,
@@ -151,10 +151,7 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
     write_histogram(
         page,
         totals,
-        (
-            "caddy_http_response_size_bytes",
-            "Size of the bodies of answers.",
-        ),
+        ("caddy_http_response_size_bytes", "Size of response bodies."),
         |answers| &answers.answer_size,
         Unit::Bytes,
     );
@@ -305,7 +302,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     );
     counter(
         "sluice_answers_failed_total",
-        "Answers that did not reach the client whole.",
+        "Responses that did not reach the client completely.",
         totals.failed,
     );
     counter(
@@ -315,7 +312,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     );
     counter(
         "sluice_body_sent_bytes_total",
-        "Bytes of answers' bodies.",
+        "Bytes of response bodies.",
         totals.bytes_sent,
     );
     counter(
@@ -470,13 +467,13 @@ fn write_own_gauges(recorder: &Recorder, open: u64, page: &mut Page) {
     }
     page.single(
         "sluice_requests_in_flight",
-        "Requests being answered.",
+        "Requests in flight.",
         Kind::Gauge,
         totals.in_flight(),
     );
     page.family(
         "sluice_requests_total",
-        "Requests by the first digit of their status; `none` got no answer.",
+        "Requests by the first digit of their status; `none` got no response.",
         Kind::Counter,
     );
     for (class, count) in ["none", "1xx", "2xx", "3xx", "4xx", "5xx"]

@@ -14,17 +14,17 @@ type Counted = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
 const COUNTERS: [Counted; 4] = [
     (
         "sluice_cache_sent_bytes_total",
-        "Bytes of contents that came from a store of answers.",
+        "Bytes of bodies served from a cache.",
         |counts| &counts.sent,
     ),
     (
         "sluice_cache_stored_total",
-        "Answers that were stored.",
+        "Responses stored in a cache.",
         |counts| &counts.stored,
     ),
     (
         "sluice_cache_evicted_total",
-        "Answers that were removed for want of room, or because nobody asked for them.",
+        "Cached responses evicted for lack of space or use.",
         |counts| &counts.evicted,
     ),
     (
@@ -38,7 +38,7 @@ const COUNTERS: [Counted; 4] = [
 type Measured = (&'static str, &'static str, fn(&Store) -> u64);
 
 const GAUGES: [Measured; 4] = [
-    ("sluice_cache_entries", "Answers in a store.", |store| {
+    ("sluice_cache_entries", "Responses in a cache.", |store| {
         store.fullness().entries as u64
     }),
     (
@@ -67,7 +67,7 @@ pub(super) fn write(recorder: &Recorder, page: &mut Page) {
     let name = |store: &Arc<Store>| store.path().display().to_string();
     page.family(
         "sluice_cache_requests_total",
-        "Requests by what a store of answers had for them.",
+        "Requests by cache status.",
         Kind::Counter,
     );
     for store in &stores {

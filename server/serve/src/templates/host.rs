@@ -216,7 +216,7 @@ fn humanized(form: &str, text: &str, now: Time) -> Result<String, Fault> {
         "size" => {
             let bytes = text
                 .parse()
-                .map_err(|_| Fault::failed("the size is no number"))?;
+                .map_err(|_| Fault::failed("the size is not a number"))?;
             Ok(humanize::size(bytes))
         }
         "time" => {

@@ -37,7 +37,7 @@ pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fa
     if used > INCLUDES_MAX || depth(x) >= INCLUDE_DEPTH_MAX {
         return Err(refuse("too many pages include each other"));
     }
-    let head = head(x, uri).ok_or_else(|| refuse("it is no path of a request"))?;
+    let head = head(x, uri).ok_or_else(|| refuse("it is not a request path"))?;
     let mut sub = exchange(x, head);
     sub.context.includes.set(used);
     let body = site.fetch(&mut sub).await;

@@ -209,7 +209,7 @@ pub(crate) fn post(collector: &Collector, message: &[u8], timeout: Duration) -> 
             count => answer.extend_from_slice(&piece[..count]),
         }
     }
-    status_of(&answer).ok_or_else(|| io::Error::other("the answer is no HTTP"))
+    status_of(&answer).ok_or_else(|| io::Error::other("the response is not HTTP"))
 }
 
 fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {

@@ -197,10 +197,10 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
     assert!(counted(&server, "sluice_cache_failures_total") >= 3);
     assert_eq!(counted(&server, "sluice_cache_stored_total"), 0);
     // The log has a thread of its own.
-    server.wait_for_words("an answer cannot be stored");
+    server.wait_for_words("cannot store a response in the cache");
     let said = server
         .stderr()
-        .matches("an answer cannot be stored")
+        .matches("cannot store a response in the cache")
         .count();
     assert_eq!(
         said,

@@ -16,13 +16,13 @@ use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat, colour_of_output, print_report};
 use crate::{Exit, envfile, quick};
 
-/// The flags of the command.
+/// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A URL, or a part of one: `https://example.com/a`, `example.com/a`, `/a`. Or the name of a message, such as
-    /// `unknown-directive`; without anything all names are listed.
+    /// URL (`https://example.com/a`, `example.com/a` or `/a`), or the slug of a diagnostic such as `unknown-directive`
+    /// (default: list all slugs).
     subject: Option<String>,
-    /// The method of the request.
+    /// Request method.
     #[arg(
         short = 'X',
         long = "request",
@@ -30,25 +30,31 @@ pub struct Args {
         default_value = "GET"
     )]
     method: String,
-    /// A field of the request: `Name: value`.
+    /// Request header (`Name: value`, repeatable).
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
     header: Vec<String>,
-    /// The address that the request comes from.
+    /// Client address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     remote_ip: IpAddr,
-    /// The configuration; `-` for standard input. By default the Caddyfile of this folder, else the running server.
-    #[arg(short, long, value_name = "PATH")]
+    /// Configuration file, or `-` for stdin (default: `./Caddyfile`, else the running server).
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Its language; by default told from its name and text.
-    #[arg(short, long, value_enum)]
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true
+    )]
     adapter: Option<Adapter>,
-    /// Files with variables to set first.
-    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    /// Load environment variables from FILE (repeatable).
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     envfile: Vec<PathBuf>,
-    /// Asks the server whose admin interface has this address, instead of reading a file.
+    /// Explain with the configuration of the running server whose admin endpoint is at ADDRESS.
     #[arg(long, conflicts_with_all = ["config", "adapter", "envfile"])]
     address: Option<String>,
-    /// Prints JSON, for tools.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

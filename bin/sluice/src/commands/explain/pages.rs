@@ -25,11 +25,11 @@ pub fn print(wanted: &str) -> Result<Exit, Failed> {
         say!("{}", page.trim_start_matches("# ").trim_end());
         return Ok(Exit::Done);
     }
-    let failed = Failed::new(format!("no message is called `{name}`"));
+    let failed = Failed::new(format!("`{name}` is not the slug of a diagnostic"));
     Err(match closest(name, PAGES.iter().map(|(slug, _)| *slug)) {
         Some(guess) => failed.help(format!("did you mean `{guess}`?")),
         None => failed.help(format!(
-            "`sluice explain` lists all names; to explain a request, write `{name}/` or a whole URL"
+            "`sluice explain` lists all slugs; to explain a request, write `{name}/` or a whole URL"
         )),
     })
 }

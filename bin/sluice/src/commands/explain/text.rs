@@ -11,13 +11,13 @@ use sluice_serve::explain::report::{
 /// What fits on the narrowest terminal that people use.
 const COLUMNS: usize = 80;
 
-/// Neighbouring sites that are passed by are told in one line if they are more.
+/// More neighbouring sites than this that do not match are summed up in one line.
 const SITES_TOLD_MAX: usize = 2;
 
 /// How many of those are named.
 const SITES_NAMED_MAX: usize = 3;
 
-/// Fields of an answer that say nothing about the request.
+/// Response headers that are not specific to the request.
 const DULL_FIELDS: [&str; 1] = ["Server"];
 
 /// The text.
@@ -80,7 +80,7 @@ struct Page {
     file: Option<String>,
     /// The line that was shown last.
     line: Option<u32>,
-    /// The route that was told last.
+    /// The route that was shown last.
     told: String,
 }
 
@@ -281,8 +281,8 @@ impl Page {
         } else {
             let status = format!("{} {}", outcome.status, outcome.reason);
             let status = self.colour.paint(Role::Title, &status);
-            self.entry("answer", &status);
-            let is_answered = outcome.text.starts_with("answers ");
+            self.entry("response", &status);
+            let is_answered = outcome.text.starts_with("responds ");
             if !is_answered {
                 self.entry("", &outcome.text);
             }

@@ -315,8 +315,8 @@ impl Lowering<'_> {
             }
             "health_interval" => active.interval = self.single_duration(line)?,
             "health_timeout" => active.timeout = self.single_duration(line)?,
-            "health_passes" => active.passes = self.single_number(line, "a number of answers")?,
-            "health_fails" => active.fails = self.single_number(line, "a number of answers")?,
+            "health_passes" => active.passes = self.single_number(line, "a number of responses")?,
+            "health_fails" => active.fails = self.single_number(line, "a number of responses")?,
             "health_method" => active.method = self.single_text(line)?,
             "health_request_body" => active.body = self.single_text(line)?,
             "health_body" => active.expect_body = self.single_text(line)?,

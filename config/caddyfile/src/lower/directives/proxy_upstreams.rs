@@ -136,7 +136,7 @@ impl Lowering<'_> {
         if !known {
             return self.bad_upstream(
                 word,
-                format!("`{}/` is no network", address.network),
+                format!("`{}/` is not a valid network", address.network),
                 "an upstream has no path; use `rewrite` or `uri` to change the request",
             );
         }

@@ -241,7 +241,7 @@ impl Lowering<'_> {
             "tls_trust_pool" => {
                 self.refuse_second_pool(line, !tls.root_ca_pem_files.is_empty())?;
                 let Some(pool) = inner_line(line) else {
-                    return self.missing(line, "a source of authorities");
+                    return self.missing(line, "a source of CA certificates");
                 };
                 tls.ca = Some(self.trust_pool(&pool)?);
             }

@@ -206,7 +206,7 @@ impl fmt::Display for ConnectorError {
                 errors.iter().try_for_each(|error| write!(f, "; {error}"))
             }
             ConnectorError::Pem(error) => write!(f, "unreadable PEM: {error}"),
-            ConnectorError::ServerName(name) => write!(f, "`{name}` is no server name"),
+            ConnectorError::ServerName(name) => write!(f, "`{name}` is not a valid server name"),
             ConnectorError::Unusable(error) => write!(f, "unusable certificate or key: {error}"),
             ConnectorError::Curve(name) => write!(f, "unknown curve `{name}`"),
             ConnectorError::Cipher(name) => write!(f, "unknown cipher suite `{name}`"),
@@ -350,7 +350,7 @@ fn verifier(
             let (added, _) =
                 roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
             if added == 0 && count > 0 {
-                let error = rustls::Error::General("none of the authorities can be read".into());
+                let error = rustls::Error::General("cannot read any CA certificate".into());
                 return Err(ConnectorError::Unusable(error));
             }
         }

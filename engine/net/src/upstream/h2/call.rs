@@ -23,7 +23,7 @@ use crate::worker::Worker;
 pub struct StreamCall {
     pub(super) seat: Seat,
     pub(super) upload: Upload,
-    #[expect(dead_code, reason = "held until the answer has ended")]
+    #[expect(dead_code, reason = "held until the response has ended")]
     lease: Option<Lease>,
     pub(super) silence: Silence,
     interim_answers: InterimAnswers,

@@ -158,12 +158,10 @@ impl Gone {
                 failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
             }
             Gone::Broken(None) => {
-                failure(FailureKind::Protocol).because("its answer broke a rule of HTTP/2")
+                failure(FailureKind::Protocol).because("its response violates HTTP/2")
             }
             Gone::Broken(Some(fault)) => failure(FailureKind::Protocol).because(fault.to_string()),
-            Gone::Babbled => {
-                failure(FailureKind::Protocol).because("more interim answers than anybody needs")
-            }
+            Gone::Babbled => failure(FailureKind::Protocol).because("too many interim responses"),
             Gone::Closed => failure(FailureKind::Closed),
             Gone::Faulty(closed) => failure(FailureKind::Protocol).because(closed),
         }

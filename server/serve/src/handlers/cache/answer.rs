@@ -223,7 +223,10 @@ fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
             let text = format!("bytes */{size}");
             x.res.fields.set(FieldId::ContentRange, text.as_bytes());
             let status = Status::RANGE_NOT_SATISFIABLE;
-            return Wanted::Refused(Fault::new(status, "the answer has no such part"));
+            return Wanted::Refused(Fault::new(
+                status,
+                "the requested range is outside the response",
+            ));
         }
     };
     x.res.fields.remove(FieldId::AcceptRanges);

@@ -21,7 +21,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     if config.origin.coalesce || !config.origin.handle_response.is_empty() {
         return Err(
             Refusal::new("`coalesce` or `handle_response` together with a cache").with_help(
-                "a cache shares answers by itself, and stores them before others handle them",
+                "a cache coalesces requests itself, and stores responses before other handlers change them",
             ),
         );
     }
@@ -30,7 +30,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     let origin = cx.within(".origin", |cx| reverse_proxy::proxy(&config.origin, cx))?;
     let methods = config.methods.iter().map(|name| {
         let method = Method::from_token(name.as_bytes());
-        method.ok_or_else(|| Refusal::new(format!("`{name}` is no method")))
+        method.ok_or_else(|| Refusal::new(format!("`{name}` is not a valid method")))
     });
     Ok(Box::new(Cache(Arc::new(Rule {
         store,
@@ -77,7 +77,10 @@ fn seconds(time: sluice_model::Duration) -> u32 {
 fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
     let refuse = |what: &str, help: &str| Err(Refusal::new(what).with_help(help));
     if config.path.is_empty() {
-        return refuse("a cache without a folder", "say where answers are stored");
+        return refuse(
+            "a cache without a folder",
+            "set the directory for cached responses",
+        );
     }
     let is_level = |level: &u8| matches!(level, 1 | 2);
     if config.levels.len() > 3 || !config.levels.iter().all(is_level) {
@@ -90,7 +93,7 @@ fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
     if index_bytes < CACHE_INDEX_BYTES_MIN {
         return refuse(
             "the index of the cache has no room",
-            "give it 32 KiB or more; eight thousand answers take about 1 MiB",
+            "use at least 32 KiB; 8,000 cached responses need about 1 MiB",
         );
     }
     let (files, pause) = CACHE_LOADER;
@@ -180,7 +183,7 @@ fn use_stale(words: &[String]) -> Result<UseStale, Refusal> {
                 let code = code.filter(|code| (400..600).contains(code));
                 statuses.push(code.ok_or_else(|| {
                     Refusal::new(format!(
-                        "`{other}` says of no case that stale answers are used"
+                        "`{other}` is not a condition for serving stale responses"
                     ))
                 })?);
             }

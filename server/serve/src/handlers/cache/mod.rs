@@ -128,7 +128,7 @@ impl Handler for Cache {
         let key = expanded(&self.0.key, x);
         let mut account = self.0.origin.account(x);
         let says = format!(
-            "would look for an answer stored under the key `{}`; without one:",
+            "would look up the cache key `{}`; on a miss:",
             String::from_utf8_lossy(&key)
         );
         account.says.insert(0, says);

@@ -29,7 +29,7 @@ struct Settings {
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     for uri in [&config.before, &config.after] {
         if !uri.is_empty() && !uri.starts_with('/') {
-            return Err(Refusal::new(format!("`{uri}` is no path")));
+            return Err(Refusal::new(format!("`{uri}` is not a path")));
         }
     }
     Ok(Box::new(Addition(Arc::new(Settings {
@@ -53,7 +53,7 @@ impl Handler for Addition {
         let (before, after) = (&self.0.before, &self.0.after);
         let would = |what: &str, uri: &[u8]| {
             let uri = String::from_utf8_lossy(uri);
-            (!uri.is_empty()).then(|| format!("would add what `{uri}` answers {what}"))
+            (!uri.is_empty()).then(|| format!("would add the response of `{uri}` {what}"))
         };
         let says = [would("in front", before), would("behind", after)];
         Account {

@@ -106,7 +106,7 @@ impl Browsers {
                 ("modern", None) if row.value == "unlisted" => browsers.others_are_modern = true,
                 ("modern", Some((name, text))) => {
                     let family = Family::parse(name)
-                        .ok_or_else(|| Refusal::new(format!("`{name}` is no known browser")))?;
+                        .ok_or_else(|| Refusal::new(format!("`{name}` is not a known browser")))?;
                     browsers.modern.push((family, version(text.as_bytes())));
                 }
                 ("ancient", _) if row.value == "netscape4" => browsers.netscape_is_ancient = true,

@@ -31,7 +31,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     Ok(Box::new(match config.what.as_str() {
         "stub_status" => Content::Status(cx.recorder.cloned()),
         "empty_gif" => Content::Gif,
-        other => return Err(Refusal::new(format!("`{other}` is no content of our own"))),
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is not a built-in response"
+            )));
+        }
     }))
 }
 

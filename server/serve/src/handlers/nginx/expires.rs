@@ -50,7 +50,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         "daily" => Span::Daily(config.seconds),
         "epoch" => Span::Epoch,
         "max" => Span::Max,
-        other => return Err(Refusal::new(format!("`{other}` is no beginning of a time"))),
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is not the start of a time"
+            )));
+        }
     };
     let value = match config.value.as_str() {
         "" => None,

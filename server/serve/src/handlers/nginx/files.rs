@@ -179,7 +179,7 @@ impl Files {
                 listing.answer(x, path, media_type)
             }
             (Ok(facts), _) if facts.kind != sluice_cache::Kind::Directory => {
-                Step::Fail(Fault::new(Status::NOT_FOUND, "a file is no folder"))
+                Step::Fail(Fault::new(Status::NOT_FOUND, "a file is not a directory"))
             }
             (Ok(_), _) => {
                 let path = String::from_utf8_lossy(path);

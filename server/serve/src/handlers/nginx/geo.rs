@@ -37,8 +37,9 @@ impl Geo {
                 true => AddressSpan::of_range(&row.key),
                 false => AddressSpan::of_network(&row.key),
             };
-            let span =
-                span.ok_or_else(|| Refusal::new(format!("geo: `{}` is no network", row.key)))?;
+            let span = span.ok_or_else(|| {
+                Refusal::new(format!("geo: `{}` is not a valid network", row.key))
+            })?;
             spans[usize::from(span.is_v6)].push(Piece {
                 first: span.first,
                 last: span.last,

@@ -86,7 +86,7 @@ impl Keep {
 }
 
 fn tell(log: &Log, path: &str, error: &io::Error) {
-    log.error("http.handlers.nginx", "an answer cannot be kept as a file")
+    log.error("http.handlers.nginx", "cannot save a response as a file")
         .text("path", path)
         .shown("error", error)
         .send();

@@ -41,7 +41,7 @@ enum Bodies {
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     if let Some(uri) = config.uris.iter().find(|uri| !uri.starts_with('/')) {
-        return Err(Refusal::new(format!("mirror `{uri}` is no path")));
+        return Err(Refusal::new(format!("mirror `{uri}` is not a path")));
     }
     let uris = config.uris.iter().map(|uri| uri.as_bytes().into());
     Ok(Box::new(Mirror {

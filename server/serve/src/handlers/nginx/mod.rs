@@ -163,7 +163,7 @@ impl TreeRef {
             || !is_safe(path)
             || !is_safe(&decoded)
         {
-            let why = "the upstream sends the request on to what is no path of this server";
+            let why = "the upstream sends the request on to what is not a path of this server";
             return Step::Fail(Fault::new(Status::NOT_FOUND, why));
         }
         if x.req.method != Method::Head {
@@ -253,7 +253,7 @@ impl Handler for Respond {
         match x.context.nginx.pending.take() {
             Some(answer) => self.tree.answers[answer as usize].give(&self.tree, x),
             // Every place has something that answers; it is only reached if that passed the request on.
-            None => Step::Fail(Fault::new(Status::NOT_FOUND, "nothing answers here")),
+            None => Step::Fail(Fault::new(Status::NOT_FOUND, "no handler responds here")),
         }
     }
 }
@@ -685,7 +685,7 @@ impl Build {
                 }
                 other => {
                     return Err(Refusal::new(format!(
-                        "`{other}` is no way to compare a path"
+                        "`{other}` is not a way to compare a path"
                     )));
                 }
             }

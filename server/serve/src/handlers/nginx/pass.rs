@@ -78,7 +78,7 @@ impl Handler for Pass {
             }
         };
         let Some(address) = parsed else {
-            let why = format!("`{}` is no address to pass a request on to", shown());
+            let why = format!("`{}` is not an address to proxy to", shown());
             return Step::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
         };
         let group = address.group_name();

@@ -136,7 +136,12 @@ impl Filter for Settings {
         let text = format!("bytes */{size}");
         x.res.fields.set(FieldId::ContentRange, text.as_bytes());
         let status = Status::RANGE_NOT_SATISFIABLE;
-        Box::pin(async move { Step::Fail(Fault::new(status, "the answer has no such part")) })
+        Box::pin(async move {
+            Step::Fail(Fault::new(
+                status,
+                "the requested range is outside the response",
+            ))
+        })
     }
 
     fn give_up(&self, x: &mut Exchange) {

@@ -122,7 +122,7 @@ impl Tree {
                 }
                 Action::Return(answer) => {
                     explained::tell(x, origin, |_| {
-                        "the answer, whatever the location".to_owned()
+                        "the response, whatever the location".to_owned()
                     });
                     Flow::Answer(*answer)
                 }
@@ -447,7 +447,11 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
         "directory" => Test::Directory,
         "exists" => Test::Exists,
         "executable" => Test::Executable,
-        other => return Err(Refusal::new(format!("`{other}` is no test of an `if`"))),
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is not a condition of an `if`"
+            )));
+        }
     };
     Ok(Condition {
         subject: cx.template(&config.subject)?,

@@ -220,7 +220,7 @@ impl Settings {
             Selection::One(range) => Wanted::Part(extent, Some(range)),
             Selection::Unsatisfiable | Selection::Malformed => {
                 let status = Status::RANGE_NOT_SATISFIABLE;
-                let fault = Fault::new(status, "the answer has no such part");
+                let fault = Fault::new(status, "the requested range is outside the response");
                 Wanted::Failed(fault, Some(extent.whole))
             }
         }

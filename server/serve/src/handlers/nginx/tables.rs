@@ -106,7 +106,7 @@ impl Tables {
                 "real_path" => Rows::RealPath,
                 "connections" => Rows::Connections(connections(config)?, recorder.cloned()),
                 "path_info" => Rows::Script(Script::build(Part::Rest, config, recorder)?),
-                other => return Err(Refusal::new(format!("`{other}` is no kind of table"))),
+                other => return Err(Refusal::new(format!("`{other}` is not a kind of table"))),
             };
             let table = Table {
                 source: template(&config.source)?,
@@ -437,9 +437,9 @@ fn shares(config: &Config) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
         let share = match row.key.as_str() {
             "" => None,
             text => {
-                let part: u64 = text
-                    .parse()
-                    .map_err(|_| Refusal::new(format!("split_clients: `{text}` is no share")))?;
+                let part: u64 = text.parse().map_err(|_| {
+                    Refusal::new(format!("split_clients: `{text}` is not a percentage"))
+                })?;
                 end += part * u64::from(u32::MAX) / 10_000;
                 Some(u32::try_from(end).unwrap_or(u32::MAX))
             }

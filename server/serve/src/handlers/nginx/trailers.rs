@@ -31,7 +31,9 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     let fields = config.fields.iter().map(|field| {
         let name = FieldName::new(&field.name);
         Ok(Trailer {
-            name: name.ok_or_else(|| Refusal::new(format!("`{}` is no field name", field.name)))?,
+            name: name.ok_or_else(|| {
+                Refusal::new(format!("`{}` is not a valid header name", field.name))
+            })?,
             value: cx.template(&field.value)?,
             always: field.always,
         })

@@ -107,7 +107,7 @@ impl Handler for TryFiles {
                 } else {
                     "file"
                 };
-                let is = if is_there { "is a" } else { "is no" };
+                let is = if is_there { "is a" } else { "is not a" };
                 format!("{} {is} {kind}", explained::quoted(&text))
             });
             if is_there {

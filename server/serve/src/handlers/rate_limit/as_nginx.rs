@@ -133,7 +133,7 @@ pub(super) async fn hold(x: &mut Exchange) -> Step {
 impl Told {
     /// Reads the level; `error` where none is named.
     pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
-        let wrong = || Refusal::new(format!("`{level}` is no level of a log"));
+        let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(Told {
             tree: cx.nginx_tree.clone(),
             grade: Grade::named(level).ok_or_else(wrong)?,

@@ -43,14 +43,14 @@ impl ReverseProxy {
         // Where the content stays for whoever comes after, this upstream only says whether the request may pass.
         let mut assumed = Assumed::Elsewhere;
         for rule in &self.interceptions {
-            let mut text = format!("if it answers {}, ", rule.when());
+            let mut text = format!("if it responds {}, ", rule.when());
             match (rule.list(), &assumed) {
                 (Some(list), Assumed::Elsewhere) if self.content == Content::Keep => {
                     text.push_str("the request goes on, which is assumed here");
                     assumed = Assumed::Step(Step::Enter(list));
                 }
                 (Some(_), _) => text.push_str("other routes take over"),
-                (None, _) => text.push_str("the answer gets another status"),
+                (None, _) => text.push_str("the response gets another status"),
             }
             says.push(text);
         }

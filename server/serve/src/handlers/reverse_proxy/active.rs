@@ -105,7 +105,9 @@ impl Checks {
             "" => Method::Get,
             name => FieldName::new(name)
                 .and_then(|_| Method::from_token(name.as_bytes()))
-                .ok_or_else(|| Refusal::new(format!("health_method `{name}` is no method")))?,
+                .ok_or_else(|| {
+                    Refusal::new(format!("health_method `{name}` is not a valid method"))
+                })?,
         };
         let target = if config.uri.is_empty() {
             &config.path
@@ -194,7 +196,7 @@ fn fields(config: &Config) -> Result<Fields, Refusal> {
     let mut fields = Fields::new();
     for (name, values) in &config.headers {
         let field = FieldName::new(name)
-            .ok_or_else(|| Refusal::new(format!("`{name}` is no header field name")))?;
+            .ok_or_else(|| Refusal::new(format!("`{name}` is not a valid header name")))?;
         for value in values {
             fields.push_name(&field, value.as_bytes());
         }

@@ -125,8 +125,11 @@ fn verbose(config: &Config, cx: &Builder<'_>) -> Option<Verbose> {
 
 fn coalescing(config: &Config) -> Result<Option<Coalescing>, Refusal> {
     if config.coalesce && !config.handle_response.is_empty() {
-        return Err(Refusal::new("`coalesce` together with `handle_response`")
-            .with_help("answers that other routes handle are not shared; remove one of the two"));
+        return Err(
+            Refusal::new("`coalesce` together with `handle_response`").with_help(
+                "responses that other routes handle are not coalesced; remove one of the two",
+            ),
+        );
     }
     Ok(config.coalesce.then(Coalescing::default))
 }

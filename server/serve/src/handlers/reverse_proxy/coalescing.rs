@@ -85,7 +85,8 @@ impl ReverseProxy {
                     },
                     Ok(Measured::TooLong) => {
                         let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
-                        let failure = failure.because("the answer is longer than it told");
+                        let failure =
+                            failure.because("the response is longer than its Content-Length");
                         return Step::Fail(failure.into());
                     }
                     Err(failure) => return Step::Fail(failure.into()),

@@ -186,7 +186,7 @@ impl Flags {
                 "samesite=lax" => flags.same_site = Some(b"SameSite=Lax"),
                 "samesite=none" => flags.same_site = Some(b"SameSite=None"),
                 "nosamesite" => flags.same_site = Some(b""),
-                other => return Err(Refusal::new(format!("`{other}` is no flag of a cookie"))),
+                other => return Err(Refusal::new(format!("`{other}` is not a cookie flag"))),
             }
         }
         Ok(flags)

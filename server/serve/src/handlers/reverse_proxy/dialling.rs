@@ -140,7 +140,7 @@ fn server(text: &str) -> Result<SocketAddr, Refusal> {
     let ip: IpAddr = parsed
         .host
         .parse()
-        .map_err(|_| refuse("it is no IP address"))?;
+        .map_err(|_| refuse("it is not an IP address"))?;
     let port = parsed.ports.map_or(53, |ports| ports.first);
     Ok(SocketAddr::new(ip, port))
 }

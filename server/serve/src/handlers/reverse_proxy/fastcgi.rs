@@ -110,7 +110,7 @@ impl FastCgi {
         };
         if let Some(name) = told.iter().find(|name| config.env.contains_key(**name)) {
             return Err(Refusal::new(format!("env `{name}` in this transport"))
-                .with_help("remove it: the length of a request's content is told by the server"));
+                .with_help("remove it: the server sets the content length itself"));
         }
         let shared = Config {
             root: config.root.clone(),
@@ -139,9 +139,7 @@ impl FastCgi {
         let mut own = Vec::new();
         for (name, value) in &config.env {
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(Refusal::new(format!(
-                    "env `{name}` is no name of a variable"
-                )));
+                return Err(Refusal::new(format!("env `{name}` is not a variable name")));
             }
             own.push((name.as_bytes().into(), template(value)?));
         }
@@ -375,7 +373,7 @@ pub async fn measure(body: RequestBody, bytes_max: usize) -> Result<RequestBody,
                 Measured::Whole(body) => Ok(RequestBody::Stream(body)),
                 Measured::TooLong => Err(Fault::new(
                     Status::LENGTH_REQUIRED,
-                    "the request's body is long and does not tell how long",
+                    "the request body is long and has no Content-Length",
                 )),
             }
         }

@@ -114,7 +114,7 @@ impl ReverseProxy {
                     let status = sluice_message::Status::INTERNAL_SERVER_ERROR;
                     Err(Step::Fail(Fault::new(
                         status,
-                        "the replaced status is no number",
+                        "the replaced status is not a number",
                     )))
                 }
             },

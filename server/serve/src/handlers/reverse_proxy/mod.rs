@@ -569,7 +569,7 @@ async fn dial(
 }
 
 /// Why a request ends whose answer is replaced by a page of ours.
-pub(crate) const INTERCEPTED: &str = "the upstream answered with an error";
+pub(crate) const INTERCEPTED: &str = "the upstream responded with an error";
 
 /// All upstreams have failed or are full, or the answer of one is not wanted.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {

@@ -40,7 +40,7 @@ impl NextUpstream {
                 }
                 _ => {
                     return Err(Refusal::new(format!(
-                        "`{name}` is no reason to ask the next upstream"
+                        "`{name}` is not a condition for trying the next upstream"
                     )));
                 }
             }

@@ -63,7 +63,7 @@ impl ReverseProxy {
             if let Some((method, target)) = before {
                 (x.req.method, x.req.uri) = (method, target);
             }
-            let why = "CONNECT is not passed on to upstreams";
+            let why = "CONNECT is not proxied to upstreams";
             return Err(Fault::new(Status::METHOD_NOT_ALLOWED, why));
         }
         let framing = framing(&method, body);

@@ -154,7 +154,7 @@ impl Transport {
             for port in &config.except_ports {
                 plain_ports.push(
                     port.parse()
-                        .map_err(|_| Refusal::new(format!("`{port}` is no port")))?,
+                        .map_err(|_| Refusal::new(format!("`{port}` is not a port")))?,
                 );
             }
         }
@@ -313,10 +313,7 @@ impl Transport {
             let message = "the certificates of upstreams are not verified";
             log.warn(logger, message)
                 .text("upstreams", upstreams)
-                .text(
-                    "instead",
-                    "tls_trust_pool with the authority that signed them",
-                )
+                .text("instead", "tls_trust_pool with the CA that signed them")
                 .send();
         }
     }

@@ -187,7 +187,7 @@ struct Expression {
 impl Expression {
     fn build(self) -> Result<(Regex, String), String> {
         let regex = Regex::new(&self.regexp)
-            .map_err(|error| format!("`{}` is no regular expression: {error}", self.regexp))?;
+            .map_err(|error| format!("`{}` is not a regular expression: {error}", self.regexp))?;
         Ok((regex, self.value))
     }
 }

@@ -131,7 +131,7 @@ fn schedule(file: &FileWriter, zone: Zone, at: &Place) -> Result<Option<Schedule
         match parts.map(|(hour, minute)| (number(hour, 24), number(minute, 60))) {
             Some((Some(hour), Some(minute))) => minutes.push(hour * 60 + minute),
             Some(_) | None => {
-                let problem = format!("`{time}` is no time of the day such as 23:30");
+                let problem = format!("`{time}` is not a time of day such as 23:30");
                 return Err(at.wrong("writer.roll_at", problem));
             }
         }

@@ -182,7 +182,10 @@ fn check_core(core: Option<&RawModule>, at: &Place) -> Result<(), PlanError> {
     match name {
         None | Some(Some("mock")) => Ok(()),
         Some(name) => {
-            let problem = format!("`{}` is no core; there is `mock`", name.unwrap_or_default());
+            let problem = format!(
+                "`{}` is not a core; there is `mock`",
+                name.unwrap_or_default()
+            );
             Err(at.wrong("core", problem))
         }
     }

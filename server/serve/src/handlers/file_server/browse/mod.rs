@@ -193,7 +193,7 @@ impl Browse {
                 (Some(sort), _) => browse.sort = Some(sort),
                 (None, Some(order)) => browse.order = Some(order),
                 (None, None) => {
-                    return Err(Refusal::new(format!("`{word}` is no way to sort a list"))
+                    return Err(Refusal::new(format!("`{word}` is not a sort order"))
                         .with_help("write name, namedirfirst, size or time, then asc or desc"));
                 }
             }

@@ -27,7 +27,7 @@ impl AskLocation {
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<AskLocation, Refusal> {
         if !config.uri.starts_with('/') {
             return Err(Refusal::new(format!(
-                "auth_request `{}` is no path",
+                "auth_request `{}` is not a path",
                 config.uri
             )));
         }
@@ -81,8 +81,7 @@ impl AskLocation {
             }
             403 => Opinion::Refused(Fault::new(status, "`auth_request` says no")),
             code => {
-                let why =
-                    format!("`auth_request` was answered {code}, which is neither yes nor no");
+                let why = format!("`auth_request` got status {code}, expected 2xx, 401 or 403");
                 Opinion::Failed(Fault::new(Status::INTERNAL_SERVER_ERROR, why))
             }
         }

@@ -77,7 +77,7 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 /// The tables of a map, there and back.
 fn tables(map: &Config) -> Result<(Table, Table), Refusal> {
-    let wrong = |text: &str| Refusal::new(format!("`{text}` is no code of a letter"));
+    let wrong = |text: &str| Refusal::new(format!("`{text}` is not a character code"));
     let mut rows = Vec::with_capacity(map.rows.len());
     for row in &map.rows {
         let key = bytes_of(&row.key).ok_or_else(|| wrong(&row.key))?;

@@ -475,7 +475,9 @@ impl Page {
                 }
                 let (name, kept) = (std::mem::take(name), std::mem::take(kept));
                 let set = match count > 0 {
-                    true => Err(format!("too long an answer for the variable \"{name}\"")),
+                    true => Err(format!(
+                        "the response is too long for the variable \"{name}\""
+                    )),
                     false => self.shared.set(name, kept),
                 };
                 if let Err(why) = set {

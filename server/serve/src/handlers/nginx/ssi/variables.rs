@@ -35,7 +35,11 @@ impl Names {
                 None if text.starts_with('{') || text.is_empty() => Template::parse(text),
                 None => Template::parse(&format!("{{{text}}}")),
             };
-            let wrong = |_| Refusal::new(format!("`{text}` is no text for the variable `{name}`"));
+            let wrong = |_| {
+                Refusal::new(format!(
+                    "`{text}` is not valid text for the variable `{name}`"
+                ))
+            };
             Ok((name.as_str().into(), template.map_err(wrong)?))
         });
         let mut families: Vec<(Box<str>, Box<str>)> = families

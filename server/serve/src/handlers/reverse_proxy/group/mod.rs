@@ -205,7 +205,7 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "random_two_least_time_last_byte" => Method::RandomTwoLeastTime(Timed::LastByte),
         other => {
             return Err(Refusal::new(format!(
-                "`{other}` is no way to choose among the servers of a group"
+                "`{other}` is not a load-balancing policy"
             )));
         }
     })
