@@ -20,7 +20,7 @@ fn numbered(count: usize) -> String {
 }
 
 /// Over HTTP/2.
-fn get_h2(server: &Server, headers: &[(String, String)]) -> (u16, String) {
+fn ask_h2(server: &Server, headers: &[(String, String)]) -> (u16, String) {
     let mut peer = Peer::connect(server.port);
     let mut fields: Vec<(&str, &str)> = request("GET", "/").to_vec();
     fields.extend(headers.iter().map(|(name, value)| (&name[..], &value[..])));
@@ -71,7 +71,7 @@ fn headers_with_underscores_and_dots_reach_upstreams_only_where_they_are_expecte
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
-        let (_, text) = get_h2(&server, &headers);
+        let (_, text) = ask_h2(&server, &headers);
         let expected: Vec<String> = expected
             .iter()
             .map(|name| name.to_ascii_lowercase())
@@ -110,9 +110,9 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
         };
         // Each takes 32 bytes more there.
         let fits = if line == "max_headers 20;" { 14 } else { 700 };
-        assert_eq!(get_h2(&server, &headers(fits)).0, 200, "{line}");
+        assert_eq!(ask_h2(&server, &headers(fits)).0, 200, "{line}");
         if line == "max_headers 20;" {
-            assert_eq!(get_h2(&server, &headers(20)).0, 400, "{line}");
+            assert_eq!(ask_h2(&server, &headers(20)).0, 400, "{line}");
         }
     }
 }

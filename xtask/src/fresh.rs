@@ -21,7 +21,10 @@ use sources::Sources;
 const RELEASE: &str = "bookworm";
 
 /// Where the clone lies in the root.
-const CLONE: &str = "/root/sluice";
+const CLONE: &str = "/srv/sluice";
+
+/// The home of the user who runs the commands, root.
+const HOME: &str = "/root";
 
 /// The port of the page that a server without a configuration shows.
 const WELCOME_PORT: u16 = 8080;
@@ -198,10 +201,10 @@ impl Root {
         let Ok(text) = fs::read_to_string(home.join("config.toml")) else {
             return Ok(());
         };
-        let folder = self.inside("/root/.cargo");
+        let folder = self.inside(HOME).join(".cargo");
         fs::create_dir_all(&folder)
             .and_then(|()| fs::write(folder.join("config.toml"), text))
-            .map_err(|error| format!("/root/.cargo/config.toml: {error}"))
+            .map_err(|error| format!("{HOME}/.cargo/config.toml: {error}"))
     }
 
     /// Runs a line of a shell in the clone.
@@ -282,7 +285,7 @@ fn apart(root: &Path) -> Command {
         "PATH",
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     );
-    command.env("HOME", "/root").env("LC_ALL", "C.UTF-8");
+    command.env("HOME", HOME).env("LC_ALL", "C.UTF-8");
     let passed = |name: &str| {
         name.to_ascii_lowercase().ends_with("_proxy")
             || [

@@ -64,7 +64,7 @@ fn read_request(fields: &[(Vec<u8>, Vec<u8>)]) -> Option<RequestHead> {
 /// The head that comes out when it is written in HTTP/1 and read again.
 fn through_h1(head: &RequestHead) -> RequestHead {
     let mut bytes = Vec::new();
-    h1::encode_request_head(head, BodyFraming::None, &mut bytes).unwrap();
+    h1::encode_request_head(head, BodyFraming::None, &mut bytes).expect("the head fits");
     let mut read = RequestHead::default();
     match RequestDecoder::new().decode(&h1::Limits::DEFAULT, &bytes, &mut read) {
         Ok(Progress::Complete { consumed, .. }) => assert_eq!(consumed, bytes.len()),

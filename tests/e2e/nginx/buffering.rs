@@ -432,7 +432,7 @@ fn on_a_full_disk_bodies_go_on_without_files() {
     );
     let (_, came) = echoed(&exchange(server.port, [head.as_bytes(), &body].concat()));
     assert!(came == body, "what was written, what was not, and the rest");
-    server.wait_for_words("a body is passed on without a temporary file");
+    server.wait_for_words("a body is forwarded without a temporary file");
     let mut client = Client::connect(server.port);
     client.send("GET /down HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let some = || sent.load(Ordering::SeqCst) > MIB as u64;

@@ -11,7 +11,7 @@ use crate::registry::Verdict::{self, Always, Partly};
 
 /// What holds for `*_buffer_size` of modules whose responses never wait.
 pub const HEAD: Verdict =
-    Always("heads may have 32 KiB; responses are passed on as they come, as in nginx");
+    Always("heads may have 32 KiB; responses are forwarded as they arrive, as in nginx");
 /// What holds for `*_buffer_size`.
 pub const BUFFER_SIZE: Verdict =
     Partly("counts among the memory in which a response waits; heads may have 32 KiB");

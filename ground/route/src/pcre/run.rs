@@ -98,7 +98,7 @@ pub(super) fn find_counting(
         inner: 0,
         tries: 0,
     };
-    let found = run.from_first_to(last);
+    let found = run.first_match_up_to(last);
     *tries += run.tries;
     let found = found?;
     if found && let Some(into) = into {
@@ -126,7 +126,7 @@ struct Run<'r> {
 
 impl Run<'_> {
     /// Tries all positions up to `last`.
-    fn from_first_to(&mut self, last: usize) -> Result<bool, Exhausted> {
+    fn first_match_up_to(&mut self, last: usize) -> Result<bool, Exhausted> {
         let program = self.program;
         let mut start = 0;
         while let Some(next) = program.required.next_start(self.text, start, last) {
@@ -192,23 +192,7 @@ impl Run<'_> {
                     self.set(group * 2 + 1, at as u32)?;
                     Some((step + 1, at))
                 }
-                Step::Again { point, .. } if !self.enter(*point, at)? => None,
-                Step::Again {
-                    mark, turn, eager, ..
-                } => {
-                    let took_none = self.slots[program.groups * 2 + mark] == at as u32;
-                    let (first, second) = match eager {
-                        true => (*turn, step + 1),
-                        false => (step + 1, *turn),
-                    };
-                    match took_none {
-                        true => Some((step + 1, at)),
-                        false => {
-                            self.later(second, at)?;
-                            Some((first, at))
-                        }
-                    }
-                }
+                Step::Again { .. } => self.again(step, at)?,
                 Step::Atomic { next } => self.inside(step + 1, at)?.map(|at| (*next, at)),
                 Step::Look { negated, next } => {
                     self.look(step + 1, at, *negated)?.then_some((*next, at))
@@ -231,6 +215,33 @@ impl Run<'_> {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// Comes to the end of a turn of a loop: takes another turn, or goes on behind it.
+    fn again(&mut self, step: usize, at: usize) -> Result<Option<(usize, usize)>, Exhausted> {
+        let program = self.program;
+        let Step::Again {
+            point,
+            mark,
+            turn,
+            eager,
+        } = &program.steps[step]
+        else {
+            return Ok(None);
+        };
+        if !self.enter(*point, at)? {
+            return Ok(None);
+        }
+        let took_none = self.slots[program.groups * 2 + mark] == at as u32;
+        if took_none {
+            return Ok(Some((step + 1, at)));
+        }
+        let (first, second) = match eager {
+            true => (*turn, step + 1),
+            false => (step + 1, *turn),
+        };
+        self.later(second, at)?;
+        Ok(Some((first, at)))
     }
 
     /// Goes through steps once. What they remembered stays, what they could try otherwise goes.

@@ -325,6 +325,18 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "Requests whose handler panicked.",
         sum(|worker| &worker.panics),
     );
+    write_reports(recorder, page);
+    write_buffers(&sum, page);
+    write_tls(&sum, page);
+    write_slow(&sum, page);
+    write_http2(&sum, page);
+    write_own_gauges(recorder, sum(|worker| &worker.open), page);
+}
+
+/// Series of what is reported and traced, and of what of it is lost.
+fn write_reports(recorder: &Recorder, page: &mut Page) {
+    let hub = recorder.hub();
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
     counter(
         "sluice_log_lines_dropped_total",
         "Log lines that were dropped because an output was too slow.",
@@ -350,11 +362,6 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
         "Spans of traces that the collector took.",
         hub.spans.exported.load(Ordering::Relaxed),
     );
-    write_buffers(&sum, page);
-    write_tls(&sum, page);
-    write_slow(&sum, page);
-    write_http2(&sum, page);
-    write_own_gauges(recorder, sum(|worker| &worker.open), page);
 }
 
 fn write_buffers(
@@ -376,7 +383,7 @@ fn write_buffers(
     let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
     counter(
         "sluice_buffer_failures_total",
-        "Writes to temporary files that failed; their bodies were passed on without.",
+        "Writes to temporary files that failed; their bodies were forwarded without one.",
         sum(|worker| &worker.spool_failures),
     );
     counter(

@@ -111,16 +111,7 @@ impl Lowering<'_> {
             "expected_dot_headers" => {
                 options.expected_dot_headers = self.expected_headers(line, '.')?;
             }
-            "protocols" => {
-                self.texts(line)?;
-                for word in &line.args {
-                    let protocol = self.one_of(word, &PROTOCOLS)?;
-                    if options.protocols.contains(&protocol) {
-                        return self.surplus(line, word);
-                    }
-                    options.protocols.push(protocol);
-                }
-            }
+            "protocols" => options.protocols = self.protocols(line)?,
             "strict_sni_host" => {
                 self.between(line, &line.args, 0, 1)?;
                 options.strict_sni_host = match line.args.first() {
@@ -151,6 +142,19 @@ impl Lowering<'_> {
             _ => self.server_flag(line, options)?,
         }
         Some(())
+    }
+
+    fn protocols(&mut self, line: &Directive) -> Option<Vec<String>> {
+        self.texts(line)?;
+        let mut protocols = Vec::new();
+        for word in &line.args {
+            let protocol = self.one_of(word, &PROTOCOLS)?;
+            if protocols.contains(&protocol) {
+                return self.surplus(line, word);
+            }
+            protocols.push(protocol);
+        }
+        Some(protocols)
     }
 
     /// Names of headers with `sign` in them, or beginnings of such names with a `*` behind them.

@@ -85,7 +85,7 @@ fn request(body: RequestBody) -> Upload {
     encode_begin(WhenDone::Keep, &mut head);
     let mut params = Params::new(&mut head);
     params.push(b"REQUEST_METHOD", b"GET");
-    params.end();
+    params.end().expect("the variables fit");
     Upload::new(head, BodyFraming::None, body)
 }
 

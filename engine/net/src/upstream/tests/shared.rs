@@ -243,7 +243,7 @@ async fn ask(
     let head = head(method.clone(), path);
     let mut text = Vec::new();
     if !carrier.open(&head, framing) {
-        sluice_wire::h1::encode_request_head(&head, framing, &mut text);
+        sluice_wire::h1::encode_request_head(&head, framing, &mut text).expect("the head fits");
     }
     let mut call = Call::new(carrier, Upload::new(text, framing, body), None);
     let answer = call.answer(worker, &method).await?;

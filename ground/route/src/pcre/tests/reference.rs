@@ -24,6 +24,9 @@ type Then<'a> = &'a dyn Fn(State) -> Option<State>;
 /// A repetition: what, at least, at most, and whether more is tried first.
 type Turns<'n> = (&'n Node, u32, Option<u32>, bool);
 
+/// Where a group begins and ends, if it matched.
+type Extent = Option<(usize, usize)>;
+
 struct Reference<'t> {
     text: &'t [u8],
     names: &'t [(String, u32)],
@@ -33,7 +36,7 @@ struct Reference<'t> {
 
 impl Reference<'_> {
     /// The whole match and the groups; `Err` where it would take too long.
-    fn find(&self, parsed: &Parsed) -> Result<Option<Vec<Option<(usize, usize)>>>, ()> {
+    fn find(&self, parsed: &Parsed) -> Result<Option<Vec<Extent>>, ()> {
         for at in 0..=self.text.len() {
             let state = State {
                 at,

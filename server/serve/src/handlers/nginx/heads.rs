@@ -14,7 +14,7 @@ pub(super) fn check(x: &Exchange) -> Result<(), Fault> {
         Method::Options if &*x.req.target == b"*" => {
             (Status::BAD_REQUEST, "client sent invalid request")
         }
-        Method::Other(name) if !name.bytes().all(is_of_method) => {
+        method @ Method::Other(_) if !method.as_str().bytes().all(is_of_method) => {
             (Status::BAD_REQUEST, "client sent invalid method")
         }
         // One server could take it for another host than the next.

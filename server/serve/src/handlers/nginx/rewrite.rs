@@ -42,7 +42,7 @@ enum Action {
     Rewrite(Box<Change>),
     /// Does more if something holds; then the place with this number counts.
     If {
-        condition: Condition,
+        condition: Box<Condition>,
         actions: Vec<Line>,
         branch: Option<u32>,
     },
@@ -377,7 +377,7 @@ pub fn build(
             }
             Config::If(config) => {
                 let action = Action::If {
-                    condition: condition(&config.condition, cx)?,
+                    condition: Box::new(condition(&config.condition, cx)?),
                     actions: build(&config.actions, branches, answers, cx)?,
                     branch: match config.branch {
                         None => None,

@@ -84,7 +84,7 @@ impl Rules {
         }
         last.0.set(Some(now));
         if let Some(log) = &self.log {
-            let message = "a body is passed on without a temporary file";
+            let message = "a body is forwarded without a temporary file";
             log.warn("http.handlers.reverse_proxy", message)
                 .shown("folder", self.folder.path().display())
                 .text("error", why)
