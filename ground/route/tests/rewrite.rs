@@ -380,16 +380,11 @@ fn a_target_that_is_no_path_stays() {
 }
 
 #[test]
-fn a_method_that_is_no_token_changes_nothing() {
+fn a_method_that_is_not_a_token_is_refused() {
     let rewrite = Rewrite::new().method("{http.request.header.X-To}").unwrap();
     let request = get("example.com", "/").field("X-To", "a b");
-    assert!(
-        request
-            .with(|input| rewrite.apply(input))
-            .unwrap()
-            .method
-            .is_none()
-    );
+    let refusal = request.with(|input| rewrite.apply(input)).unwrap_err();
+    assert_eq!(refusal.status, Status::BAD_REQUEST);
 }
 
 #[test]

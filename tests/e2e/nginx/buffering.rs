@@ -519,7 +519,7 @@ fn with_a_folder_bodies_of_a_caddyfile_wait_in_files() {
     wait_until_sent("the upstream is done", &served, 1);
     assert_eq!(server.metric("sluice_buffer_files"), 1);
     assert!(server.metric("sluice_buffer_bytes") > MIB as u64);
-    assert!(server.metric("sluice_buffer_files_total") >= 2);
+    assert!(server.metric("sluice_buffer_files_created_total") >= 2);
     drop(client);
     wait_for_files(&server, 0);
     let zero = || server.metric("sluice_buffer_bytes") == 0;

@@ -168,7 +168,8 @@ fn a_connection_is_not_closed_within_its_least_time() {
     assert_eq!(other.get("/").status, 200);
     server.signal(Signal::Terminate);
     assert!(other.is_closed());
-    assert_eq!(kept.get("/kept").field("connection"), Some("close"));
+    // The worker of this connection may learn of the end after that of the other one.
+    while kept.get("/kept").field("connection") != Some("close") {}
     assert!(kept.is_closed());
     drop((kept, other));
     assert!(server.wait_for_end().success());

@@ -92,6 +92,8 @@ const INHERITED: &[Row] = &[
     ("source_charset", "koi8-r", "windows-1251", "charset utf-8;"),
     ("absolute_redirect", "off", "on", ""),
     ("auth_delay", "1s", "2s", PASSWORD),
+    ("client_body_buffer_size", "32k", "128k", "proxy_pass http://127.0.0.1:1;"),
+    ("client_body_temp_path", "/a", "/b", "proxy_pass http://127.0.0.1:1;"),
     ("client_body_timeout", "1s", "2s", ""),
     ("client_max_body_size", "1k", "2k", ""),
     ("default_type", "a/b", "c/d", ""),
@@ -112,6 +114,7 @@ const INHERITED: &[Row] = &[
     ("lingering_close", "off", "always", ""),
     ("lingering_time", "1s", "2s", ""),
     ("lingering_timeout", "1s", "2s", ""),
+    ("min_data_rate", "120", "off", ""),
     ("log_not_found", "off", "on", ""),
     ("max_ranges", "1", "2", ""),
     ("port_in_redirect", "off", "on", ""),
@@ -235,6 +238,7 @@ const OF_SERVERS: &[Row] = &[
     ("client_header_timeout", "1s", "2s", ""),
     ("ignore_invalid_headers", "off", "on", ""),
     ("large_client_header_buffers", "1 1k", "2 2k", ""),
+    ("max_headers", "10", "20", ""),
     ("merge_slashes", "off", "on", ""),
     ("underscores_in_headers", "on", "off", ""),
     ("ssl", "on", "off", "listen 2;"),
@@ -302,6 +306,9 @@ const UPSTREAMS: &[(&str, &str, &str)] = &[
 #[rustfmt::skip]
 const OF_UPSTREAMS: &[Row] = &[
     ("bind", "127.0.0.1", "127.0.0.2", ""),
+    ("buffer_size", "8k", "16k", ""),
+    ("buffering", "off", "on", ""),
+    ("buffers", "2 4k", "4 4k", ""),
     ("connect_timeout", "1s", "2s", ""),
     ("force_ranges", "on", "off", ""),
     ("hide_header", "X-A", "X-B", ""),
@@ -309,6 +316,7 @@ const OF_UPSTREAMS: &[Row] = &[
     ("ignore_headers", "X-Accel-Redirect", "X-Accel-Charset", ""),
     ("intercept_errors", "on", "off", "error_page 404 /x;"),
     ("limit_rate", "1k", "2k", ""),
+    ("max_temp_file_size", "1m", "2m", ""),
     ("next_upstream", "timeout", "off", "P_pass GROUP;"),
     ("next_upstream_timeout", "1s", "2s", "P_pass GROUP;"),
     ("next_upstream_tries", "1", "2", "P_pass GROUP;"),
@@ -317,12 +325,15 @@ const OF_UPSTREAMS: &[Row] = &[
     ("pass_request_body", "off", "on", ""),
     ("pass_request_headers", "off", "on", ""),
     ("read_timeout", "1s", "2s", ""),
+    ("request_buffering", "off", "on", ""),
     ("send_timeout", "1s", "2s", ""),
     ("set_header", "X-A a", "X-A b", ""),
     ("socket_rcvbuf", "8k", "16k", ""),
     ("socket_sndbuf", "8k", "16k", ""),
     ("store", "/a$uri", "/b$uri", ""),
     ("store_access", "group:r", "all:r", "P_store /a$uri;"),
+    ("temp_file_write_size", "8k", "16k", ""),
+    ("temp_path", "/a", "/b", ""),
     ("no_cache", "$arg_a", "$arg_b", "CACHE"),
     ("cache", "a", "b", "P_cache_key k; P_cache_valid 1m;"),
     ("cache_background_update", "on", "off", "CACHE P_cache_use_stale updating;"),
@@ -417,11 +428,17 @@ pub fn names() -> Vec<String> {
     let own = own
         .chain(OF_FIELDS.iter().map(|row| row.0))
         .map(str::to_owned);
-    let of_upstreams = UPSTREAMS.iter().flat_map(|(kind, ..)| {
-        let names = OF_UPSTREAMS
+    let of_upstreams = OF_UPSTREAMS.iter().flat_map(|row| {
+        let names = UPSTREAMS
             .iter()
-            .map(move |row| format!("{kind}_{}", row.0));
-        names.filter(|name| super::registry::is_known(name))
+            .map(|(kind, ..)| format!("{kind}_{}", row.0));
+        let names: Vec<String> = names
+            .filter(|name| entries().any(|entry| entry.name == name))
+            .collect();
+        match names.is_empty() {
+            true => vec![row.0.to_owned()],
+            false => names,
+        }
     });
     own.chain(of_upstreams).collect()
 }

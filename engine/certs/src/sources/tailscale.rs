@@ -173,14 +173,14 @@ mod tests {
             ("HTTP/1.0 500 Oh\r\n\r\n{}", "status 500"),
             (
                 "HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\npair",
-                "not understood",
+                "unexpected response",
             ),
             (
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-                "not understood",
+                "unexpected response",
             ),
-            ("nonsense", "not understood"),
-            ("", "not understood"),
+            ("nonsense", "unexpected response"),
+            ("", "unexpected response"),
         ] {
             // What does not tell its names is asked all the same.
             let (socket, _) = daemon(&folder, "HTTP/1.0 500 Oh\r\n\r\n", answer);

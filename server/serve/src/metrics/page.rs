@@ -387,8 +387,8 @@ fn write_buffers(
         sum(|worker| &worker.spool_failures),
     );
     counter(
-        "sluice_buffer_files_total",
-        "Temporary files of bodies that were begun.",
+        "sluice_buffer_files_created_total",
+        "Temporary files created for bodies.",
         sum(|worker| &worker.spooled),
     );
     counter(

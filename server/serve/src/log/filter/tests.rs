@@ -137,7 +137,7 @@ fn what_is_no_filter_is_refused_with_its_path() {
         (json!({"filter": "blur"}), "`blur` is none of delete"),
         (
             json!({"filter": "regexp", "regexp": "("}),
-            "`(` is no regular expression",
+            "`(` is not a regular expression",
         ),
         (
             json!({"filter": "ip_mask", "ipv4_cidr": 33}),

@@ -175,7 +175,7 @@ fn what_cannot_be_done_is_refused_by_name_and_all_at_once() {
         ),
         (
             r#"{"writer":{"output":"file","filename":"/x","roll_at":["25:00"]}}"#,
-            "`25:00` is no time",
+            "`25:00` is not a time of day",
         ),
         (
             r#"{"writer":{"output":"file","filename":"/x","backup_time_format":"Mon"}}"#,
@@ -185,7 +185,7 @@ fn what_cannot_be_done_is_refused_by_name_and_all_at_once() {
             r#"{"writer":{"output":"file","filename":"/{http.request.host}"}}"#,
             "a placeholder without a value",
         ),
-        (r#"{"core":{"module":"tee"}}"#, "`tee` is no core"),
+        (r#"{"core":{"module":"tee"}}"#, "`tee` is not a core"),
         (r#"{"with_stacktrace":"LOUD"}"#, "unknown level `LOUD`"),
         (r#"{"with_caller_skip":1}"#, "`with_caller_skip`"),
         (

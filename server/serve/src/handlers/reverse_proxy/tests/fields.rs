@@ -193,13 +193,15 @@ fn header_down_changes_the_upstreams_fields_and_earlier_directives_add_theirs() 
 }
 
 #[test]
-fn a_rewritten_field_that_would_break_the_line_does_not() {
+fn a_header_that_would_break_its_line_is_refused() {
     // A client puts a line end into a placeholder by percent-encoding it.
-    let head = seen(
-        json!({ "headers": { "request": { "set": { "X-Path": ["{http.request.uri.path}"] } } } }),
-        "GET /a%0d%0aInjected:%20yes HTTP/1.1\r\nHost: x\r\n\r\n",
-    );
-    assert!(lines_named(&head, "injected").is_empty(), "{head}");
+    let settings =
+        json!({ "headers": { "request": { "set": { "X-Path": ["{http.request.uri.path}"] } } } });
+    let fake = Fake::answering(HI);
+    let proxy = Proxy::with(&[&fake], settings);
+    let request = "GET /a%0d%0aInjected:%20yes HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_eq!(proxy.ask(request).status(), 400);
+    assert!(fake.seen().is_empty());
 }
 
 #[test]
