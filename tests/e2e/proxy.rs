@@ -1,7 +1,7 @@
 //! `reverse_proxy` as its clients and upstreams see it.
 
-use std::sync::mpsc::sync_channel;
 use std::sync::Mutex;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -92,6 +92,9 @@ const NO_STATUS: &str = "Status is for the server; nobody needs it again behind 
 const STRICT: &str = "read as strictly as the heads of HTTP upstreams";
 const NO_TYPE: &str =
     "a body that nobody gave a type has none (RFC 9110, section 8.3); Caddy calls it a form";
+const RESOLVED: &str = "dot segments are resolved before the script is chosen, as in Caddy 2.11.9";
+const ONE_SLASH: &str =
+    "a Location that begins with `//` names another host; Caddy 2.11.9 writes one slash";
 
 pub const CASES: &[Case] = &[
     Case {
@@ -159,6 +162,8 @@ pub const CASES: &[Case] = &[
             always("PUT /a.php", "> CONTENT_TYPE", NO_TYPE),
             always("DELETE /a.php", "> CONTENT_TYPE", NO_TYPE),
             always("PURGE /a.php", "> CONTENT_TYPE", NO_TYPE),
+            always("GET /a/../b.php", "> DOCUMENT_URI", RESOLVED),
+            always("GET /a/../b.php", "> SCRIPT_NAME", RESOLVED),
             always("GET /a.phpx/b", "> DOCUMENT_URI", SEGMENT),
             always("GET /a.phpx/b", "> PATH_INFO", SEGMENT),
             always("GET /a.phpx/b", "> PATH_TRANSLATED", SEGMENT),
@@ -227,7 +232,10 @@ pub const CASES: &[Case] = &[
             "GET /index.phpx",
         ],
         known: Seen::Always,
-        accepted: &[always("HEAD /index.php", "transfer-encoding", UNTOLD)],
+        accepted: &[
+            always("HEAD /index.php", "transfer-encoding", UNTOLD),
+            always("GET //sub", "location", ONE_SLASH),
+        ],
     },
     Case {
         name: "fastcgi-rewritten",

@@ -36,7 +36,11 @@ impl Lowering<'_> {
             "fs" => server.fs = self.single_text(line)?,
             "root" => server.root = self.single_text(line)?,
             // Lines add up, so that imported snippets and a site hide what each names.
-            "hide" => server.hide.extend(self.texts(line)?),
+            "hide" => {
+                let mut patterns = self.texts(line)?;
+                patterns.retain(|pattern| !server.hide.contains(pattern));
+                server.hide.extend(patterns);
+            }
             "index" => server.index_names = self.texts(line)?,
             "browse" if server.browse.is_some() => return self.duplicate(line),
             "browse" => server.browse = Some(self.browse(line)?),
