@@ -22,6 +22,7 @@ usage: cargo xtask <command>
   tidy --words [context]
                  counts of the phrases that glossary.toml rules out (BLESS=1 lowers their ceilings), or where they
                  occur in one context, such as docs
+  tidy --cycles  the import cycles inside packages (BLESS=1 lowers their ceilings)
   peer           the tests that compare with Caddy and nginx
   acme           the tests with a real ACME authority, pebble, which Go installs
   h2spec         the public suite of HTTP/2, which Go installs
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             Some(done) => done,
             None => return usage(),
         },
+        ["tidy", "--cycles"] => tidy::print_cycles(&root),
         ["tidy", "--words"] => tidy::print_words(&root),
         ["tidy", "--words", context] => tidy::print_occurrences(&root, context),
         ["peer"] => check::peer(&root),

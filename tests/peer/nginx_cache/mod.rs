@@ -127,7 +127,26 @@ struct Found {
     seen: BTreeSet<usize>,
 }
 
+/// Compares both servers. Responses age in whole seconds of each server's own clock, so that a busy machine can make them
+/// differ by one: a difference counts if it is there again with servers of their own.
 fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
+    const ATTEMPTS: usize = 3;
+    let mut attempt = compare_once(case, site, nginx);
+    for _ in 1..ATTEMPTS {
+        if attempt.failures.is_empty() {
+            break;
+        }
+        let again = compare_once(case, site, nginx);
+        attempt.failures.retain(|one| again.failures.contains(one));
+    }
+    let mut found = found.lock().expect("nobody panics with it");
+    found.requests += attempt.requests;
+    found.failures.append(&mut attempt.failures);
+    found.seen.append(&mut attempt.seen);
+}
+
+fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
+    let mut found = Found::default();
     let theirs = Cache::start(site, nginx, case, true);
     let ours = Cache::start(site, &sluice(), case, false);
     for (number, step) in case.steps.iter().enumerate() {
@@ -148,7 +167,6 @@ fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
             let ours = ours.step(step);
             (theirs.join().expect("answers"), ours)
         });
-        let mut found = found.lock().expect("nobody panics with it");
         found.requests += expected.len();
         for (expected, had) in expected.iter().zip(&had) {
             for difference in differences(expected, had) {
@@ -171,6 +189,7 @@ fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
             }
         }
     }
+    found
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The house rules that a program can check (those marked ✓ in CONTRIBUTING.md). rustfmt and clippy check others.
 
+mod cycles;
 mod documents;
 mod floors;
 mod rust;
@@ -64,6 +65,31 @@ pub fn print(root: &Path) -> bool {
     breaches.is_empty()
 }
 
+/// Prints the import cycles of all packages. With `BLESS` in the environment it lowers their ceilings. True if no package
+/// has more than its ceiling.
+pub fn print_cycles(root: &Path) -> bool {
+    let done = source::read_all(root)
+        .map_err(|error| error.to_string())
+        .and_then(|mut sources| {
+            if std::env::var_os("BLESS").is_some() {
+                let text = cycles::lowered(&sources)?;
+                let path = root.join(cycles::CEILINGS);
+                std::fs::write(path, text).map_err(|error| error.to_string())?;
+                sources = source::read_all(root).map_err(|error| error.to_string())?;
+            }
+            print!("{}", cycles::table(&sources));
+            let breaches = cycles::check(&sources);
+            for breach in &breaches {
+                println!("{breach}");
+            }
+            Ok(breaches.is_empty())
+        });
+    done.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        false
+    })
+}
+
 /// Prints how often each phrase of the glossary occurs, and where the ones above a ceiling are. With `BLESS` in the
 /// environment it lowers the ceilings to the counts. True if no count exceeds its ceiling.
 pub fn print_words(root: &Path) -> bool {
@@ -119,6 +145,7 @@ fn check(sources: &[Source]) -> Vec<Breach> {
     let mut breaches = floors::check(sources);
     breaches.extend(documents::check(sources));
     breaches.extend(words::check(sources));
+    breaches.extend(cycles::check(sources));
     for source in sources {
         breaches.extend(documents::check_places(source));
         if source.path.ends_with(".rs") {
