@@ -538,6 +538,12 @@ mod tests {
         s.on_demand.state().queue.clear();
     }
 
+    /// What issues of a CA. It outlives the test in an endpoint's thread, the CA and its folder do not.
+    fn issuing(ca: &Arc<TestCa>) -> impl Fn(&str) -> StoredPair + Send + use<> {
+        let ca = Arc::downgrade(ca);
+        move |subject| ca.upgrade().expect("the test runs").issue(subject)
+    }
+
     /// An endpoint that hands out `answer`s, status and body, by the name it is asked for; counts the questions.
     fn endpoint(
         answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
@@ -586,14 +592,15 @@ mod tests {
 
     #[test]
     fn what_an_endpoint_hands_out_is_shown_for_the_name_that_was_asked_for() {
-        let ca = TestCa::new();
+        let ca = Arc::new(TestCa::new());
+        let issue = issuing(&ca);
         let (source, count) = endpoint(move |name| match name {
-            "a.test" | "b.test" => (200, bundle(&ca.issue("*.test"))),
-            "other.test" => (200, bundle(&ca.issue("a.test"))),
-            "half.test" => (200, ca.issue("half.test").certificate),
+            "a.test" | "b.test" => (200, bundle(&issue("*.test"))),
+            "other.test" => (200, bundle(&issue("a.test"))),
+            "half.test" => (200, issue("half.test").certificate),
             "garbage.test" => (200, b"no certificate".to_vec()),
-            "fails.test" => (500, bundle(&ca.issue("fails.test"))),
-            "moved.test" => (201, bundle(&ca.issue("moved.test"))),
+            "fails.test" => (500, bundle(&issue("fails.test"))),
+            "moved.test" => (201, bundle(&issue("moved.test"))),
             _ => (204, Vec::new()),
         });
         let s = with_sources(vec![source]);
@@ -612,9 +619,10 @@ mod tests {
 
     #[test]
     fn a_source_that_has_nothing_is_passed_and_one_that_fails_lets_nobody_make_one() {
-        let ca = TestCa::new();
+        let ca = Arc::new(TestCa::new());
+        let issue = issuing(&ca);
         let (none, _) = endpoint(|_| (204, Vec::new()));
-        let (some, _) = endpoint(move |_| (200, bundle(&ca.issue("a.test"))));
+        let (some, _) = endpoint(move |_| (200, bundle(&issue("a.test"))));
         let s = with_sources(vec![none, some]);
         assert!(demand(&s, "a.test") && has(&s, "a.test"));
 
@@ -640,11 +648,12 @@ mod tests {
 
     #[test]
     fn what_was_handed_out_is_asked_for_again_in_the_background_and_may_be_withdrawn() {
-        let ca = TestCa::new();
+        let ca = Arc::new(TestCa::new());
+        let issue = issuing(&ca);
         let step = Arc::new(AtomicUsize::new(0));
         let now = step.clone();
         let (source, count) = endpoint(move |_| match now.load(Ordering::Relaxed) {
-            0 => (200, bundle(&ca.issue("a.test"))),
+            0 => (200, bundle(&issue("a.test"))),
             1 => (500, Vec::new()),
             _ => (204, Vec::new()),
         });

@@ -267,5 +267,6 @@ mod tests {
         assert_eq!(out, b"before 345689\0\0");
         assert!(append_at(&file, u64::MAX - 9, 4, &mut out).is_err());
         assert_eq!(out.len(), 19);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
