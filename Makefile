@@ -1,17 +1,27 @@
 # The two commands of this project. Each does all of its own set-up.
-.PHONY: run test build setup
+.PHONY: run test build release setup
 
 # Where rustup puts cargo; a shell that was open before does not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 run: build        ## build and start sluice in this folder (a Caddyfile here is picked up)
-	./target/release/sluice run
+	./target/quick/sluice run
 
 test: setup       ## everything a change has to pass
 	cargo xtask check
 
 build: setup
+	@test -e target/quick/sluice || echo "building sluice quickly: about 5 minutes on 2 cores, the first time only" \
+	    "(\`make release\` builds the fastest program)"
+	cargo build --profile quick --package sluice
+
+release: setup    ## the fastest program: target/dist/sluice, with its debug symbols beside it
+	@echo "building the fastest program: about 20 minutes on 2 cores"
 	cargo build --release --package sluice
+	mkdir -p target/dist
+	objcopy --only-keep-debug target/release/sluice target/dist/sluice.debug
+	objcopy --strip-debug target/release/sluice target/dist/sluice
+	cd target/dist && objcopy --add-gnu-debuglink=sluice.debug sluice
 
 setup:
 	@./setup
