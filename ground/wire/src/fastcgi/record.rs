@@ -83,7 +83,7 @@ pub fn decode_head(bytes: [u8; HEAD_BYTES]) -> Result<(Kind, u16, u8), HeadRefus
     if version != VERSION {
         return Err(HeadRefused::Version(version));
     }
-    // Management records (request ID 0) answer queries, and sluice sends none.
+    // Management records (request ID 0) are replies to queries, and sluice sends none.
     let kind = match kind {
         3 => Kind::End,
         6 => Kind::Stdout,
