@@ -1,5 +1,5 @@
 //! Random patterns, compared with PCRE2 10.42. Its results were recorded once, without its JIT compiler and its
-//! optimizations; cases in which neither engine finishes within its limits are omitted.
+//! options; cases in which neither engine finishes within its limits are omitted.
 
 use sluice_route::pcre::{Case, Pattern};
 
