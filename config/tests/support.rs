@@ -1,5 +1,5 @@
-//! What the tests of the configuration languages share: golden cases, the slugs of diagnostics, and pages that are generated.
-//! Packages take it in by `#[path]`, so that nothing of it is built into the program.
+//! Test support shared by the configuration languages: golden tests, the slugs of diagnostics, and generated pages.
+//! Packages include it by `#[path]`, so that nothing of it is built into the program.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::collections::BTreeSet;

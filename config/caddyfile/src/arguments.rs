@@ -1,7 +1,6 @@
-//! What an import puts into the lines it brings: `{args[0]}`, `{args[1:]}`, `{block}`,
-//! `{blocks.name}`.
+//! Expands the arguments of an import in the imported lines: `{args[0]}`, `{args[1:]}`, `{block}`, `{blocks.name}`.
 //!
-//! Finding the lines is left to `import`.
+//! `import` finds the lines.
 
 use std::borrow::Cow;
 use std::ops::Range;

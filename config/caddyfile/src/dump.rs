@@ -1,6 +1,6 @@
-//! The tree as text, for golden tests and for whoever wants to see how a file was read.
+//! Prints the tree as text, for golden tests and for debugging how a file was parsed.
 //!
-//! Not a Caddyfile: writing those is left to `format`.
+//! The output is not a Caddyfile; `format` writes those.
 
 use std::fmt::{self, Display, Formatter};
 

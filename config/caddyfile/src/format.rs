@@ -1,7 +1,7 @@
-//! The customary layout of a Caddyfile: tabs, one space between words, braces at line ends.
+//! Formats a Caddyfile in the customary layout: tabs, one space between words, braces at line ends.
 //!
-//! Changes white space and the place of braces, never a word: what a formatted file means is what
-//! it meant before. Reading files and writing them back is left to the command line.
+//! Changes white space and the position of braces, never a word, so a formatted file means the same as before. The
+//! command line reads and writes the files.
 
 use std::ops::Range;
 
@@ -16,8 +16,8 @@ use crate::tree::Quote;
 /// Newlines kept between two lines: at most one blank line.
 const NEWLINES_MAX: usize = 2;
 
-/// Newlines kept behind a comment. `caddy fmt` leaves one more there, and whoever checks files with
-/// it should see no difference.
+/// Newlines kept after a comment. `caddy fmt` leaves one more there, and a check of files with it should show no
+/// difference.
 const NEWLINES_BEHIND_COMMENT_MAX: usize = 3;
 
 /// The text in its customary layout, or the mistakes that keep its words from being told apart.
@@ -231,8 +231,8 @@ impl Printer {
         }
     }
 
-    /// What stands between the item before and a word or comment. `continued` tells of a comment
-    /// before whether the line goes on behind it.
+    /// Writes the separator between the previous item and a word or comment. If the previous item is a comment,
+    /// `continued` says whether its line continues after it.
     fn separate(&mut self, item: &Item<'_>, continued: bool) {
         let newlines = item.gap.matches('\n').count();
         match self.before {

@@ -1,6 +1,6 @@
 //! `import`: finds the snippet or the files that a line names.
 //!
-//! Putting the arguments in is left to `arguments`, understanding the lines to `parse`.
+//! `arguments` expands arguments, `parse` interprets the lines.
 
 use std::io;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! Text to words: quotes, escapes, comments, continued lines and heredocs.
+//! Splits text into words: quotes, escapes, comments, continued lines and heredocs.
 //!
-//! Which words make a line, and what braces mean, is left to `lines`.
+//! `lines` decides which words form a line, and what braces mean.
 
 mod heredoc;
 

@@ -1,7 +1,7 @@
-//! Caddyfile text to the model, with diagnostics.
+//! Translates Caddyfile text to the model, with diagnostics.
 //!
-//! Whether a file that is named here can be opened, and whether the server can do what the model
-//! says, is left to `server/serve`.
+//! `server/serve` checks whether the files named in it can be opened, and whether the server supports what the model
+//! asks for.
 #![forbid(unsafe_code)]
 
 mod arguments;

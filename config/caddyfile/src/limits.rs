@@ -1,4 +1,4 @@
-//! Every limit of the front end, with the reason for its number.
+//! All limits of the front end, each with the reason for its value.
 
 /// Bytes of one configuration file. A hundred times the largest real ones; a device or a log given
 /// by mistake is refused instead of read to its end.

@@ -1,7 +1,7 @@
-//! Words to lines and blocks: which brace closes which.
+//! Groups words into lines and blocks: which brace closes which.
 //!
-//! One file at a time, so that a file's braces must balance within it. What a line means, imports
-//! included, is left to `parse`.
+//! It processes one file at a time, so a file's braces must balance within it. `parse` interprets the lines, imports
+//! included.
 
 use sluice_diag::{Report, Span, shown};
 

@@ -1,6 +1,6 @@
-//! The world outside the text: files to import and environment variables.
+//! Access to the outside world: files to import and environment variables.
 //!
-//! What an import or a variable means is left to `import` and `substitute`.
+//! `import` and `substitute` use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

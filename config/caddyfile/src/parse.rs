@@ -1,7 +1,7 @@
-//! Lines to the tree: the global block, snippets, named routes, sites and their bodies.
+//! Builds the tree from lines: the global block, snippets, named routes, sites and their bodies.
 //!
-//! Never stops at the first mistake; what could not be read is left out of the tree, and the
-//! report says why. What directives mean is left to `lower`.
+//! Parsing never stops at the first mistake; what could not be parsed is omitted from the tree, and the report says
+//! why. `lower` interprets directives.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! Puts environment variables into a text before it is read: `{$NAME}` and `{$NAME:default}`.
+//! Substitutes environment variables in a text before it is parsed: `{$NAME}` and `{$NAME:default}`.
 //!
-//! Remembers where each byte came from, so that messages point into the text as it was written.
-//! Deciding whether a variable stands in a comment is left to `lex`.
+//! Remembers where each byte came from, so that messages point into the original text. `lex` decides whether a variable
+//! is inside a comment.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! The tree that `parse` makes of a Caddyfile and `lower` turns into the model.
+//! The syntax tree that `parse` builds from a Caddyfile and `lower` translates to the model.
 //!
-//! Imports, arguments and environment variables are already expanded. What a directive means, and
-//! whether it exists, is left to `lower`.
+//! Imports, arguments and environment variables are already expanded. Whether a directive exists and what it means is
+//! decided in `lower`.
 
 use sluice_diag::{Diagnostic, ImportId, Place, Span};
 

@@ -1,5 +1,6 @@
-//! Every word of the registry has a golden case in which it is taken and one in which a mistake on its line is told.
-//! Both are found by the lines of the cases and the places that messages point at, so a new word without cases fails here.
+//! Every word of the registry has a golden test in which it is accepted and one in which a mistake on its line is
+//! reported. Both are found by the lines of the cases and the positions of messages, so a new word without tests fails
+//! here.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
-//! Golden cases: `tests/golden/<topic>/*.txt` hold a Caddyfile, a line `----`, and what comes of it.
+//! Golden tests: `tests/golden/<topic>/*.txt` contain a Caddyfile, a line `----`, and the result.
 //!
-//! The topic decides what is done with the Caddyfile: `parse` dumps the tree, `fmt` formats, `v1`
-//! translates from Caddy 1, every other topic adapts. `BLESS=1` rewrites what does not fit; the diff is to be read. More files and
-//! environment variables are given in front of the `----`:
+//! The topic determines how the Caddyfile is processed: `parse` dumps the tree, `fmt` formats, `v1` translates from
+//! Caddy 1, every other topic adapts. `BLESS=1` rewrites what differs; review the diff. Further files and environment
+//! variables are given before the `----`:
 //!
 //! ```text
 //! === env NAME=value

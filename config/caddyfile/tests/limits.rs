@@ -1,4 +1,4 @@
-//! What is too large, too deep or no text at all is refused, and quickly.
+//! Input that is too large, too deeply nested or not text at all is rejected, and quickly.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What holds for every Caddyfile that is lowered: no text panics, a model survives its JSON, and
-//! each directive has golden cases.
+//! Properties of lowering any Caddyfile: no text panics, a model survives its JSON, and each directive has golden
+//! tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

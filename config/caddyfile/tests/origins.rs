@@ -1,4 +1,4 @@
-//! Routes of the model lead back to the lines that wrote them.
+//! Routes of the model can be traced to the lines that wrote them.
 
 use sluice_caddyfile::{Adapted, MemoryLoader, adapt};
 use sluice_diag::{Origins, Place, Sources};

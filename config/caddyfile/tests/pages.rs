@@ -1,5 +1,5 @@
-//! Every message has its page in `docs/errors/`, every page its message, and the examples there do what the pages
-//! say. Whether `sluice explain` prints them is left to `bin/sluice`.
+//! Every message has its page in `docs/errors/`, every page its message, and the examples there do what the pages say.
+//! `bin/sluice` tests that `sluice explain` prints them.
 
 #[path = "../../tests/support.rs"]
 mod support;
@@ -61,7 +61,8 @@ fn pages_are_short() {
     }
 }
 
-/// What follows the fence tells what has to happen: `refused` and `warned` by this message alone, `instead` by none.
+/// The word after the fence states the expected result: `refused` and `warned` by this message alone, `instead` by
+/// none.
 #[test]
 fn examples_do_what_their_pages_say() {
     let mut examples = 0;
@@ -78,7 +79,7 @@ fn examples_do_what_their_pages_say() {
                 .sorted()
                 .iter()
                 .map(|found| (found.severity, found.slug))
-                // Every file of Caddy 1 is told to be one.
+                // Every Caddy 1 file is reported as such.
                 .filter(|(_, slug)| *slug != "caddy1-dialect" || name == *slug)
                 .collect();
             let refused = adapted.config.is_none();

@@ -1,8 +1,8 @@
-//! Properties that hold for any text: nothing panics, every message can be rendered, formatting
-//! twice is formatting once, and formatting changes no meaning.
+//! Properties that hold for any text: nothing panics, every message can be rendered, formatting twice is the same as
+//! formatting once, and formatting changes no meaning.
 //!
-//! Texts are the golden inputs, cut and mixed, and words put together at random. `SEED=n` repeats
-//! a run; a failure prints its seed and its text.
+//! The texts are the golden inputs, cut and mixed, and random sequences of words. `SEED=n` repeats a run; a failure
+//! prints its seed and its text.
 
 mod invariants;
 
@@ -177,8 +177,8 @@ fn check(text: &str) {
         report.json().lines().count()
     );
     let Ok(formatted) = format("Caddyfile", text) else {
-        // A text whose words cannot be told apart is refused by both; the reverse need not hold,
-        // since variables are filled in for one only.
+        // Both reject a text that cannot be split into words. The reverse need not hold, since only one of them
+        // substitutes variables.
         assert!(
             report.has_errors() || text.contains("{$"),
             "refused by `format` only"

@@ -1,5 +1,5 @@
-//! `docs/caddyfile.md` is made from the registry: `BLESS=1` rewrites it, and the diff is to be read. Whether the
-//! server does what the table says is left to `tests/e2e/documents.rs`.
+//! `docs/caddyfile.md` is generated from the registry: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
+//! checks that the server does what the table says.
 
 #[path = "../../tests/support.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! Replays the inputs under `fuzz/seeds/caddyfile`, among them every find of the fuzzer, against what its target
-//! asserts.
+//! Replays the inputs under `fuzz/seeds/caddyfile`, among them everything the fuzzer found, against the assertions of
+//! its target.
 
 mod invariants;
 

@@ -1,4 +1,5 @@
-//! Whether each directive is one, may stand where it stands, and is told what it takes. What it does is left to `lower`.
+//! Checks that each directive exists, is allowed in its context, and has the right number and kind of arguments.
+//! `lower` translates it.
 
 use std::collections::HashMap;
 
@@ -72,7 +73,7 @@ fn is_fit(
     true
 }
 
-/// What the directives in a block are in; `None` where they are no directives.
+/// The context of the directives inside a block; `None` if the block does not contain directives.
 pub fn inside(directive: &Directive, context: Context) -> Option<Context> {
     Some(match (directive.name(), context) {
         ("events", _) => Context::Events,

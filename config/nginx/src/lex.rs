@@ -1,4 +1,4 @@
-//! Text to words, semicolons and braces, as nginx cuts it. What a word means is left to `parse`.
+//! Splits text into words, semicolons and braces, as nginx does. `parse` interprets the words.
 
 use sluice_diag::{SourceId, Span};
 

@@ -1,4 +1,4 @@
-//! Every limit of the front end, with the reason for its number.
+//! All limits of the front end, each with the reason for its value.
 
 /// Blocks inside blocks. Real files stay below ten; the parser recurses, so the stack sets the bound, and this stays far
 /// below it.
@@ -21,7 +21,7 @@ pub const GROUPS_BY_VARIABLE_MAX: usize = 1000;
 /// Bytes of one word. nginx reads its files through a buffer of 4 KiB, and no word is longer.
 pub const WORD_BYTES_MAX: usize = 4096;
 
-/// Variables in one text: more are a mistake of whoever makes files by program.
+/// Variables in one text. More of them are a mistake in a generated file.
 pub const VARIABLES_MAX: usize = 100;
 
 /// Ports of one `listen` with a range: each is a socket for each worker, and a mistyped range would take all there are.

@@ -1,4 +1,5 @@
-//! Words to a tree, and includes. It never stops at the first mistake. What may stand where is left to `check`.
+//! Builds the tree from words, and resolves includes. Parsing never stops at the first mistake. `check` decides what is
+//! allowed where.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! What stands in a file: directives with their words, and blocks inside of them.
+//! The syntax tree of a file: directives with their arguments, and nested blocks.
 
 use sluice_diag::{ImportId, Place, Span};
 
@@ -18,7 +18,7 @@ pub struct Word {
 pub struct Directive {
     /// Its name.
     pub name: Word,
-    /// What it is told.
+    /// Its arguments.
     pub args: Vec<Word>,
     /// What stands between its braces, if it has any.
     pub block: Option<Vec<Directive>>,

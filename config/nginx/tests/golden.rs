@@ -1,6 +1,6 @@
-//! Golden cases: `tests/golden/<topic>/*.txt` hold an nginx.conf, a line `----`, and the messages and the model that come
-//! of it. `BLESS=1` rewrites what does not fit; the diff is to be read. A case that begins with `=== site` is put between
-//! `events {} http { server {` and `}}`; more files are given as `=== file sites/a.conf` in front of the `----`.
+//! Golden tests: `tests/golden/<topic>/*.txt` contain an nginx.conf, a line `----`, and the resulting messages and
+//! model. `BLESS=1` rewrites what differs; review the diff. A case that begins with `=== site` is wrapped in `events {}
+//! http { server {` and `}}`; further files are given as `=== file sites/a.conf` before the `----`.
 
 #[path = "../../tests/support.rs"]
 mod support;

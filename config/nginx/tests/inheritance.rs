@@ -1,5 +1,5 @@
-//! What a block inherits from those around it, for every directive that a location may have: a location in which nothing
-//! is written has the same settings as one in which the directive of the block around it is written again.
+//! Inheritance of every directive that a location may have: an empty location has the same settings as one that repeats
+//! the directive of the enclosing block.
 
 use std::collections::BTreeSet;
 

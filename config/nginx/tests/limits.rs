@@ -1,4 +1,4 @@
-//! What is bounded, and what is said where a bound is met.
+//! The limits, and the message when a limit is reached.
 
 use sluice_nginx::limits::{
     BLOCK_DEPTH_MAX, GROUPS_BY_VARIABLE_MAX, VARIABLES_MAX, WORD_BYTES_MAX,

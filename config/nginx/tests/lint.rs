@@ -1,6 +1,6 @@
-//! Cases of `sluice lint`: `tests/lint/<rule>.txt` hold an nginx.conf, a line `----`, and what is found. `BLESS=1` rewrites
-//! what does not fit; the diff is to be read. A case that begins with `=== site` is put into a `server` that no rule
-//! objects to, one with `=== http` into an `http` block.
+//! Tests of `sluice lint`: `tests/lint/<rule>.txt` contain an nginx.conf, a line `----`, and the findings. `BLESS=1`
+//! rewrites what differs; review the diff. A case that begins with `=== site` is put into a `server` without findings,
+//! one with `=== http` into an `http` block.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn a_careful_file_has_nothing_to_be_found() {
     assert_eq!(report.short(), "");
 }
 
-/// What cannot be read is told as well, and the rules look at the rest.
+/// Syntax errors are reported as well, and the rules check the rest.
 #[test]
 fn mistakes_are_told_beside_findings() {
     let text = "worker_processes auto; events { worker_connections 9; }\nhttp { server { \n";

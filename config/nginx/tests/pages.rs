@@ -1,5 +1,5 @@
-//! The examples in `docs/errors/` that are nginx.confs do what their pages say. Whether each message has a page is left to
-//! the test of this name in `config/caddyfile`.
+//! The nginx.conf examples in `docs/errors/` do what their pages say. The test of the same name in `config/caddyfile`
+//! checks that each message has a page.
 
 #[path = "../../tests/support.rs"]
 mod support;
@@ -7,8 +7,8 @@ mod support;
 use sluice_diag::Severity;
 use sluice_nginx::{MemoryLoader, adapt};
 
-/// What follows the fence tells what has to happen: `refused` and `warned` by this message alone, `instead` by none.
-/// Lines without an `http` block are those of a `server`.
+/// The word after the fence states the expected result: `refused` and `warned` by this message alone, `instead` by
+/// none. Lines without an `http` block belong to a `server`.
 #[test]
 fn examples_do_what_their_pages_say() {
     let mut examples = 0;

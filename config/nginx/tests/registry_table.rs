@@ -1,4 +1,4 @@
-//! `docs/nginx.md` is made from the registry: `BLESS=1` rewrites it, and the diff is to be read.
+//! `docs/nginx.md` is generated from the registry: `BLESS=1` rewrites it; review the diff.
 
 #[path = "../../tests/support.rs"]
 mod support;

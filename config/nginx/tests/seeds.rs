@@ -1,5 +1,5 @@
-//! Replays the inputs under `fuzz/seeds/nginx`, among them every find of the fuzzer, and the whole sites of
-//! `tests/data/nginx`, against what the fuzz target asserts; and texts made of random pieces.
+//! Replays the inputs under `fuzz/seeds/nginx`, among them everything the fuzzer found, and the complete sites of
+//! `tests/data/nginx`, against the assertions of the fuzz target; and texts made of random pieces.
 
 mod invariants;
 

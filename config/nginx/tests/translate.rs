@@ -1,6 +1,6 @@
-//! Cases of `sluice adapt --to caddyfile`: `tests/translate/<topic>/*.txt` hold an nginx.conf, a line `----`, and the
-//! Caddyfile. `BLESS=1` rewrites what does not fit; the diff is to be read. A case that begins with `=== site` is put into a
-//! `server` at port 80.
+//! Tests of `sluice adapt --to caddyfile`: `tests/translate/<topic>/*.txt` contain an nginx.conf, a line `----`, and
+//! the Caddyfile. `BLESS=1` rewrites what differs; review the diff. A case that begins with `=== site` is put into a
+//! `server` on port 80.
 
 #[path = "../../tests/support.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! The candidate a misspelt word most likely stands for. What the candidates are is left to callers.
+//! Suggests the candidate that a misspelt word most likely stands for. The callers provide the candidates.
 
 use alloc::vec::Vec;
 

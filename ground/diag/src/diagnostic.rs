@@ -1,6 +1,6 @@
-//! One mistake or warning and everything that is said about it.
+//! A diagnostic: one error or warning with its labels, notes and help.
 //!
-//! How it looks on a terminal is left to `render`.
+//! `render` formats it for a terminal.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
-//! Source lines as they are shown under a message.
+//! Source excerpts as shown below a message.
 //!
-//! What stands around them is left to `render` and to the command line.
+//! `render` and the command line print the text around them.
 
 use alloc::string::String;
 use alloc::vec::Vec;

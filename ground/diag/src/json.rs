@@ -1,6 +1,6 @@
-//! Diagnostics for scripts: one JSON object a line.
+//! Diagnostics for scripts: one JSON object per line.
 //!
-//! The keys are a promise to whoever reads them; people are left to `render`.
+//! The keys are a stable interface. Output for people is in `render`.
 
 use alloc::format;
 use alloc::string::String;

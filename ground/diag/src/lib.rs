@@ -1,7 +1,7 @@
 //! Source files, spans, and diagnostics that point at them.
 //!
-//! Which mistakes exist and what their help says is left to the configuration languages; where the
-//! rendered text goes, and whether in colour, is left to the command line.
+//! The configuration languages define the diagnostics and their help; the command line decides where the rendered text
+//! goes, and whether in colour.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Every limit of this package, with the reason for its number.
+//! All limits of this package, each with the reason for its value.
 
 /// Diagnostics rendered in one run. More than a screenful is not read, and the first ones often
 /// explain the rest.

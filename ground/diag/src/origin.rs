@@ -1,6 +1,6 @@
-//! Where the parts of a configuration were written, for whoever points at them after it was lowered.
+//! Where the parts of a configuration are in the source, for diagnostics that point at them after it was lowered.
 //!
-//! What the parts are is left to the model, which carries only the numbers.
+//! The model defines the parts and carries only their numbers.
 
 use alloc::string::String;
 use alloc::vec::Vec;

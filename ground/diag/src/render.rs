@@ -1,6 +1,6 @@
-//! Diagnostics as people read them on a terminal, and in one line for editors.
+//! Renders diagnostics for people on a terminal, and as single lines for editors.
 //!
-//! The form for scripts is left to `json`; writing to a terminal to the command line.
+//! The format for scripts is in `json`; the command line writes to the terminal.
 
 use alloc::format;
 use alloc::string::{String, ToString};

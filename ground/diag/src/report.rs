@@ -1,6 +1,6 @@
-//! All diagnostics of one run, with the texts they point into.
+//! All diagnostics of one run, with the source texts they point into.
 //!
-//! Finding mistakes is left to the configuration languages, rendering to `render` and `json`.
+//! The configuration languages find the mistakes; `render` and `json` format them.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! Words from a source made fit to stand inside a message.
+//! Escapes text from a source so that it can be part of a message.
 //!
-//! A configuration may come from elsewhere, so nothing in it may move the cursor, colour the
-//! terminal or turn the direction of writing.
+//! A configuration may come from elsewhere, so nothing in it may move the cursor, colour the terminal or change the
+//! writing direction.
 
 use alloc::string::String;
 

@@ -1,6 +1,6 @@
 //! Source texts, spans into them, and the imports through which they were reached.
 //!
-//! Reading files is left to whoever has a file system.
+//! The caller reads the files.
 
 use alloc::string::String;
 use alloc::sync::Arc;

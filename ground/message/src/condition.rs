@@ -1,5 +1,5 @@
-//! Conditional requests (RFC 9110, section 13): whether a representation is to be sent, and whether a range of
-//! it may be. Knowing the validators is left to the caller, choosing the range to `range`.
+//! Conditional requests (RFC 9110, section 13): decides whether to send a representation, and whether a `Range` header
+//! applies. The caller knows the validators; `range` selects the ranges.
 
 use crate::date::parse_http;
 use crate::etag;

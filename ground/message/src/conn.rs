@@ -1,5 +1,5 @@
-//! Facts about the connection a request came by, which matchers, placeholders and logs use. Sockets are left to
-//! `sluice-net`.
+//! Facts about the connection that carried a request, for matchers, placeholders and logs. The sockets themselves are
+//! in `sluice-net`.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -23,43 +23,43 @@ pub enum Remote {
 /// What is known of one client connection. It does not change while the connection lives.
 #[derive(Clone, Debug)]
 pub struct ConnInfo {
-    /// The client, or whoever the PROXY protocol says it is.
+    /// The client: the peer of the socket, or the source address that the PROXY protocol gives.
     pub remote: Remote,
     /// Our own end; `None` on a unix socket.
     pub local: Option<SocketAddr>,
     /// The TLS session; `None` on a plain connection.
     pub tls: Option<Box<TlsInfo>>,
-    /// What few ask for.
+    /// Details that few users need.
     pub facts: ConnFacts,
 }
 
-/// What few ask of a connection.
+/// Rarely needed facts about a connection.
 #[derive(Clone, Debug, Default)]
 pub struct ConnFacts {
-    /// Its number among those of its worker, from 1; the number of the worker is left to whoever shows it.
+    /// Its number among the connections of its worker, from 1. It does not contain the number of the worker.
     pub serial: u64,
     /// When it was accepted.
     pub began: Moment,
-    /// The number of its socket in this process, of TCP: for whoever asks the system about it, as long as it is open.
+    /// The file descriptor of a TCP socket, to query the operating system about the connection while it is open.
     pub socket: Option<i32>,
-    /// Requests that came by it, the one at hand included.
+    /// Requests received on this connection, including the current one.
     pub requests: Cell<u64>,
-    /// What the PROXY protocol says of its ends, where it is only to be noted.
+    /// The addresses in the PROXY protocol header, if they are only recorded and do not replace `remote`.
     pub told: Option<Box<Told>>,
-    /// What was made of the certificate that the client has shown.
+    /// The result of verifying the client certificate.
     pub judged: Cell<Option<Judged>>,
 }
 
-/// What was made of the certificate of a client, so that it is made once for a connection.
+/// The result of verifying a client certificate, kept so that it is verified once per connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
-    /// By whose rules, as a number of theirs.
+    /// Number of the rules that were applied.
     pub by: u64,
-    /// The number of the doubt; 0 where there is none.
+    /// Number of the objection; 0 if there is none.
     pub doubt: u8,
 }
 
-/// What the PROXY protocol says of the ends of a connection.
+/// The addresses of a connection in its PROXY protocol header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The client.

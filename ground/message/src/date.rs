@@ -1,5 +1,5 @@
-//! Calendar dates as HTTP writes and reads them (RFC 9110, section 5.6.7). Asking a clock is left to the caller,
-//! every other way to write a date to `layout`.
+//! Calendar dates in the formats of HTTP (RFC 9110, section 5.6.7). Reading the clock is up to the caller; `layout`
+//! handles all other formats.
 
 /// The months in English; their first three letters are the short names.
 pub const MONTHS: [&str; 12] = [

@@ -1,4 +1,4 @@
-//! Whole numbers as decimal digits, without an allocation. Fractions are left to who writes them.
+//! Formats integers as decimal digits without allocating.
 
 use alloc::vec::Vec;
 

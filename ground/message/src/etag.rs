@@ -1,5 +1,5 @@
-//! Entity tags (RFC 9110, section 8.8.3): comparing, reading lists of them, and making one for a file. When to
-//! compare is left to `condition`.
+//! Entity tags (RFC 9110, section 8.8.3): comparing them, parsing lists, and deriving one for a file. `condition`
+//! decides when to compare.
 
 /// The tag of a file, quotes included, kept without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub fn scan(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(text.split_at(quoted_at + content_len + 2))
 }
 
-/// The tags of a field value like `"a", W/"b"`. Ends at the first thing that is no tag.
+/// The tags of a header value like `"a", W/"b"`. Iteration ends at the first item that is not a tag.
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = value;
     core::iter::from_fn(move || {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_tag_of_a_file_is_the_one_caddy_gives() {
-        // A file of 1,492 bytes, modified at 1795295014.025628839; the tag is what Caddy 2.11.4 answered.
+        // A file of 1,492 bytes, modified at 1795295014.025628839; the tag is what Caddy 2.11.4 sent.
         let tag = FileTag::new(1_795_295_014_025_628_839, 1492);
         assert_eq!(tag.as_bytes(), b"\"dn16yvof85gn15g\"");
         assert_eq!(FileTag::new(0, 0).as_bytes(), b"\"00\"");

@@ -1,15 +1,15 @@
-//! A list of field lines in one buffer: names and values are spans, so that reading, copying and sending a
-//! list allocates nothing once its buffers have grown. What a field means is left to the other modules.
+//! A list of headers in one buffer. Names and values are spans of it, so parsing, copying and sending a list does not
+//! allocate once the buffers have grown. The meaning of each header is up to the other modules.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::name::{FieldId, FieldName, is_token_byte, is_value_byte};
 
-/// Field lines in the order they arrived or were added. Names compare without case, values are bytes.
+/// Headers in the order in which they arrived or were added. Names compare case-insensitively, values are bytes.
 ///
-/// `clear` keeps the memory, so one list serves request after request. Removed lines leave their bytes behind
-/// until then; what was added is bounded by the limits of whoever adds.
+/// `clear` keeps the memory, so one list serves request after request. The bytes of removed lines stay in the buffer
+/// until then; the caller's limits bound how much is added.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
@@ -303,11 +303,11 @@ impl Fields {
         });
     }
 
-    /// Appends the lines for which `keep` says so to `out`, each as `name: value` and CR LF. Lines that stand
-    /// side by side are copied together: most heads are one or two copies.
+    /// Appends the lines for which `keep` returns true to `out`, each as `name: value` and CR LF. Adjacent lines are
+    /// copied together: most heads take one or two copies.
     ///
-    /// Whatever was put in, no line can add another: a line whose name is no token is left out, and control
-    /// characters in a value become spaces (RFC 9110, section 5.5).
+    /// No content can inject another line: a line whose name is not a token is skipped, and control characters in a
+    /// value become spaces (RFC 9110, section 5.5).
     pub fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Field<'_>) -> bool) {
         let (mut from, mut to) = (0, 0);
         for line in &self.lines {
@@ -360,14 +360,14 @@ impl Fields {
         });
     }
 
-    /// Removes all lines of that known name and tells whether there were any.
+    /// Removes all lines with this known name and returns whether there were any.
     pub fn remove(&mut self, id: FieldId) -> bool {
         let before = self.lines.len();
         self.lines.retain(|line| line.id != id);
         before != self.lines.len()
     }
 
-    /// Removes all lines called `name` and tells whether there were any.
+    /// Removes all lines called `name` and returns whether there were any.
     pub fn remove_name(&mut self, name: &[u8]) -> bool {
         let id = FieldId::of(name);
         let before = self.lines.len();

@@ -1,10 +1,11 @@
-//! The field Forwarded (RFC 7239): which client each proxy on the way names. Whom to believe is left to the caller.
+//! The `Forwarded` header (RFC 7239): which client each proxy on the path names. Deciding which proxies to trust is up
+//! to the caller.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// The clients that the elements of one field line name, from left to right; `None` for an element that names none, or no
-/// address: `unknown`, an invented name (section 6.3), or what is no element at all.
+/// The clients that the elements of one header line name, from left to right. An element yields `None` if it names no
+/// client or none by address: `unknown`, an obfuscated identifier (section 6.3), or a malformed element.
 pub fn clients(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> + '_ {
     // Empty elements of a list count for nothing (RFC 9110, section 5.6.1.2).
     let elements = parts(value, b',').filter(|element| !element.is_empty());

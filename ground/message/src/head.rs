@@ -1,5 +1,4 @@
-//! The heads of requests and responses, independent of the HTTP version. Framing of their bodies is left to
-//! `sluice-wire`.
+//! The heads of requests and responses, independent of the HTTP version. `sluice-wire` frames their bodies.
 
 use alloc::vec::Vec;
 
@@ -34,7 +33,7 @@ impl Version {
     }
 }
 
-/// The scheme a request came by.
+/// The scheme of the connection a request arrived on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
     /// Plain HTTP.
@@ -65,7 +64,7 @@ pub struct RequestHead {
     pub uri: Uri,
     /// The request target as it was sent, never changed.
     pub target: Vec<u8>,
-    /// Host and optional port as sent: the authority of an absolute target, else the Host field, else empty.
+    /// Host and optional port as sent: the authority part of an absolute target, else the `Host` header, else empty.
     pub authority: Vec<u8>,
     /// The host of `authority`: lower case, without port, IPv6 without brackets.
     pub host: Vec<u8>,
@@ -106,8 +105,8 @@ impl RequestHead {
     }
 }
 
-/// Splits `host:port`; brackets around an IPv6 address are removed. A port that is no number below 65,536
-/// stays part of nothing: it is dropped.
+/// Splits `host:port`; brackets around an IPv6 address are removed. A port that is not a number below 65,536 is
+/// dropped.
 pub fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     if let Some(rest) = authority.strip_prefix(b"[")
         && let Some(end) = memchr::memchr(b']', rest)

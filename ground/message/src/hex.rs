@@ -1,5 +1,5 @@
-//! Bytes as hexadecimal digits, alone and as the percent escapes of RFC 3986, section 2.1. Which bytes have to be
-//! escaped is left to the callers.
+//! Hexadecimal encoding, both plain and as percent-encoding (RFC 3986, section 2.1). The caller decides which bytes to
+//! escape.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Fields that concern one connection only and must not be passed on (RFC 9110, section 7.6.1). Those that a
-//! codec writes for the next connection are left to it.
+//! Hop-by-hop headers, which concern one connection only and must not be forwarded (RFC 9110, section 7.6.1). The codec
+//! of the next connection writes its own.
 
 use alloc::vec::Vec;
 
@@ -7,10 +7,10 @@ use crate::fields::Fields;
 use crate::limits::CONNECTION_NAMES_MAX;
 use crate::name::FieldId;
 
-/// Removes the fields that are about the connection a message came by, in either direction: those the standard
-/// names, and those its Connection field names. `TE` stays as `trailers` if it offered them.
+/// Removes the headers that concern only the connection a message arrived on, in either direction: those that the RFC
+/// names, and those listed in its `Connection` header. `TE` stays as `trailers` if it offered them.
 ///
-/// Whoever forwards adds its own fields after this call, so that no peer can name those away.
+/// A proxy adds its own headers after this call, so that no peer can remove them by listing them in `Connection`.
 pub fn strip_hop_by_hop(fields: &mut Fields) {
     // Most heads have none, and a Connection field is one itself.
     if !fields.ids().any(is_hop_by_hop) {

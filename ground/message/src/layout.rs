@@ -1,5 +1,5 @@
-//! Layouts of times as Go's `time` package documents them, which Caddyfiles and templates use: the moment
-//! `Mon Jan 2 15:04:05 MST 2006` spelled as times shall be. Names for layouts are left to the callers.
+//! Time layouts as Go's `time` package documents them, used in Caddyfiles and templates: an example of how the moment
+//! `Mon Jan 2 15:04:05 MST 2006` would be written. Named layouts are resolved by the callers.
 
 mod read;
 

@@ -1,5 +1,5 @@
-//! What HTTP requests and responses mean, whatever version carried them. Bytes on the wire are left to
-//! `sluice-wire`, choosing a route to `sluice-route`.
+//! The semantics of HTTP requests and responses, independent of the protocol version. The wire formats are in
+//! `sluice-wire`, routing is in `sluice-route`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,16 @@
-//! The limits of this package, each with the reason for its number.
+//! The limits of this package, each with the reason for its value.
 
-/// Ranges answered of one Range field; a field with more gets the whole representation. Readers of PDF files ask
-/// for a few dozen at once, and each part costs about 200 bytes of head, so this bounds what a request for single
-/// bytes can make us send.
+/// Maximum number of ranges in one `Range` header; a request for more gets the whole representation. PDF readers ask
+/// for a few dozen at once. Each part costs about 200 bytes of head, so this bounds how much a request for single bytes
+/// can make the server send.
 pub const RANGES_MAX: usize = 64;
 
 /// Fields that the Connection fields of one message can name. Real ones name one or two; each costs a look at
 /// every field, and a head has room for thousands.
 pub const CONNECTION_NAMES_MAX: usize = 32;
 
-/// Fields that a stored answer may vary by. Real ones name three or four; each costs a look at every field of each
-/// request for it.
+/// Maximum number of headers that a cached response may vary by. Real responses name three or four; each costs a lookup
+/// in every request for the resource.
 pub const VARY_NAMES_MAX: usize = 16;
 
 /// Seconds that two clocks of one machine may be apart: those of workers tick every tenth of a second, later where the

@@ -1,10 +1,10 @@
-//! Media types of files by the extension of their names. What is inside a file is never looked at: a type that
-//! depends on the content lets whoever can upload a picture publish a page.
+//! Media types of files by file name extension. File contents are never inspected: with content sniffing, a user who
+//! can upload a picture could publish a page.
 
 use crate::path;
 
-/// The media type of the file called `name`, with a charset where it is text; `None` for an unknown extension,
-/// and then an answer goes without Content-Type, as Caddy's does.
+/// The media type of the file called `name`, with a charset if it is text. `None` for an unknown extension; the
+/// response is then sent without `Content-Type`, as in Caddy.
 pub fn of_name(name: &[u8]) -> Option<&'static str> {
     of_extension(path::extension(name)?)
 }

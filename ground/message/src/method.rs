@@ -1,4 +1,4 @@
-//! Request methods (RFC 9110, section 9). Whether a site accepts one is left to its handlers.
+//! Request methods (RFC 9110, section 9). Handlers decide which methods a site accepts.
 
 use alloc::boxed::Box;
 use core::fmt;

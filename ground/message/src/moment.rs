@@ -1,4 +1,4 @@
-//! Points in time as values, so that pure code never asks a clock. Calendar dates are left to `date`.
+//! Points in time as values, so that pure code never reads a clock. Calendar dates are in `date`.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;

@@ -1,5 +1,5 @@
-//! Field names. The common ones have a number, so that comparing them on the way of a request is one integer
-//! comparison. What a field means is left to the other modules.
+//! Header names. Common names have a number, so that comparing them takes one integer comparison per header. The
+//! meaning of each header is up to the other modules.
 
 use alloc::boxed::Box;
 use core::fmt;

@@ -1,5 +1,5 @@
-//! Choosing what the client prefers: content codings (RFC 9110, section 12.5.3) and media types (section 12.5.1).
-//! Which ones can be offered is left to the caller.
+//! Content negotiation: chooses what the client prefers among content codings (RFC 9110, section 12.5.3) and media
+//! types (section 12.5.1). The caller lists what it can offer.
 
 use crate::fields::Fields;
 use crate::name::FieldId;
@@ -48,8 +48,8 @@ fn is_coding(name: &[u8], coding: &[u8]) -> bool {
     name.eq_ignore_ascii_case(coding) || coding == b"gzip" && name.eq_ignore_ascii_case(b"x-gzip")
 }
 
-/// Whether the Accept fields name `media_type` itself, with a weight above 0; `*/*` does not count. This is how
-/// a program tells that it wants something else than the page for people.
+/// Whether the `Accept` headers name `media_type` itself with a weight above 0; `*/*` does not count. A program uses
+/// this to ask for something other than the page meant for people.
 pub fn accepts_by_name(fields: &Fields, media_type: &[u8]) -> bool {
     fields
         .all(FieldId::Accept)

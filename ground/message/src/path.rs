@@ -1,5 +1,5 @@
-//! Paths made safe to look up: dot segments and repeated slashes resolved (RFC 3986, section 5.2.4). What a path
-//! leads to is left to whoever looks it up.
+//! Normalizes request paths so that they are safe to look up: resolves dot segments and repeated slashes (RFC 3986,
+//! section 5.2.4). The lookup itself is up to the caller.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,4 @@
-//! Ranges of bytes (RFC 9110, section 14). Whether a Range field counts at all is left to `condition`, sending
-//! the parts to handlers.
+//! Byte ranges (RFC 9110, section 14). `condition` decides whether a `Range` header applies; handlers send the parts.
 
 use alloc::vec::Vec;
 
@@ -29,11 +28,11 @@ pub enum Selection {
     Malformed,
 }
 
-/// Selects from a representation of `size` bytes by the value of a Range field.
+/// Selects parts of a representation of `size` bytes by the value of a `Range` header.
 ///
-/// Other units than bytes are ignored, as RFC 9110, section 14.2 demands. So is a field that asks for more bytes
-/// than there are or for more than [`RANGES_MAX`] ranges: section 14.2 allows that for overlapping or many small
-/// ranges, and no answer is ever longer than the representation but for the heads of its parts.
+/// Units other than bytes are ignored, as RFC 9110, section 14.2 requires. A header that asks for more bytes than there
+/// are, or for more than [`RANGES_MAX`] ranges, is ignored as well: section 14.2 allows that for overlapping or many
+/// small ranges. A response is therefore never longer than the representation plus the heads of its parts.
 pub fn select(field: &[u8], size: u64) -> Selection {
     let Some(equals) = memchr::memchr(b'=', field) else {
         return Selection::Malformed;
@@ -62,7 +61,7 @@ pub fn select(field: &[u8], size: u64) -> Selection {
             Some(_) => {}
         }
     }
-    // Nothing of an empty representation can be left out, so all of it is the answer that helps.
+    // No part of an empty representation can be selected, so the whole one is the most useful response.
     match (asked, first) {
         (0, _) => Selection::Malformed,
         _ if size == 0 || asked > RANGES_MAX || sum > size => Selection::Whole,

@@ -1,5 +1,5 @@
-//! Spans of time as Go's `time.ParseDuration` reads them and its `Duration` shows them, which Caddyfiles, logs and
-//! templates use: `1h2m3.5s`. What a span may be used for is left to the callers.
+//! Durations in the format of Go's `time.ParseDuration` and `Duration.String`, used in Caddyfiles, logs and templates:
+//! `1h2m3.5s`. Callers decide which values are acceptable.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -15,11 +15,11 @@ const SECOND: u64 = 1_000_000_000;
 pub enum Days {
     /// `d` is 24 hours.
     Known,
-    /// `d` is no unit.
+    /// `d` is not a unit.
     Unknown,
 }
 
-/// Why a text is no span of time.
+/// Why a text is not a valid duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanError {
     /// There is nothing, or only a sign.

@@ -1,4 +1,4 @@
-//! Status codes (RFC 9110, section 15). When to send one is left to the handlers.
+//! Status codes (RFC 9110, section 15). Handlers decide when to send which.
 
 /// A three-digit status code, 100 to 999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,13 +74,13 @@ impl Status {
         self.0
     }
 
-    /// Whether the code is 1xx: an interim answer.
+    /// Whether the code is 1xx: an interim response.
     pub const fn is_informational(self) -> bool {
         self.0 < 200
     }
 
-    /// Whether an answer with this status never has content, whatever its fields say: 1xx, 204, 304
-    /// (RFC 9110, section 6.4.1).
+    /// Whether a response with this status never has a body, whatever its headers say: 1xx, 204, 304 (RFC 9110, section
+    /// 6.4.1).
     pub const fn is_bodiless(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304
     }

@@ -1,5 +1,5 @@
-//! The path and query of a request, as sent and decoded. Choosing by path is left to `sluice-route`, safety of
-//! file names to whoever opens files.
+//! The path and query of a request, as sent and decoded. Routing by path is in `sluice-route`; code that opens files
+//! checks file names itself.
 
 use alloc::vec::Vec;
 
@@ -31,8 +31,8 @@ impl Uri {
         self.decoded.clear();
     }
 
-    /// Takes `raw`, a path with an optional query as they stand in a request target, and tells whether its
-    /// percent-encoding is well-formed. A malformed one is kept as literal text.
+    /// Sets the URI to `raw`, a path with an optional query as in a request target, and returns whether its
+    /// percent-encoding is well-formed. A malformed URI is kept as literal text.
     pub fn set(&mut self, raw: &[u8]) -> bool {
         self.raw.clear();
         self.raw.extend_from_slice(raw);

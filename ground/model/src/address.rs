@@ -1,5 +1,5 @@
-//! Network addresses with port ranges: `:8080`, `tcp/127.0.0.1:8080-8085`, `unix//run/app.sock`.
-//! Placeholders must be replaced before; nothing here resolves names.
+//! Network addresses with port ranges: `:8080`, `tcp/127.0.0.1:8080-8085`, `unix//run/app.sock`. Placeholders must be
+//! replaced before parsing; host names are not resolved here.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -39,10 +39,10 @@ impl PortRange {
     }
 }
 
-/// Why a text is no address.
+/// Why a text is not a valid address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// A port is no number below 65,536; holds the text of the port.
+    /// A port is not a number below 65,536; holds the text of the port.
     InvalidPort(String),
     /// The end of a port range lies before its start.
     ReversedRange(PortRange),
@@ -97,17 +97,17 @@ impl Address {
         })
     }
 
-    /// Tells whether this names a socket in the file system or the abstract name space.
+    /// Whether this is a unix socket, in the file system or in the abstract namespace.
     pub fn is_unix(&self) -> bool {
         !has_ports(&self.network) && !self.is_fd()
     }
 
-    /// Tells whether a port belongs to it.
+    /// Whether this kind of address has a port.
     pub fn has_ports(&self) -> bool {
         has_ports(&self.network)
     }
 
-    /// Tells whether this names an inherited file descriptor.
+    /// Whether this is an inherited file descriptor.
     pub fn is_fd(&self) -> bool {
         matches!(self.network.as_str(), "fd" | "fdgram")
     }

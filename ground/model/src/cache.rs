@@ -1,5 +1,5 @@
-//! Our own module `cache`: answers of an upstream that are stored and used again (RFC 9111). Caddy has no word for it; the
-//! settings are what nginx's directives come to.
+//! sluice's own module `cache`: a shared cache for responses of an upstream (RFC 9111). Caddy's JSON has no equivalent;
+//! the settings are modelled on nginx's `proxy_cache` directives.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,82 +9,88 @@ use crate::proxy::ReverseProxy;
 use crate::value::Duration;
 
 objects! {
-    /// Answers with what was stored, or asks and stores.
+    /// Serves responses from the cache, or fetches them from the upstream and stores them.
     pub struct Cache {
-        /// Where answers are stored. Handlers that name one folder share it.
+        /// Where responses are stored. Handlers with the same directory share it.
         pub store: CacheStore,
-        /// Who is asked for what is not there.
+        /// The upstream that is used on a cache miss.
         pub origin: ReverseProxy,
-        /// What answers are told apart by, with placeholders.
+        /// The cache key, with placeholders.
         pub key: String,
-        /// Methods whose answers are stored besides those of GET and HEAD.
+        /// Methods whose responses are cached in addition to GET and HEAD.
         pub methods: Vec<String>,
-        /// Nothing stored is used where one of these is neither empty nor `0`; with placeholders.
+        /// Bypasses the cache if one of these is neither empty nor `0`; with placeholders.
         pub bypass: Vec<String>,
-        /// Nothing is stored where one of these is neither empty nor `0`; with placeholders.
+        /// Does not store the response if one of these is neither empty nor `0`; with placeholders.
         pub no_store: Vec<String>,
-        /// Nothing is stored but what says `yes` in X-Accel-Buffering. Otherwise all is but what says `no`.
+        /// Stores only responses with `X-Accel-Buffering: yes`. When false, stores all except those with
+        /// `X-Accel-Buffering: no`.
         pub unbuffered: bool,
-        /// What is stored is removed where one of these is neither empty nor `0`; with placeholders.
+        /// Removes the cached response if one of these is neither empty nor `0`; with placeholders.
         pub purge: Vec<String>,
-        /// How long answers are fresh that do not say so themselves; the first that fits counts.
+        /// Lifetimes of responses that specify none themselves; the first match applies.
         pub valid: Vec<CacheValid>,
-        /// Requests for an answer until it is stored; 1 when zero.
+        /// Number of requests after which a response is stored; 1 when zero.
         pub min_uses: u32,
-        /// When a stale answer is used: `error`, `timeout`, `invalid_header`, `updating`, `http_404` and the like.
+        /// When a stale response is used: `error`, `timeout`, `invalid_header`, `updating`, or a status such as
+        /// `http_404`.
         pub use_stale: Vec<String>,
-        /// Of several requests for what is not there one asks, and the others wait.
+        /// Lets only one of several concurrent cache misses fetch the response; the others wait.
         pub lock: Option<CacheLock>,
-        /// Stale answers are validated rather than asked for anew.
+        /// Revalidates stale responses with a conditional request instead of fetching them again.
         pub revalidate: bool,
-        /// A stale answer that may be used while a fresh one is fetched is used by whoever finds it stale, too.
+        /// If a stale response may be served during an update, it is also served to the request that starts the update;
+        /// the update runs in the background.
         pub background_update: bool,
-        /// The upstream is asked with HEAD where the client asked so; with GET when false.
+        /// Forwards HEAD requests as HEAD; as GET when false.
         pub keep_head: bool,
-        /// Answers to HEAD are stored as well where the upstream is asked with HEAD: no GET has the same key.
+        /// Also stores responses to HEAD when they are forwarded as HEAD. Requires a key that GET requests do not
+        /// share.
         pub store_head: bool,
-        /// Ranges that begin there or behind are asked for as they are, and not stored.
+        /// Range requests that start at or beyond this offset are forwarded unchanged, and their responses are not
+        /// stored.
         pub max_range_offset: Option<u64>,
-        /// Fields of answers that are not looked at: `X-Accel-Buffering`, `X-Accel-Expires`,
-        /// `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.
+        /// Response headers to ignore: `X-Accel-Buffering`, `X-Accel-Expires`, `Expires`, `Cache-Control`,
+        /// `Set-Cookie`, `Vary`.
         pub ignore: Vec<String>,
-        /// Answers to requests with credentials are stored like others: the key has them, or the upstream does not see them.
+        /// Stores responses to requests with credentials like any other: the key contains them, or the upstream does
+        /// not see them.
         pub ignore_authorization: bool,
     }
 
-    /// Where answers are stored.
+    /// A cache directory and its index.
     pub struct CacheStore {
-        /// The folder.
+        /// The directory.
         pub path: String,
-        /// Into how many digits the names of each level of folders are cut.
+        /// Number of digits in the directory names of each level.
         pub levels: Vec<u8>,
-        /// The memory of the index in bytes.
+        /// Memory for the index, in bytes.
         pub index_size: u64,
-        /// Answers that nobody asked for so long are removed; after ten minutes when zero.
+        /// Responses that are not used for this long are removed; ten minutes when zero.
         pub inactive: Duration,
-        /// The most that files take in bytes; no limit when zero.
+        /// Maximum total size of the files in bytes; no limit when zero.
         pub max_size: u64,
-        /// What stays free on the file system in bytes.
+        /// Minimum free space on the file system in bytes.
         pub min_free: u64,
-        /// Files that are looked at in one go when the index is loaded; 100 when zero.
+        /// Files processed per iteration when the index is loaded; 100 when zero.
         pub loader_files: u32,
-        /// The pause between two of these; 50 ms when zero.
+        /// The pause between two iterations; 50 ms when zero.
         pub loader_sleep: Duration,
     }
 
-    /// How long answers with some statuses are fresh.
+    /// The lifetime of responses with certain statuses.
     pub struct CacheValid {
         /// The statuses; all when empty.
         pub codes: Vec<u16>,
-        /// How long; not at all when zero.
+        /// The lifetime; zero disables caching.
         pub time: Duration,
     }
 
-    /// How long requests wait for one another.
+    /// Timeouts of the cache lock.
     pub struct CacheLock {
-        /// After so long another one asks as well.
+        /// After this time another request may fetch the response as well.
         pub age: Duration,
-        /// After so long one that waits asks for itself, and its answer is not stored.
+        /// After this time a waiting request fetches the response itself, without storing it.
         pub timeout: Duration,
     }
 }

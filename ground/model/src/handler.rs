@@ -1,4 +1,4 @@
-//! The handlers a route can have. The reverse proxy's settings are long and live in `proxy`.
+//! The handlers of a route. The settings of the reverse proxy are in `proxy`.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -30,7 +30,7 @@ tagged! {
         AcmeServer(Box<AcmeServer>) = "acme_server",
         /// Asks who the client is.
         Authentication(Authentication) = "authentication",
-        /// Answers with what was stored. Our own module.
+        /// Serves responses from the cache. sluice's own module.
         Cache(Box<Cache>) = "cache",
         /// Writes the intercepted response.
         CopyResponse(CopyResponse) = "copy_response",
@@ -44,7 +44,7 @@ tagged! {
         FileServer(Box<FileServer>) = "file_server",
         /// Changes header fields.
         Headers(Box<Headers>) = "headers",
-        /// Limits the requests that are answered at a time. Our own module.
+        /// Limits concurrent requests. sluice's own module.
         InFlight(InFlight) = "in_flight",
         /// Replaces responses.
         Intercept(Intercept) = "intercept",
@@ -60,41 +60,41 @@ tagged! {
         Nginx(Box<Nginx>) = "nginx",
         /// Who may come in, by nginx's rules. Our own module.
         NginxAccess(Box<AccessRules>) = "nginx_access",
-        /// Other answers in front and behind, as nginx adds them. Our own module.
+        /// Responses of other paths before and after the body, as in nginx. sluice's own module.
         NginxAddition(Addition) = "nginx_addition",
         /// Which encoding texts have, as nginx says it. Our own module.
         NginxCharset(Charset) = "nginx_charset",
-        /// How many requests are answered at a time, as nginx counts them. Our own module.
+        /// Limits concurrent requests as nginx's `limit_conn` does. sluice's own module.
         NginxConnections(ConnectionLimits) = "nginx_limit_conn",
-        /// What nginx answers itself. Our own module.
+        /// nginx's built-in content. sluice's own module.
         NginxContent(OwnContent) = "nginx_content",
-        /// Parts of answers that something may change. Our own module.
+        /// `Range` requests for responses that other handlers may change. sluice's own module.
         NginxRanges(Ranges) = "nginx_ranges",
-        /// How fast answers are sent, as nginx says it. Our own module.
+        /// Limits the rate at which responses are sent, as nginx does. sluice's own module.
         NginxRate(AnswerRate) = "nginx_limit_rate",
-        /// Whose word counts for the address of a client, as nginx has it. Our own module.
+        /// Determines the client address behind trusted proxies, as nginx does. sluice's own module.
         NginxRealIp(RealIp) = "nginx_realip",
-        /// Until when answers are fresh, as nginx says it. Our own module.
+        /// The `Expires` header, as in nginx. sluice's own module.
         NginxExpires(Expires) = "nginx_expires",
         /// Files as nginx serves them. Our own module.
         NginxFiles(Box<NginxFiles>) = "nginx_files",
         /// Undoes compression, as nginx does. Our own module.
         NginxGunzip(Gunzip) = "nginx_gunzip",
-        /// Compresses answers, as nginx does. Our own module.
+        /// Compresses responses as nginx does. sluice's own module.
         NginxGzip(Gzip) = "nginx_gzip",
-        /// What nginx's access logs are told. Our own module.
+        /// nginx's access logs. sluice's own module.
         NginxLog(AccessLines) = "nginx_log",
         /// Sends copies of requests elsewhere, as nginx does. Our own module.
         NginxMirror(Mirror) = "nginx_mirror",
         /// Passes requests on to addresses with variables, as nginx does. Our own module.
         NginxPass(Box<PassByVariable>) = "nginx_pass",
-        /// Answers that are asked for piece by piece. Our own module.
+        /// Fetches responses in slices. sluice's own module.
         NginxSlice(Slice) = "nginx_slice",
         /// Commands in pages. Our own module.
         NginxSsi(Box<Ssi>) = "nginx_ssi",
-        /// Replaces texts in answers, as nginx does. Our own module.
+        /// Replaces text in responses as nginx does. sluice's own module.
         NginxSub(Substitutions) = "nginx_sub",
-        /// Fields behind answers, as nginx adds them. Our own module.
+        /// Trailers, as in nginx. sluice's own module.
         NginxTrailers(Trailers) = "nginx_trailers",
         /// Goes on with the first file that exists, as nginx does. Our own module.
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
@@ -110,7 +110,7 @@ tagged! {
         ReverseProxy(Box<ReverseProxy>) = "reverse_proxy",
         /// Changes method or target.
         Rewrite(Box<Rewrite>) = "rewrite",
-        /// Gives a fixed answer.
+        /// Sends a fixed response.
         StaticResponse(StaticResponse) = "static_response",
         /// Routes within a route.
         Subroute(Subroute) = "subroute",
@@ -154,7 +154,7 @@ objects! {
     pub struct RateLimit {
         /// The zones, by name.
         pub rate_limits: BTreeMap<String, RateZone>,
-        /// Up to which share of the wait is added to what clients are told.
+        /// Random share of the wait time, up to this value, that is added to `Retry-After`.
         pub jitter: f64,
         /// How often forgotten keys are looked for.
         pub sweep_interval: Duration,
@@ -171,11 +171,11 @@ objects! {
         pub as_nginx: bool,
         /// Refuses nobody and holds nobody back. Our own word.
         pub dry_run: bool,
-        /// The level at which refusals are told, `debug` when empty. Our own word.
+        /// The level at which rejections are logged, `debug` when empty. sluice's own setting.
         pub log_level: String,
     }
 
-    /// Limits the requests that are answered at a time.
+    /// Limits concurrent requests.
     pub struct InFlight {
         /// The most at a time.
         pub max: i64,
@@ -209,7 +209,7 @@ objects! {
 
     /// Signs certificates for others.
     pub struct AcmeServer {
-        /// The id of the authority.
+        /// The ID of the CA.
         pub ca: String,
         /// The lifetime of certificates.
         pub lifetime: Duration,
@@ -368,7 +368,7 @@ objects! {
         pub browse: Option<Browse>,
         /// Whether requests are redirected to the one right spelling of a path.
         pub canonical_uris: Option<bool>,
-        /// The status of successful answers.
+        /// The status of successful responses.
         pub status_code: WeakString,
         /// Passes the request on when there is no file.
         pub pass_thru: bool,
@@ -465,7 +465,7 @@ objects! {
         pub r#match: Option<ResponseMatcher>,
         /// A status that replaces the response's own.
         pub status_code: WeakString,
-        /// Routes that answer instead.
+        /// Routes that produce the response instead.
         pub routes: Vec<Route>,
     }
 
@@ -611,17 +611,17 @@ objects! {
         pub replace: String,
     }
 
-    /// Gives a fixed answer.
+    /// Sends a fixed response.
     pub struct StaticResponse {
         /// The status, 200 when empty.
         pub status_code: WeakString,
-        /// Fields of the answer.
+        /// Response headers.
         pub headers: FieldValues,
         /// The body, which may hold placeholders.
         pub body: String,
         /// Closes the connection afterwards.
         pub close: bool,
-        /// Ends the connection without an answer.
+        /// Closes the connection without a response.
         pub abort: bool,
     }
 

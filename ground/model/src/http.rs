@@ -1,5 +1,4 @@
-//! The `http` app: servers, routes and what belongs to a server as a whole. Handlers and matchers
-//! have their own modules.
+//! The `http` app: servers, routes, and settings of a server as a whole. Handlers and matchers have their own modules.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -86,7 +85,7 @@ objects! {
         pub errors: Option<ErrorRoutes>,
         /// Routes that `invoke` calls by name.
         pub named_routes: BTreeMap<String, Route>,
-        /// How TLS handshakes are answered; a server with any speaks TLS.
+        /// The settings of TLS handshakes; a server with at least one policy uses TLS.
         pub tls_connection_policies: Vec<ConnectionPolicy>,
         /// Changes to automatic HTTPS.
         pub automatic_https: Option<AutoHttps>,

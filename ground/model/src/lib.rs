@@ -1,7 +1,7 @@
-//! The one typed configuration, for every configuration language; its JSON is Caddy's JSON.
+//! The typed configuration that all configuration languages are translated to; its JSON is Caddy's JSON.
 //!
-//! Field names, shapes and the order in which they are written are Caddy's, and a value that Caddy
-//! leaves out is left out here. Files, the environment and placeholders are left to those above.
+//! Field names, structure and the order in which fields are written are Caddy's, and a value that Caddy omits is
+//! omitted here. Files, the environment and placeholders are handled by the callers.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -101,7 +101,7 @@ objects! {
         /// How many connections each worker has at most, to clients and to upstreams together; as many as open files let
         /// when zero.
         pub worker_connections: u32,
-        /// The file that gets the number of the process.
+        /// The file to which the PID is written.
         pub pid_file: String,
         /// Whether `sluice nginx` leaves its terminal; it does when absent.
         pub background: Option<bool>,
@@ -155,7 +155,7 @@ object::tagged! {
     }
 }
 
-/// Why a text is no configuration.
+/// Why a text is not a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The text is not JSON.

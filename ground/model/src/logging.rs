@@ -1,4 +1,4 @@
-//! Logs: where entries go, which are taken and how they are written.
+//! Logs: where entries go, which entries are written, and in what format.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -64,7 +64,7 @@ objects! {
         pub wrap: Option<alloc::boxed::Box<LogEncoder>>,
         /// The facility, `local7` when empty.
         pub facility: String,
-        /// How much lines matter that are no errors, `info` when empty.
+        /// The severity of lines that are not errors, `info` when empty.
         pub severity: String,
         /// Who says it, `nginx` when empty.
         pub tag: String,

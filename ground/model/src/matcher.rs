@@ -1,5 +1,5 @@
-//! Request matchers and response matchers as configured. Compiling them to something that can be
-//! asked about a request is `ground/route`'s work.
+//! Request matchers and response matchers as configured. `ground/route` compiles them to matchers that can be
+//! evaluated.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

@@ -1,6 +1,6 @@
-//! Our own module `nginx`: the virtual servers of an nginx.conf that share their addresses. Caddy has no words for how
-//! nginx chooses a location, for its phase of rewriting, and for requests that are redirected within the server.
-//! What a location answers with are handlers as everywhere.
+//! sluice's own module `nginx`: the virtual servers of an nginx.conf that share their listen addresses. It models what
+//! Caddy's JSON has no words for: how nginx selects a location, the rewrite phase, and internal redirects. The handlers
+//! inside a location are the same as everywhere else.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -11,93 +11,94 @@ use crate::object::{objects, tagged};
 use crate::value::Duration;
 
 objects! {
-    /// The virtual servers that share their addresses.
+    /// The virtual servers that share a set of listen addresses.
     pub struct Nginx {
-        /// Media types by extension; places name them by number.
+        /// Media types by extension; a [`Place`] refers to them by number.
         pub types: Vec<MediaTypes>,
-        /// Variables whose values are looked up when they are asked for.
+        /// Variables whose values are looked up when they are used.
         pub tables: Vec<VariableTable>,
-        /// The servers; the first gets the requests that name none of the others.
+        /// The servers; the first is the default server.
         pub servers: Vec<VirtualServer>,
-        /// The encodings of texts that the configuration names anywhere: upstreams may ask for these.
+        /// All charsets that the configuration names; upstreams may select these with `X-Accel-Charset`.
         pub charsets: Vec<String>,
-        /// From one encoding into another, and back.
+        /// Tables for conversion between two charsets, in both directions.
         pub charset_maps: Vec<CharsetMap>,
-        /// The variables that pages may show: by name the placeholder without its braces, or a text behind `=`.
+        /// The variables that SSI pages may use: by name, the placeholder without its braces, or a text after `=`.
         pub variables: BTreeMap<String, String>,
-        /// The beginnings of families of such variables, and of the placeholders for them.
+        /// The prefixes of families of such variables, and of the placeholders for them.
         pub families: BTreeMap<String, String>,
-        /// Whether TLS is spoken at their addresses: who does not gets an error.
+        /// Whether the addresses use TLS; a client that does not use TLS gets an error.
         pub secure: bool,
-        /// What holds for clients in some places, which name it by number, from 1.
+        /// Limits for clients, which a [`Place`] refers to by number, from 1.
         pub client_limits: Vec<ClientLimits>,
     }
 
-    /// What holds for clients in a place: while they send and take, and for their connections after that. What is absent
-    /// is as nginx has it by default.
+    /// Timeouts and limits for clients in one [`Place`], while they send and receive, and for their connection
+    /// afterwards. Absent values are nginx's defaults.
     pub struct ClientLimits {
         /// The longest pause between two reads of a body; 60 seconds when absent.
         pub body_timeout: Option<Duration>,
-        /// The longest pause between two writes of an answer; 60 seconds when absent.
+        /// The longest pause between two writes of a response; 60 seconds when absent.
         pub send_timeout: Option<Duration>,
-        /// The lowest rate at which bodies may come and responses be taken (ours).
+        /// The lowest rate at which a client may send a body or read a response (sluice's own setting).
         pub min_data_rate: Option<MinDataRate>,
-        /// How long a connection waits for another request, and closes where it is zero; 75 seconds when absent.
+        /// How long an idle connection waits for another request; zero closes it at once; 75 seconds when absent.
         pub keepalive_timeout: Option<Duration>,
-        /// The seconds that clients are told of that; they are told nothing when 0.
+        /// The timeout in the `Keep-Alive` response header, in seconds; 0 omits the header.
         pub keepalive_told: u32,
-        /// For how long a connection is not closed to make room, or because the process ends.
+        /// For how long an idle connection is not closed to free a connection slot or because the process shuts down.
         pub keepalive_min: Duration,
-        /// Requests that a connection may bring; 1000 when absent.
+        /// Maximum number of requests on one connection; 1000 when absent.
         pub keepalive_requests: Option<u64>,
-        /// How old a connection may become; an hour when absent.
+        /// Maximum age of a connection; an hour when absent.
         pub keepalive_time: Option<Duration>,
-        /// Browsers whose connections close after each answer: `msie6` after a POST, `safari`; `msie6` when absent.
+        /// Browsers whose connections are closed after each response: `msie6` after a POST, `safari`; `msie6` when
+        /// absent.
         pub keepalive_disable: Option<Vec<String>>,
-        /// When what a client still sends is read before its connection closes: `off`, `always`; where something was sent
-        /// that is not read when empty.
+        /// When to keep reading what a client still sends before its connection is closed: `off`, `always`; when empty,
+        /// only if the client has sent data that was not read.
         pub lingering: String,
-        /// The longest that is done; 30 seconds when absent.
+        /// Maximum total time of that reading; 30 seconds when absent.
         pub lingering_time: Option<Duration>,
-        /// The longest pause while it is done; 5 seconds when absent.
+        /// The longest pause in that reading; 5 seconds when absent.
         pub lingering_timeout: Option<Duration>,
         /// Whether connections that time out are reset.
         pub reset_timed_out: bool,
     }
 
-    /// What holds for connections whose handshakes named a server, or that is the default one, and for their heads.
+    /// Limits on request heads, for connections whose TLS handshake named this server or that reach the default server.
     pub struct HeadLimits {
-        /// How long a head may take; 60 seconds when absent.
+        /// How long a client may take to send a head; 60 seconds when absent.
         pub timeout: Option<Duration>,
-        /// The most bytes that a head may have; 32 KiB when 0.
+        /// Maximum size of a head in bytes; 32 KiB when 0.
         pub bytes_max: u64,
-        /// The most headers that a head may have; 1000 when absent.
+        /// Maximum number of headers; 1000 when absent.
         pub headers_max: Option<u64>,
-        /// Requests at a time on one connection of HTTP/2; 128, which are the most, when absent.
+        /// Maximum number of concurrent streams of an HTTP/2 connection; 128 when absent, which is also the maximum.
         pub streams_max: Option<u64>,
-        /// What a request over HTTP/2 may send of its body before anything is read of it; 64 KiB when absent.
+        /// How many bytes of its body an HTTP/2 request may send before the server reads any of it; 64 KiB when absent.
         pub body_ahead: Option<u64>,
     }
 
-    /// What clients have to show of themselves.
+    /// Verification of client certificates.
     pub struct ClientCertificates {
-        /// How much: `on`, `optional`, or `optional_no_ca`, where nobody has to vouch for them.
+        /// The mode: `on`, `optional`, or `optional_no_ca`, which accepts certificates of unknown CAs.
         pub verify: String,
-        /// Files of authorities that vouch for clients.
+        /// Files of the CA certificates that client certificates are verified against.
         pub authorities: Vec<String>,
-        /// Files of lists of revoked certificates.
+        /// Files of certificate revocation lists (CRLs).
         pub revoked: Vec<String>,
-        /// How many authorities may stand between a client and a root.
+        /// Maximum number of CA certificates between a client certificate and a root.
         pub depth: u32,
     }
 
-    /// A table between two encodings.
+    /// A conversion table between two charsets.
     pub struct CharsetMap {
-        /// The one, which has a byte for each letter.
+        /// The first charset, in which each character is a single byte.
         pub from: String,
-        /// The other; UTF-8, or one that has a byte for each letter, too.
+        /// The second charset: UTF-8, or another one in which each character is a single byte.
         pub to: String,
-        /// The bytes of letters in both, in hexadecimal digits. Letters of ASCII need not be named.
+        /// The bytes of each character in both charsets, in hexadecimal. ASCII characters may be omitted.
         pub rows: Vec<TableRow>,
     }
 
@@ -115,28 +116,30 @@ objects! {
         pub variable: String,
         /// The text that is looked up, with placeholders.
         pub source: String,
-        /// How: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of the path of a script; `referer`,
-        /// `secure_link`, `secure_link_expires`, `real_path`, and `connections` for what the server counts.
+        /// The kind: `map`, `geo`, `split_clients`; `script` and `path_info` for the two parts of a script path;
+        /// `referer`, `secure_link`, `secure_link_expires`, `real_path`, and `connections` for the server's connection
+        /// counters.
         pub kind: String,
-        /// The rows. Of `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`; of `geo`: a network, or addresses `first-last`, of which
-        /// the narrowest counts;
-        /// of `split_clients`: a share in hundredths of a percent, empty for what is left; of the parts of a path: the pattern that
-        /// splits it, and what is added to one that ends with a slash; of `referer`: the words of nginx; of `secure_link`: `md5` or
-        /// `secret`, and the text or word that is added; of `connections`: what is counted.
+        /// The rows. For `map`: a text, `*.host`, `host.*`, `~regex`, `~*regex`. For `geo`: a network, or an address
+        /// range `first-last`; the narrowest match wins. For `split_clients`: a share in hundredths of a percent, empty
+        /// for the remainder. For the parts of a path: the pattern that splits it, and the suffix for one that ends
+        /// with a slash. For `referer`: nginx's keywords. For `secure_link`: `md5` or `secret`, and the expression or
+        /// secret word. For `connections`: the name of the counter.
         pub rows: Vec<TableRow>,
-        /// The value where no row fits.
+        /// The value if no row matches.
         pub default: String,
-        /// Texts with an asterisk at either end are names of hosts.
+        /// Keys with an asterisk at either end are host names.
         pub hostnames: bool,
-        /// Networks of proxies, for `geo`: of their requests the address counts that they tell in X-Forwarded-For.
+        /// For `geo`: networks of trusted proxies, whose requests are looked up by the address in X-Forwarded-For.
         pub proxies: Vec<String>,
-        /// Of several told addresses the last counts that is no proxy, and not just the last.
+        /// If X-Forwarded-For lists several addresses, use the last one that is not a trusted proxy instead of the last
+        /// one.
         pub proxy_recursive: bool,
     }
 
     /// A row of a table.
     pub struct TableRow {
-        /// What is looked for.
+        /// The key.
         pub key: String,
         /// The value, with placeholders.
         pub value: String,
@@ -144,138 +147,142 @@ objects! {
 
     /// A virtual server.
     pub struct VirtualServer {
-        /// Its names as nginx writes them: exact, `*.a`, `a.*`, `.a`, `~regex`.
+        /// Its names in nginx's syntax: exact, `*.a`, `a.*`, `.a`, `~regex`.
         pub names: Vec<String>,
-        /// Whether several slashes in a path count as one; they do when absent.
+        /// Whether adjacent slashes in a path are merged; they are when absent.
         pub merge_slashes: Option<bool>,
-        /// Whether fields with an underscore in their names count.
+        /// Whether headers with an underscore in their names are accepted.
         pub underscores_in_headers: bool,
-        /// Whether fields count that have anything in their names but letters, digits, hyphens and underscores.
+        /// Whether headers are accepted whose names contain characters other than letters, digits, hyphens and
+        /// underscores.
         pub keeps_invalid_headers: bool,
-        /// What holds for heads.
+        /// Limits on request heads.
         pub heads: HeadLimits,
-        /// Whose word counts for the address of a client.
+        /// How the client address is determined behind trusted proxies.
         pub real_ip: Option<RealIp>,
-        /// What clients have to show of themselves; nothing when absent.
+        /// Verification of client certificates.
         pub clients: Option<ClientCertificates>,
-        /// What happens before a location is chosen.
+        /// The rewrite phase before a location is selected.
         pub rewrite: Vec<Action>,
-        /// What holds outside of locations.
+        /// The settings outside of locations.
         pub place: Place,
-        /// What holds within its `if` blocks; actions name them by number.
+        /// The settings inside its `if` blocks, which actions refer to by number.
         pub branches: Vec<Place>,
         /// Its locations.
         pub locations: Vec<Location>,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
     /// A location.
     pub struct Location {
-        /// How its path is compared: empty for a prefix, `=`, `^~`, `~`, `~*`, or `@` for a name.
+        /// How its path is matched: empty for a prefix, `=`, `^~`, `~`, `~*`, or `@` for a named location.
         pub modifier: String,
         /// The path, pattern or name.
         pub path: String,
-        /// Only requests that the server redirected itself get here.
+        /// Only internal redirects reach this location.
         pub internal: bool,
-        /// A request for its path without the slash at the end is redirected there.
+        /// A request for its path without the trailing slash is redirected to the path with it.
         pub adds_slash: bool,
-        /// What happens once it was chosen.
+        /// The rewrite phase after the location is selected.
         pub rewrite: Vec<Action>,
-        /// What holds for requests with other methods than these.
+        /// The settings for requests with methods other than these (`limit_except`).
         pub other_methods: Option<OtherMethods>,
-        /// What holds in it.
+        /// The settings of the location.
         pub place: Place,
-        /// What holds within its `if` blocks; actions name them by number.
+        /// The settings inside its `if` blocks, which actions refer to by number.
         pub branches: Vec<Place>,
-        /// The locations inside of it.
+        /// Nested locations.
         pub locations: Vec<Location>,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// What holds for requests with other methods.
+    /// Settings for requests whose method is not listed (`limit_except`).
     pub struct OtherMethods {
-        /// The methods that it does not hold for.
+        /// The listed methods, to which the settings do not apply.
         pub than: Vec<String>,
-        /// What holds for all others.
+        /// The settings for all other methods.
         pub place: Place,
     }
 
-    /// What holds somewhere: what answers, and what becomes of errors.
+    /// Settings in effect for one nginx context (`server`, `location`, `if` or `limit_except`) after inheritance.
     pub struct Place {
-        /// What answers.
+        /// The handlers that produce the response, in order.
         pub routes: Vec<Route>,
-        /// What changes answers to errors.
+        /// The handlers that process error responses.
         pub errors: Vec<Route>,
-        /// Pages in place of answers with some statuses.
+        /// Error pages: what replaces responses with certain statuses.
         pub error_pages: Vec<ErrorPage>,
-        /// Whether a page may have a page for its own errors.
+        /// Whether an error page may lead to another error page (`recursive_error_pages`).
         pub recursive_error_pages: bool,
         /// The number of its media types.
         pub types: u32,
-        /// The name of the server at the foot of pages; ours when absent.
+        /// The server name at the bottom of generated pages; sluice's own when absent.
         pub signature: Option<String>,
-        /// How redirects name this server.
+        /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
+        /// `port_in_redirect`).
         pub redirects: Redirects,
-        /// The name of its log of errors below `http.log.error`; that of the process when empty.
+        /// The name of its error log below `http.log.error`; the process's error log when empty.
         pub error_log: String,
-        /// Whether the log of errors is told of files that are not there; it is when absent.
+        /// Whether the error log records files that are not found; it does when absent.
         pub log_not_found: Option<bool>,
-        /// Whether it is told what `rewrite` does.
+        /// Whether the error log records the steps of the rewrite phase (`rewrite_log`).
         pub rewrite_log: bool,
-        /// The number of what holds for its clients; what nginx has by default when 0.
+        /// The number of its [`ClientLimits`]; 0 for nginx's defaults.
         pub client_limits: u32,
     }
 
-    /// How redirects name this server.
+    /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
+    /// `port_in_redirect`).
     pub struct Redirects {
-        /// They give a path only.
+        /// `Location` contains a path only.
         pub relative: bool,
-        /// They give no port.
+        /// `Location` contains no port.
         pub without_port: bool,
-        /// The name they give; that of the request when empty.
+        /// The host name in `Location`; that of the request when empty.
         pub name: String,
     }
 
-    /// A page in place of answers with some statuses.
+    /// A page that replaces responses with certain statuses (`error_page`).
     pub struct ErrorPage {
         /// The statuses.
         pub codes: Vec<u16>,
-        /// The status of the answer: that of the error when absent, that of the page when 0.
+        /// The status of the response: that of the error when absent, that of the page when 0.
         pub status: Option<u16>,
-        /// A path, a named location or an address elsewhere, with placeholders.
+        /// A path, a named location or an external URL, with placeholders.
         pub uri: String,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// Sets a variable.
+    /// Sets a variable (`set`).
     pub struct SetVariable {
         /// Its name, without the dollar sign.
         pub variable: String,
         /// Its value, with placeholders.
         pub value: String,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// Answers at once.
+    /// Responds immediately (`return`).
     pub struct ReturnAnswer {
         /// The status.
         pub status: u16,
-        /// Where a redirect leads to, or what the answer says, with placeholders; the server's own page when absent.
+        /// The target of a redirect, or the body of the response, with placeholders; the server's built-in page when
+        /// absent.
         pub text: Option<String>,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// Changes the target if its path matches.
+    /// Changes the request target if its path matches (`rewrite`).
     pub struct RewriteTarget {
         /// The pattern.
         pub pattern: String,
@@ -285,224 +292,225 @@ objects! {
         pub query: String,
         /// Drops the query of the request.
         pub drops_query: bool,
-        /// What then: nothing, `last`, `break`, or the status of a redirect.
+        /// What happens next: empty to continue, `last`, `break`, or the status of a redirect.
         pub then: String,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// Does something if something holds.
+    /// Performs actions if a condition holds (`if`).
     pub struct IfHolds {
         /// The condition.
         pub condition: Condition,
-        /// What is done.
+        /// The actions.
         pub actions: Vec<Action>,
-        /// The place that holds from there on.
+        /// The [`Place`] in effect from there on, by its number among the branches.
         pub branch: Option<u32>,
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// No more is done.
+    /// Ends the rewrite phase (`break`).
     pub struct Nothing {
-        /// Where it was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
     /// A condition.
     pub struct Condition {
-        /// What is looked at, with placeholders.
+        /// The tested value, with placeholders.
         pub subject: String,
-        /// How: `is set`, `=`, `~`, `~*`, `file`, `directory`, `exists`, `executable`.
+        /// The operator: `is set`, `=`, `~`, `~*`, `file`, `directory`, `exists`, `executable`.
         pub test: String,
-        /// What it is compared with, with placeholders; or a pattern.
+        /// The value to compare with, with placeholders; or a pattern.
         pub with: String,
-        /// Holds if the test does not.
+        /// The condition holds if the test fails.
         pub negated: bool,
-        /// Which links are followed on the way to a file.
+        /// Which symbolic links are followed in the path of a file.
         pub links: FollowedLinks,
     }
 
-    /// Answers with files as nginx does.
+    /// Serves static files as nginx does.
     pub struct NginxFiles {
         /// The path of the file, with placeholders.
         pub path: String,
         /// The number of the media types.
         pub types: u32,
-        /// Names tried for a folder, with placeholders. One with a slash at its beginning is a path of its own.
+        /// Index file names for directories, with placeholders. A name that starts with a slash is a URI of its own.
         pub index: Vec<String>,
-        /// Lists folders without an index.
+        /// Lists directories that have no index file.
         pub autoindex: Option<Autoindex>,
-        /// Whether answers have an ETag; they do when absent.
+        /// Whether responses have an `ETag`; they do when absent.
         pub etag: Option<bool>,
-        /// When a date in a request means that nothing has changed: where it is that of the file when empty, `before` where it is
-        /// not earlier, `off` never.
+        /// How `If-Modified-Since` is compared: empty for an exact match with the file's time, `before` for a time not
+        /// earlier than that, `off` for never.
         pub if_modified_since: String,
-        /// The most parts that are sent of one file; none are where it is 0.
+        /// Maximum number of ranges sent of one file; 0 disables ranges.
         pub max_ranges: Option<u32>,
-        /// One of its files, whichever, stands for a folder.
+        /// A directory is represented by one of its files, chosen at random.
         pub random_index: bool,
-        /// Who gets the file with `.gz` behind its name in its place: nobody when empty, with `on` who takes it, with `always`
-        /// everybody.
+        /// Who gets the precompressed file with the suffix `.gz`: nobody when empty, clients that accept gzip with
+        /// `on`, all clients with `always`.
         pub gzip_static: String,
-        /// Who takes it.
+        /// Which clients get the precompressed file.
         pub gzip_clients: GzipClients,
-        /// How redirects name this server.
+        /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
+        /// `port_in_redirect`).
         pub redirects: Redirects,
-        /// Which links are followed.
+        /// Which symbolic links are followed.
         pub links: FollowedLinks,
     }
 
-    /// Which symbolic links are followed on the way to a file.
+    /// Which symbolic links are followed in the path of a file (`disable_symlinks`).
     pub struct FollowedLinks {
-        /// All when empty, `on` for none, `if_not_owner` for those that belong to the owner of what they lead to: nginx's words
-        /// for when they are not.
+        /// When links are refused, in nginx's words: never when empty, `on` for always, `if_not_owner` for links whose
+        /// owner differs from that of their target.
         pub disabled: String,
-        /// The beginning of paths that is not looked at, with placeholders.
+        /// The path prefix that is not checked, with placeholders.
         pub from: String,
     }
 
-    /// Lists folders.
+    /// Directory listings (`autoindex`).
     pub struct Autoindex {
         /// Sizes are rounded.
         pub rounded: bool,
-        /// How they are written: `json`, `jsonp`, `xml`; HTML when empty.
+        /// The format: `json`, `jsonp`, `xml`; HTML when empty.
         pub format: String,
-        /// Times are those of the system's time zone, as far as HTML has them.
+        /// HTML listings show times in the system's time zone.
         pub local_times: bool,
     }
 
-    /// Goes on with the first file that exists.
+    /// Continues with the first file that exists (`try_files`).
     pub struct TryFiles {
-        /// The candidates, with placeholders; those with a slash at the end are folders.
+        /// The candidates, with placeholders; a trailing slash denotes a directory.
         pub files: Vec<String>,
-        /// The folder they are looked up in, with placeholders.
+        /// The directory in which they are looked up, with placeholders.
         pub root: String,
-        /// How much of a candidate the folder stands in for: the path of the location, where it has an alias.
+        /// The prefix of a candidate that the directory replaces: the path of the location if it has an `alias`.
         pub alias_of: String,
-        /// Where to go on if there is none: a path or a named location, with placeholders.
+        /// What to use if no candidate exists: a path or a named location, with placeholders.
         pub fallback: String,
-        /// The status of the answer if there is none.
+        /// The status of the response if there is no fallback.
         pub status: u16,
-        /// Which links are followed.
+        /// Which symbolic links are followed.
         pub links: FollowedLinks,
     }
 
-    /// Who may come in: by address, by password, by what another location says.
+    /// Access control by address, password, or the result of a subrequest.
     pub struct AccessRules {
         /// The rules for addresses, tried in order.
         pub rules: Vec<AccessRule>,
-        /// One of the checks that lets a request in is enough.
+        /// A request that passes any one of the checks is allowed (`satisfy any`).
         pub any: bool,
-        /// Asks for a name and a password.
+        /// HTTP basic authentication.
         pub basic: Option<PasswordFile>,
-        /// Asks another location.
+        /// A subrequest that decides on access.
         pub request: Option<AskLocation>,
-        /// How long a refusal with 401 is held back.
+        /// How long a 401 response is delayed (`auth_delay`).
         pub delay: Duration,
     }
 
-    /// Asks for a name and a password.
+    /// HTTP basic authentication.
     pub struct PasswordFile {
-        /// What clients are told that they log in to, with placeholders; nobody is asked where it is `off`.
+        /// The realm shown to clients, with placeholders; `off` disables authentication.
         pub realm: String,
         /// The file of names and hashes, with placeholders.
         pub users: String,
     }
 
-    /// Asks another location whether a request may come in.
+    /// Decides on access by the status of a subrequest (`auth_request`).
     pub struct AskLocation {
-        /// The path that is asked for.
+        /// The path of the subrequest.
         pub uri: String,
-        /// What is kept of the answer.
+        /// Variables to set from its response.
         pub set: Vec<SetVariable>,
     }
 
-    /// Lets some addresses in, or keeps them out.
+    /// Allows or denies a set of addresses.
     pub struct AccessRule {
-        /// Lets them in.
+        /// Allows them; denies them when false.
         pub allow: bool,
         /// An address, a range of addresses, `unix:` or `all`.
         pub from: String,
     }
 
-    /// Answers with something that the server has itself.
+    /// Serves built-in content.
     pub struct OwnContent {
-        /// What: `stub_status` or `empty_gif`.
+        /// Which content: `stub_status` or `empty_gif`.
         pub what: String,
     }
 
-    /// How fast answers are sent.
+    /// The rate at which responses are sent (`limit_rate`).
     pub struct AnswerRate {
-        /// Bytes each second as nginx writes them, with placeholders; `0` for any number.
+        /// Bytes per second in nginx's notation, with placeholders; `0` for no limit.
         pub rate: String,
-        /// Bytes that are sent without waiting, with placeholders.
+        /// Bytes that are sent before the limit applies, with placeholders.
         pub after: String,
     }
 
-    /// Gives parts of answers, once everything that may change them has seen them.
+    /// Applies `Range` requests to responses after all handlers that may change the body.
     pub struct Ranges {
-        /// The most parts that are sent of one answer; any number when absent, none where it is 0.
+        /// Maximum number of ranges sent of one response; no limit when absent, 0 disables ranges.
         pub max: Option<u32>,
     }
 
-    /// Asks for an answer piece by piece.
+    /// Fetches a response from the upstream in slices (`slice`).
     pub struct Slice {
-        /// The bytes of each piece but the last; more than none.
+        /// The size in bytes of each slice but the last; not 0.
         pub size: u64,
     }
 
-    /// How many requests of one key are answered at a time.
+    /// Limits on concurrent requests per key (`limit_conn`).
     pub struct ConnectionLimits {
-        /// The limits; the first that is reached refuses.
+        /// The limits; the first one reached rejects the request.
         pub limits: Vec<ConnectionLimit>,
-        /// The status of refusals, 503 when zero.
+        /// The status of rejected requests, 503 when zero.
         pub status: u16,
-        /// Refuses nobody.
+        /// Only logs what would be rejected.
         pub dry_run: bool,
-        /// The level at which refusals are told, `error` when empty.
+        /// The level at which rejections are logged, `error` when empty.
         pub log_level: String,
     }
 
-    /// A limit of requests at a time.
+    /// A limit on concurrent requests.
     pub struct ConnectionLimit {
-        /// The zone that counts; places with one zone count together.
+        /// The zone that counts requests; limits with the same zone share its counters.
         pub zone: String,
-        /// What is counted apart, with placeholders; nothing is counted where it is empty.
+        /// The key of the counter, with placeholders; requests with an empty key are not counted.
         pub key: String,
-        /// The most at a time.
+        /// Maximum number of concurrent requests.
         pub max: u32,
     }
 
-    /// Whose word counts for the address of a client.
+    /// How the client address is determined behind trusted proxies.
     pub struct RealIp {
-        /// Addresses and networks that are believed.
+        /// Trusted addresses and networks.
         pub from: Vec<String>,
-        /// Whether peers on unix sockets are.
+        /// Whether peers on unix sockets are trusted.
         pub from_unix: bool,
-        /// The field that tells it; the header of the PROXY protocol when empty.
+        /// The header that holds the client address; empty for the PROXY protocol header.
         pub field: String,
-        /// Of several addresses the last one that is not believed itself counts, not the last.
+        /// If the header lists several addresses, use the last one that is not trusted itself instead of the last one.
         pub recursive: bool,
     }
 
-    /// Passes a request on to an address that is known only with the request.
+    /// Proxies a request to an address that depends on the request.
     pub struct PassByVariable {
         /// The address, with placeholders.
         pub address: String,
-        /// What answers: by `http://` or `https://` and the name of a group, by these alone for all other addresses.
-        /// Without such beginnings where the address has none.
+        /// The routes per destination: by `http://` or `https://` and the name of an upstream group; by the scheme
+        /// alone for all other addresses. Without the scheme if the address has none.
         pub to: BTreeMap<String, Vec<Route>>,
-        /// Whether names that are no group are looked up.
+        /// Whether names that are not upstream groups are resolved.
         pub looks_up: bool,
-        /// The port of an address without scheme that names none; 9000 when zero.
+        /// The port of an address that has neither scheme nor port; 9000 when zero.
         pub port: u16,
     }
 
-    /// What the access logs are told of a request.
+    /// The access log lines of a request.
     pub struct AccessLines {
         /// The lines.
         pub lines: Vec<AccessLine>,
@@ -512,121 +520,121 @@ objects! {
     pub struct AccessLine {
         /// The logger that it goes to, below `http.log.access`.
         pub logger: String,
-        /// What it says, with placeholders.
+        /// Its format, with placeholders.
         pub format: String,
-        /// How values are made harmless: `default`, `json` or `none`.
+        /// How values are escaped: `default`, `json` or `none`.
         pub escape: String,
-        /// It is left out where this is empty or `0`; always written when absent.
+        /// The line is skipped if this is empty or `0`; always written when absent.
         pub condition: Option<String>,
-        /// The file that each line names anew, in place of a logger.
+        /// The file whose path depends on the request, instead of a logger.
         pub file: Option<alloc::boxed::Box<NamedFile>>,
     }
 
-    /// A file whose name follows from the request.
+    /// A log file whose path depends on the request.
     pub struct NamedFile {
         /// Its path, with placeholders.
         pub path: String,
-        /// The folder without which nothing is written, with placeholders.
+        /// The directory that must exist for the line to be written, with placeholders.
         pub root: String,
-        /// The log of errors that is told of files that cannot be opened, below `http.log.error`; empty for that itself.
+        /// The error log for files that cannot be opened, below `http.log.error`; empty for that log itself.
         pub errors: String,
-        /// How many such files stay open; none where it is 0.
+        /// Maximum number of such files kept open; 0 keeps none.
         pub open_max: u32,
-        /// How long a file stays open that nothing is written to.
+        /// How long an unused file stays open.
         pub inactive: Duration,
-        /// How often a file is written to within that time before it stays open.
+        /// How often a file must be used within that time to stay open.
         pub uses_min: u32,
-        /// After this time the path of an open file is looked at anew.
+        /// How often the path of an open file is checked again.
         pub valid: Duration,
     }
 
-    /// Who gets compressed answers, of those who say that they take them.
+    /// Which of the clients that accept gzip get compressed responses.
     pub struct GzipClients {
         /// Also clients of HTTP/1.0.
         pub http10: bool,
-        /// Which answers to requests that came through proxies: the words of `gzip_proxied`; none where there are none.
+        /// Which responses to proxied requests are compressed: the keywords of `gzip_proxied`; none when empty.
         pub proxied: Vec<String>,
-        /// Patterns of browsers that get none; `msie6` for old ones of one kind.
+        /// User-Agent patterns that get no compressed responses; `msie6` for old versions of Internet Explorer.
         pub not_for: Vec<String>,
-        /// Answers that depend on it say so.
+        /// Adds `Vary: Accept-Encoding` to responses that depend on it.
         pub vary: bool,
     }
 
-    /// Compresses answers.
+    /// Compresses responses (`gzip`).
     pub struct Gzip {
-        /// How hard it tries, from 1 to 9.
+        /// Compression level, from 1 to 9.
         pub level: i64,
-        /// The length from which on it is worth it.
+        /// Minimum length in bytes of a response to compress.
         pub minimum_length: u64,
-        /// The media types of such answers; `*` for all.
+        /// The media types of the responses to process; `*` for all.
         pub types: Vec<String>,
-        /// Who gets them.
+        /// Which clients get compressed responses.
         pub clients: GzipClients,
     }
 
-    /// Undoes the compression of answers for clients that do not take it.
+    /// Decompresses responses for clients that do not accept gzip (`gunzip`).
     pub struct Gunzip {
-        /// Who gets them as they are.
+        /// Which clients get the compressed response unchanged.
         pub clients: GzipClients,
     }
 
-    /// Sends copies of requests to other paths of the server, whose answers are thrown away.
+    /// Sends copies of requests to other paths of the server, whose responses are discarded (`mirror`).
     pub struct Mirror {
         /// The paths.
         pub uris: Vec<String>,
-        /// Copies come without the body of the request.
+        /// Copies do not include the request body.
         pub without_body: bool,
     }
 
-    /// Replaces texts in what is answered.
+    /// Replaces text in responses (`sub_filter`).
     pub struct Substitutions {
-        /// What is replaced by what.
+        /// The replacements.
         pub texts: Vec<Substitution>,
-        /// Each is replaced wherever it stands, not only the first time.
+        /// Replaces every occurrence, not only the first.
         pub every: bool,
-        /// The media types of such answers; `*` for all.
+        /// The media types of the responses to process; `*` for all.
         pub types: Vec<String>,
-        /// Answers still say when they were changed.
+        /// Keeps the `Last-Modified` header.
         pub keeps_last_modified: bool,
     }
 
-    /// A text that is replaced.
+    /// One replacement.
     pub struct Substitution {
-        /// The text, with placeholders; letters of both cases are the same.
+        /// The text to find, with placeholders; case-insensitive.
         pub text: String,
-        /// What stands in its place, with placeholders.
+        /// The replacement, with placeholders.
         pub with: String,
     }
 
-    /// Adds fields behind what is answered.
+    /// Adds trailers to responses (`add_trailer`).
     pub struct Trailers {
-        /// The fields.
+        /// The trailers.
         pub fields: Vec<Trailer>,
     }
 
-    /// A field behind what is answered.
+    /// One trailer.
     pub struct Trailer {
         /// Its name.
         pub name: String,
         /// Its value, with placeholders.
         pub value: String,
-        /// Also behind answers to errors.
+        /// Added to error responses as well.
         pub always: bool,
     }
 
-    /// Adds what other paths of the server answer in front of what is answered, and behind it.
+    /// Adds the responses of other paths of the server before and after the body (`add_before_body`, `add_after_body`).
     pub struct Addition {
-        /// What stands in front; nothing when empty.
+        /// The path whose response precedes the body; nothing when empty.
         pub before: String,
-        /// What stands behind; nothing when empty.
+        /// The path whose response follows the body; nothing when empty.
         pub after: String,
-        /// The media types of such answers; `*` for all.
+        /// The media types of the responses to process; `*` for all.
         pub types: Vec<String>,
     }
 
-    /// Gives clients a cookie by which they are known again.
+    /// Sends clients a cookie that identifies them (`userid`).
     pub struct UserId {
-        /// How: `on`, `v1`, or `log`, which gives none.
+        /// The mode: `on`, `v1`, or `log`, which sends no cookie.
         pub mode: String,
         /// The name of the cookie.
         pub name: String,
@@ -634,71 +642,72 @@ objects! {
         pub domain: String,
         /// Its `Path`.
         pub path: String,
-        /// How many seconds it is kept: until the browser ends when absent, as long as there is to say when negative.
+        /// Its lifetime in seconds: until the browser exits when absent, as long as possible when negative.
         pub expires: Option<i64>,
-        /// What else it says: `Secure`, `HttpOnly`, `SameSite=Strict` and the like.
+        /// Further attributes: `Secure`, `HttpOnly`, `SameSite=Strict`, `SameSite=Lax`, `SameSite=None`.
         pub flags: Vec<String>,
-        /// The letter, digit or `=` in its last place; one without it is given anew. Nothing when empty.
+        /// The letter, digit or `=` in its last position; a cookie without it is sent again. Nothing when empty.
         pub mark: String,
-        /// The text of the field `P3P`; nothing when empty.
+        /// The value of the `P3P` header; nothing when empty.
         pub p3p: String,
-        /// The number of the server in the cookie; that of its address when absent.
+        /// The service number in the cookie; derived from the server's address when absent.
         pub service: Option<u32>,
-        /// Clients get another one where this is neither empty nor `0`, with placeholders.
+        /// Clients get a new cookie if this is neither empty nor `0`, with placeholders.
         pub reset: String,
     }
 
-    /// Says which encoding texts have, and gives it to them.
+    /// Adds the charset to `Content-Type` and converts text to it (`charset`).
     pub struct Charset {
-        /// The encoding, with placeholders; only what upstreams ask for when empty.
+        /// The charset, with placeholders; when empty, only charsets that upstreams request apply.
         pub name: String,
-        /// The encoding that they come in where they do not say it, with placeholders; when empty they stay as they are.
+        /// The charset of text that does not declare one, with placeholders; when empty, text is not converted.
         pub source: String,
-        /// Those that say another one are changed, too.
+        /// Converts text that declares another charset, too.
         pub overrides: bool,
-        /// The media types of such texts; `*` for all.
+        /// The media types of such text; `*` for all.
         pub types: Vec<String>,
     }
 
-    /// Does what the commands in pages say.
+    /// Processes server-side includes (`ssi`).
     pub struct Ssi {
         /// The media types of pages; `*` for all.
         pub types: Vec<String>,
-        /// The bytes that a value in a command may not reach.
+        /// Length in bytes that a parameter value of a command must stay below.
         pub value_length: u64,
-        /// Mistakes are not shown in pages.
+        /// Errors are not shown in pages.
         pub silent: bool,
-        /// Pages still say when they were changed.
+        /// Keeps the `Last-Modified` header.
         pub keeps_last_modified: bool,
-        /// The variables that follow from the place, by name: texts with placeholders.
+        /// The variables that depend on the [`Place`], by name: texts with placeholders.
         pub variables: BTreeMap<String, String>,
     }
 
-    /// Says until when answers are fresh.
+    /// Sets the `Expires` and `Cache-Control` headers (`expires`).
     pub struct Expires {
-        /// The length of that time; negative for answers that are not to be kept. The second of the day with `daily`.
+        /// The lifetime in seconds; negative for responses that must not be cached. With `daily`, the second of the
+        /// day.
         pub seconds: i64,
-        /// A time as the directive takes it, with placeholders, in place of a length.
+        /// A time in the syntax of the directive, with placeholders, instead of `seconds`.
         pub value: String,
-        /// From when: `access`, `modified`, `epoch` or `max`; `daily` until a time of the day.
+        /// What the time counts from: `access`, `modified`, `epoch` or `max`; `daily` for a time of day.
         pub from: String,
-        /// Also for answers to errors.
+        /// Set in error responses as well.
         pub always: bool,
     }
 }
 
 tagged! {
-    /// A step of the phase of rewriting.
+    /// A step of the rewrite phase.
     pub enum Action by "do" {
-        /// Ends the phase.
+        /// Ends the rewrite phase.
         Break(Nothing) = "break",
-        /// Does something if something holds.
+        /// Performs actions if a condition holds (`if`).
         If(IfHolds) = "if",
-        /// Answers at once.
+        /// Responds immediately (`return`).
         Return(ReturnAnswer) = "return",
-        /// Changes the target.
+        /// Changes the request target.
         Rewrite(RewriteTarget) = "rewrite",
-        /// Sets a variable.
+        /// Sets a variable (`set`).
         Set(SetVariable) = "set",
     }
 }

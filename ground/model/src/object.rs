@@ -1,6 +1,5 @@
-//! How configuration objects become JSON and come back: the field rules that every object shares,
-//! and the enums that are told apart by one key. What the objects mean is left to the modules that
-//! declare them.
+//! How configuration objects are converted to and from JSON: the field rules that all objects share, and enums whose
+//! variant is selected by one key. The meaning of the objects is up to the modules that declare them.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 /// An object of a module that this build has no type for, kept as it came.
 pub type RawModule = Map<String, Value>;
 
-/// Tells whether a field holds its zero value, which Caddy's JSON leaves out.
+/// Whether a field holds its zero value, which Caddy's JSON omits.
 pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -135,7 +134,7 @@ macro_rules! tagged {
         }
 
         impl $name {
-            /// The key that tells the variants apart.
+            /// The key that selects the variant.
             pub const KEY: &'static str = $key;
 
             /// The name of the module, as the telling key has it.

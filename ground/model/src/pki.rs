@@ -1,4 +1,4 @@
-//! The `pki` app: certificate authorities of our own.
+//! The `pki` app: certificate authorities (CAs) that sluice runs itself.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -7,13 +7,13 @@ use crate::object::{RawModule, objects};
 use crate::value::Duration;
 
 objects! {
-    /// The authorities by id; `local` is the default one.
+    /// The local CAs by ID; `local` is the default.
     pub struct PkiApp {
-        /// The authorities.
+        /// The CAs.
         pub certificate_authorities: BTreeMap<String, CertificateAuthority>,
     }
 
-    /// One authority.
+    /// One CA.
     pub struct CertificateAuthority {
         /// The name people see.
         pub name: String,

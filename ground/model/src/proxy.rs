@@ -1,4 +1,4 @@
-//! The settings of `reverse_proxy`: upstreams, choice among them, health, transport.
+//! The settings of `reverse_proxy`: upstreams, load balancing, health checks, transport.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -24,20 +24,20 @@ objects! {
         pub health_checks: Option<HealthChecks>,
         /// The upstreams.
         pub upstreams: Vec<Upstream>,
-        /// A source of upstreams that is asked for each request.
+        /// A source of upstreams that is queried for each request.
         pub dynamic_upstreams: Option<UpstreamSource>,
-        /// How long written bytes may wait; negative flushes at once.
+        /// How long written bytes may stay buffered; negative flushes at once.
         pub flush_interval: Duration,
-        /// Proxies in front of us whose X-Forwarded fields are believed.
+        /// Proxies in front of the server whose X-Forwarded headers are trusted.
         pub trusted_proxies: Vec<String>,
         /// Changes to header fields.
         pub headers: Option<Headers>,
-        /// Bytes of the request read before it is passed on; -1 reads all.
+        /// Bytes of the request body to buffer before forwarding it; -1 buffers all.
         pub request_buffers: i64,
-        /// Bytes of the response read before it is passed on; -1 reads all.
+        /// Bytes of the response body to buffer before forwarding it; -1 buffers all.
         pub response_buffers: i64,
-        /// Where bodies wait that are longer than `request_buffers` and `response_buffers`, which go on as they come when
-        /// empty. Our own word.
+        /// The directory that buffers the rest of bodies longer than `request_buffers` and `response_buffers`; when
+        /// empty, the rest is forwarded as it arrives. sluice's own setting.
         pub buffer_folder: String,
         /// The longest life of a tunnel.
         pub stream_timeout: Duration,
@@ -47,108 +47,109 @@ objects! {
         pub stream_close_delay: Duration,
         /// Changes to method or target.
         pub rewrite: Option<Rewrite>,
-        /// Responses that are answered otherwise.
+        /// Responses that are replaced or handled by routes.
         pub handle_response: Vec<ResponseHandler>,
         /// Logs the headers of both sides.
         pub verbose_logs: bool,
-        /// Identical requests that are under way at one time ask the upstream once. Our own word.
+        /// Combines identical concurrent requests into one upstream request. sluice's own setting.
         pub coalesce: bool,
-        /// Passes on as nginx does, where present. Our own word.
+        /// Proxies as nginx does, if present. sluice's own setting.
         pub as_nginx: Option<AsNginx>,
     }
 
-    /// How nginx passes requests on: it adds nothing of its own, and tells the upstream's name as the host.
+    /// How nginx proxies requests: it adds no headers of its own and sends the upstream's name as the host.
     pub struct AsNginx {
-        /// The Host field, with placeholders.
+        /// The `Host` header, with placeholders.
         pub host: String,
-        /// What stands in the target in place of its first bytes; the target as it was sent when absent.
+        /// What replaces the first bytes of the request target; the target is forwarded as received when absent.
         pub target: Option<Target>,
-        /// Whether a client may switch to another protocol.
+        /// Whether a client may upgrade to another protocol.
         pub upgrade: bool,
-        /// Fields of answers that are not passed back.
+        /// Response headers that are not forwarded to the client.
         pub hide: Vec<String>,
-        /// Statuses of answers that are taken for errors of our own.
+        /// Response statuses that are handled as errors of this server.
         pub intercept: Vec<u16>,
-        /// Redirects of the upstream that are changed; the first that fits counts.
+        /// Changes to `Location` headers of the upstream; the first match applies.
         pub redirects: Vec<LocationChange>,
-        /// How redirects name this server.
+        /// How this server refers to itself in `Location` headers.
         pub naming: crate::nginx::Redirects,
-        /// When the next server is asked: `error`, `timeout`, `invalid_header`, `http_502` and the like,
-        /// `non_idempotent`. Never when empty.
+        /// When the request is retried with the next server: `error`, `timeout`, `invalid_header`, a status such as
+        /// `http_502`, `non_idempotent`. Never when empty.
         pub next_upstream: Vec<String>,
-        /// The most servers that are asked; all of them when zero.
+        /// Maximum number of servers to try; all of them when zero.
         pub next_upstream_tries: i64,
-        /// How long further servers are asked; without limit when zero.
+        /// How long further servers may be tried; no limit when zero.
         pub next_upstream_timeout: Duration,
-        /// The method that the upstream is asked with, with placeholders; the client's when empty.
+        /// The method of the upstream request, with placeholders; the client's when empty.
         pub method: String,
-        /// What is sent in place of the request's content, with placeholders.
+        /// What is sent instead of the request body, with placeholders.
         pub body: Option<String>,
-        /// Goes on asking although the client is gone, until the answer begins.
+        /// Continues the upstream request after the client has disconnected, until the response begins.
         pub ignore_client_abort: bool,
-        /// Does not send the request's fields.
+        /// Does not forward the request headers.
         pub drop_fields: bool,
-        /// Does not send the request's content.
+        /// Does not forward the request body.
         pub drop_body: bool,
-        /// Speaks HTTP/1.0: a request says how long its content is.
+        /// Uses HTTP/1.0: a request has a `Content-Length`.
         pub http10: bool,
-        /// Tells that trailer fields are taken, as gRPC wants it.
+        /// Sends `TE: trailers`, as gRPC requires.
         pub trailers: bool,
-        /// Hints that come before the answer are passed back where one of these is neither empty nor `0`, with placeholders; never
-        /// when there are none.
+        /// Forwards 103 (Early Hints) responses if one of these is neither empty nor `0`, with placeholders; never when
+        /// there are none.
         pub early_hints: Vec<String>,
-        /// Fields of answers that are not obeyed: `X-Accel-Redirect`, `X-Accel-Limit-Rate`.
+        /// Response headers without effect: `X-Accel-Redirect`, `X-Accel-Limit-Rate`.
         pub ignore: Vec<String>,
-        /// Changes to `Domain` of cookies; the first that fits counts.
+        /// Changes to the `Domain` attribute of cookies; the first match applies.
         pub cookie_domains: Vec<LocationChange>,
-        /// Changes to `Path` of cookies; the first that fits counts.
+        /// Changes to the `Path` attribute of cookies; the first match applies.
         pub cookie_paths: Vec<LocationChange>,
-        /// Flags that cookies get or lose; the first that fits counts.
+        /// Flags to set or remove in cookies; the first match applies.
         pub cookie_flags: Vec<CookieFlags>,
-        /// Bytes each second in which an answer is read, as nginx writes them, with placeholders; `0` for any number.
+        /// Bytes per second at which a response is read, in nginx's notation, with placeholders; `0` for no limit.
         pub limit_rate: String,
-        /// Parts of an answer are given whether or not the upstream gives parts.
+        /// Supports `Range` requests whether or not the upstream does.
         pub force_ranges: bool,
-        /// Answers that are files from then on.
+        /// Stores responses as files (`proxy_store`).
         pub keep: Option<KeepFile>,
-        /// How requests wait until they are here as a whole.
+        /// Buffering of request bodies until they are complete.
         pub request_buffers: BodyBuffers,
-        /// How responses wait for clients that are slower than the upstream.
+        /// Buffering of responses for clients that are slower than the upstream.
         pub response_buffers: BodyBuffers,
     }
 
-    /// How bodies wait: in memory, then in a temporary file.
+    /// Buffering of bodies, in memory and then in a temporary file.
     pub struct BodyBuffers {
-        /// They do not.
+        /// Disables buffering.
         pub off: bool,
-        /// Bytes in memory; the usual number when zero.
+        /// Bytes in memory; the default when zero.
         pub memory: u64,
-        /// Bytes that are written to the file at a time; the usual number when zero.
+        /// Bytes per write to the file; the default when zero.
         pub write: u64,
-        /// Bytes in the file; the usual number when absent, no file when zero.
+        /// Maximum bytes in the file; the default when absent, no file when zero.
         pub file_max: Option<u64>,
-        /// The folder of the file; that of the system when empty.
+        /// The directory of the file; the system's temporary directory when empty.
         pub folder: String,
-        /// Where that was written; no part of the JSON.
+        /// Where it was written in the source; not part of the JSON.
         #[serde(skip)]
         pub origin: RouteOrigin,
     }
 
-    /// Makes files of answers.
+    /// Stores responses as files.
     pub struct KeepFile {
-        /// The file of an answer, with placeholders.
+        /// The path of the file, with placeholders.
         pub path: String,
-        /// What may be done with the file, in the bits of the system.
+        /// The permission bits of the file.
         pub mode: u32,
     }
 
-    /// Flags that a cookie gets or loses.
+    /// Flags to set or remove in a cookie.
     pub struct CookieFlags {
         /// Its name, with placeholders.
         pub name: String,
         /// The pattern that its name matches, where `name` is empty.
         pub pattern: String,
-        /// The flags: `secure`, `nosecure`, `httponly`, `nohttponly`, `samesite=strict`, `nosamesite` and the like.
+        /// The flags: `secure`, `nosecure`, `httponly`, `nohttponly`, `samesite=strict`, `samesite=lax`,
+        /// `samesite=none`, `nosamesite`.
         pub flags: Vec<String>,
     }
 
@@ -256,31 +257,31 @@ objects! {
         pub key: String,
         /// What each of the upstreams is in it.
         pub servers: Vec<NginxServer>,
-        /// Clients stay with the server that they had.
+        /// Session affinity.
         pub sticky: Option<Sticky>,
-        /// Who is asked for the names of servers with `resolve`; the DNS servers of the system when absent.
+        /// The DNS servers that resolve the names of servers with `resolve`; the system's when absent.
         pub resolver: Option<Resolver>,
     }
 
-    /// Clients stay with the server that they had, as long as it can take their requests.
+    /// Session affinity: a client keeps its server as long as that server is available.
     pub struct Sticky {
-        /// The cookie that names the server; the application names it when absent.
+        /// The cookie, set by sluice, that names the server; the application names it when absent.
         pub cookie: Option<StickyCookie>,
-        /// What may name the server, with placeholders; the first one that is not empty counts.
+        /// Where the server is named, with placeholders; the first value that is not empty applies.
         pub names: Vec<String>,
-        /// `names` name sessions, and which server has one is learned from its answers.
+        /// If present, `names` identify sessions, and the server of each session is learned from its responses.
         pub learn: Option<StickyLearn>,
     }
 
-    /// Sessions that servers begin.
+    /// Sessions that upstream servers create.
     pub struct StickyLearn {
-        /// What may name a new session, with placeholders; the first one that is not empty counts.
+        /// Where a new session is named, with placeholders; the first value that is not empty applies.
         pub create: Vec<String>,
-        /// The most sessions that are remembered.
+        /// Maximum number of sessions remembered.
         pub sessions_max: u32,
-        /// How long a session is remembered that nobody goes on with, ten minutes when zero.
+        /// How long an unused session is remembered, ten minutes when zero.
         pub timeout: Duration,
-        /// A session begins with the head of an answer; with the end of it when false.
+        /// A session is created when the response head arrives; at the end of the response when false.
         pub at_header: bool,
     }
 
@@ -350,15 +351,15 @@ objects! {
         pub body: String,
         /// Follows redirects.
         pub follow_redirects: bool,
-        /// The time between questions, 30 s when zero.
+        /// The interval between checks, 30 s when zero.
         pub interval: Duration,
-        /// How long an answer may take, 5 s when zero.
+        /// The timeout for the response, 5 s when zero.
         pub timeout: Duration,
-        /// Good answers in a row that make an upstream healthy, 1 when zero.
+        /// Consecutive successful checks after which an upstream is healthy, 1 when zero.
         pub passes: i64,
-        /// Bad answers in a row that make an upstream sick, 1 when zero.
+        /// Consecutive failed checks after which an upstream is unhealthy, 1 when zero.
         pub fails: i64,
-        /// The most bytes of an answer that are read.
+        /// Maximum number of bytes of a response that are read.
         pub max_size: i64,
         /// The status expected; one digit stands for a class, any 2xx when zero.
         pub expect_status: u16,
@@ -420,7 +421,7 @@ objects! {
         pub versions: Vec<String>,
         /// The address dialled from.
         pub local_address: String,
-        /// How much the system keeps of what comes and of what goes. Our own word.
+        /// Sizes of the socket buffers. sluice's own setting.
         pub socket_buffers: SocketBuffers,
         /// A proxy to go through.
         pub network_proxy: Option<RawModule>,
@@ -430,23 +431,23 @@ objects! {
     pub struct Resolver {
         /// Their addresses.
         pub addresses: Vec<String>,
-        /// How long answers are used, whatever their owners say. Our own word, as all below.
+        /// How long DNS answers are used, regardless of their TTL. sluice's own setting, like all below.
         pub valid: Option<Duration>,
-        /// Answers are used as long as their owners say.
+        /// Whether DNS answers are used as long as their TTL allows.
         pub heeds_lifetimes: bool,
-        /// How long a question may take altogether.
+        /// Total timeout of a query.
         pub timeout: Duration,
-        /// The versions of IP asked for.
+        /// The IP versions to query for.
         pub versions: Option<IpVersions>,
     }
 
     /// TLS towards upstreams.
     pub struct UpstreamTls {
-        /// Who may have signed the upstream's certificate.
+        /// The CAs trusted to sign the upstream's certificate.
         pub ca: Option<RawModule>,
-        /// Base64 DER of authorities (an old place).
+        /// CA certificates in Base64 DER (deprecated).
         pub root_ca_pool: Vec<String>,
-        /// Files of authorities (an old place).
+        /// Files of CA certificates (deprecated).
         pub root_ca_pem_files: Vec<String>,
         /// The file of our certificate.
         pub client_certificate_file: String,
@@ -531,17 +532,17 @@ objects! {
         pub keep_alive: Option<KeepAlive>,
         /// The address dialled from. Our own word.
         pub local_address: String,
-        /// How much the system keeps of what comes and of what goes. Our own word.
+        /// Sizes of the socket buffers. sluice's own setting.
         pub socket_buffers: SocketBuffers,
-        /// Texts on standard error, in front of a head, that make an answer an invalid one. Our own word.
+        /// Texts on standard error, before the response head, that make a response invalid. sluice's own setting.
         pub catch_stderr: Vec<String>,
     }
 
-    /// How much the system keeps of what comes on a connection, and of what goes.
+    /// Sizes of the socket buffers of a connection.
     pub struct SocketBuffers {
-        /// Bytes of what comes; the system's choice when zero.
+        /// Receive buffer in bytes; the system's default when zero.
         pub receive: u32,
-        /// Bytes of what goes; the system's choice when zero.
+        /// Send buffer in bytes; the system's default when zero.
         pub send: u32,
     }
 
@@ -565,13 +566,13 @@ objects! {
         pub only_env: bool,
         /// Variables of `env` that are left out where they are empty.
         pub env_if_not_empty: Vec<String>,
-        /// uwsgi: the first modifier of packets, which tells what kind of application is asked; 0 is WSGI.
+        /// uwsgi: the first modifier of packets, which identifies the kind of application; 0 is WSGI.
         pub modifier1: u8,
         /// uwsgi: the second modifier.
         pub modifier2: u8,
         /// The address dialled from.
         pub local_address: String,
-        /// How much the system keeps of what comes and of what goes.
+        /// Sizes of the socket buffers. sluice's own setting.
         pub socket_buffers: SocketBuffers,
         /// Speaks TLS, which nothing but nginx does: `suwsgi`.
         pub tls: Option<UpstreamTls>,
@@ -603,9 +604,9 @@ objects! {
         pub proto: String,
         /// The name.
         pub name: String,
-        /// How long answers are kept, 1 minute when zero.
+        /// How long results are cached, 1 minute when zero.
         pub refresh: Duration,
-        /// How long old answers are used when asking fails.
+        /// How long old results are used when a lookup fails.
         pub grace_period: Duration,
         /// DNS servers.
         pub resolver: Option<Resolver>,
@@ -623,7 +624,7 @@ objects! {
         pub name: String,
         /// The port.
         pub port: String,
-        /// How long answers are kept, 1 minute when zero.
+        /// How long results are cached, 1 minute when zero.
         pub refresh: Duration,
         /// DNS servers.
         pub resolver: Option<Resolver>,
@@ -631,11 +632,11 @@ objects! {
         pub dial_timeout: Duration,
         /// The head start of IPv6.
         pub dial_fallback_delay: Duration,
-        /// The versions of IP asked for.
+        /// The IP versions to query for.
         pub versions: Option<IpVersions>,
     }
 
-    /// The versions of IP asked for.
+    /// The IP versions to query for.
     pub struct IpVersions {
         /// IPv4.
         pub ipv4: Option<bool>,
@@ -699,7 +700,7 @@ tagged! {
 }
 
 tagged! {
-    /// A source of upstreams.
+    /// A source of upstreams that is queried for each request.
     pub enum UpstreamSource by "source" {
         /// SRV records.
         Srv(Box<SrvUpstreams>) = "srv",

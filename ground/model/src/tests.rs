@@ -1,4 +1,4 @@
-//! Tests of reading and writing whole configurations.
+//! Tests that read and write whole configurations.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -1,4 +1,4 @@
-//! The `tls` app and the handshake policies of servers.
+//! The `tls` app, and the TLS connection policies of servers.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -23,7 +23,7 @@ objects! {
         pub session_tickets: Option<SessionTickets>,
         /// The certificates kept in memory.
         pub cache: Option<CertificateCache>,
-        /// Staples no OCSP answers.
+        /// Disables OCSP stapling.
         pub disable_ocsp_stapling: bool,
         /// Does not try out the storage first.
         pub disable_storage_check: bool,
@@ -57,7 +57,7 @@ objects! {
         pub policies: Vec<AutomationPolicy>,
         /// Limits on certificates made during a handshake.
         pub on_demand: Option<OnDemand>,
-        /// How often OCSP answers are looked at.
+        /// How often OCSP responses are checked.
         pub ocsp_interval: Duration,
         /// How often expiry is looked at.
         pub renew_interval: Duration,
@@ -85,7 +85,7 @@ objects! {
         pub on_demand: bool,
         /// Keeps the key on renewal.
         pub reuse_private_keys: bool,
-        /// Staples no OCSP answers.
+        /// Disables OCSP stapling.
         pub disable_ocsp_stapling: bool,
         /// Replaces the OCSP servers named in certificates.
         pub ocsp_overrides: BTreeMap<String, String>,
@@ -101,7 +101,7 @@ objects! {
 
     /// Issues through ACME.
     pub struct AcmeIssuer {
-        /// The directory of the authority.
+        /// The ACME directory URL of the CA.
         pub ca: String,
         /// The directory tried first after failures.
         pub test_ca: String,
@@ -123,7 +123,7 @@ objects! {
         pub preferred_chains: Option<ChainPreference>,
         /// The lifetime asked for.
         pub certificate_lifetime: Duration,
-        /// The proxy towards the authority.
+        /// The proxy for connections to the CA.
         pub network_proxy: Option<RawModule>,
     }
 
@@ -146,19 +146,19 @@ objects! {
         pub dns: Option<DnsChallenge>,
         /// The address challenge listeners bind.
         pub bind_host: String,
-        /// Whether other instances may answer.
+        /// Whether other instances may solve the challenge.
         pub distributed: Option<bool>,
     }
 
-    /// A challenge answered on a port.
+    /// A challenge solved on a port.
     pub struct PortChallenge {
         /// Switches it off.
         pub disabled: bool,
-        /// The port it is answered on instead.
+        /// The port to use instead.
         pub alternate_port: u16,
     }
 
-    /// A challenge answered with a DNS record.
+    /// A challenge solved with a DNS record.
     pub struct DnsChallenge {
         /// Who sets the record.
         pub provider: Option<RawModule>,
@@ -184,9 +184,9 @@ objects! {
         pub any_common_name: Vec<String>,
     }
 
-    /// Issues from an authority of our own.
+    /// Issues certificates from a local CA.
     pub struct InternalIssuer {
-        /// The id of the authority, `local` when empty.
+        /// The ID of the CA, `local` when empty.
         pub ca: String,
         /// The lifetime of certificates.
         pub lifetime: Duration,
@@ -200,9 +200,9 @@ objects! {
         pub api_key: String,
         /// The lifetime in days.
         pub validity_days: i64,
-        /// The address the check is answered on.
+        /// The address that listens for the validation request.
         pub listen_host: String,
-        /// The port the check is answered on instead.
+        /// The port that listens for the validation request instead.
         pub alternate_http_port: u16,
         /// Validates by DNS.
         pub cname_validation: Option<DnsChallenge>,
@@ -210,7 +210,7 @@ objects! {
         pub api_url: String,
     }
 
-    /// How a handshake is answered.
+    /// The settings of a TLS handshake.
     pub struct ConnectionPolicy {
         /// When the policy applies; always when absent.
         pub r#match: HandshakeMatch,
@@ -331,9 +331,9 @@ objects! {
     pub struct ClientAuthentication {
         /// Who may have signed them.
         pub ca: Option<RawModule>,
-        /// Base64 DER of authorities (an old place).
+        /// CA certificates in Base64 DER (deprecated).
         pub trusted_ca_certs: Vec<String>,
-        /// Files of authorities (an old place).
+        /// Files of CA certificates (deprecated).
         pub trusted_ca_certs_pem_files: Vec<String>,
         /// Base64 DER of leafs (an old place).
         pub trusted_leaf_certs: Vec<String>,
@@ -393,7 +393,7 @@ tagged! {
     pub enum Issuer by "module" {
         /// ACME.
         Acme(alloc::boxed::Box<AcmeIssuer>) = "acme",
-        /// An authority of our own.
+        /// A local CA.
         Internal(InternalIssuer) = "internal",
         /// ZeroSSL's own interface.
         ZeroSsl(alloc::boxed::Box<ZeroSslIssuer>) = "zerossl",
@@ -417,11 +417,12 @@ pub struct CertificateFiles {
     /// A file of passwords, one in each line, for a key that is protected. Ours; Caddy has no such word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub password_file: String,
-    /// A file with what its authority says of it (OCSP, DER), which is shown as it is; nobody is asked then. Ours; Caddy has
-    /// no such word.
+    /// A file with the CA's OCSP response (DER), which is stapled as it is; no responder is queried then. sluice's own
+    /// setting; Caddy has no equivalent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub staple_file: String,
-    /// Who is asked what its authority says of it, in place of whom it names. Ours; Caddy has no such word.
+    /// The OCSP responder to query instead of the one that the certificate names. sluice's own setting; Caddy has no
+    /// equivalent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ocsp_responder: String,
     /// Where the chain, the key and the other files were written, in this order; no part of the JSON.

@@ -1,5 +1,5 @@
-//! Small values of the configuration: spans of time, and numbers that may also be placeholders.
-//! Addresses have their own module.
+//! Small values of the configuration: durations, and numbers that may also be placeholders. Addresses have their own
+//! module.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -32,7 +32,7 @@ impl Duration {
             .map(core::time::Duration::from_nanos)
     }
 
-    /// Tells whether the setting was left at zero, which mostly means "the default".
+    /// Whether the setting was left at zero, which mostly means "the default".
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }

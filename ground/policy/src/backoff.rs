@@ -1,4 +1,4 @@
-//! How long to wait before trying again. What is tried is the caller's business.
+//! How long to wait before the next attempt. The attempt itself is up to the caller.
 
 use core::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Which upstream gets a request. Whether an upstream is available is `health`'s and its caller's
-//! to say; reading addresses, fields and cookies of the request is left to the caller.
+//! Load-balancing policies: which upstream gets a request. `health` and the caller decide which upstreams are
+//! available; the caller reads addresses, headers and cookies from the request.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -102,7 +102,7 @@ pub struct Hint<'a> {
 pub struct Choice {
     /// Its number.
     pub index: usize,
-    /// Whether the client is to be told by a cookie.
+    /// Whether to send the client a cookie that names its upstream.
     pub set_cookie: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A circuit breaker: an upstream of which too large a share of requests goes wrong gets none for a while, then one to
-//! show whether it is well. What goes wrong is the caller's to say.
+//! A circuit breaker: an upstream that fails too large a share of its requests gets none for a while, and then a single
+//! one to probe whether it has recovered. The caller decides what counts as a failure.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;

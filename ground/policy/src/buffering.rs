@@ -1,5 +1,5 @@
-//! Where the bytes of a buffered body wait: in memory, then in a file, then nowhere, so that the sender waits. Reading,
-//! writing and files are left to the caller, which asks [`Plan::next`] what to do and reports what it did.
+//! Plans where the bytes of a buffered body go: to memory, then to a file, and then nowhere, so that the sender has to
+//! wait. The caller reads, writes and handles files: it asks [`Plan::next`] what to do and reports what it did.
 
 /// Bounds of one buffered body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! CRC-32 as zlib, gzip and nginx have it (ISO 3309). Nothing is kept secret by it: it spreads keys.
+//! CRC-32 as in zlib, gzip and nginx (ISO 3309). It distributes keys and is not a cryptographic hash.
 
 /// The reversed polynomial of ISO 3309.
 const POLYNOMIAL: u32 = 0xedb8_8320;

@@ -1,5 +1,5 @@
-//! Whether a client sends or takes data fast enough to be worth its connection. Waiting for it, and ending what is too
-//! slow, is left to `sluice-net`.
+//! Whether a client sends or reads data fast enough to keep its connection. `sluice-net` waits for the data and closes
+//! connections that are too slow.
 
 use core::num::NonZeroU32;
 use core::time::Duration;

@@ -1,7 +1,7 @@
-//! Groups of servers as nginx's `upstream` blocks have them: the choice by weight, load, address, key or chance, and the
-//! servers that are left out for a while after failures. Keys, weights and orders lead where they lead in nginx. All
-//! workers share a group without a lock: what they tell each other are sums that stay right when they are added up at
-//! the same time. Reading requests and counting those in progress is left to the caller.
+//! Groups of servers as in nginx's `upstream` blocks: selection by weight, load, address, hash key or at random, and
+//! ejection of servers for a while after failures. Keys, weights and the order of servers select the same server as in
+//! nginx. All workers share a group without locks: shared state consists of sums that stay correct under concurrent
+//! additions. Reading requests and counting requests in progress is up to the caller.
 
 mod ring;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub enum Method {
     RandomTwoLeastTime(Timed),
 }
 
-/// Which part of an answer servers are timed by.
+/// Which part of the response time counts for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// Its head.
@@ -54,17 +54,17 @@ pub enum Timed {
     LastByte,
 }
 
-/// Whether requests that wait for their answers count as well.
+/// Whether requests still waiting for a response count as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// They do: a server that hangs is slow before it has answered.
+    /// They count: a hanging server is slow even before it responds.
     Count,
-    /// Only answers do.
+    /// Only completed responses count.
     Ignored,
 }
 
 impl Method {
-    /// Which part of answers it wants to be told the times of.
+    /// Which response times the policy needs, if any.
     pub fn timed(self) -> Option<Timed> {
         match self {
             Method::LeastTime(timed, _) | Method::RandomTwoLeastTime(timed) => Some(timed),
@@ -121,7 +121,7 @@ impl core::fmt::Display for TooMany {
     }
 }
 
-/// What a group is told of its servers, which are numbered as they were given.
+/// What a group needs to know about its servers, which are numbered in configuration order.
 pub trait Servers {
     /// Whether the request was passed to it before.
     fn was_tried(&self, index: usize) -> bool;
@@ -173,7 +173,7 @@ struct Peer {
 struct Times {
     /// On average, the latest counting one part in twenty; 0 before the first.
     average: AtomicU64,
-    /// Requests without an answer.
+    /// Requests still waiting for a response.
     waiting: AtomicU64,
     /// The sum of the moments when these began.
     began: AtomicU64,
@@ -328,7 +328,7 @@ impl Group {
         }
     }
 
-    /// Notes that a server took so long for an answer.
+    /// Records that a server took `time` to respond.
     pub fn note_time(&self, index: usize, time: Duration) {
         let latest = u64::try_from(time.as_millis())
             .unwrap_or(u64::MAX)
@@ -342,7 +342,7 @@ impl Group {
         let _: Result<u64, u64> = average.fetch_update(Relaxed, Relaxed, next);
     }
 
-    /// Notes that a request waits for its answer since `began`.
+    /// Records that a request has been waiting for its response since `began`.
     pub fn wait(&self, index: usize, began: Moment) {
         let times = &self.peers[index].times;
         times.waiting.fetch_add(1, Relaxed);
@@ -409,8 +409,8 @@ impl Peer {
             && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.patience()
     }
 
-    /// Whether it may be tried again although failures have left it out: after a pause that doubles with each failure, so
-    /// that a server which answers again is found at once, and one that does not costs few requests.
+    /// Whether an ejected server may be tried again. The pause doubles with each failure, so that a server that
+    /// recovers is found at once, and one that does not costs few requests.
     fn is_due(&self, now: Moment) -> bool {
         let beyond = self.fails.load(Relaxed).saturating_sub(self.max_fails);
         let doubled = RECOVERY_PAUSE_MIN.saturating_mul(1 << beyond.min(16));

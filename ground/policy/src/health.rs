@@ -1,5 +1,5 @@
-//! Whether an upstream is healthy, from how it answers requests (passive) and from checks of our
-//! own (active). Sending the checks is left to `sluice-net`.
+//! Upstream health, from responses to client requests (passive) and from dedicated checks (active). `sluice-net` sends
+//! the checks.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub struct PassivePolicy {
     pub max_fails: u32,
     /// Statuses that are failures; single digits stand for classes.
     pub unhealthy_statuses: Vec<u16>,
-    /// An answer that takes so long is a failure; zero turns this off.
+    /// A response that takes this long is a failure; zero disables the check.
     pub unhealthy_latency: Duration,
     /// Requests in flight that make an upstream full; zero turns this off.
     pub unhealthy_request_count: u32,
@@ -51,8 +51,7 @@ impl PassivePolicy {
         !self.fail_duration.is_zero()
     }
 
-    /// Whether an answer with `status` after `latency` is a failure. An attempt without an answer
-    /// always is.
+    /// Whether a response with `status` after `latency` is a failure. An attempt without a response always is.
     pub fn is_failure(&self, status: Status, latency: Duration) -> bool {
         let slow = !self.unhealthy_latency.is_zero() && latency >= self.unhealthy_latency;
         slow || self
@@ -205,7 +204,7 @@ impl Default for ActivePolicy {
 }
 
 impl ActivePolicy {
-    /// Whether an answer with `status` passes. Whether its body does is the caller's to say.
+    /// Whether a response with `status` passes the check. The caller checks the body.
     pub fn is_pass(&self, status: Status) -> bool {
         is_status(status, self.expect_status.unwrap_or(2))
     }
@@ -214,9 +213,9 @@ impl ActivePolicy {
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// With the answer that was expected.
+    /// With the expected response.
     Passed,
-    /// With another answer or none.
+    /// With another response, or none.
     Failed,
 }
 

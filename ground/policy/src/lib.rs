@@ -1,6 +1,5 @@
-//! Decisions over time: which upstream, whether it is healthy, whether to try again and when.
-//! Dialling, timers and everything else that does what was decided is left to `sluice-net` and
-//! `sluice-serve`.
+//! Decisions over time: which upstream to use, whether it is healthy, whether to retry and when. `sluice-net` and
+//! `sluice-serve` carry the decisions out: they dial, run timers and send requests.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,26 +1,25 @@
-//! The named limits of this package, each with the reason for its number.
+//! The named limits of this package, each with the reason for its value.
 
 use core::time::Duration;
 
-/// The pause before a server of a group is tried again while failures have left out all of them, after its first failure:
+/// The pause before a server is tried again when failures have ejected all servers of a group, after its first failure;
 /// it doubles with each further one. Short, because one connection reset must not cost seconds of errors.
 pub const RECOVERY_PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// The longest such pause. At one request a second a server that accepts connections and never answers holds no more
+/// The longest such pause. At one request a second, a server that accepts connections and never responds holds no more
 /// requests than `proxy_connect_timeout` has seconds.
 pub const RECOVERY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Other upstreams that a request is passed to because no connection to the first came about, beyond the tries that
-/// `lb_retries` allows: so many failures in a row mean that all are gone.
+/// How many other upstreams a request may be sent to because the connection to the first failed, in addition to the
+/// attempts that `lb_retries` allows. So many failures in a row mean that all upstreams are down.
 pub const FAILOVERS_MAX: u32 = 16;
 
-/// How long after its first try a request is still passed to another upstream for that reason. Three upstreams that do
-/// not answer a dial of 3 s (the default) leave time for a fourth.
+/// How long after its first attempt a request may still be sent to another upstream for that reason. Three upstreams
+/// that do not respond to a dial of 3 s (the default) leave time for a fourth.
 pub const FAILOVER_TIME: Duration = Duration::from_secs(10);
 
-/// Failures that passive health remembers per upstream, and so the largest `max_fails` that means
-/// anything. Each takes eight bytes; whoever wants more failures than that before acting does not
-/// want passive checks.
+/// Failures that passive health checks remember per upstream, and so the largest meaningful `max_fails`. Each takes
+/// eight bytes. A configuration that tolerates more failures has no use for passive checks.
 pub const FAILS_MAX: u32 = 1_000;
 
 /// Upstreams that `random_choose` compares. Beyond a handful the gain over two is nil (the power of

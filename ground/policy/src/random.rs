@@ -1,5 +1,5 @@
-//! Numbers that look random, from a seed that the caller gives: a run can be replayed. Seeds that
-//! nobody can guess are left to the caller.
+//! Pseudorandom numbers from a seed that the caller provides, so that a run can be replayed. Unpredictable seeds are up
+//! to the caller.
 
 /// A short sequence of numbers from one seed (SplitMix64).
 #[derive(Clone, Debug)]

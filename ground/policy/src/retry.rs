@@ -1,5 +1,5 @@
-//! Whether a failed attempt at an upstream may be made again, and when. Which upstream comes next
-//! is `balance`'s to say; doing it is left to `sluice-serve`.
+//! Whether and when a failed upstream attempt may be retried. `balance` selects the next upstream; `sluice-serve` makes
+//! the attempt.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -40,7 +40,7 @@ pub enum Progress {
     NotSent,
     /// The upstream may have seen some of the request, or all.
     Sent,
-    /// The answer began to reach the client.
+    /// The response began to reach the client.
     Answered,
 }
 
@@ -164,7 +164,7 @@ impl RetryBudget {
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, earn);
     }
 
-    /// Takes one retry and tells whether there was one.
+    /// Takes one retry from the budget and returns whether one was left.
     pub fn spend(&self) -> bool {
         let spend = |saved: u32| saved.checked_sub(10);
         self.saved

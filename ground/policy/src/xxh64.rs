@@ -1,5 +1,5 @@
-//! The hash function XXH64 (xxHash specification, version 0.1.1), which Caddy's hashing policies
-//! use: the same client meets the same upstream behind either server.
+//! The hash function XXH64 (xxHash specification, version 0.1.1), as used by Caddy's hashing policies: a client is
+//! assigned to the same upstream behind either server.
 
 const PRIMES: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,

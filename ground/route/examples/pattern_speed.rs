@@ -1,5 +1,5 @@
-//! Prints what patterns that look around cost on long targets, each with a text over and over that nearly matches:
-//! `cargo run --release -p sluice-route --example pattern_speed`.
+//! Prints the cost of patterns with lookaround on long targets that repeat a text which nearly matches: `cargo run
+//! --release -p sluice-route --example pattern_speed`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

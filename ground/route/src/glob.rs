@@ -1,6 +1,5 @@
-//! Path patterns with `*`, `?` and `[a-z]`, as the `path` matcher and file names use them. A star
-//! never matches a slash (a class may, as in Go). The quick forms (`/prefix*`, `*.suffix`) are left
-//! to `matcher::path`.
+//! Glob patterns with `*`, `?` and `[a-z]`, for the `path` matcher and for file names. A star never matches a slash (a
+//! class may, as in Go). `matcher::path` handles the fast forms (`/prefix*`, `*.suffix`).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,7 +25,7 @@ enum Token {
     },
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobError {
     /// A `[` without its `]`, an empty class or a range without its end.
@@ -177,8 +176,7 @@ fn in_class(letter: Option<char>, ranges: &[(char, char)]) -> bool {
     })
 }
 
-/// The width of the character at `at` and the character; a byte that is no UTF-8 has width 1 and no
-/// character.
+/// The width of the character at `at` and the character; a byte that is not valid UTF-8 has width 1 and no character.
 fn char_at(text: &[u8], at: usize) -> Option<(usize, Option<char>)> {
     let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
     if rest[0] < 0x80 {

@@ -1,6 +1,5 @@
-//! Matchers, placeholders, rewrites: a request head in, the chosen route out. What a chosen route
-//! does is left to `sluice-serve`, which also gives the values that are not in the head (time,
-//! environment, files).
+//! Matchers, placeholders and rewrites: a request head goes in, the selected route comes out. `sluice-serve` runs the
+//! route, and also provides the values that are not in the head (time, environment, files).
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The named limits of this package, each with the reason for its number.
+//! The named limits of this package, each with the reason for its value.
 
 /// Memory one compiled regular expression may take. The default of the regex crate is 10 MiB; a
 /// configuration may hold thousands of expressions, and none that a person writes comes near 1 MiB.

@@ -1,5 +1,5 @@
-//! The one normal form of a path that matchers compare: lower case, dot segments resolved, repeated
-//! slashes merged. What stands in a file name is left to whoever opens files.
+//! The normal form of a path that matchers compare: lower case, dot segments resolved, repeated slashes merged. Code
+//! that opens files checks file names itself.
 
 use alloc::vec::Vec;
 
@@ -63,8 +63,7 @@ fn needs_fold(path: &[u8]) -> bool {
     })
 }
 
-/// Whether cleaning changes nothing. Answers no for a few rare clean paths, which costs them only
-/// time.
+/// Whether cleaning changes nothing. Returns false for a few rare clean paths, which costs only time.
 fn is_clean(path: &[u8]) -> bool {
     let doubtful = |at: usize| match path.get(at + 1) {
         Some(b'/') => true,
@@ -117,8 +116,8 @@ pub fn clean_into(path: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Dots {
     dots
 }
 
-/// Makes letters lower case: of ASCII in place, of other scripts one character for one character.
-/// Bytes that are no UTF-8 stay.
+/// Converts letters to lower case: ASCII in place, other scripts one character for one character. Bytes that are not
+/// valid UTF-8 stay unchanged.
 pub fn fold(text: &mut Vec<u8>) {
     if text.is_ascii() {
         return text.make_ascii_lowercase();

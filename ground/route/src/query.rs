@@ -1,4 +1,4 @@
-//! The pairs of a query, decoded. Changing them is left to `rewrite`.
+//! The parameters of a query, decoded. `rewrite` changes them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;

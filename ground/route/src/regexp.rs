@@ -1,5 +1,5 @@
-//! Regular expressions in the syntax of Go, which Caddy's are, on bytes and in linear time. Which
-//! text is matched is left to the matchers and rewrites.
+//! Regular expressions in Go's syntax, as in Caddy, on bytes and in linear time. Matchers and rewrites choose the text
+//! to match.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -10,7 +10,7 @@ use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
 
 use crate::limits::{REGEX_BYTES_MAX, REGEX_CACHE_BYTES_MAX, REGEX_DEPTH_MAX};
 
-/// Why a text is no regular expression.
+/// Why a text is not a valid regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegexpError {
     /// It is malformed or too large; the text says which.
@@ -41,9 +41,9 @@ fn build(translated: &str, unicode: bool) -> Result<Regex, regex::Error> {
 
 /// A compiled regular expression.
 ///
-/// It reads bytes: `.`, `\w` and classes without letters beyond ASCII stand for one byte, so that
-/// no byte, whatever a client sends, slips past an expression. Only an expression that cannot do
-/// without (`\p{L}`, `[à-ü]`) reads characters, and then bytes that are no UTF-8 match nothing.
+/// It matches bytes: `.`, `\w` and classes without non-ASCII letters match one byte, so that no byte a client may send
+/// escapes an expression. Only an expression that requires it (`\p{L}`, `[à-ü]`) matches characters; bytes that are not
+/// valid UTF-8 then match nothing.
 #[derive(Clone, Debug)]
 pub struct Regexp {
     regex: Regex,

@@ -1,6 +1,5 @@
-//! Picks the routes of a list that may match a host and path, at a cost that does not grow with the
-//! number of routes. Whether a picked route matches is left to its matchers: the index only leaves
-//! out routes that cannot.
+//! Selects the routes of a list that may match a host and path, at a cost that does not grow with the number of routes.
+//! The index only excludes routes that cannot match; the matchers of a selected route decide whether it does.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -345,7 +344,7 @@ fn inherit(own: BTreeMap<&[u8], Routes>, copies_max: usize, any: &mut Routes) ->
     prefixes
 }
 
-/// Adds `route`, which is no smaller than those there, unless it is there.
+/// Adds `route` unless it is already there; it is not smaller than those there.
 fn add(routes: &mut Routes, route: usize) {
     if routes.last() != Some(&(route as u32)) {
         routes.push(route as u32);

@@ -1,5 +1,5 @@
-//! What matching leaves behind in a request's memory: the groups of regular expressions, and room
-//! for texts on the way. Values that handlers set are left to `sluice-serve`.
+//! Per-request scratch memory of matching: the groups of regular expressions, and buffers for intermediate texts.
+//! `sluice-serve` keeps the variables that handlers set.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;

@@ -1,5 +1,5 @@
-//! A hash table from byte strings to numbers that is built once and then only read. Growing,
-//! removing and everything else that a table built from a configuration never does is left out.
+//! A hash table from byte strings to numbers that is built once and then only read. It cannot grow or remove entries,
+//! which a table built from a configuration never needs.
 
 use alloc::vec::Vec;
 

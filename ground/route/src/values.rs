@@ -1,6 +1,5 @@
-//! The placeholders whose values follow from the request head and the connection alone. Variables,
-//! time, environment, files, bodies and certificates are left to `sluice-serve`, which asks here
-//! first.
+//! The placeholders whose values depend only on the request head and the connection. `sluice-serve` queries these
+//! first, and provides variables, time, environment, files, bodies and certificates itself.
 
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -18,7 +17,7 @@ use crate::scratch::Scratch;
 pub struct RequestValues<'a> {
     /// The head as it is now, after rewrites.
     pub head: &'a RequestHead,
-    /// The connection it came by.
+    /// The connection it arrived on.
     pub conn: &'a ConnInfo,
     /// The client as trusted proxies name it, for `{http.vars.client_ip}`; `None` where the peer is
     /// meant.
@@ -148,8 +147,8 @@ impl RequestValues<'_> {
     }
 
     fn header(&self, name: &HeaderKey, out: &mut Vec<u8>) {
-        // The host has its own placeholder; as in Caddy it is no header, so that a rewritten or
-        // forged Host field is never taken for the authority of the request.
+        // The host has its own placeholder. As in Caddy it is not among the headers, so that a rewritten or forged
+        // `Host` header is never mistaken for the host of the request.
         if name.id() != FieldId::Host {
             join_fields(&self.head.fields, name, out);
         }
@@ -225,7 +224,7 @@ fn push(out: &mut Vec<u8>, value: impl core::fmt::Display) {
     write!(Bytes(out), "{value}").expect("writing to a list of bytes never fails");
 }
 
-/// The host of the authority in its own spelling, IPv6 without brackets.
+/// The host of the request as sent, without port; IPv6 without brackets.
 fn host_as_sent(head: &RequestHead) -> &[u8] {
     sluice_message::head::split_port(&head.authority).0
 }

@@ -1,4 +1,4 @@
-//! Optimised matchers and the route index beside naive ones, on seeded random input.
+//! Compares optimised matchers and the route index with naive ones, on seeded random input.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,5 +1,4 @@
-//! Matchers as a configuration compiles them, beside the answers of Caddy 2.11.4 where it can be
-//! asked.
+//! Matchers as compiled from a configuration, compared with the results of Caddy 2.11.4 where it can be queried.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -344,7 +343,7 @@ fn addresses_match_the_peer_or_the_client_behind_it() {
     ));
 }
 
-/// A hook that gives a fixed answer.
+/// A hook with a fixed result.
 #[derive(Debug)]
 struct Fixed(Result<bool, Refusal>);
 

@@ -1,5 +1,5 @@
-//! What PCRE2 10.42 says of patterns made at random, beside what we say. The answers were asked of it once, without its
-//! compiler and its options; there are left out those that neither of us finds within the limits.
+//! Random patterns, compared with PCRE2 10.42. Its results were recorded once, without its JIT compiler and its
+//! options; cases in which neither engine finishes within its limits are omitted.
 
 use sluice_route::pcre::{Case, Pattern};
 

@@ -1,5 +1,5 @@
-//! The other matchers beside plain references, on seeded random input: what is compared as numbers, bytes or borrowed text
-//! there is compared as written-out text here. Paths, hosts and the values of fields are in `index`.
+//! Compares the other matchers with plain references, on seeded random input: what they compare as numbers, bytes or
+//! borrowed text, the references compare as formatted text. Paths, hosts and header values are in `index`.
 #![allow(clippy::unwrap_used)]
 
 mod support;

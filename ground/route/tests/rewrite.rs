@@ -1,4 +1,4 @@
-//! Rewrites beside those of Caddy 2.11.4: each row was answered by it with `{uri}|{path}|{query}`.
+//! Rewrites, compared with those of Caddy 2.11.4: each row was recorded from its response with `{uri}|{path}|{query}`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Random texts, most of them nonsense, through everything that takes text: an error is fine, a
-//! panic is not. A configuration may come from a tenant, a target from anybody.
+//! Passes random texts, mostly nonsense, through everything that parses text: an error is fine, a panic is not. A
+//! configuration may come from a tenant, a target from anyone.
 #![allow(clippy::unwrap_used)]
 
 mod support;

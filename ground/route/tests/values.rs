@@ -1,4 +1,4 @@
-//! The values of placeholders, as Caddy 2.11.4 gives them for the same requests.
+//! The values of placeholders, compared with those of Caddy 2.11.4 for the same requests.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,5 +1,4 @@
-//! A template ready to run: steps for a machine with a stack. Making them is left to `parse`, running them to
-//! `machine`.
+//! A compiled template: instructions for a stack machine. `parse` generates them, `machine` executes them.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;

@@ -1,4 +1,4 @@
-//! Why a template cannot be parsed or run. Which status a client gets for it is left to the host.
+//! Why a template cannot be parsed or run. The host chooses the status of the response.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -15,7 +15,7 @@ pub struct Error {
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The text is no template; tells what was found or missing.
+    /// The text is not a valid template; says what was found or missing.
     Syntax(&'static str),
     /// No function has this name.
     UnknownFunction(Box<str>),
@@ -54,9 +54,9 @@ pub enum Fault {
     DivisionByZero,
     /// A limit was reached; tells which.
     Limit(&'static str),
-    /// A function failed; tells why.
+    /// A function failed, with the reason.
     Failed(Box<str>),
-    /// The template asked for an error answer with this status.
+    /// The template asked for an error response with this status.
     Status(u16),
 }
 

@@ -1,4 +1,4 @@
-//! Functions: those of this package as a table, and what a host adds.
+//! Template functions: the table of built-in ones, and those that a host adds.
 
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
@@ -95,7 +95,7 @@ pub struct Call<'a> {
     pub args: &'a [Value],
     /// What is left of the limits.
     pub room: &'a mut Room,
-    /// Whoever runs the template.
+    /// The host that runs the template.
     pub host: &'a dyn Host,
 }
 

@@ -1,4 +1,4 @@
-//! Values as JSON and back, with the escapes and the number formats of Go's encoding/json.
+//! Conversion of values to JSON and back, with the escapes and the number formats of Go's encoding/json.
 
 use alloc::format;
 use alloc::vec::Vec;

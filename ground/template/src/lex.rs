@@ -1,4 +1,4 @@
-//! The source of a template as tokens, read one by one. What they mean is left to `parse`.
+//! Splits the source of a template into tokens, one by one. `parse` interprets them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -139,10 +139,10 @@ impl<'a> Lexer<'a> {
         None
     }
 
-    /// Passes the opening delimiter, and a comment; tells whether an action begins.
+    /// Consumes the opening delimiter and a comment; returns whether an action begins.
     fn begin_action(&mut self) -> Result<bool, Fault> {
         if self.rest().is_empty() {
-            // The end is told again and again.
+            // The end is reported again on every call.
             self.state = State::Plain;
             return Ok(false);
         }

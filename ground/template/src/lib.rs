@@ -1,5 +1,5 @@
-//! Templates in the language of Go's text/template with the functions of Sprig: source and data in, text out.
-//! What a template may see of a request, files and the clock is left to the [`Host`] that runs it.
+//! Templates in the language of Go's text/template with the functions of Sprig: source and data go in, text comes out.
+//! The [`Host`] that runs a template provides access to the request, files and the clock.
 #![no_std]
 #![forbid(unsafe_code)]
 

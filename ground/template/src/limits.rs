@@ -1,5 +1,5 @@
-//! The limits of this package, each with the reason for its number. A template is written by whoever runs the
-//! site, but what it is given may come from a client: `repeat` of a number in the query must not stop a worker.
+//! The limits of this package, each with the reason for its value. Templates are written by the site's operator, but
+//! their data may come from a client: `repeat` with a number from the query must not block a worker.
 
 /// Bytes of one template source. Pages that people write stay below a tenth of it.
 pub const SOURCE_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Runs templates: a machine with a stack, which stops where a function of its host has to wait.
+//! Runs templates: a stack machine that suspends when a function of its host has to wait.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! `printf`: the verbs and flags of Go's fmt for the values that templates have.
+//! `printf`: the verbs and flags of Go's fmt for the value types of templates.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! Texts in quotes as Go writes them: the `%q` of `printf` and the function `quote`.
+//! Quoted strings in Go's syntax: the `%q` of `printf` and the function `quote`.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What one page may still use: steps and bytes. Spending is left to whoever computes.
+//! The remaining budget of one page, in steps and bytes. The code that computes charges it.
 
 use crate::error::Fault;
 use crate::limits::{BYTES_MAX, STEPS_MAX};

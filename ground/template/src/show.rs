@@ -1,4 +1,4 @@
-//! Values as text, as Go's `%v` shows them. Other forms are left to `printf`.
+//! Formats values as text, as Go's `%v` does. Other formats are in `printf`.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! Moments as Go shows and reads them. How layouts spell them and what spans of time look like is left to `sluice-message`; which
-//! zone a name means and what time it is, to the host.
+//! Points in time as Go formats and parses them. `sluice-message` implements layouts and durations; the host knows time
+//! zones and the current time.
 
 use alloc::vec::Vec;
 

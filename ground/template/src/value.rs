@@ -1,4 +1,4 @@
-//! The values of a template. How they are shown is left to `show`, what functions do with them to `functions`.
+//! The values of a template. `show` formats them; `functions` operate on them.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -28,7 +28,7 @@ impl Text {
         &self.0
     }
 
-    /// The characters; bytes that are no UTF-8 are replaced.
+    /// The characters; bytes that are not valid UTF-8 are replaced.
     pub fn lossy(&self) -> Cow<'_, str> {
         alloc::string::String::from_utf8_lossy(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Templates with what Caddy 2.11 writes for them, or that it refuses them.
+//! Templates with the output of Caddy 2.11, or its rejection.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a template must not be able to do: run, grow or recurse without end.
+//! What a template must not be able to do: run, grow or recurse without limit.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Replays the inputs under `fuzz/seeds/template`, among them every find of the fuzzer, and changed ones.
+//! Replays the inputs under `fuzz/seeds/template`, among them everything the fuzzer found, and mutations of them.
 
 mod invariants;
 

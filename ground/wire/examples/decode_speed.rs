@@ -1,5 +1,5 @@
-//! Prints what decoding and encoding the heads of an ordinary exchange cost, in nanoseconds each. Comparing
-//! servers is left to `sluice-lab`.
+//! Prints how many nanoseconds it takes to decode and to encode the heads of a typical exchange. To compare servers,
+//! use `sluice-lab`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -64,8 +64,8 @@ fn main() {
     http2();
 }
 
-/// What a server's machine takes for a request and its answer with 12 bytes of content: when all fields come for
-/// the first time, and when they come again.
+/// Cost of a request and its 12-byte response in the server state machine: with headers sent for the first time, and
+/// with headers that repeat.
 fn http2() {
     let mut head = RequestHead::default();
     RequestDecoder::new()
@@ -88,7 +88,7 @@ fn http2() {
         frames.push(out[at.expect("a head") - 3..].to_vec());
         answer_all(&mut server, &out, &mut read, &fields);
     }
-    // A window for all answers to come.
+    // A window large enough for all responses.
     let window = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xe0, 0, 0];
     answer_all(&mut server, &window, &mut read, &fields);
     let mut number = 7u32;

@@ -1,4 +1,4 @@
-//! Bytes to messages and back. Sockets, timers and routes are left to the floors above.
+//! Wire formats: converts bytes to messages and back, without I/O. Sockets, timers and routing are in the layers above.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How much of each part of a message is accepted. Time limits are left to whoever owns the socket.
+//! How much of each part of a message is accepted. The owner of the socket enforces timeouts.
 
 /// Bounds of HTTP/1 messages. Bytes and items are both counted: many small items cost more than few large ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Limits {
     pub target_bytes_max: usize,
     /// A method. The longest registered one, `UPDATEREDIRECTREF`, has 17 letters.
     pub method_bytes_max: usize,
-    /// A field name. Longer ones are no names but attempts to fill tables.
+    /// Bytes of a header name. Longer names are not genuine but attempts to fill tables.
     pub name_bytes_max: usize,
     /// Empty lines before a request line, which some clients send after a body (RFC 9112, section 2.2).
     pub empty_lines_max: usize,
@@ -59,10 +59,10 @@ impl Default for Limits {
     }
 }
 
-/// The first line of memcached's answers: a key of 250 bytes, which is its limit, two numbers and what stands around them take
-/// less than 300, and messages of errors are short.
+/// The first line of memcached's reply: a key of 250 bytes, which is its limit, two numbers and the text around them
+/// take less than 300, and error messages are short.
 pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 
-/// What an application may write to standard error in one answer and have kept; the rest is counted. A PHP
-/// notice takes 150 bytes, so this holds hundreds, and ten thousand of such answers at a time 640 MiB at worst.
+/// Bytes that an application may write to standard error in one response and have kept; further bytes are only counted.
+/// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;

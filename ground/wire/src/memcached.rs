@@ -1,5 +1,5 @@
-//! memcached's text protocol, as far as one value is asked for: `get` and its answer (memcached's doc/protocol.txt,
-//! "Retrieval command"). What a value means is left to whoever asks.
+//! memcached's text protocol, limited to fetching one value: `get` and its reply (memcached's doc/protocol.txt,
+//! "Retrieval command"). The caller interprets the value.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub fn encode_get(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What an answer begins with.
+/// The start of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     /// There is a value.
@@ -44,14 +44,14 @@ pub enum Head {
         /// Its bytes.
         length: u64,
     },
-    /// There is none, and the answer ends here.
+    /// There is no such value; the reply ends here.
     Missing,
 }
 
-/// Why bytes are no answer to the question.
+/// Why bytes are not a valid reply to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The first line is none that answers it: an error of the server, or of another protocol.
+    /// The first line is not a reply to the request: it is a server error or another protocol.
     Line,
     /// It is longer than any that does.
     LongLine,
@@ -59,7 +59,7 @@ pub enum Fault {
     OtherKey,
     /// Something else stands behind the value.
     NoEnd,
-    /// The connection ended within the answer.
+    /// The connection ended within the reply.
     CutOff,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Reads the answer to one question.
+/// Decodes the reply to one request.
 #[derive(Debug)]
 pub struct AnswerDecoder {
     key: Box<[u8]>,
@@ -95,7 +95,7 @@ enum Stage {
 }
 
 impl AnswerDecoder {
-    /// For the answer to `question`, which [`encode_get`] has written.
+    /// A decoder for the reply to `question`, which [`encode_get`] has written.
     pub fn new(question: &[u8]) -> AnswerDecoder {
         let key = question.strip_prefix(b"get ").unwrap_or(question);
         let key = key.strip_suffix(b"\r\n").unwrap_or(key);
@@ -110,7 +110,7 @@ impl AnswerDecoder {
         self.stage == Stage::Done
     }
 
-    /// The beginning of the answer and how much of `input` it takes, once all of it is there.
+    /// The start of the reply, and how many bytes of `input` it takes, once it is complete.
     pub fn decode_head(&mut self, input: &[u8]) -> Result<Option<(usize, Head)>, Fault> {
         let Some(end) = memmem::find(input, b"\r\n") else {
             return match input.len() > MEMCACHED_LINE_BYTES_MAX {
@@ -171,7 +171,7 @@ impl AnswerDecoder {
         Ok((content, at))
     }
 
-    /// The connection has ended: only an answer that was whole is one.
+    /// Reports the end of the connection, which is an error unless the reply was complete.
     pub fn finish_at_eof(&self) -> Result<(), Fault> {
         match self.is_done() {
             true => Ok(()),

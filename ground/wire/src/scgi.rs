@@ -1,5 +1,5 @@
-//! SCGI, the side of the web server: a request's variables as a netstring. Its content follows as it is. The answer is a
-//! CGI head and content up to the end of the connection: [`crate::fastcgi::HeadDecoder`] reads the head.
+//! SCGI, the web server's side: encodes the variables of a request as a netstring; its body follows unchanged. The
+//! response is a CGI head and a body up to the end of the connection: [`crate::fastcgi::HeadDecoder`] parses the head.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
-//! uwsgi, the protocol of the server uWSGI, the side of the web server: a request's variables in one packet. Its content
-//! follows as it is. The answer is a head, with a status line of HTTP or without, and content up to the end of the
-//! connection: [`crate::fastcgi::HeadDecoder`] reads the head.
+//! uwsgi, the protocol of the server uWSGI, the web server's side: encodes the variables of a request in one packet;
+//! its body follows unchanged. The response is a head, with or without an HTTP status line, and a body up to the end of
+//! the connection: [`crate::fastcgi::HeadDecoder`] parses the head.
 
 use alloc::vec::Vec;
 use core::fmt;

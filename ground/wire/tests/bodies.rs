@@ -1,5 +1,5 @@
-//! A table of bodies and what becomes of each, however its bytes are cut and whether or not small chunks are
-//! moved together.
+//! A table of bodies and the expected result for each, however its bytes are split and whether or not small chunks are
+//! merged.
 
 mod feed;
 

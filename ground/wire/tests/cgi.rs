@@ -1,4 +1,4 @@
-//! Requests of SCGI and uwsgi as applications read them, and answers with a status line, however they are cut.
+//! SCGI and uwsgi requests as applications parse them, and responses with a status line, however they are split.
 
 mod feed_fastcgi;
 

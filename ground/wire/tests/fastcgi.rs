@@ -1,5 +1,5 @@
-//! FastCGI answers as applications may send them, however their bytes are cut; and requests as an application reads
-//! them.
+//! FastCGI responses as applications may send them, however their bytes are split; and requests as an application
+//! parses them.
 
 mod feed_fastcgi;
 

@@ -1,5 +1,5 @@
-//! Attacks on HTTP/2, each with what it costs us and what ends it: the rows of the list of attacks that RFC 9113,
-//! section 10.5 and the advisories of other servers name.
+//! Attacks on HTTP/2, each with its cost for the server and what stops it: the attacks listed in RFC 9113, section 10.5
+//! and in the advisories of other servers.
 
 mod feed_h2;
 
@@ -118,7 +118,7 @@ fn continuation_flood() {
 }
 
 /// CVE-2026-49975, HTTP/2 Bomb: one byte each for a field of the table, on as many streams as may be open, none of
-/// which can be answered for want of window.
+/// which can be served because the window is closed.
 #[test]
 fn hpack_bomb() {
     let mut session = Session::new();
@@ -218,7 +218,7 @@ fn floods_of_frames_that_do_nothing() {
     ends_calmly(&session);
 }
 
-/// A peer that does not read: the machine takes nothing more, whatever it is asked to answer.
+/// A peer that does not read: the state machine accepts no more input, whatever it is asked to send.
 #[test]
 fn answers_that_nobody_reads() {
     let too_many: Vec<u8> = (0..20_000).flat_map(|n| get(2 * n + 1)).collect();
@@ -280,7 +280,7 @@ fn windows_given_in_crumbs() {
     panic!("the connection lives on");
 }
 
-/// At three quarters of the budget the client is told to go, and what it has under way is served.
+/// At three quarters of the budget the connection is drained: the client gets GOAWAY, and its open requests are served.
 #[test]
 fn an_odd_client_is_sent_away_before_it_is_cut_off() {
     let mut session = Session::new();
@@ -319,7 +319,7 @@ fn usual_clients_are_never_sent_away() {
     }
     assert_eq!(session.over, None);
     assert!(session.server.glitch_points() < 100);
-    // A stream of small messages, each answered by a window for stream and connection, and by a ping, as gRPC does.
+    // A stream of small messages, each followed by a window update for stream and connection and by a ping, as in gRPC.
     let mut session = Session::new();
     session.send(&post(1, &[]));
     let id = session.begin_answer(1, BodyFraming::Chunked);

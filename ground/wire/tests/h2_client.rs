@@ -1,4 +1,4 @@
-//! The client's machine: what servers may answer and what they may not, by the sections of RFC 9113.
+//! The client state machine: what servers may and may not send, by the sections of RFC 9113.
 
 mod feed_h2;
 
@@ -20,7 +20,7 @@ fn request(method: &str) -> RequestHead {
     head
 }
 
-/// A client that has asked, and what its owner was told.
+/// A client that has sent a request, and the events that its owner received.
 struct Asking {
     client: Client,
     ids: Vec<StreamId>,
@@ -362,7 +362,7 @@ fn released_requests_are_cancelled() {
     assert_eq!((asking.over, asking.told.len()), (None, 1));
 }
 
-/// A server that resets, pings and gives interim answers without end does not keep us busy.
+/// A server that floods the client with resets, pings or interim responses does not keep it busy.
 #[test]
 fn floods_end_the_connection() {
     for flood in [

@@ -1,4 +1,4 @@
-//! Header compression (RFC 7541): the examples of its appendix C, faults, and blocks that come back as they went.
+//! Header compression (RFC 7541): the examples of its appendix C, malformed input, and round trips.
 
 use sluice_message::{FieldId, Status};
 use sluice_wire::h2::hpack::{Decoder, Encoder, HpackError, Keep};
@@ -184,7 +184,7 @@ fn faults_are_refused() {
     );
 }
 
-/// Section 4.2: a peer that was told of less has to say that it uses less.
+/// Section 4.2: a peer that was given a smaller limit has to acknowledge it with a size update.
 #[test]
 fn a_smaller_limit_has_to_be_answered() {
     let mut decoder = Decoder::new(4096);
@@ -231,7 +231,7 @@ fn blocks_come_back_whatever_the_tables_sizes() {
         let mut limit = 4096;
         for round in 0..60 {
             if next(&mut state).is_multiple_of(5) {
-                // Twice in a row at times, of which only the smallest and the last are told.
+                // Sometimes twice in a row; only the smallest and the last size are announced.
                 for _ in 0..1 + next(&mut state) % 2 {
                     limit = [0, 40, 200, 4096, 10_000][next(&mut state) as usize % 5];
                     encoder.limit_table(limit);
@@ -269,7 +269,7 @@ fn blocks_come_back_whatever_the_tables_sizes() {
     }
 }
 
-/// What each answer has costs one byte from the third on; what must not be guessed is never in the table.
+/// A header that every response has costs one byte from the third time on; sensitive headers are never in the table.
 #[test]
 fn fields_that_come_again_become_short() {
     let mut encoder = Encoder::new(4096);

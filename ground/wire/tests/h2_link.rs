@@ -1,5 +1,5 @@
-//! Two machines on a simulated link that cuts and delays: whatever is exchanged arrives whole, in order and within
-//! the windows. Each random test prints its seed when it fails.
+//! Two state machines on a simulated link that splits and delays data: everything that is exchanged arrives complete,
+//! in order and within the windows. Each random test prints its seed when it fails.
 
 mod support;
 
@@ -39,7 +39,7 @@ struct Link {
     random: Random,
 }
 
-/// The content that a stream's request and answer have, which its number and direction tell.
+/// The content of a stream's request or response, which is derived from its number and direction.
 fn content(number: u32, answer: bool) -> Vec<u8> {
     let mut random = Random(u64::from(number) * 7919 + 1 + u64::from(answer));
     random.next();
@@ -172,7 +172,7 @@ impl Link {
         self.down.drain(..len - rest.len());
     }
 
-    /// The owners do something: they read, answer and send, each some.
+    /// Lets both owners make progress: they read, respond and send, some each.
     fn work(&mut self) {
         let ids: Vec<StreamId> = self.asking.keys().copied().collect();
         for id in ids {
@@ -284,7 +284,7 @@ fn sum() -> Fields {
     fields
 }
 
-/// Runs until `count` requests are answered or lost.
+/// Runs until `count` requests have a response or are lost.
 fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Link {
     let mut link = Link::new(seed, limits);
     let (mut next, mut closing) = (1, false);

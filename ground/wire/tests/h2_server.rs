@@ -1,4 +1,4 @@
-//! The server's machine: each rule of RFC 9113, by its section, and what the owner can do.
+//! The server state machine: each rule of RFC 9113, by its section, and the operations of the owner.
 
 mod feed_h2;
 
@@ -36,7 +36,7 @@ fn lives(frames: &[Vec<u8>]) -> (Vec<String>, Vec<String>) {
     (session.sent(), session.told())
 }
 
-/// The last stream reset, after which the connection still answers.
+/// The last stream reset, while the connection still works.
 fn resets(frames: &[Vec<u8>]) -> String {
     let mut session = Session::new();
     session.send(&frames.concat());
@@ -334,7 +334,7 @@ fn padding_and_priorities_are_taken_off() {
     ] {
         assert_eq!(fails(&frames), Some(reason), "{frames:?}");
     }
-    // Padding that fills the frame up is no fault.
+    // Padding that fills the whole frame is not an error.
     let (_, told) = lives(&[post(1, &[]), data(1, PADDED | END_STREAM, b"\x03\0\0\0")]);
     assert_eq!(told[1..], ["1 end"]);
 }
@@ -560,7 +560,7 @@ fn content_is_sent_within_both_windows() {
     session.send(&window_update(1, 5));
     assert_eq!(session.told(), ["1 window"]);
     assert_eq!(session.server.send_data(one, &content, End::Here), Ok(5));
-    // Nobody waits on stream 3, so nobody is told.
+    // Nobody waits on stream 3, so there is no event.
     session.send(&window_update(3, 1 << 20));
     assert!(session.told().is_empty());
     session.sent();
@@ -780,7 +780,7 @@ fn malformed_requests_are_reset() {
     );
 }
 
-/// Requests that have an answer although they cannot be served.
+/// Requests that get a response although they cannot be served.
 #[test]
 fn what_is_beyond_a_limit_is_answered() {
     let with = |fields: &[(&'static str, &'static str)]| [&GET, fields].concat();
@@ -996,7 +996,7 @@ fn faulty_trailers_are_reset() {
     }
 }
 
-/// Section 8.1, and attack: an answer that breaks off must not look whole.
+/// Section 8.1, and attack: a truncated response must not look complete.
 #[test]
 fn answers_of_another_length_are_reset() {
     let begin = || {
@@ -1034,7 +1034,7 @@ fn answers_of_another_length_are_reset() {
     assert_eq!(session.sent(), ["DATA 1 3", "DATA 1 2 end"]);
 }
 
-/// Heads of answers: fields of connections and names that are none are left out, values cannot break out.
+/// Response heads: connection headers and invalid names are dropped, and values cannot inject headers.
 #[test]
 fn heads_of_answers_are_made_clean() {
     let mut fields = Fields::new();
@@ -1150,8 +1150,8 @@ fn the_most_urgent_goes_first_and_equals_share() {
     assert_eq!(session.server.next_to_send([]), None);
 }
 
-/// RFC 9113, section 8.1 allows a reset once the answer is whole. Where little is left of the request it is taken and
-/// thrown away instead: clients that are about to send it take a reset for a failure.
+/// RFC 9113, section 8.1 allows a reset once the response is complete. If little is left of the request, it is read and
+/// discarded instead: clients that are about to send it treat a reset as a failure.
 #[test]
 fn an_early_answer_waits_for_a_short_rest() {
     let mut session = Session::new();

@@ -1,5 +1,6 @@
-//! HTTP/2 to HTTP/1 and back: every byte at every place of a head, both ways. What one version's reader takes, the
-//! other's reader sees as the same message once it is written out, and never as two or as another field.
+//! Translation between HTTP/2 and HTTP/1 with every byte at every position of a head. What one version's parser
+//! accepts, the other's parser reads as the same message once it is encoded, and never as two messages or with a
+//! different header.
 
 mod feed_h2;
 
@@ -315,7 +316,7 @@ fn read_plain_response(bytes: &[u8]) -> ResponseHead {
     plain
 }
 
-/// What handlers answer is the same in both versions, whatever bytes it holds.
+/// A handler's response is the same in both versions, whatever bytes it contains.
 #[test]
 fn responses_that_we_make_are_the_same_in_both_versions() {
     for byte in 0..=255u8 {

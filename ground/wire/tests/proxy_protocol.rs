@@ -1,4 +1,4 @@
-//! Headers of proxies in front: those that are right, those that are not, and what merely looks like one.
+//! PROXY protocol headers: valid ones, invalid ones, and data that merely looks like one.
 
 mod feed_proxy;
 

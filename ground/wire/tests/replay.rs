@@ -1,4 +1,5 @@
-//! Replays the inputs under `fuzz/seeds`, among them every find of the fuzzer, against what its targets assert.
+//! Replays the inputs under `fuzz/seeds`, among them everything the fuzzer found, against the assertions of its
+//! targets.
 
 mod feed;
 mod feed_fastcgi;

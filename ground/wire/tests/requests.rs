@@ -1,5 +1,5 @@
-//! A table of raw requests and what becomes of each, however its bytes are cut. The classes are those of framing
-//! attacks seen in other servers; the clauses are of RFC 9112 unless another is named.
+//! A table of raw requests and the expected result for each, however its bytes are split. The groups are framing
+//! attacks seen in other servers; sections are those of RFC 9112 unless another RFC is named.
 
 mod feed;
 
@@ -558,7 +558,7 @@ fn valid_hosts_are_kept_and_replaced_by_that_of_the_target() {
         accepted(raw.as_bytes(), &[&format!("authority={host} ")]);
     }
     accepted(b"GET / HTTP/1.0\r\n\r\n", &["authority= host= port=None"]);
-    // Section 3.2.2: the target's host counts, and Host is set right for whoever comes next.
+    // Section 3.2.2: the host in the target wins, and `Host` is corrected for the next hop.
     accepted(
         b"GET http://b:1/ HTTP/1.1\r\nX: 1\r\nHost: a\r\n\r\n",
         &["authority=b:1", "X: 1\nHost: b:1\n"],

@@ -1,4 +1,4 @@
-//! A table of raw responses as upstreams may send them and what becomes of each, however its bytes are cut.
+//! A table of raw responses as upstreams may send them and the expected result for each, however its bytes are split.
 
 mod feed;
 

@@ -1,5 +1,5 @@
-//! What is encoded is what a decoder reads, whatever the lists hold: random heads, heads with every byte at
-//! every place, and bodies in random chunks. Each random test prints its seed when it fails.
+//! A decoder reads exactly what was encoded, whatever the lists contain: random heads, heads with every byte at every
+//! position, and bodies in random chunks. Each random test prints its seed when it fails.
 
 mod feed;
 mod support;

@@ -1,6 +1,6 @@
-//! Words of several lines: `<<END`, the text, and `END` alone in front of the last line.
+//! Heredocs: `<<END`, the text, and `END` alone at the start of the last line.
 //!
-//! What follows the closing marker on its line is left to the lexer: more words may stand there.
+//! The lexer continues after the closing marker, because more words may follow on its line.
 
 use sluice_diag::{Diagnostic, shown};
 

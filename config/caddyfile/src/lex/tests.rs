@@ -1,4 +1,4 @@
-//! Words of one text.
+//! Tests of splitting a text into words.
 
 use super::*;
 use crate::loader::MemoryLoader;

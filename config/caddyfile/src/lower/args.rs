@@ -1,5 +1,5 @@
-//! Reading the words of a line: how many there must be, and what each must look like. Every
-//! refusal names the word, says what is accepted and shows the usage of the line.
+//! Parses the arguments of a line: how many there must be, and what each must look like. Every error names the word,
+//! lists what is accepted and shows the usage of the line.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Which site answers on which socket. Sites that share all their sockets become one server.
+//! Assigns sites to sockets. Sites that share all their sockets become one server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct Site {
     pub(super) invoked: Vec<String>,
 }
 
-/// The part of a site that one server answers for.
+/// The part of a site that one server serves.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     /// The number of the site.
@@ -30,7 +30,7 @@ pub(super) struct Share {
     pub(super) addresses: Vec<SiteAddress>,
 }
 
-/// Sockets and the sites that answer there.
+/// Sockets and the sites served on them.
 #[derive(Clone, Debug)]
 pub(super) struct Pairing {
     /// The sockets, each with the protocols asked for there.

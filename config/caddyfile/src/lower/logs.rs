@@ -1,5 +1,5 @@
-//! Logs: the settings that access logs and the global option `log` share, and the logging of the
-//! whole configuration.
+//! Logs: the settings that access logs and the global option `log` share, and the logging section of the whole
+//! configuration.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! Tree to model: what the words of a Caddyfile mean.
+//! Lowers the tree to the model: what the words of a Caddyfile mean.
 //!
-//! The behaviour is that of `caddy adapt`: the JSON of the model is the JSON that Caddy would run.
-//! Whether a named file exists, a pattern compiles or this server can run a module is left to
-//! `server/serve/build`.
+//! The behaviour is that of `caddy adapt`: the JSON of the model is the JSON that Caddy would run. `server/serve/build`
+//! checks whether a named file exists, a pattern compiles, or this server supports a module.
 
 mod address;
 mod args;

@@ -1,6 +1,6 @@
-//! Warnings for what the server accepts and leaves without effect: one walk over the tree names each such line.
+//! Warns about accepted lines that have no effect: one walk over the tree reports each such line.
 //!
-//! Which words these are is left to `registry::running`; what the server refuses, it refuses by name itself.
+//! `registry::running` lists these words. Lines that the server rejects are reported by the server itself.
 
 use sluice_diag::{Diagnostic, Report};
 
@@ -66,7 +66,7 @@ fn warn_inside(place: &'static str, line: &Directive, report: &mut Report) {
         return;
     };
     match (running(inner, "*"), line.args.first()) {
-        // All that a module can be told is without effect: so is naming it, with a block or without.
+        // No setting of the module has an effect, and so neither has naming it, with or without a block.
         (Running::Idle(holds), Some(module)) => {
             let title = format!("{} `{}`", inner_kind(inner), module.text);
             report.push(warning(module, &title, holds));

@@ -1,7 +1,7 @@
-//! Notes where routes were written, so that a request can be explained by the lines that handled it.
+//! Records where routes were written, so that the handling of a request can be explained by configuration lines.
 //!
-//! Whatever a directive amounts to was written on its line, except for what the lines of its block amounted to: those
-//! were noted before it, so the first note stays.
+//! Everything a directive produces has the directive's line as its origin, except for what the lines of its block
+//! produced: those were recorded earlier, so the first record stays.
 
 use sluice_diag::{Origin, OriginId};
 use sluice_model::Route;

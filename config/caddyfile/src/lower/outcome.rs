@@ -1,4 +1,4 @@
-//! What a directive amounts to. Most give a route; the others change the site around it.
+//! The result of lowering a directive. Most directives produce a route; the others change the enclosing site.
 
 use sluice_model::logging::Log;
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy, Issuer};
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 /// What `tls` amounts to.
 #[derive(Clone, Debug)]
 pub(super) enum TlsOutcome {
-    /// How handshakes are answered.
+    /// The settings of TLS handshakes.
     Policy(Box<ConnectionPolicy>),
     /// A pair of files to load.
     LoadFiles(CertificateFiles),
@@ -41,7 +41,7 @@ pub(super) enum TlsOutcome {
     LoadFolders(Vec<String>),
     /// Who issues.
     Issuer(Issuer),
-    /// Who is asked for a ready certificate.
+    /// A manager that provides certificates during handshakes (`get_certificate`).
     Manager(RawModule),
     /// Certificates are made during the handshake.
     OnDemand,

@@ -1,11 +1,11 @@
-//! The `pki` app: authorities that the global option `pki` names, and those that `acme_server` uses.
+//! The `pki` app: the CAs that the global option `pki` names, and those that `acme_server` uses.
 
 use sluice_model::pki::PkiApp;
 
 use super::Lowering;
 
 impl Lowering<'_> {
-    /// The authorities of the configuration, if it names any.
+    /// The CAs of the configuration, if it names any.
     pub(super) fn pki_app(&self) -> Option<PkiApp> {
         let mut app = PkiApp::default();
         for name in &self.options.named_authorities {

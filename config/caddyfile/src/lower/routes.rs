@@ -1,4 +1,4 @@
-//! From the results of directives to a list of routes: sorted, grouped and joined.
+//! Turns the results of directives into a list of routes: sorted, grouped and merged.
 
 use std::cmp::Reverse;
 
@@ -140,7 +140,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a result that is no route sets on the site.
+/// What a result other than a route sets on the site.
 fn outside_routes(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
         Outcome::Route(_) | Outcome::Routes(_) => None,

@@ -1,4 +1,4 @@
-//! Named matchers in force. A block sees its own and those of the blocks around it.
+//! The named matchers in scope. A block sees its own and those of the enclosing blocks.
 
 use std::collections::BTreeMap;
 

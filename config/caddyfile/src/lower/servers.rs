@@ -1,4 +1,4 @@
-//! One server of the model for every set of sockets: its routes, handshake policies, logs.
+//! Builds one server of the model for every set of sockets: its routes, connection policies, logs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Short placeholders: `{path}` in a site stands for `{http.request.uri.path}`. Which ones exist is
-//! the registry's business; what a placeholder's value is, the router's.
+//! Expands short placeholders: `{path}` in a site stands for `{http.request.uri.path}`. The registry lists them; the
+//! router evaluates placeholders.
 
 use crate::registry::placeholders::{EXACT, FAMILIES};
 use crate::tree::Directive;

@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write them: `10MB` is ten million bytes, `10MiB` is 10 × 1,048,576.
+//! Parses sizes in bytes with units: `10MB` is ten million bytes, `10MiB` is 10 × 1,048,576.
 
 /// Reads a size; a number alone counts bytes. `None` if it is none or does not fit.
 pub(crate) fn parse_size(text: &str) -> Option<i64> {

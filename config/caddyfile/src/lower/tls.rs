@@ -1,4 +1,4 @@
-//! `tls` and what belongs to it: issuers, client certificates, sources of authorities.
+//! `tls` and its options: issuers, client certificates, sources of CA certificates.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +93,8 @@ impl Lowering<'_> {
         Some(outcomes.into_iter().map(Outcome::Tls).collect())
     }
 
-    /// The issuers behind an ACME account that is described piece by piece: the one authority it
-    /// names, else those of the global issuers, else the usual ones.
+    /// The issuers for an ACME account whose settings are given one by one: the CA it names, else the global issuers,
+    /// else the default ones.
     fn implicit_issuers(&self, acme: AcmeIssuer) -> Vec<Issuer> {
         if !acme.ca.is_empty() {
             return vec![Issuer::Acme(Box::new(acme))];
@@ -459,7 +459,7 @@ impl Lowering<'_> {
         Some(())
     }
 
-    /// Adds authorities to those that are written out in the configuration.
+    /// Adds CA certificates to those given inline in the configuration.
     fn trust_inline(
         &mut self,
         line: &Directive,
@@ -553,8 +553,7 @@ fn certificates_in(text: &str) -> Vec<String> {
     found
 }
 
-/// The directories of the usual authorities; empty stands for Let's Encrypt. ZeroSSL wants an
-/// email address.
+/// The directory URLs of the default CAs; empty stands for Let's Encrypt. ZeroSSL requires an email address.
 pub(super) fn default_authorities(email: &str) -> impl Iterator<Item = String> {
     let zerossl = (!email.is_empty()).then(|| "https://acme.zerossl.com/v2/DV90".to_string());
     std::iter::once(String::new()).chain(zerossl)

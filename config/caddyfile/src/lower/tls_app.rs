@@ -1,4 +1,4 @@
-//! The `tls` app: which certificates are loaded and who makes the others.
+//! The `tls` app: which certificates are loaded and which issuers provide the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -105,7 +105,7 @@ impl Lowering<'_> {
     fn global_policy(&self) -> Option<AutomationPolicy> {
         let base = self.base_policy();
         let acme = &self.options.acme;
-        // An email address or a lifetime alone is no reason for a policy.
+        // An email address or a lifetime alone does not require a policy.
         let bare = AcmeIssuer {
             email: acme.email.clone(),
             certificate_lifetime: acme.certificate_lifetime,
@@ -365,7 +365,7 @@ fn fill_acme(acme: &mut AcmeIssuer, options: &GlobalOptions) {
     }
 }
 
-/// ACME challenges of a site are answered where the site is.
+/// ACME challenges of a site are solved on the addresses of the site.
 fn bind_issuers(policy: &mut AutomationPolicy, site: &super::listen::Site) {
     let mut hosts = site
         .binds()
@@ -395,8 +395,7 @@ fn subjects(addresses: &[SiteAddress], http_port: &str) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Adds a policy; internal names among public ones get one of their own, since no public authority
-/// would sign for them.
+/// Adds a policy. Internal names among public ones get a separate policy, since no public CA would issue for them.
 fn push_split(mut policy: AutomationPolicy, gathered: &mut Gathered) {
     let on_demand = policy.on_demand;
     if policy.issuers.is_empty() {
@@ -421,8 +420,8 @@ fn push_split(mut policy: AutomationPolicy, gathered: &mut Gathered) {
     gathered.policies.push(policy);
 }
 
-/// Takes out of the policies for internal names those that have a policy without an issuer as well,
-/// which gives them the local authority, too: a site may stand on several servers.
+/// Removes internal names from policies if the names also have a policy without an issuer, which uses the local CA as
+/// well: a site may be part of several servers.
 fn drop_repeated_local(split: &BTreeSet<String>, policies: &mut Vec<AutomationPolicy>) {
     let local = vec![Issuer::Internal(InternalIssuer::default())];
     let plain: BTreeSet<String> = policies
@@ -448,8 +447,8 @@ fn all_public(policy: &AutomationPolicy) -> bool {
         .all(|name| is_public(name, policy.on_demand))
 }
 
-/// Whether a public authority would sign for a name. Names with several wildcards are fine when
-/// certificates are made during the handshake, where the name is known.
+/// Whether a public CA would issue a certificate for a name. Names with several wildcards are fine with on-demand TLS,
+/// because the name is known during the handshake.
 fn is_public(name: &str, on_demand: bool) -> bool {
     let name = name.to_ascii_lowercase();
     let internal = name == "localhost"

@@ -1,4 +1,4 @@
-//! The DNS challenge: who sets the records, and how they are looked for.
+//! The DNS challenge: the provider that sets the records, and the propagation checks.
 
 use sluice_model::RawModule;
 use sluice_model::tls::{AcmeIssuer, DnsChallenge};

@@ -1,4 +1,4 @@
-//! Sources of certificate authorities, for client certificates and for upstreams.
+//! Sources of CA certificates, for client certificates and for upstreams.
 
 use serde_json::Value;
 use sluice_model::{RawModule, Storage};

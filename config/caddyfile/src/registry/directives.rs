@@ -1,4 +1,4 @@
-//! Every directive there is, with its syntax and what becomes of it.
+//! Every directive with its syntax and verdict.
 
 use super::{Directive, Verdict};
 
@@ -238,9 +238,9 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// The order in which directives run, unless the option `order` changes it. `bind`, `handle_errors`,
-/// `log` and `tls` are no handlers and have no place in it. The two of our own stand where the plugin for `rate_limit` tells
-/// people to put it: before passwords are hashed.
+/// The order in which directives run, unless the option `order` changes it. `bind`, `handle_errors`, `log` and `tls`
+/// are not handlers and therefore not listed. sluice's own two are placed where the `rate_limit` plugin recommends:
+/// before password hashing.
 pub const DIRECTIVE_ORDER: &[&str] = &[
     "tracing",
     "map",

@@ -1,5 +1,4 @@
-//! Every global option there is, and the options inside it, with their syntax and what becomes of
-//! them.
+//! Every global option, and the options inside it, with syntax and verdict.
 
 use super::options::{lowered, refused, unsupported};
 use super::{OptionEntry, Verdict};

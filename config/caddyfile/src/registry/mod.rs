@@ -1,6 +1,5 @@
-//! What there is to write in a Caddyfile: every directive, option, matcher and short placeholder,
-//! with its syntax and a verdict. Messages and the user guide are made from these tables; what a
-//! word does is `lower`'s business.
+//! The vocabulary of a Caddyfile: every directive, option, matcher and short placeholder, with its syntax and a
+//! verdict. Messages and the user guide are generated from these tables; `lower` translates the words.
 
 mod directives;
 mod global_options;
@@ -28,7 +27,7 @@ pub enum Verdict {
     Plugin(&'static str),
 }
 
-/// What is told of a word that is known and refused.
+/// The diagnostic for a word that is known and rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Why, in a few words.
@@ -38,7 +37,7 @@ pub struct Refused {
 }
 
 impl Verdict {
-    /// What to tell of a word that is refused; `None` if it is not.
+    /// The diagnostic for a rejected word; `None` if the word is not rejected.
     pub fn refused(self) -> Option<Refused> {
         let (why, instead) = match self {
             Verdict::Lowered | Verdict::Renamed(_) => return None,

@@ -1,5 +1,4 @@
-//! Every option and matcher there is, by the place it stands in, with its syntax and what becomes of
-//! it. The global options have a table of their own.
+//! Every option and matcher, by its context, with syntax and verdict. The global options have a table of their own.
 
 use super::{OptionEntry, Verdict};
 

@@ -1,4 +1,4 @@
-//! Short placeholders of the Caddyfile and what they stand for.
+//! The short placeholders of the Caddyfile and their expansions.
 
 /// Short names and the long names they stand for, both without braces.
 pub const EXACT: &[(&str, &str)] = &[

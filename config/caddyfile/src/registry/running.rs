@@ -1,5 +1,5 @@
-//! What the server makes of the words that are lowered: which of them it does in part, or leaves without effect. Words
-//! that are not listed here do what they say.
+//! How the server treats words that are lowered: which ones it supports in part, or accepts without effect. Words that
+//! are not listed here are fully supported.
 
 /// What the server makes of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,9 +8,9 @@ pub enum Running {
     Whole,
     /// It does what it says in part; tells which.
     Partly(&'static str),
-    /// It changes nothing; tells what holds in its place.
+    /// It has no effect; the text says what applies instead.
     Idle(&'static str),
-    /// What it asks for is so whether it is written or not; tells why.
+    /// What it asks for is always the case, with or without the word; the text says why.
     Always(&'static str),
 }
 

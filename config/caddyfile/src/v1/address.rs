@@ -1,5 +1,4 @@
-//! Addresses of sites. Caddy 1 serves plain HTTP where a name cannot have a public certificate, and
-//! port 2015 where none is written.
+//! Site addresses. Caddy 1 serves plain HTTP if a name cannot have a public certificate, and uses port 2015 by default.
 
 use std::net::IpAddr;
 

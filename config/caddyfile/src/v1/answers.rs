@@ -1,4 +1,4 @@
-//! `header` and `errors`: what answers carry, and what failed ones show.
+//! `header` and `errors`: response headers, and error pages.
 
 use super::pieces::{block, line, prefix};
 use super::site::Translation;
@@ -37,7 +37,7 @@ impl Translation<'_> {
             [] if text.starts_with('-') => Some(line(name, text, [""; 0])),
             [value] => {
                 let value = self.text(value);
-                // Caddy 1 set fields when the answer began, over those of an upstream.
+                // Caddy 1 set headers when the response began, and replaced those of an upstream.
                 let over = self.has_upstreams && !text.starts_with(['+', '-']);
                 let name_now = if over {
                     format!(">{text}")

@@ -1,4 +1,4 @@
-//! `basicauth`: rules of one user and some paths each, of which any that passes is enough.
+//! `basicauth`: each rule has one user and some paths; a request that passes any rule is allowed.
 
 use std::collections::BTreeSet;
 

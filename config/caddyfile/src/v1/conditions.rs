@@ -1,6 +1,6 @@
-//! `if`: conditions of `redir` and `rewrite` as matchers.
+//! `if`: translates conditions of `redir` and `rewrite` to matchers.
 //!
-//! Each has a matcher of its own where there is one; what is left becomes an expression.
+//! A condition becomes a matcher of its own if there is one; the others become an expression.
 
 use super::pieces::{escape_regexp, line};
 use super::placeholders::{Setting, translate};

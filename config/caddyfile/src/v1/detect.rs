@@ -1,7 +1,7 @@
-//! Telling the old language from the new one.
+//! Detects whether a file is written in Caddy 1's language.
 //!
-//! A file is in the old one if its first word that the new one does not know is a directive of the
-//! old one, and nothing in it is known to the new one only. Files that could be both are in the new.
+//! It is if the first word unknown to Caddy 2 is a directive of Caddy 1, and nothing in the file is known to Caddy 2
+//! only. A file that is valid in both languages is Caddy 2's.
 
 use crate::registry;
 use crate::tree::{Directive, File, Token};

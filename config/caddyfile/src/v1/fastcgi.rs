@@ -1,4 +1,4 @@
-//! `fastcgi`: the preset for PHP becomes `php_fastcgi`, any other a proxy that speaks FastCGI.
+//! `fastcgi`: the PHP preset becomes `php_fastcgi`, any other a proxy with the FastCGI transport.
 
 use super::pieces::{block, line, prefix, renamed};
 use super::site::Translation;
@@ -72,8 +72,8 @@ impl Translation<'_> {
         }
     }
 
-    /// Caddy 1 hands over what ends in `.php` and folders with an index file; everything else is a
-    /// file, and what is missing is not found.
+    /// Caddy 1 proxies paths that end in `.php` and directories with an index file. Everything else is a static file,
+    /// and a missing file is 404.
     fn php(&mut self, old: &Directive, path: &Token, rule: Rule<'_>) {
         let (words, matchers) = self.fastcgi_paths(old, path, &rule, &[]);
         let index = rule

@@ -1,4 +1,4 @@
-//! Serving files: `root`, `ext` and `browse`, and what every site of Caddy 1 does at its end.
+//! Static files: `root`, `ext` and `browse`, and the file server that ends every site of Caddy 1.
 
 use super::pieces::{bare, block, line, prefix, word};
 use super::site::Translation;
@@ -46,7 +46,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Adds a file server that lists folders; tells whether it takes all requests.
+    /// Adds a file server with directory listings; returns whether it handles all requests.
     fn browse(&mut self, old: &Directive) -> bool {
         if let [_, template, ..] = old.args.as_slice() {
             let help =
@@ -97,7 +97,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Answers requests below a path as failed.
+    /// Responds to requests below a path with an error.
     pub(super) fn error_on(&mut self, from: &Token, path: &str, status: &str) {
         let words = prefix(path).into_iter().chain([status.to_owned()]);
         self.step(Vec::new(), line(from, "error", words));

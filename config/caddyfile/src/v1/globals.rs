@@ -1,4 +1,4 @@
-//! `limits` and `timeouts`: what Caddy 1 says of a site and Caddy 2 of a server.
+//! `limits` and `timeouts`, which belong to a site in Caddy 1 and to a server in Caddy 2.
 
 use sluice_model::Duration;
 

@@ -1,4 +1,4 @@
-//! `log` and the log of `errors`: files, their rotation, and what has no text format any more.
+//! `log` and the log of `errors`: files, rotation, and text formats, which Caddy 2 does not have.
 
 use super::pieces::{bare, block, line, prefix};
 use super::site::Translation;

@@ -1,8 +1,8 @@
-//! The language of Caddy 0 and 1: its files are recognised, and translated to that of Caddy 2.
+//! The Caddyfile language of Caddy 0 and 1: detects such files and translates them to that of Caddy 2.
 //!
-//! The words of both languages are the same, so `parse` reads them; here a tree of the old language
-//! becomes a tree of the new one, whose words still point into the old text. What the new words mean
-//! is left to `lower`: there is one lowering for both.
+//! Both languages have the same lexical syntax, so `parse` reads both; this module converts a tree of the old language
+//! to a tree of the new one, whose words still point into the old text. `lower` processes the result: there is one
+//! lowering for both.
 
 mod address;
 mod answers;

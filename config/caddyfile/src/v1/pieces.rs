@@ -1,4 +1,4 @@
-//! Building blocks of a translated site: words and lines that point at what they were made from.
+//! Building blocks of a translated site: words and lines that point at their source.
 
 use crate::tree::{Directive, Quote, Token};
 

@@ -1,4 +1,4 @@
-//! Placeholders of the old language in those of the new one.
+//! Translates placeholders of Caddy 1 to those of Caddy 2.
 
 /// Old names and new ones, both without braces.
 const NAMES: &[(&str, &str)] = &[
@@ -80,7 +80,7 @@ pub(super) fn translate(text: &str, setting: Setting<'_>) -> (String, Vec<String
         match one(name, setting) {
             Some(new) => out.push_str(&format!("{{{new}}}")),
             None => {
-                // Numbers of times, as in `[0-9]{3}`, are no placeholders.
+                // Repetition counts, as in `[0-9]{3}`, are not placeholders.
                 if !name.starts_with(|c: char| c.is_ascii_digit() || c == '$') {
                     unknown.push(name.to_owned());
                 }

@@ -1,4 +1,4 @@
-//! A translated configuration as text.
+//! Prints a translated configuration as text.
 
 use std::fmt::Write;
 

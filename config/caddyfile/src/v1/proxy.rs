@@ -1,4 +1,4 @@
-//! `proxy`: paths, upstreams and what is done to requests on the way.
+//! `proxy`: paths, upstreams and changes to requests.
 
 use super::pieces::{block, escape_regexp, line, prefix, renamed, word};
 use super::site::Translation;

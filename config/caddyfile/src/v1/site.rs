@@ -1,4 +1,5 @@
-//! One site: its directives in the order in which Caddy 1 runs them, then as lines of a new site.
+//! Translates one site: collects its directives in the order in which Caddy 1 runs them, then writes the lines of a new
+//! site.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub(super) struct Translation<'a> {
     labels: usize,
     /// Whether some directive rewrites paths.
     pub has_rewrites: bool,
-    /// Whether upstreams may set fields of answers.
+    /// Whether upstreams may set response headers.
     pub has_upstreams: bool,
     /// Whether TLS is switched off, or needs no ACME.
     pub tls: TlsKind,
@@ -189,7 +190,7 @@ impl<'a> Translation<'a> {
         self.report.push(found.help(help));
     }
 
-    /// Tells of a difference that one should know.
+    /// Reports a difference that users should know.
     pub fn differs(&mut self, at: &Token, title: impl Into<String>, note: &str) {
         let title = title.into();
         self.comments.push(format!("{title}: {note}."));

@@ -1,4 +1,4 @@
-//! `tls`: certificates and handshakes.
+//! `tls`: certificates and TLS settings.
 
 use super::pieces::{bare, block, line, renamed, word};
 use super::site::{TlsKind, Translation};

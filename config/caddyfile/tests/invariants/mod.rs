@@ -1,7 +1,7 @@
-//! What holds for every Caddyfile: any text is read and every mistake in it can be shown; what is accepted becomes
-//! JSON that reads back as the same model; and formatting changes neither a formatted text nor what a text says.
+//! Properties of every Caddyfile: any text can be parsed and every mistake in it rendered; what is accepted becomes
+//! JSON that reads back as the same model; and formatting changes neither a formatted text nor the meaning of a text.
 //!
-//! The fuzz target `caddyfile` checks the same on texts of its own.
+//! The fuzz target `caddyfile` checks the same properties on its own inputs.
 
 use sluice_caddyfile::{MemoryLoader, adapt, adapt_v1, format, parse, translate};
 use sluice_diag::{Colour, Report};

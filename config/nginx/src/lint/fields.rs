@@ -1,4 +1,4 @@
-//! Rules for fields, and for texts that clients bring in.
+//! Lint rules for headers, and for texts that come from clients.
 
 use super::{File, Found, Spot};
 use crate::tree::Directive;

@@ -1,5 +1,5 @@
-//! `sluice lint`: what an nginx.conf may say and hardly means. Each rule is a row of [`RULES`]; what each looks for is left
-//! to the files of this folder. What is wrong, and not only unwise, is left to `check` and `lower`.
+//! `sluice lint`: finds likely mistakes in an nginx.conf. Each rule is a row of [`RULES`]; the files of this directory
+//! implement them. Definite errors are reported by `check` and `lower`.
 
 mod fields;
 mod paths;

@@ -1,4 +1,4 @@
-//! Rules for locations and files.
+//! Lint rules for locations and files.
 
 use super::{File, Found, Spot};
 use crate::tree::Directive;

@@ -1,4 +1,4 @@
-//! Rules for the process, its workers, and media types.
+//! Lint rules for the process, its workers, and media types.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Rules for servers: their names, TLS, and what they let in.
+//! Lint rules for servers: their names, TLS, and access.
 
 use std::collections::HashMap;
 

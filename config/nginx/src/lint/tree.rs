@@ -1,4 +1,4 @@
-//! The blocks of a file, each with those around it, as rules look at them.
+//! The blocks of a file, each with its enclosing blocks, as the rules see them.
 
 use crate::tree::Directive;
 

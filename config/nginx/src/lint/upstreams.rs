@@ -1,4 +1,4 @@
-//! Rules for whom requests are passed on to.
+//! Lint rules for upstreams.
 
 use super::{File, Found, Spot};
 use crate::tree::Directive;
@@ -144,7 +144,7 @@ pub fn path_in_regex<'t>(file: &File<'t>, found: &mut Found<'t>) {
 
 pub fn without_host<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (spot, line, address) in passes(file) {
-        // Whoever names an upstream elsewhere wants that one's own name.
+        // An upstream that is not local is expected to need its own host name.
         let is_near = file.upstream(host(address)).is_some() || is_local(host(address));
         let mut fields = spot.nearest("proxy_set_header").into_iter();
         if is_near && !fields.any(|field| named(field, "host")) {

@@ -1,5 +1,5 @@
-//! A block and those around it: which directive of which block holds. Most are inherited from the block around; those
-//! that make a list are inherited only where a block has none of them.
+//! A block and its enclosing blocks: which block's directives are in effect. Most directives are inherited from the
+//! enclosing block; those that form a list are inherited only if a block has none of them.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! `listen`: the addresses of servers, and which servers share one.
+//! `listen`: the addresses of servers, and which servers share an address.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Virtual servers and their locations. What a directive in them does is left to its module.
+//! Lowers virtual servers and their locations. The modules lower the directives inside.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ enum Kind<'t> {
     Named(&'t str),
 }
 
-/// The directives that say who answers.
+/// The directives that set the content handler.
 const CONTENT: [&str; 8] = [
     "empty_gif",
     "fastcgi_pass",
@@ -91,7 +91,7 @@ struct Here<'a> {
     /// The path of the location, where it has one.
     prefix: Option<&'a str>,
     reached: Reached,
-    /// The directive that says who answers.
+    /// The directive that sets the content handler.
     content: Option<&'a Directive>,
     try_files: Option<&'a Directive>,
 }
@@ -150,7 +150,7 @@ impl Lowering<'_> {
             underscores_in_headers: level.is_on("underscores_in_headers", false),
             keeps_invalid_headers: !level.is_on("ignore_invalid_headers", true),
             heads: http_core::heads(level),
-            // For whoever knows what else the server has.
+            // Set by the caller, who knows the rest of the server.
             clients: None,
             rewrite,
             place,
@@ -426,7 +426,7 @@ impl Lowering<'_> {
             )
         });
         let root = own.unwrap_or_else(|| outer.root.clone());
-        // In nginx a block for other methods keeps what passes requests on, and nothing else that answers.
+        // In nginx, a `limit_except` block inherits directives that proxy requests, and no other content handler.
         let kept = outer
             .content
             .filter(|line| condition.name() == "if" || line.name().ends_with("_pass"));
@@ -453,7 +453,7 @@ impl Lowering<'_> {
         self.place(&here)
     }
 
-    /// The directive that says who answers.
+    /// The directive that sets the content handler.
     fn content<'t>(&mut self, level: &Level<'t>) -> Option<&'t Directive> {
         let mut found = level
             .directives()
@@ -479,7 +479,8 @@ impl Lowering<'_> {
         let types = http_core::types(self, level);
         let redirects = http_core::redirects(level, &facts.server_name);
         let mut filters: Vec<Handler> = log::lower(self, level, facts).into_iter().collect();
-        // What is added last changes answers first: fields are added before texts are replaced, and the rest of nginx's order.
+        // Filters added last process a response first, as in nginx: headers are added before text is replaced, and so
+        // on.
         filters.extend(headers::trailers(self, level, facts));
         let ranges_at = filters.len();
         filters.extend(gzip::lower(self, level));
@@ -583,8 +584,8 @@ impl Lowering<'_> {
     }
 }
 
-/// The directives that make a handler, the first of which in the nearest block is said to be where it was written; none
-/// for those that answer.
+/// The directives that create a handler. The first of them in the nearest block is recorded as the handler's origin;
+/// none for content handlers.
 fn makers(handler: &Handler) -> &'static [&'static str] {
     match handler {
         Handler::Headers(_) => &["add_header", "add_trailer", "server_tokens"],

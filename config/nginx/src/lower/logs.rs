@@ -1,4 +1,4 @@
-//! Where the server tells what it notices, and where the lines of access logs go. What they say is left to `modules::log`.
+//! The error log and the destinations of access logs. `modules::log` lowers the formats of access logs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -274,7 +274,7 @@ impl ErrorLog {
 fn log(path: &str, lines: LogEncoder) -> Log {
     let found = path.strip_prefix("syslog:").map(syslog::parse);
     let (writer, encoder) = match found {
-        // Mistakes were told where the word was read.
+        // Errors were reported when the word was parsed.
         Some(Ok(found)) => (found.writer.clone(), found.around(lines)),
         Some(Err(_)) | None => (writer(path), lines),
     };
@@ -285,7 +285,7 @@ fn log(path: &str, lines: LogEncoder) -> Log {
     }
 }
 
-/// A file is not put aside by itself: whoever runs nginx has a program for that.
+/// The writer does not rotate files: nginx users have a separate program for that.
 fn writer(path: &str) -> LogWriter {
     match path {
         "stderr" | "/dev/stderr" => LogWriter::Stderr(PlainWriter::default()),

@@ -1,4 +1,4 @@
-//! Tree to model: what the directives of an nginx.conf mean. What each module has is left to `modules`.
+//! Lowers the tree to the model: what the directives of an nginx.conf mean. `modules` has a file for each nginx module.
 
 pub mod level;
 mod listen;
@@ -50,11 +50,11 @@ pub struct Invocation {
     /// The folder that paths are relative to, those of includes and certificates excepted, which begin beside the file
     /// (`-p`). `None` is the folder of the file.
     pub prefix: Option<String>,
-    /// Where errors are told if no directive says so (`-e`); nothing is added where it is empty.
+    /// The error log if no directive sets one (`-e`); nothing is added when empty.
     pub error_log: String,
     /// Where requests are logged if no directive says so; nowhere where it is empty.
     pub access_log: String,
-    /// Where the number of the process is written if no directive says so; nowhere where it is empty.
+    /// The PID file if no directive sets one; none when empty.
     pub pid_file: String,
 }
 
@@ -138,7 +138,7 @@ pub struct Lowering<'r> {
     tables: Vec<VariableTable>,
     /// The ways in which paths of scripts are split.
     scripts: Vec<Script>,
-    /// Where answers are stored.
+    /// The cache directories.
     stores: cache::Stores,
     /// Tables that follow from places, and whether a variable asks for them.
     derived: Vec<(VariableTable, bool)>,
@@ -386,7 +386,7 @@ impl<'r> Lowering<'r> {
         })
     }
 
-    /// Where a zone of a module stores its answers.
+    /// The cache directory of a module's zone.
     pub fn store(&self, module: &'static str, zone: &str) -> Option<CacheStore> {
         self.stores.get(&(module, zone.to_owned())).cloned()
     }
@@ -601,7 +601,8 @@ impl<'r> Lowering<'r> {
                 true => self.policies(address, &order),
                 false => Vec::new(),
             },
-            // Who asks another server than it shook hands with is turned away where that one wants certificates.
+            // A request for a different server than in the TLS handshake is rejected only if that server requires
+            // client certificates.
             strict_sni_host: address.is_ssl.then_some(false),
             automatic_https: Some(AutoHttps {
                 disable: true,

@@ -1,4 +1,4 @@
-//! `syslog:server=…`: logs that go to syslog, <https://nginx.org/en/docs/syslog.html>.
+//! `syslog:server=…`: logs sent to syslog, <https://nginx.org/en/docs/syslog.html>.
 
 use sluice_model::logging::{LogEncoder, LogWriter, NetWriter, SyslogEncoder};
 

@@ -1,4 +1,4 @@
-//! Texts with variables: nginx's `$name` as a placeholder of the model.
+//! Texts with variables: converts nginx's `$name` to the model's placeholders.
 
 use std::collections::BTreeMap;
 

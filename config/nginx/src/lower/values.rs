@@ -1,4 +1,4 @@
-//! Sizes and lengths of time as nginx writes them.
+//! Sizes and durations in nginx's syntax.
 
 use sluice_model::Duration;
 

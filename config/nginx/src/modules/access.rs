@@ -1,5 +1,4 @@
-//! `ngx_http_access_module`: who may come in, by address, and what `satisfy` makes of it. Passwords and other locations are
-//! left to `auth`.
+//! `ngx_http_access_module`: access control by address, and `satisfy`. Passwords and subrequests are in `auth`.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;

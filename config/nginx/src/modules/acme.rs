@@ -1,5 +1,5 @@
-//! `ngx_http_acme_module`: certificates that are ordered from an authority. Orders, renewals and where certificates are kept
-//! are those of the program.
+//! `ngx_http_acme_module`: certificates obtained from a CA by ACME. Ordering, renewing and storing them is the server's
+//! certificate automation.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +41,13 @@ pub const CERTIFICATE: &str = "$acme_certificate";
 /// And of its key.
 pub const KEY: &str = "$acme_certificate_key";
 
-/// An authority, and where its certificates are kept.
+/// A CA, and where its certificates are stored.
 struct Authority<'t> {
     issuer: AcmeIssuer,
     folder: Option<&'t Written>,
 }
 
-/// Has certificates kept in this folder: one for all authorities.
+/// Stores certificates in this directory, the same for all CAs.
 fn keep_in(cx: &mut Lowering<'_>, folder: Option<&Written>, config: &mut Config) {
     let Some(word) = folder else {
         return;
@@ -62,7 +62,7 @@ fn keep_in(cx: &mut Lowering<'_>, folder: Option<&Written>, config: &mut Config)
     }
 }
 
-/// Where authorities look whether a name is ours.
+/// The ports on which CAs validate control of a name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ports {
     /// Over plain HTTP.
@@ -223,7 +223,7 @@ fn is_orderable(name: &str) -> bool {
     !name.starts_with(['~', '*', '.', '$']) && !name.ends_with('*') && name.contains('.')
 }
 
-/// The ports at which authorities look, of all that are listened on: the usual ones where they are among them, else the first.
+/// The ports on which CAs validate, chosen among those listened on: the default ports if present, else the first.
 pub fn ports<'a>(listened: impl Iterator<Item = (&'a str, bool)>) -> Ports {
     let mut found = Ports::default();
     for (address, is_tls) in listened {

@@ -1,4 +1,4 @@
-//! `ngx_http_addition_module`: other answers in front of answers and behind them.
+//! `ngx_http_addition_module`: the responses of subrequests before and after a response body.
 
 use sluice_model::Handler;
 use sluice_model::nginx::Addition;
@@ -16,7 +16,7 @@ pub const WORDS: &[Word] = &[
     Word::many("addition_types", Words(1, MANY)),
 ];
 
-/// What is added to the answers of a place. An empty path takes away what the blocks around it say.
+/// What is added to the responses of a block. An empty path cancels what enclosing blocks set.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     let mut path = |name: &str| {
         let word = level.find(name)?.args.first()?;

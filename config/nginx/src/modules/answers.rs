@@ -1,5 +1,5 @@
-//! `*_limit_rate`, `*_force_ranges` and `*_store`: what becomes of answers of upstreams. Each module that asks upstreams has
-//! them under its own name.
+//! `*_limit_rate`, `*_force_ranges` and `*_store`: processing of upstream responses. Each module with upstreams has
+//! these directives under its own prefix.
 
 use sluice_diag::Diagnostic;
 use sluice_model::proxy::{KeepFile, ReverseProxy};
@@ -10,7 +10,7 @@ use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
 use crate::tree::Word;
 
-/// Has `origin` shape answers as it is said here.
+/// Applies these directives to `origin`.
 pub fn shape(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
@@ -45,7 +45,7 @@ pub fn shape(
     None
 }
 
-/// How fast answers are read; nothing where at any rate. As in nginx answers have to go through buffers for that.
+/// The rate at which responses are read; `None` for no limit. As in nginx, this requires buffered responses.
 fn limit_rate(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
@@ -63,7 +63,7 @@ fn limit_rate(
     Some(cx.text(word, facts))
 }
 
-/// The files that answers become.
+/// The files in which responses are stored.
 fn kept(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
@@ -92,7 +92,7 @@ fn kept(
     Some(Some(KeepFile { path, mode }))
 }
 
-/// What may be done with files that answers become: for their user to read and write where nothing else is said.
+/// The permission bits of stored files: read and write for their owner by default.
 fn access(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Option<u32> {
     let name = format!("{module}_store_access");
     let Some(line) = level.find(&name) else {

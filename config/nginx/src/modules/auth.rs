@@ -1,5 +1,4 @@
-//! `ngx_http_auth_basic_module` and `ngx_http_auth_request_module`: who may come in, by password and by what another
-//! location says.
+//! `ngx_http_auth_basic_module` and `ngx_http_auth_request_module`: access control by password and by subrequest.
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{AskLocation, PasswordFile, SetVariable};

@@ -1,4 +1,4 @@
-//! `ngx_http_browser_module`: variables that tell modern browsers from ancient ones.
+//! `ngx_http_browser_module`: variables that distinguish modern from ancient browsers.
 
 use sluice_model::nginx::{TableRow, VariableTable};
 

@@ -1,5 +1,5 @@
-//! `*_buffering`, `*_buffers` and what belongs to them, `client_body_buffer_size` and `client_body_temp_path`: how bodies
-//! wait. Each module that asks upstreams has them under its own name.
+//! `*_buffering`, `*_buffers`, `*_busy_buffers_size`, `client_body_buffer_size` and `client_body_temp_path`: buffering
+//! of bodies. Each module with upstreams has its directives under its own prefix.
 
 use sluice_model::proxy::{AsNginx, BodyBuffers};
 

@@ -1,5 +1,4 @@
-//! The directives `*_cache` and what belongs to them: answers that are stored. Each module that asks upstreams has them
-//! under its own name.
+//! The `*_cache` directives: response caching. Each module with upstreams has them under its own prefix.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ pub const ZONE: Verdict = Partly("a zone that is named without variables");
 /// The stores of a file, by module and zone.
 pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
 
-/// The modules that store answers, by the beginnings of their directives.
+/// The modules with a cache, by the prefix of their directives.
 const MODULES: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];
 
 /// Lowers `*_cache_path`.
@@ -154,7 +153,7 @@ fn size(cx: &mut Lowering<'_>, word: &Word, name: &str, value: &str) -> Option<u
     }
 }
 
-/// The handler that asks an upstream: through the store, where answers are stored here.
+/// The handler that sends requests to an upstream, wrapped in a cache if responses are cached here.
 pub fn around(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
@@ -222,7 +221,7 @@ pub fn around(
     })))
 }
 
-/// nginx's usual patience with others that ask for the same.
+/// nginx's default timeout for waiting on the cache lock.
 const FIVE: Duration = Duration::seconds(5);
 
 /// A key, and what it tells apart.
@@ -348,7 +347,7 @@ fn use_stale(level: &Level<'_>, module: &str) -> Vec<String> {
     let words: Vec<String> = words.map(|word| word.text.clone()).collect();
     match words.iter().any(|word| word == "off") {
         true => Vec::new(),
-        // What may be asked again says nothing about stale answers.
+        // Conditions that only concern retries have no meaning for stale responses.
         false => words
             .into_iter()
             .filter(|word| word != "non_idempotent")

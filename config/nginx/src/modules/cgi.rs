@@ -1,4 +1,4 @@
-//! What FastCGI, SCGI and uwsgi have in common: variables of the application, fields of its answers.
+//! What FastCGI, SCGI and uwsgi have in common: parameters of the application, and headers of its responses.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub fn params(
     Some((env, if_not_empty))
 }
 
-/// How answers are passed back; `prefix` is the beginning of the directives' names.
+/// How responses are forwarded; `prefix` is the prefix of the directives.
 pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
     const USUAL: [&str; 6] = [
         "Status",
@@ -64,7 +64,7 @@ pub fn socket_buffers(level: &Level<'_>, prefix: &str) -> SocketBuffers {
     }
 }
 
-/// The fields of answers that are not passed back: those of `usual` and of the configuration.
+/// The response headers that are not forwarded: those in `usual` and those of the configuration.
 pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
     let (passed, hidden) = (
         format!("{prefix}_pass_header"),
@@ -85,7 +85,7 @@ pub fn hidden(level: &Level<'_>, prefix: &str, usual: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The fields of answers that are not obeyed, of those that are at all.
+/// The response headers to ignore, out of those that have an effect at all.
 pub fn ignored(level: &Level<'_>, prefix: &str) -> Vec<String> {
     let lines = level.nearest(&[&format!("{prefix}_ignore_headers")]);
     let names: Vec<_> = lines.iter().flat_map(|line| &line.args).collect();

@@ -1,4 +1,4 @@
-//! `ngx_http_charset_module`: which encoding texts are said to have, and have.
+//! `ngx_http_charset_module`: the charset that responses declare, and conversion to it.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub struct Charsets {
     pub names: BTreeSet<String>,
     /// The tables between them.
     pub maps: Vec<CharsetMap>,
-    /// Pairs without a table that were told of: places inherit them.
+    /// Pairs without a table that were already reported, because blocks inherit them.
     told: BTreeSet<(String, String)>,
 }
 
@@ -163,7 +163,7 @@ fn written(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Whether a place may give texts another encoding: then the answers themselves tell which one they have.
+/// Whether a block may convert charsets: then the responses themselves declare their charset.
 fn recodes(level: &Level<'_>) -> bool {
     let target = level.word("charset").filter(|name| *name != "off");
     let source = level.word("source_charset");
@@ -198,8 +198,9 @@ fn types(level: &Level<'_>) -> Vec<String> {
     ["text/html".to_owned()].into_iter().chain(named).collect()
 }
 
-/// Says which encoding answers have, and gives it to them; `is_passed` where an upstream answers, which may say so itself.
-/// Files and what `return` says have it in their media types already, unless variables say it or they get another one.
+/// Declares and converts the charset of responses; `is_passed` if they come from an upstream, which may choose the
+/// charset. Files and the text of `return` have the charset in their media types already, unless it depends on
+/// variables or they are converted.
 pub fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,

@@ -1,5 +1,5 @@
-//! `ngx_http_stub_status_module` and `ngx_http_empty_gif_module`: what the server answers by itself; and
-//! `ngx_http_referer_module` and `ngx_http_secure_link_module`: what variables say of requests.
+//! `ngx_http_stub_status_module` and `ngx_http_empty_gif_module`: built-in content; `ngx_http_referer_module` and
+//! `ngx_http_secure_link_module`: variables derived from the request.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
@@ -36,7 +36,7 @@ pub const SECURE_LINK: &[Word] = &[
     Word::once("secure_link_secret", Words(1, 1)),
 ];
 
-/// What a place answers by itself.
+/// The built-in content of a location.
 pub fn lower(directive: &Directive) -> Handler {
     Handler::NginxContent(OwnContent {
         what: directive.name().to_owned(),
@@ -150,7 +150,7 @@ fn link_table(cx: &mut Lowering<'_>, kind: &str, source: &str, row: (&str, Strin
     })
 }
 
-/// How fast a place has its answers sent, if it says so.
+/// The rate at which a block sends its responses, if it sets one.
 pub fn rate(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
     let rate = level.find("limit_rate").and_then(|line| line.args.first());
     let after = level.find("limit_rate_after");

@@ -1,4 +1,4 @@
-//! `ngx_http_fastcgi_module`: requests passed on over FastCGI.
+//! `ngx_http_fastcgi_module`: proxying over FastCGI.
 
 use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};

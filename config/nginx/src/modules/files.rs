@@ -1,4 +1,4 @@
-//! `ngx_http_index_module`, `ngx_http_autoindex_module`, `ngx_http_dav_module`: what is answered from the disk.
+//! `ngx_http_index_module`, `ngx_http_autoindex_module`, `ngx_http_dav_module`: serving files.
 
 use sluice_model::Handler;
 use sluice_model::nginx::{Autoindex, GzipClients, NginxFiles, Redirects};
@@ -36,7 +36,7 @@ pub const DAV: &[Word] = &[
     Word::once("min_delete_depth", Number).but(NotYet),
 ];
 
-/// Files are what a location answers with that says nothing else.
+/// Static files, the content of a location that sets no other content handler.
 pub fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,

@@ -1,4 +1,4 @@
-//! `ngx_http_grpc_module`: calls of gRPC passed on over HTTP/2.
+//! `ngx_http_grpc_module`: proxying of gRPC calls over HTTP/2.
 
 use sluice_model::Handler;
 use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transport};
@@ -51,7 +51,7 @@ pub const WORDS: &[Word] = &[
     Word::once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
 ];
 
-/// Fields of an upstream's answer that are not passed back.
+/// Upstream response headers that are not forwarded.
 const HIDDEN: [&str; 7] = [
     "Date",
     "Server",

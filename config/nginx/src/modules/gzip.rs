@@ -1,4 +1,4 @@
-//! `ngx_http_gzip_module` and its relatives: compressed answers.
+//! `ngx_http_gzip_module`, `ngx_http_gunzip_module` and `ngx_http_gzip_static_module`: compressed responses.
 
 use sluice_model::Handler;
 use sluice_model::nginx::{Gunzip, Gzip, GzipClients};
@@ -31,7 +31,7 @@ pub const GUNZIP: &[Word] = &[
     Word::once("gunzip_buffers", Words(2, 2)).but(Always("buffers are those of the program")),
 ];
 
-/// Compresses what a place answers.
+/// Compresses the responses of a block.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     if !level.is_on("gzip", false) {
         return None;
@@ -52,7 +52,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     }))
 }
 
-/// Undoes the compression of what a place answers.
+/// Decompresses the responses of a block.
 pub fn lower_gunzip(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     level.is_on("gunzip", false).then(|| {
         Handler::NginxGunzip(Gunzip {
@@ -74,7 +74,7 @@ pub fn types(level: &Level<'_>, name: &str) -> Vec<String> {
     types
 }
 
-/// Who gets compressed answers.
+/// Which clients get compressed responses.
 pub fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> GzipClients {
     let mut proxied = Vec::new();
     for word in level

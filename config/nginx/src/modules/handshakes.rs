@@ -1,5 +1,5 @@
-//! The settings of `ngx_http_ssl_module` for how hands are shaken: versions, cipher suites, groups, sessions. Certificates
-//! are left to `ssl`.
+//! The settings of `ngx_http_ssl_module` for TLS handshakes: versions, cipher suites, groups, sessions. Certificates
+//! are in `ssl`.
 
 use sluice_diag::Diagnostic;
 use sluice_model::tls::{ConnectionPolicy, PolicySessions};

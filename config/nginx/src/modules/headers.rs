@@ -1,4 +1,4 @@
-//! `ngx_http_headers_module`: fields that are added to answers, in front of them and behind them.
+//! `ngx_http_headers_module`: headers and trailers that are added to responses.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
@@ -26,7 +26,7 @@ pub const WORDS: &[Word] = &[
     Word::once("expires", Words(1, 2)),
 ];
 
-/// Until when answers of a place are fresh.
+/// The `Expires` header of a block's responses.
 pub fn expires(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
     let directive = level.find("expires")?;
     let (word, is_modified) = match directive.args.as_slice() {
@@ -86,7 +86,7 @@ pub fn expires(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Optio
     }
 }
 
-/// The statuses of answers that get fields without `always`.
+/// The statuses of responses that get headers without `always`.
 const STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
 
 /// The lines of a directive that hold in a place: its own in place of those of the blocks around it, beside them, or none of
@@ -103,7 +103,7 @@ fn lines<'t>(level: &Level<'t>, name: &str, inherit: &str) -> Vec<&'t Directive>
     own
 }
 
-/// Whether a line is also for answers to errors; nothing if it says something else at its end.
+/// Whether a line applies to error responses, too; `None` if it ends with another word.
 fn is_always(cx: &mut Lowering<'_>, line: &Directive) -> Option<bool> {
     let Some(word) = line.args.get(2) else {
         return Some(false);
@@ -124,7 +124,7 @@ fn is_always(cx: &mut Lowering<'_>, line: &Directive) -> Option<bool> {
     None
 }
 
-/// Fields of which an answer has one: a line replaces what is there, and takes it away if its value comes to nothing.
+/// Headers that a response has only once: a line replaces the existing one, and removes it if its value is empty.
 const SINGLE: [&str; 2] = ["Last-Modified", "ETag"];
 
 /// The fields that are added in a place.
@@ -143,13 +143,13 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
             ops.push(&line.args[0].text, value);
         }
     }
-    // What is added last changes answers first.
+    // Handlers added last process a response first.
     let runs = runs.into_iter().rev();
     let handlers = runs.map(|(is_always, ops)| ops.handler((!is_always).then_some(&STATUSES[..])));
     handlers.flatten().collect()
 }
 
-/// What is done to the fields of an answer.
+/// Changes to the response headers.
 #[derive(Default)]
 struct Ops {
     add: FieldValues,
@@ -201,7 +201,7 @@ impl Ops {
     }
 }
 
-/// The fields that are added behind the answers of a place.
+/// The trailers that are added to the responses of a block.
 pub fn trailers(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
     let mut fields = Vec::new();
     for line in lines(level, "add_trailer", "add_trailer_inherit") {

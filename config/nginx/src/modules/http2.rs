@@ -1,4 +1,4 @@
-//! `ngx_http_v2_module` and `ngx_http_v3_module`: which versions of HTTP are spoken.
+//! `ngx_http_v2_module` and `ngx_http_v3_module`: the supported HTTP versions.
 
 use crate::lower::level::Level;
 use crate::registry::Takes::{Flag, Number, Size, Time, Words};

@@ -1,5 +1,5 @@
-//! `ngx_http_core_module`: servers, locations, roots, pages for errors, limits of requests. The addresses of servers are
-//! left to `lower::listen`, locations to `lower::locations`.
+//! `ngx_http_core_module`: servers, locations, roots, error pages, request limits. The addresses of servers are in
+//! `lower::listen`, locations in `lower::locations`.
 
 use std::collections::BTreeMap;
 
@@ -323,7 +323,8 @@ pub fn error_pages(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> V
     pages
 }
 
-/// The statuses of answers of upstreams that have pages, where a switch has them taken for errors.
+/// The statuses of upstream responses that are replaced by error pages, if a directive such as `proxy_intercept_errors`
+/// is on.
 pub fn intercepted(level: &Level<'_>, switch: &str) -> Vec<u16> {
     if !level.is_on(switch, false) {
         return Vec::new();
@@ -461,7 +462,7 @@ pub fn signature(level: &Level<'_>) -> Option<String> {
     }
 }
 
-/// Tells of a name of a server that is no name.
+/// Reports a server name that is not valid.
 pub fn bad_name(name: &str) -> Diagnostic {
     Diagnostic::error("invalid-value", format!("`{name}` is not a server name"))
         .help("write `a.example`, `*.a.example`, `a.*` or `~pattern`")

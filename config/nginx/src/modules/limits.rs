@@ -1,4 +1,4 @@
-//! `ngx_http_limit_req_module` and `ngx_http_limit_conn_module`: how often and how many at a time.
+//! `ngx_http_limit_req_module` and `ngx_http_limit_conn_module`: rate limits and concurrency limits.
 
 use std::collections::BTreeMap;
 

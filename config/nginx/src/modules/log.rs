@@ -147,7 +147,7 @@ pub fn open_files(directive: &Directive) -> Result<Option<OpenFiles>, (usize, &'
     }
 }
 
-/// What the access logs of a place are told of a request.
+/// The access log lines of a block's requests.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {
     let directives = level.nearest(&["access_log"]);
     if directives
@@ -197,7 +197,7 @@ fn line(
     {
         return cx.invalid(path, "access_log", wanted);
     }
-    // Mistakes were told where the words were looked at.
+    // Errors were reported when the words were checked.
     let params = params(directive).ok()?;
     let condition = params.condition.map(|word| {
         let text = word.text.strip_prefix("if=").unwrap_or_default();

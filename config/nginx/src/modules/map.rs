@@ -1,4 +1,4 @@
-//! `ngx_http_map_module`, `ngx_http_geo_module`, `ngx_http_split_clients_module`: variables that are looked up.
+//! `ngx_http_map_module`, `ngx_http_geo_module`, `ngx_http_split_clients_module`: variables from lookup tables.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -150,7 +150,7 @@ fn geo(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
             }
             ("proxy_recursive", []) => table.proxy_recursive = true,
             ("delete", [key]) if let Some(span) = of(&key.text) => {
-                // Of what stands above; as in nginx it is no mistake if nothing does.
+                // Removes an entry defined above; as in nginx, a missing one is not an error.
                 spans.remove(&span);
             }
             (key, [_]) if let Some(span) = of(key) => {

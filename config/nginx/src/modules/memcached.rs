@@ -1,4 +1,4 @@
-//! `ngx_http_memcached_module`: answers that are values of memcached.
+//! `ngx_http_memcached_module`: responses from memcached values.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;

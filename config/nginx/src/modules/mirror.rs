@@ -1,4 +1,4 @@
-//! `ngx_http_mirror_module`: copies of requests are sent elsewhere.
+//! `ngx_http_mirror_module`: sends copies of requests elsewhere.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;

@@ -1,4 +1,4 @@
-//! nginx's modules: each has a file with the directives that are built, and with what they are lowered to.
+//! nginx's modules. Each has a file that declares its supported directives and lowers them.
 
 pub mod access;
 pub mod acme;

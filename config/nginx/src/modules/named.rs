@@ -1,4 +1,4 @@
-//! Certificates of `ngx_http_ssl_module` whose names hold variables, and `ssl_certificate_cache`.
+//! Certificates of `ngx_http_ssl_module` whose file names contain variables, and `ssl_certificate_cache`.
 
 use sluice_model::Duration;
 use sluice_model::tls::{NamedCertificates, NamedPair};

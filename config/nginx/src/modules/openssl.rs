@@ -1,5 +1,5 @@
-//! What the settings of OpenSSL mean where rustls speaks TLS: lists of cipher suites, groups for the key exchange, and the
-//! commands of `ssl_conf_command`.
+//! Translates OpenSSL settings for rustls: lists of cipher suites, key exchange groups, and the commands of
+//! `ssl_conf_command`.
 
 use sluice_diag::Diagnostic;
 
@@ -173,7 +173,7 @@ impl Versions {
         has_13: true,
     };
 
-    /// Leaves out what lies beyond a bound of `ssl_conf_command`; tells whether anything can be left.
+    /// Removes the versions beyond a bound of `ssl_conf_command`; returns whether any version can be left.
     pub fn limit(&mut self, bound: &Command, version: &str) -> bool {
         let version = match version {
             "TLSv1.3" => 3,

@@ -1,4 +1,4 @@
-//! `ngx_http_proxy_module`: requests passed on over HTTP.
+//! `ngx_http_proxy_module`: proxying over HTTP.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ pub const WORDS: &[Word] = &[
     Word::once("proxy_temp_path", Words(1, 4)).but(FOLDER),
 ];
 
-/// Fields of an upstream's answer that are not passed back.
+/// Upstream response headers that are not forwarded.
 const HIDDEN: [&str; 8] = [
     "Date",
     "Server",
@@ -220,7 +220,7 @@ pub fn lower(
     pass_to(cx, level, to, facts)
 }
 
-/// Where requests are passed on to.
+/// Where requests are proxied to.
 struct To<'a> {
     url: Url<'a>,
     group: Group,
@@ -282,7 +282,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
     cache::around(cx, level, "proxy", facts, proxy)
 }
 
-/// How requests are passed on, but for where to.
+/// How requests are proxied, except for the destination.
 fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx {
     let mut text = |name: &str| {
         let word = level.find(name).and_then(|line| line.args.first());
@@ -306,7 +306,7 @@ fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx 
     }
 }
 
-/// nginx's usual patience.
+/// nginx's default timeout.
 pub const SIXTY: sluice_model::Duration = sluice_model::Duration::seconds(60);
 
 pub(super) fn headers(request: HeaderOps) -> Option<Headers> {

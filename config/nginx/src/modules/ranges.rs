@@ -1,12 +1,12 @@
-//! Parts of answers: `max_ranges`, and what else decides who takes them.
+//! Range requests: `max_ranges`, and which handler serves the ranges.
 
 use sluice_model::Handler;
 use sluice_model::nginx::Ranges;
 
 use crate::lower::level::Level;
 
-/// Takes the parts of answers that a place changes with these filters, or that come from elsewhere in a place that says how
-/// many parts there may be. Of all others whoever answers takes them.
+/// Handles ranges of responses that these filters change, and of upstream responses if the block sets `max_ranges`. The
+/// ranges of all other responses are up to the handler that produces them.
 pub fn lower(level: &Level<'_>, filters: &[Handler], is_passed: bool) -> Option<Handler> {
     let max = level
         .word("max_ranges")

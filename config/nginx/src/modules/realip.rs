@@ -1,4 +1,4 @@
-//! `ngx_http_realip_module`: the address of clients behind proxies.
+//! `ngx_http_realip_module`: the address of clients behind trusted proxies.
 
 use sluice_model::Handler;
 use sluice_model::nginx::RealIp;
@@ -19,7 +19,7 @@ pub const WORDS: &[Word] = &[
     )),
 ];
 
-/// Whose word counts in a block.
+/// The trusted proxies of a block.
 pub fn settings(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<RealIp> {
     let mut real = RealIp {
         recursive: level.is_on("real_ip_recursive", false),
@@ -47,8 +47,8 @@ pub fn settings(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<RealIp> {
     Some(real)
 }
 
-/// Whose word counts in a location, where it or a location around it says something of it. What its server says was
-/// heeded before any location was chosen.
+/// The trusted proxies of a location, if it or an enclosing location sets any. Those of its server were applied before
+/// the location was selected.
 pub fn of_location(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
     let names = ["set_real_ip_from", "real_ip_header", "real_ip_recursive"];
     let says = |level: &Level<'_>| names.iter().any(|name| level.own(name).next().is_some());

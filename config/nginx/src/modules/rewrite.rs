@@ -1,4 +1,5 @@
-//! `ngx_http_rewrite_module`: what happens to a request before it is answered.
+//! `ngx_http_rewrite_module`: `rewrite`, `return`, `set`, `if` and `break`, which process a request before its content
+//! handler.
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{

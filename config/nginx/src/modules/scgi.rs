@@ -1,5 +1,5 @@
-//! `ngx_http_scgi_module` and `ngx_http_uwsgi_module`: requests passed on over SCGI and uwsgi. What they share with
-//! FastCGI is left to `cgi`.
+//! `ngx_http_scgi_module` and `ngx_http_uwsgi_module`: proxying over SCGI and uwsgi. What they share with FastCGI is in
+//! `cgi`.
 
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};

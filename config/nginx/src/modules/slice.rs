@@ -1,4 +1,4 @@
-//! `ngx_http_slice_module`: answers that are asked for piece by piece.
+//! `ngx_http_slice_module`: responses that are fetched in slices.
 
 use sluice_model::Handler;
 use sluice_model::nginx::Slice;
@@ -10,7 +10,7 @@ use crate::registry::Word;
 /// The directives.
 pub const WORDS: &[Word] = &[Word::once("slice", Size)];
 
-/// Asks for what a place answers piece by piece.
+/// Fetches the responses of a block in slices.
 pub fn lower(level: &Level<'_>) -> Option<Handler> {
     let size = level.size("slice").filter(|size| *size > 0)?;
     Some(Handler::NginxSlice(Slice { size }))

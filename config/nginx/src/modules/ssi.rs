@@ -1,4 +1,4 @@
-//! `ngx_http_ssi_module`: commands in pages.
+//! `ngx_http_ssi_module`: server-side includes.
 
 use std::collections::BTreeMap;
 

@@ -83,8 +83,8 @@ pub const WORDS: &[Known] = &[
     Known::once("ssl_verify_depth", Number),
 ];
 
-/// How handshakes for a server are answered; `tag` joins its certificates and its policy. `None` where it has no
-/// certificate, or where it was refused.
+/// The TLS settings of a server; `tag` connects its certificates and its connection policy. `None` if it has no
+/// certificate, or if it was rejected.
 pub fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
@@ -101,7 +101,7 @@ pub fn lower(
     // As in nginx, those without variables are read with the others.
     let is_named = pairs.iter().any(Pair::is_named);
     if !is_named {
-        // A mistake in it is told all the same.
+        // It is checked for errors all the same.
         named::keep(cx, level);
     }
     let named = is_named.then(|| named::lower(cx, level, &pairs));
@@ -207,7 +207,7 @@ impl Pair<'_> {
     }
 }
 
-/// Who is asked what is stapled; empty for whom certificates name.
+/// The OCSP responder for stapling; empty for the one that the certificate names.
 fn responder(cx: &mut Lowering<'_>, level: &Level<'_>) -> String {
     let name = "ssl_stapling_responder";
     let word = level.find(name).and_then(|line| line.args.first());
@@ -253,8 +253,8 @@ pub fn clients(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientCertifi
     })
 }
 
-/// What clients are asked for in the handshake. Every certificate is taken there; only the authorities of
-/// `ssl_client_certificate` are told to clients.
+/// The client certificates requested in the handshake. The handshake accepts every certificate; only the CAs of
+/// `ssl_client_certificate` are announced to clients.
 fn asked(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthentication> {
     level
         .word("ssl_verify_client")

@@ -1,4 +1,4 @@
-//! `ngx_http_sub_module`: texts in answers are replaced.
+//! `ngx_http_sub_module`: replaces text in responses.
 
 use sluice_model::Handler;
 use sluice_model::nginx::{Substitution, Substitutions};

@@ -1,4 +1,4 @@
-//! `ngx_http_upstream_module`: groups of upstreams and the choice among them.
+//! `ngx_http_upstream_module`: upstream groups and load balancing.
 
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
@@ -74,7 +74,7 @@ impl Group {
         }
     }
 
-    /// What an address stands for that is no group: one server, or all addresses of a name.
+    /// The group for an address that does not name one: one server, or all addresses of a name.
     pub fn at(address: &str, port: u16) -> Group {
         let dial = dial(address, port);
         let balancing = is_name(&dial).then(|| {
@@ -162,7 +162,7 @@ fn balancing(group: NginxGroup) -> LoadBalancing {
     }
 }
 
-/// Who is asked for the names of servers with `resolve`: the DNS servers of the group, or those of `http`.
+/// The DNS servers for server names with `resolve`: those of the group, or those of `http`.
 fn resolver(cx: &Lowering<'_>, directive: &Directive) -> Option<Resolver> {
     let line = |name: &str| own(directive, name).or_else(|| cx.of_http(name));
     let timeout = line("resolver_timeout").and_then(|line| values::time(line.arg(0)?));
@@ -541,7 +541,8 @@ fn parameter(
     }
 }
 
-/// What is said by `proxy_next_upstream` and its kin; `prefix` is the beginning of their names.
+/// The settings of `proxy_next_upstream`, `proxy_next_upstream_tries` and `proxy_next_upstream_timeout`; `prefix` is
+/// the prefix of the directives.
 pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
     let meant = |text: &str| match (prefix, text) {
         ("memcached", "invalid_response") => "invalid_header".to_owned(),
@@ -552,7 +553,7 @@ pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &st
     let reasons = match level.find(&name) {
         None => vec!["error".to_owned(), "timeout".to_owned()],
         Some(line) if line.args.iter().any(|word| word.text == "off") => Vec::new(),
-        // `updating` is for stale answers, and no failure.
+        // `updating` concerns stale responses and is not a failure.
         Some(line) => {
             let words = line.args.iter().map(|word| meant(&word.text));
             words.filter(|word| word != "updating").collect()

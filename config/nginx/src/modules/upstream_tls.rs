@@ -22,7 +22,7 @@ pub const COMMANDS: Verdict = Partly(
 pub const REVOKED: Verdict = Partly("version 2 CRLs, one for each CA but the root");
 /// Of `…_ssl_name`.
 pub const NAME: Verdict = Partly("a name without variables, or `$proxy_host`");
-/// Of `ssl_password_file` and its kin.
+/// The verdict on `ssl_password_file`, `proxy_ssl_password_file` and the same directive of other modules.
 pub const PASSWORDS: Verdict = Partly(
     "keys that are protected by AES or triple DES: in PKCS#8 with PBKDF2, and in OpenSSL's older form; not by scrypt",
 );
@@ -45,7 +45,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
     let mut tls = UpstreamTls {
         client_certificate_file: path(cx, "certificate"),
         client_certificate_key_file: path(cx, "certificate_key"),
-        // nginx verifies nothing unless it is told to.
+        // nginx verifies nothing by default.
         insecure_skip_verify: !is_verified,
         root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
         revoked_files: files(revoked).filter(|_| is_verified).collect(),

@@ -1,4 +1,4 @@
-//! `ngx_http_userid_module`: cookies by which clients are known again.
+//! `ngx_http_userid_module`: cookies that identify clients.
 
 use sluice_model::Handler;
 use sluice_model::nginx::UserId;

@@ -1,5 +1,5 @@
-//! What there is to write in an nginx.conf: every documented directive and the few of ours, where it may stand, and a verdict. Messages and
-//! `docs/nginx.md` are made from it; what a directive does is left to the file of its module.
+//! The vocabulary of an nginx.conf: every documented directive and sluice's own few, with its contexts and a verdict.
+//! Messages and `docs/nginx.md` are generated from it; the file of a module lowers its directives.
 
 pub mod variables;
 

@@ -1,4 +1,4 @@
-//! nginx's variables: what stands in the model for each.
+//! nginx's variables, and the model's placeholder for each.
 
 /// What a variable stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What answers in a place: upstreams, applications, files.
+//! Translates content handlers: upstreams, applications, files.
 
 use super::Writer;
 use super::locations::Site;
@@ -47,7 +47,7 @@ impl Place<'_, '_> {
     }
 }
 
-/// Variables of applications that are told anyway.
+/// Parameters that applications get by default.
 const USUAL_PARAMS: &[&str] = &[
     "QUERY_STRING",
     "REQUEST_METHOD",
@@ -73,7 +73,7 @@ const USUAL_PARAMS: &[&str] = &[
 ];
 
 impl Writer<'_> {
-    /// What is added to answers.
+    /// The headers that are added to responses.
     pub(super) fn fields(&mut self, level: &Level<'_>, facts: &Facts, groups: Option<&str>) {
         if let Some(line) = level.find("expires") {
             let time = line.arg(0).unwrap_or_default();
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `try_files`, and what answers behind it.
+    /// `try_files`, and the content handler after it.
     pub(super) fn tried(&mut self, place: &Place<'_, '_>, named: &[&Directive]) {
         let own = match place.of {
             Some(_) => place.level.own("try_files").next(),
@@ -199,7 +199,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Who answers.
+    /// The content handler.
     fn content(&mut self, place: &Place<'_, '_>) {
         let own = place
             .level
@@ -305,7 +305,7 @@ impl Writer<'_> {
         self.close();
     }
 
-    /// What upstreams are told.
+    /// The headers that upstreams get.
     fn up(&mut self, place: &Place<'_, '_>, host: &str) {
         let lines = place.level.nearest(&["proxy_set_header"]);
         if !lines.iter().any(|line| {

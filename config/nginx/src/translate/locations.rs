@@ -1,5 +1,6 @@
-//! Locations as blocks of `route`, in an order that makes each of them get what nginx would give it. What stands in each
-//! answers at its end, so none behind it is reached; `handle` would keep a request from coming here a second time.
+//! Translates locations to `route` blocks, in an order that gives each location the requests that nginx would give it.
+//! Each block ends with a content handler, so none after it is reached; `handle` would keep a request from arriving
+//! here a second time.
 
 use std::cmp::Reverse;
 
@@ -171,7 +172,7 @@ impl Writer<'_> {
         let Some(root) = level.word("root").filter(|_| !plain.is_empty()) else {
             return plain.iter().for_each(|line| self.untold(line));
         };
-        // A page that a location answers is more than a file.
+        // A page that a location handles is more than a file.
         let files = |path: &str| {
             let mut blocks = level.own("location").filter(|block| !is_named(block));
             !blocks.any(|block| {
@@ -312,7 +313,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `return` as the answer of a place.
+    /// `return` as the content of a block.
     fn answer(&mut self, line: &Directive, level: &Level<'_>, facts: &Facts, groups: Option<&str>) {
         let is_text =
             line.args.len() == 2 && !line.arg(0).is_some_and(|code| code.starts_with('3'));

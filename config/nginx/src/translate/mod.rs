@@ -1,6 +1,6 @@
-//! `sluice adapt nginx.conf --to caddyfile`: an nginx.conf in the language of Caddy, as far as that has words for it. What
-//! it has none for stands as a comment at its place, with the line it was written on. Locations are left to `locations`,
-//! what answers to `content`, texts with variables to `text`.
+//! `sluice adapt nginx.conf --to caddyfile`: translates an nginx.conf to a Caddyfile as far as possible. What cannot be
+//! expressed becomes a comment in its place, with the original line. `locations` translates locations, `content`
+//! content handlers, `text` texts with variables.
 
 mod content;
 mod locations;

@@ -1,4 +1,4 @@
-//! Texts with nginx's variables as texts with Caddy's placeholders.
+//! Converts texts with nginx's variables to texts with Caddy's placeholders.
 
 use crate::lower::text::{Piece, literal, pieces};
 

@@ -1,5 +1,5 @@
-//! What the words of directives may say wherever these stand, whether or not anything uses them: what `nginx -t` would refuse
-//! is refused. What needs more than the directive itself is left to `lower`.
+//! Checks the arguments of directives wherever they occur, whether or not the directive is in use: what `nginx -t`
+//! would reject is rejected. Checks that need more than the directive itself are in `lower`.
 
 mod sets;
 mod values;
@@ -285,8 +285,8 @@ pub fn among(directives: &[Directive]) -> Vec<(&Directive, &'static str, &'stati
     found
 }
 
-/// What may be there once: directives of one name are told apart by the word that names what they define. A directive that
-/// shuts out another one has its name.
+/// What may occur only once: directives of the same name are distinguished by the word that names what they define. A
+/// directive that excludes another one has its name.
 pub fn identity(directive: &Directive) -> Option<String> {
     let zone = || {
         let mut words = directive.args.iter();

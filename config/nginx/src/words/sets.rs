@@ -1,4 +1,5 @@
-//! Directives each of whose words is one of a few: nginx's own names (its documentation of each directive).
+//! Directives whose arguments are keywords from a fixed set: nginx's own keywords, from its documentation of each
+//! directive.
 
 /// What failures of upstreams are called where HTTP is spoken with them.
 const NEXT_OF_HTTP: &[&str] = &[
@@ -91,7 +92,7 @@ pub struct Set {
     pub from: usize,
     /// The words.
     pub words: &'static [&'static str],
-    /// What is told of others.
+    /// The expected words, shown in the diagnostic.
     pub wanted: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Words that are numbers, sizes, times, addresses or patterns of one directive.
+//! Arguments that are numbers, sizes, times, addresses or patterns of one directive.
 
 use sluice_route::matcher::IpRanges;
 
@@ -7,7 +7,7 @@ use crate::lower::syslog;
 use crate::lower::values::{size, time};
 use crate::tree::Directive;
 
-/// Looks at directives whose words are such values.
+/// Checks directives with such arguments.
 pub fn wrong(directive: &Directive) -> Option<Wrong> {
     match directive.name() {
         "userid_expires" => each(directive, "a time such as `365d`, `max` or `off`", |word| {

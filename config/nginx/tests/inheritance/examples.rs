@@ -1,4 +1,4 @@
-//! Two values of each directive that a location may have, and what has to stand beside it for its effect to show.
+//! Two values of each directive that a location may have, and what else must be present for its effect to show.
 
 use super::registry::{Context, ENTRIES, Entry, Verdict};
 

@@ -1,8 +1,8 @@
-//! What holds for every nginx.conf: any text is read and every mistake in it can be shown; what is accepted becomes JSON
-//! that reads back as the same model, and a Caddyfile that is accepted as well; rules look at anything; and words that are
-//! written out again are read as the same words.
+//! Properties of every nginx.conf: any text can be parsed and every mistake in it rendered; what is accepted becomes
+//! JSON that reads back as the same model, and a Caddyfile that is accepted as well; lint rules handle any input; and
+//! words that are written out are parsed as the same words again.
 //!
-//! The fuzz target `nginx` checks the same on texts of its own.
+//! The fuzz target `nginx` checks the same properties on its own inputs.
 
 use sluice_diag::{Colour, Report};
 use sluice_model::Config;

@@ -1,4 +1,4 @@
-//! What people see.
+//! Tests of the output for people.
 
 use super::*;
 use crate::source::{ImportStep, SourceId, Span};

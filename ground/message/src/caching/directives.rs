@@ -1,9 +1,9 @@
-//! The field Cache-Control (RFC 9111, section 5.2).
+//! The `Cache-Control` header (RFC 9111, section 5.2): parses the directives of requests and responses.
 
 use crate::fields::Fields;
 use crate::name::FieldId;
 
-/// What Cache-Control of an answer says to a shared cache.
+/// The `Cache-Control` directives of a response that concern a shared cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
     /// Nothing of it may be stored.
@@ -12,7 +12,7 @@ pub struct ResponseDirectives {
     pub no_cache: bool,
     /// It is for one client; with names of fields, too.
     pub private: bool,
-    /// It is for everybody, whoever asked for it.
+    /// `public`: a shared cache may store the response even if the request carried credentials.
     pub public: bool,
     /// It may not be used once it is stale.
     pub must_revalidate: bool,
@@ -54,7 +54,7 @@ impl ResponseDirectives {
     }
 }
 
-/// Whether Cache-Control of a request forbids to store what is answered (RFC 9111, section 5.2.1.5).
+/// Whether the request's `Cache-Control` forbids storing the response (`no-store`; RFC 9111, section 5.2.1.5).
 pub fn forbids_storing(request: &Fields) -> bool {
     let mut found = false;
     if request.has(FieldId::CacheControl) {
@@ -65,8 +65,8 @@ pub fn forbids_storing(request: &Fields) -> bool {
     found
 }
 
-/// Of several values the least counts, and what is no number is none at all: RFC 9111, section 4.2.1 wants such answers
-/// to be taken for stale.
+/// Keeps the smallest of repeated values. A value that is not a number counts as 0: RFC 9111, section 4.2.1 encourages
+/// caches to treat a response with invalid freshness information as stale.
 fn least(known: &mut Option<u32>, value: Option<&[u8]>) {
     let seconds = value.and_then(delta_seconds).unwrap_or(0);
     *known = Some(known.map_or(seconds, |known| known.min(seconds)));

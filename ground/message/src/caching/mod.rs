@@ -1,5 +1,5 @@
-//! Shared caches (RFC 9111): which answers may be stored, how long they are fresh, what they vary by, and what an
-//! answer to a validation changes. Keeping them is left to whoever has a place for them.
+//! Rules of shared caches (RFC 9111): which responses may be stored, how long they are fresh, which request headers
+//! they vary by, and how a validation updates them. Storing them is up to the caller.
 
 mod directives;
 mod storing;
@@ -14,8 +14,8 @@ pub use vary::{Vary, variant, vary};
 use crate::fields::Fields;
 use crate::name::FieldId;
 
-/// Makes the fields of a stored answer those that an answer 304 to its validation says they are (RFC 9111, section 3.2).
-/// What describes the content as it was stored stays: the content is that one.
+/// Updates the headers of a cached response from the 304 response to its validation (RFC 9111, section 3.2). Headers
+/// that describe the cached body keep their values, because the body does not change.
 pub fn merge(stored: &mut Fields, newer: &Fields) {
     const OF_CONTENT: [FieldId; 4] = [
         FieldId::ContentEncoding,

@@ -1,4 +1,4 @@
-//! Which answers may be stored, and for how long they are fresh (RFC 9111, sections 3 and 4.2.1).
+//! Decides which responses may be stored, and for how long they are fresh (RFC 9111, sections 3 and 4.2.1).
 
 use super::directives::{ResponseDirectives, delta_seconds, forbids_storing};
 use super::times::Lifetime;
@@ -8,74 +8,74 @@ use crate::fields::Fields;
 use crate::name::FieldId;
 use crate::status::Status;
 
-/// What a configuration says in place of the protocol.
+/// Settings by which a configuration overrides the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// X-Accel-Expires is not looked at.
+    /// `X-Accel-Expires` is ignored.
     pub ignores_accel_expires: bool,
-    /// Cache-Control of answers is not looked at.
+    /// `Cache-Control` of responses is ignored.
     pub ignores_cache_control: bool,
-    /// Expires is not looked at.
+    /// `Expires` is ignored.
     pub ignores_expires: bool,
-    /// Answers that set cookies are stored like others.
+    /// Responses with `Set-Cookie` are stored like any other.
     pub ignores_set_cookie: bool,
-    /// Vary is not looked at.
+    /// `Vary` is ignored.
     pub ignores_vary: bool,
-    /// Credentials do not matter: whoever answers does not see them, or the cache tells clients apart by them.
+    /// `Authorization` is ignored: the upstream does not see the credentials, or they are part of the cache key.
     pub ignores_authorization: bool,
-    /// Parts (206) are stored: whoever asks for the same key asks for the same part.
+    /// Partial responses (206) are stored: requests with the same cache key ask for the same range.
     pub takes_parts: bool,
-    /// For how many seconds answers with this status are fresh that do not say so themselves.
+    /// Lifetime, in seconds, of responses with this status that do not specify one.
     pub usual: Option<u32>,
 }
 
-/// The request that was answered.
+/// The request that led to the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Its fields.
+    /// Its headers.
     pub fields: &'a Fields,
 }
 
-/// The answer.
+/// The response.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// Its status.
     pub status: Status,
-    /// Its fields as they came.
+    /// Its headers as received.
     pub fields: &'a Fields,
-    /// When it came, in seconds since 1970.
+    /// When it was received, in seconds since 1970.
     pub at: u64,
 }
 
-/// Why an answer is not stored.
+/// Why a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Its status: it is a part, or an answer to a condition.
+    /// Its status: it is partial, or the result of a conditional request.
     Status,
-    /// It is for one client, or forbids it.
+    /// Its `Cache-Control` makes it private or forbids storing it.
     Private,
     /// It sets a cookie.
     Cookie,
-    /// It is for a client who showed credentials.
+    /// The request carried credentials, and the response does not allow sharing it.
     Credentials,
     /// The request forbids it.
     Request,
-    /// It varies by what no cache sees.
+    /// It varies by something that a cache cannot see.
     Vary,
-    /// It is stale already.
+    /// It is already stale.
     Stale,
     /// Nothing says how long it is fresh.
     Unknown,
 }
 
-/// For how long a shared cache may use an answer, or why it may not store it.
+/// For how long a shared cache may use a response, or why the cache may not store it.
 ///
-/// `X-Accel-Expires` is said to this cache alone and wins over Expires and Cache-Control; a time that the configuration
-/// gives counts only where the answer says nothing itself.
+/// `X-Accel-Expires` addresses this cache alone and takes precedence over `Expires` and `Cache-Control`. A configured
+/// lifetime applies only if the response specifies none.
 ///
 /// # Errors
 ///
-/// The reason for which it is not stored.
+/// The reason why the response is not stored.
 pub fn may_be_stored(
     asked: Asked<'_>,
     given: Given<'_>,
@@ -103,11 +103,11 @@ pub fn may_be_stored(
     lifetime(given, rules)
 }
 
-/// As [`may_be_stored`] for an answer that was stored before, and that its upstream has said to be still valid.
+/// Like [`may_be_stored`], for a cached response that the upstream has confirmed to be still valid.
 ///
 /// # Errors
 ///
-/// The reason for which it may not be kept.
+/// The reason why the response may not stay in the cache.
 pub fn lifetime(given: Given<'_>, rules: &Rules) -> Result<Lifetime, Refused> {
     let said = said(given.fields, rules);
     let age = age(given);
@@ -133,7 +133,7 @@ pub fn lifetime(given: Given<'_>, rules: &Rules) -> Result<Lifetime, Refused> {
         None => Err(Refused::Unknown),
         Some(0) => Err(Refused::Stale),
         Some(fresh) => {
-            // An answer that forbids to be used stale is not to be taken for one that also allows it.
+            // If a response both forbids and allows stale use, the prohibition wins.
             let is_strict =
                 said.must_revalidate || said.proxy_revalidate || said.s_maxage.is_some();
             let allows = !said.must_revalidate && !said.proxy_revalidate;
@@ -156,15 +156,15 @@ fn said(fields: &Fields, rules: &Rules) -> ResponseDirectives {
     }
 }
 
-/// How old an answer was when it came (RFC 9111, section 4.2.3). How long it was under way counts as nothing: the clocks
-/// of caches tick in seconds.
+/// Age of a response in seconds when it was received (RFC 9111, section 4.2.3). The response delay counts as 0, because
+/// caches keep time in seconds.
 fn age(given: Given<'_>) -> u32 {
     let told = given.fields.first(FieldId::Age).and_then(delta_seconds);
     let apparent = date(given, FieldId::Date).map_or(0, |date| seconds_between(date, given.at));
     told.unwrap_or(0).max(apparent)
 }
 
-/// RFC 9111, section 5.3: what is no date is one in the past.
+/// RFC 9111, section 5.3: an invalid date is treated as one in the past.
 fn expires(given: Given<'_>, age: u32) -> Option<u32> {
     given.fields.first(FieldId::Expires)?;
     let Some(expires) = date(given, FieldId::Expires) else {

@@ -1,53 +1,55 @@
-//! How old a stored answer is, and what it may still be used for (RFC 9111, section 4.2).
+//! The age of a cached response, and what it may still be used for (RFC 9111, section 4.2).
 
 use crate::limits::CLOCKS_APART_MAX;
 
-/// How long an answer may be used, counted from when it came.
+/// How long a response may be used, counted from when it was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetime {
-    /// How many seconds old it was when it came.
+    /// Its age in seconds when it was received.
     pub age: u32,
-    /// For how many seconds it is fresh.
+    /// Seconds for which it is fresh.
     pub fresh: u32,
-    /// For how many seconds after that it may be used where asking fails; it says so itself.
+    /// Seconds after that in which it may be used if the upstream fails (its `stale-if-error`; RFC 5861, section 4).
     pub stale_if_error: u32,
-    /// For how many seconds after that it may be used while a fresh one is fetched; it says so itself.
+    /// Seconds after that in which it may be used while the cache fetches a fresh one (its `stale-while-revalidate`;
+    /// RFC 5861, section 3).
     pub stale_while_updating: u32,
-    /// Whether it forbids other uses when it is stale (RFC 9111, section 4.2.4).
+    /// Whether it forbids any other use while stale (RFC 9111, section 4.2.4).
     pub is_strict: bool,
 }
 
-/// The times of a stored answer, in seconds since 1970.
+/// The times of a cached response, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When it came, or was found to be still valid.
+    /// When it was received or last validated.
     pub since: u64,
-    /// What holds from then on.
+    /// The lifetime that counts from then.
     pub lifetime: Lifetime,
 }
 
 impl Times {
-    /// How old it is (RFC 9111, section 4.2.3).
+    /// Its age in seconds (RFC 9111, section 4.2.3).
     pub fn age(&self, now: u64) -> u64 {
         u64::from(self.lifetime.age) + now.saturating_sub(self.since)
     }
 
-    /// Whether it is fresh. One from far in the future is not: its clock was another one.
+    /// Whether it is fresh. A response from far in the future is not: it was stored by a different clock.
     pub fn is_fresh(&self, now: u64) -> bool {
         self.is_of_now(now) && now.saturating_sub(self.since) < u64::from(self.lifetime.fresh)
     }
 
-    /// Clocks of workers tick apart from each other, so that one may store what comes from the future for another.
+    /// The clocks of workers differ slightly, so one worker may read a response that another has stored slightly in the
+    /// future.
     fn is_of_now(&self, now: u64) -> bool {
         now.saturating_add(CLOCKS_APART_MAX) >= self.since
     }
 
-    /// Whether it says that it may be used where asking fails.
+    /// Whether it may still be used if the upstream fails (`stale-if-error`).
     pub fn outlasts_errors(&self, now: u64) -> bool {
         self.is_within(now, self.lifetime.stale_if_error)
     }
 
-    /// Whether it says that it may be used while a fresh one is fetched.
+    /// Whether it may still be used while a fresh one is fetched (`stale-while-revalidate`).
     pub fn outlasts_updates(&self, now: u64) -> bool {
         self.is_within(now, self.lifetime.stale_while_updating)
     }

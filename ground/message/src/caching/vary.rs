@@ -1,4 +1,4 @@
-//! What an answer varies by (RFC 9111, section 4.1).
+//! The `Vary` header: which request headers select a cached response (RFC 9111, section 4.1).
 
 use alloc::vec::Vec;
 
@@ -6,18 +6,18 @@ use crate::fields::Fields;
 use crate::limits::VARY_NAMES_MAX;
 use crate::name::FieldId;
 
-/// What an answer varies by.
+/// What a response varies by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// Nothing: it answers every request for its target.
+    /// Nothing: it matches every request for its target.
     Nothing,
-    /// Things that no cache sees, or more fields than a cache looks at: it answers no other request.
+    /// `*`, or more headers than the cache compares: it matches no other request.
     Everything,
-    /// Fields of the request: their names in lower case and in order, each followed by a comma.
+    /// Request headers: their names in lower case, sorted, each followed by a comma.
     Names(Vec<u8>),
 }
 
-/// What an answer with these fields varies by.
+/// What a response with these headers varies by.
 pub fn vary(fields: &Fields) -> Vary {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for name in items(fields.all(FieldId::Vary)) {
@@ -39,8 +39,8 @@ pub fn vary(fields: &Fields) -> Vary {
     }
 }
 
-/// Appends what tells requests apart for an answer that varies by `names`, as [`Vary::Names`] has them: the values of
-/// those fields, with lines joined and white space between items left out.
+/// Appends the part of the cache key that distinguishes variants of a response that varies by `names` (as in
+/// [`Vary::Names`]): the values of those request headers, with lines joined and white space between items removed.
 pub fn variant(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
     for name in names
         .split(|byte| *byte == b',')

@@ -1,4 +1,4 @@
-//! Reading times by a layout. Which zone is meant where the text names none is left to the caller.
+//! Parses times by a layout. If the text has no time zone, the caller chooses one.
 
 use super::{Offset, OffsetParts, Pad, Part, next_part};
 use crate::date::{MONTHS, WEEKDAYS, days_from_civil};

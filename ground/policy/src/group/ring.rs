@@ -1,5 +1,5 @@
-//! The ring of consistent hashing. The points of a server follow from its name alone, as in nginx and in the
-//! Cache::Memcached::Fast of Perl, so that their keys lead to the same servers.
+//! The ring of consistent hashing. The points of a server depend only on its name, as in nginx and in Perl's
+//! Cache::Memcached::Fast, so keys map to the same servers.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

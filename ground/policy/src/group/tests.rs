@@ -66,7 +66,7 @@ fn keys() -> impl Iterator<Item = String> {
     (0..60).map(|n| format!("key-{n}"))
 }
 
-/// The bytes by which addresses are told apart: three of those of IPv4.
+/// The bytes that `ip_hash` uses of an address: the first three of IPv4.
 fn addresses() -> impl Iterator<Item = Vec<u8>> {
     let four = (0..50u32).map(|i| {
         let ip = [(i * 37) % 223 + 1, (i * 91) % 256, (i * 13) % 256, i].map(|n| n as u8);
@@ -189,7 +189,7 @@ fn where_all_are_left_out_one_is_tried_again_after_a_pause() {
     assert_eq!(choose(after(49)), None);
     assert_eq!((choose(after(50)), choose(after(50))), (Some(0), Some(1)));
     assert_eq!(choose(after(50)), None);
-    // Who answers is back for everyone.
+    // A server that responds again is available to all clients.
     group.succeed(0);
     assert_eq!((choose(after(51)), choose(after(51))), (Some(0), Some(0)));
 }

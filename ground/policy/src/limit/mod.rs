@@ -1,5 +1,5 @@
-//! How often something may happen: by a window that slides, or by a bucket of tokens. Whose events are counted together
-//! is left to `zone`; what becomes of those that are too many, to the caller.
+//! Rate limits: by a sliding window or by a token bucket. `zone` decides which events count together; the caller
+//! decides what happens to events over the limit.
 
 mod zone;
 
@@ -106,7 +106,8 @@ impl Rate {
         })
     }
 
-    /// Counts an event if it is allowed now; if not, tells how long it takes until one is, other events aside.
+    /// Counts an event if it is allowed now. Otherwise returns how long to wait until one is allowed, not counting
+    /// other events.
     pub fn take(&self, meter: &mut Meter, now: Moment) -> Result<(), Duration> {
         let now = on_line(now);
         match (&mut meter.0, self.counting) {

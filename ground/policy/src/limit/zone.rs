@@ -1,4 +1,4 @@
-//! Meters by key, in bounded memory. Locking is left to the caller.
+//! Rate-limit meters by key, in bounded memory. Locking is up to the caller.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

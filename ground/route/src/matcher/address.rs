@@ -1,4 +1,4 @@
-//! Ranges of IP addresses. Which address counts as the client's is left to `sluice-serve`.
+//! Ranges of IP addresses. `sluice-serve` determines the client address.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,7 @@ pub struct IpRange {
 }
 
 impl IpRange {
-    /// Parses `10.0.0.0/8`, `::1` and the like. Bits beyond the prefix are ignored.
+    /// Parses a network such as `10.0.0.0/8` or a single address such as `::1`. Bits beyond the prefix are ignored.
     pub fn parse(text: &str) -> Option<IpRange> {
         let (addr, bits) = match text.split_once('/') {
             Some((addr, bits)) => (addr, Some(bits)),

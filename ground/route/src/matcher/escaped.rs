@@ -1,5 +1,5 @@
-//! Path patterns with `%`, which look at the path as it was sent: `%2F` matches only an encoded
-//! slash, `%*` spans encoded slashes. Patterns without `%` are left to `path`.
+//! Path patterns with `%`, which are compared with the path as sent: `%2F` matches only an encoded slash, `%*` spans
+//! encoded slashes. Patterns without `%` are in `path`.
 
 use alloc::vec::Vec;
 

@@ -65,7 +65,8 @@ impl HeaderMatcher {
         })
     }
 
-    /// Whether the request's fields match. `Host` is the authority of the request.
+    /// Whether the request's headers match. `Host` is the authority part of the request target, or else the `Host`
+    /// header.
     pub fn matches(&self, input: &Input<'_>) -> bool {
         self.fields.iter().all(|(name, presence)| {
             let values = header_values(input.head, name.as_bytes());
@@ -129,7 +130,8 @@ impl Allowed {
     }
 }
 
-/// The values of the lines called `name`; for `Host` the authority, whatever carried it.
+/// The values of the headers called `name`; for `Host`, the host and port of the request, from the header or the
+/// target.
 pub(super) fn header_values<'a>(
     head: &'a RequestHead,
     name: &'a [u8],

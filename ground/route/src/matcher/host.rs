@@ -1,4 +1,4 @@
-//! The `host` matcher. Finding the routes of a host among many is left to `router`.
+//! The `host` matcher. `router` finds the routes of a host among many.
 
 use alloc::boxed::Box;
 use alloc::string::String;

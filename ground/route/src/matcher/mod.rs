@@ -1,5 +1,5 @@
-//! Conditions on a request, compiled when the configuration is built. Looking at files and
-//! evaluating expressions is left to `sluice-serve`, which hands them in as [`Hook`]s.
+//! Request matchers, compiled when the configuration is built. `sluice-serve` provides those that read files or
+//! evaluate expressions, as [`Hook`]s.
 
 mod address;
 mod escaped;
@@ -36,7 +36,7 @@ use crate::scratch::{Origin, Scratch};
 pub struct Input<'a> {
     /// The head as it is now, after rewrites.
     pub head: &'a RequestHead,
-    /// The connection it came by.
+    /// The connection it arrived on.
     pub conn: &'a ConnInfo,
     /// The client as trusted proxies name it; `None` where the peer is meant.
     pub client_ip: Option<IpAddr>,
@@ -46,7 +46,7 @@ pub struct Input<'a> {
     pub scratch: &'a Scratch,
 }
 
-/// A matcher that ends the request instead of answering: its status becomes the request's error.
+/// A matcher ends the request instead of returning a result: its status becomes the request's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The status of the error.
@@ -576,8 +576,8 @@ impl MatcherSets {
         Ok(false)
     }
 
-    /// For each set the names of its conditions, and whether the request meets them: what `matches` found, told in
-    /// full. A condition that fails the request is not met.
+    /// For each set, the names of its conditions and whether the request meets them: the detailed form of `matches`. A
+    /// condition that ends the request with an error is not met.
     pub fn verdicts(&self, input: &Input<'_>) -> Vec<Vec<(&'static str, bool)>> {
         let verdict = |matcher: &Matcher| {
             let met = matcher.matches(input).unwrap_or(false);

@@ -1,5 +1,5 @@
-//! The `path` matcher: exact paths, prefixes, suffixes, substrings and globs, without regard to
-//! case. The normal form of paths is `crate::path`, patterns with `%` are `escaped`.
+//! The `path` matcher: exact paths, prefixes, suffixes, substrings and globs, case-insensitive. `crate::path`
+//! normalizes paths; patterns with `%` are in `escaped`.
 
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! Conditions on a response: its status and fields. Which directives ask is left to `sluice-serve`.
+//! Response matchers: conditions on status and headers. `sluice-serve` decides where they apply.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What stands behind a backslash, and what stands in brackets.
+//! Parses escape sequences and bracket expressions.
 
 use super::PatternError;
 use super::parse::{Parser, Piece, line_end};

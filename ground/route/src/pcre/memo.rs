@@ -1,10 +1,11 @@
-//! From which positions on nothing matches, for each point of a pattern: what was tried once in vain is not tried again, so
-//! that a match takes no more steps than the pattern has for each byte of the text.
+//! Remembers, for each point of a pattern, from which positions nothing matches. A failed attempt is never repeated, so
+//! a match takes at most one step per point of the pattern for each byte of the text.
 //!
-//! That is sound where all that can be tried from a point depends on the position alone. References back see the text of
-//! groups, and repetitions whose turns may take nothing see where a turn began: what stands after the ones or within the
-//! others is no point. What looks around depends on the position and on the text, both of which stay the same. Only
-//! failures are remembered, so that the first match, and with it all groups, is the one that is found without a memory.
+//! This is sound if the outcome of all attempts from a point depends only on the position. Backreferences depend on the
+//! text of groups, and repetitions whose iterations may be empty depend on where an iteration began, so what follows
+//! the former or lies within the latter is not a memoized point. Lookaround depends on the position and on the text,
+//! neither of which changes. Only failures are remembered, so the first match, and with it every group, is the same as
+//! without memoization.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
-//! Regular expressions as nginx takes them: those of PCRE, on bytes. Which text is matched, and what becomes of its groups,
-//! is left to who uses them; the syntax of Go is left to `regexp`.
+//! Regular expressions in nginx's syntax, which is PCRE on bytes. The callers choose the text to match and use the
+//! groups; Go's syntax is in `regexp`.
 //!
-//! What can be matched in linear time is: the `regex` crate does it. Only what looks around, refers back or does not give
-//! back is tried step by step, as are circles that may take nothing (`(a*)*`), on whose groups engines disagree. That ends
-//! at a limit, as it does in PCRE.
+//! What can be matched in linear time is compiled to the `regex` crate. Only lookaround, backreferences and possessive
+//! or atomic groups are matched by backtracking, and so are loops whose body may be empty (`(a*)*`), because engines
+//! disagree about their groups. Backtracking ends at a limit, as in PCRE.
 
 mod escape;
 mod memo;
@@ -30,7 +30,7 @@ use parse::Parsed;
 use program::Program;
 use tree::{Node, Place};
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
     /// Where in the text, in bytes.
@@ -98,8 +98,8 @@ pub enum Case {
 
 /// A compiled pattern.
 ///
-/// It reads bytes, as PCRE does unless it is told otherwise: `.`, `\w` and sets stand for one byte, and letters are those
-/// of ASCII. `$` also holds before a line feed that is the last byte.
+/// It matches bytes, as PCRE does by default: `.`, `\w` and sets match one byte, and letters are ASCII letters. `$`
+/// also matches before a line feed that is the last byte.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     way: Way,

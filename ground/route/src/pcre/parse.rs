@@ -1,4 +1,4 @@
-//! Reads a pattern as PCRE reads it without options: bytes rather than characters. Escapes and sets are left to `escape`.
+//! Parses a pattern with PCRE's default options, as bytes rather than characters. Escapes and sets are in `escape`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -205,7 +205,7 @@ impl Parser<'_> {
                     may_repeat = false;
                 }
                 Piece::Nothing => {
-                    // `\Q…\E` is no part of its own: what repeats what comes behind it repeats its last byte.
+                    // `\Q…\E` is not an item of its own: a quantifier after it applies to its last byte.
                     may_repeat &=
                         self.text[start] == b'\\' || self.text[start..].starts_with(b"(?#");
                 }

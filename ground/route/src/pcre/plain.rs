@@ -1,5 +1,5 @@
-//! Writes a pattern for the `regex` crate, which matches in linear time. What needs to try and go back is left to
-//! `program`.
+//! Converts a pattern to one for the `regex` crate, which matches in linear time. Patterns that need backtracking are
+//! in `program`.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! A pattern as steps that are tried one after the other: for what cannot be matched in linear time. Trying them is left
-//! to `run`.
+//! Compiles a pattern to steps for the backtracking matcher, for patterns that cannot be matched in linear time. `run`
+//! executes the steps.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,6 +1,6 @@
-//! The texts that every match of a pattern has in it, one after the other. A subject without them is told from one that may
-//! match by looking for these texts, long before steps are tried. Only what takes part in a match counts: what is looked
-//! at around it may stand elsewhere.
+//! The literals that every match of a pattern contains, in order. Searching for them rules out most subjects that
+//! cannot match before any step is tried. Only literals inside a match count: text seen by lookaround may be outside of
+//! it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Tries the steps of a pattern and goes back where they lead nowhere, for as long as the limits allow.
+//! The backtracking matcher: executes the steps of a pattern and backtracks on failure, within the limits.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,5 +1,4 @@
-//! What a pattern says, once it is read: a tree of nodes over bytes. Reading is left to `parse`, matching to `plain` and
-//! `program`.
+//! The syntax tree of a pattern, over bytes. `parse` builds it; `plain` and `program` compile it.
 
 use alloc::boxed::Box;
 use alloc::string::String;

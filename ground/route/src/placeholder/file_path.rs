@@ -1,8 +1,8 @@
-//! Texts with placeholders that become paths of files: what a request may contribute to them.
+//! Texts with placeholders that become file paths: restricts what a request may contribute to them.
 //!
-//! The configuration decides which folders there are. A value of the request fills in the part that it was given and no
-//! more: it adds no component, removes none and climbs none. The rule is applied where the path is made, so that it holds
-//! for each directive and however a value came there (RFC 3986, section 5.2.4 does not apply: file systems resolve `..`
+//! The configuration determines the directories. A value of the request fills in its own part and no more: it cannot
+//! add or remove a path component or climb to a parent. The rule applies where the path is built, so that it holds for
+//! every directive and wherever a value comes from (RFC 3986, section 5.2.4 does not apply: file systems resolve `..`
 //! after all texts were joined).
 
 use alloc::vec::Vec;

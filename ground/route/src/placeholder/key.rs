@@ -1,5 +1,5 @@
-//! The names of placeholders, parsed when the configuration is built so that a request compares no
-//! text. The short names of the Caddyfile are replaced by these long ones in `sluice-caddyfile`.
+//! The names of placeholders, parsed when the configuration is built, so that no text is compared per request.
+//! `sluice-caddyfile` expands the short names of the Caddyfile to these long ones.
 
 use alloc::boxed::Box;
 use core::fmt;

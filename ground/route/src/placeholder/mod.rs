@@ -1,5 +1,5 @@
-//! Texts with placeholders, parsed once when the configuration is built. Where values come from is
-//! left to the implementations of [`Values`].
+//! Texts with placeholders, parsed once when the configuration is built. Implementations of [`Values`] provide the
+//! values.
 
 mod file_path;
 mod key;
@@ -49,8 +49,7 @@ pub enum Kind {
 
 /// A source of values for placeholders.
 pub trait Values {
-    /// Appends the value of `key` to `out` and tells whether the key is known. An unknown key
-    /// appends nothing.
+    /// Appends the value of `key` to `out` and returns whether the key is known. An unknown key appends nothing.
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found;
 
     /// What the value of `key` is, where it is known.
@@ -79,12 +78,12 @@ impl Values for NoValues {
 pub enum Unknown {
     /// They vanish: what rewrites, redirects, roots and matchers do.
     Empty,
-    /// They stay as they are written: what bodies of fixed answers do, so that JSON and CSS survive
-    /// there, header fields and messages of errors.
+    /// Unknown placeholders stay as written, as in the bodies of static responses, so that JSON and CSS survive there,
+    /// and in headers and error messages.
     Keep,
 }
 
-/// Why a text is no template.
+/// Why a text is not a valid template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// It holds more placeholders than [`PLACEHOLDERS_MAX`].

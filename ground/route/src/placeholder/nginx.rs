@@ -1,4 +1,4 @@
-//! The names of nginx's variables that no placeholder of Caddy's stands for. Their values are left to `sluice-serve`.
+//! The names of nginx variables without an equivalent among Caddy's placeholders. `sluice-serve` provides their values.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,79 +6,80 @@ use alloc::string::String;
 /// What `nginx.*` stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NginxKey {
-    /// `host/NAME`: the host of the request, `NAME` where it names none.
+    /// `host/NAME`: the host of the request, or `NAME` if the request has none.
     Host(Box<str>),
-    /// `request_uri`: the target as it was sent.
+    /// `request_uri`: the request target as sent.
     RequestUri,
-    /// `request`: the first line of the request.
+    /// `request`: the request line.
     Request,
-    /// `is_args`: a question mark where there is a query.
+    /// `is_args`: a question mark if there is a query.
     IsArgs,
-    /// `arg.NAME`: from the query as it was sent.
+    /// `arg.NAME`: a query parameter as sent.
     Argument(Box<str>),
-    /// `http.NAME`: a field of the request, several joined by a comma and a space. The name is that of the field.
+    /// `http.NAME`: a request header; several values are joined by a comma and a space. `NAME` is the name of the
+    /// header.
     Field(Box<str>),
-    /// `sent_http.NAME`: a field of the answer.
+    /// `sent_http.NAME`: a response header.
     SentField(Box<str>),
     /// `cookie.NAME`
     Cookie(Box<str>),
-    /// `capture.N`: a group of the latest regular expression.
+    /// `capture.N`: a group of the last regular expression that matched.
     Capture(u8),
     /// `uri_from.N`: the path without its first bytes.
     UriFrom(usize),
-    /// `pass.…`: where a request is passed on to, where variables say so.
+    /// `pass.…`: the proxy destination, if it depends on variables.
     Pass(PassKey),
-    /// `table.NAME`: what a table gives.
+    /// `table.NAME`: the value of a lookup table.
     Table(Box<str>),
     /// `proxy_add_x_forwarded_for`
     AddForwardedFor,
     /// `https`: `on` over TLS.
     Https,
-    /// `remote_user`: the name that the request brings, whether it is let in or not.
+    /// `remote_user`: the user name in the request's credentials, whether or not they are accepted.
     RemoteUser,
-    /// `remote_port`: that of the client, also where a trusted proxy names the client.
+    /// `remote_port`: the port of the client, even if a trusted proxy names the client.
     RemotePort,
-    /// `status`: of the answer.
+    /// `status`: the status of the response.
     Status,
-    /// `body_bytes_sent`: known once the answer has ended.
+    /// `body_bytes_sent`: known once the response is complete.
     BodyBytesSent,
-    /// `request_completion`: `OK` once an answer has ended and was sent whole.
+    /// `request_completion`: `OK` once the response was sent completely.
     RequestCompletion,
-    /// `pipe`: `p` if the request was here before the answer to the one before had ended, else a dot.
+    /// `pipe`: `p` if the request was pipelined, i.e. received before the previous response was complete, else a dot.
     Pipe,
-    /// `request_time`: seconds with milliseconds.
+    /// `request_time`: in seconds with milliseconds.
     RequestTime,
-    /// `time_local`, as `combined` has it.
+    /// `time_local`, as in the `combined` log format.
     TimeLocal,
     /// `time_iso8601`
     TimeIso,
     /// `msec`: seconds since 1970 with milliseconds.
     Msec,
-    /// `upstream.NAME`: of each upstream that was asked.
+    /// `upstream.NAME`: one value for each upstream that was tried.
     Upstream(UpstreamKey),
-    /// `upstream_cookie.NAME`: a cookie that the latest upstream sets.
+    /// `upstream_cookie.NAME`: a cookie set by the last upstream.
     UpstreamCookie(Box<str>),
-    /// `upstream_trailer.NAME`: a field behind the latest upstream's answer, once that has ended.
+    /// `upstream_trailer.NAME`: a trailer of the last upstream's response, once that is complete.
     UpstreamTrailer(Box<str>),
-    /// `sent_trailer.NAME`: a field behind the answer, once that has ended.
+    /// `sent_trailer.NAME`: a trailer of the response, once that is complete.
     SentTrailer(Box<str>),
-    /// `request_method`: that of the request that the client sent.
+    /// `request_method`: the method that the client sent.
     RequestMethod,
-    /// `request_port`: the one in its Host field.
+    /// `request_port`: the port in the `Host` header.
     RequestPort,
-    /// `is_request_port`: a colon where there is one.
+    /// `is_request_port`: a colon if there is a `request_port`.
     IsRequestPort,
     /// `http2`: `h2`, or `h2c` without TLS.
     Http2,
-    /// `connection`: a number of its own.
+    /// `connection`: the serial number of the connection.
     Connection,
-    /// `connection_requests`: how many came by it.
+    /// `connection_requests`: the number of requests received on the connection.
     ConnectionRequests,
     /// `connection_time`: seconds with milliseconds since it was accepted.
     ConnectionTime,
     /// `tcpinfo_rtt`: the round trip time of the connection in microseconds.
     TcpRtt,
-    /// `tcpinfo_rttvar`: how much that varies.
+    /// `tcpinfo_rttvar`: the variance of the round trip time.
     TcpRttVar,
     /// `tcpinfo_snd_cwnd`: its congestion window in segments.
     TcpSndCwnd,
@@ -88,13 +89,13 @@ pub enum NginxKey {
     LimitReqStatus,
     /// `limit_conn_status`
     LimitConnStatus,
-    /// `request_length`: bytes of line, head and body as HTTP/1 writes them.
+    /// `request_length`: bytes of request line, head and body as in HTTP/1.
     RequestLength,
-    /// `bytes_sent`: bytes of line, head and body as HTTP/1 writes them.
+    /// `bytes_sent`: bytes of status line, head and body as in HTTP/1.
     BytesSent,
-    /// `msie`: `1` where the browser says to be that.
+    /// `msie`: `1` if the browser claims to be Internet Explorer.
     IsMsie,
-    /// `slice_range`: the piece of an answer that is asked for, as the field Range names it.
+    /// `slice_range`: the current slice as a `Range` header value.
     SliceRange,
     /// `date_gmt`: as in `Sunday, 22-Nov-2026 10:00:00 GMT`.
     DateGmt,
@@ -106,32 +107,32 @@ pub enum NginxKey {
     ProxyServerAddr,
     /// `proxy_protocol_server_port`
     ProxyServerPort,
-    /// `pid`: the number of this process.
+    /// `pid`: the PID.
     Pid,
-    /// `ssl_protocol`, as OpenSSL calls it.
+    /// `ssl_protocol`: the TLS version in OpenSSL's spelling.
     TlsProtocol,
-    /// `ssl_session_reused`: `r` or a dot.
+    /// `ssl_session_reused`: `r` for a resumed session, else a dot.
     TlsReused,
-    /// `tls.NAME`: of the handshake, and of the certificate that the client has shown.
+    /// `tls.NAME`: a property of the handshake or of the client certificate.
     Tls(TlsKey),
     /// `request_id`: 32 random hexadecimal digits.
     RequestId,
-    /// `uid_got`: the cookie by which the client is known, as it sent it.
+    /// `uid_got`: the cookie that identifies the client, as received.
     UidGot,
-    /// `uid_set`: the one that it gets.
+    /// `uid_set`: the same cookie as sent to the client.
     UidSet,
-    /// `gzip_ratio`: by how much an answer was made smaller.
+    /// `gzip_ratio`: the compression ratio of the response.
     GzipRatio,
-    /// `upstream_cache_status`: what the store of answers had for the request.
+    /// `upstream_cache_status`: the result of the cache lookup.
     CacheStatus,
 }
 
-/// A part of the address that a request is passed on to.
+/// A part of the address that a request is proxied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKey {
-    /// `pass.dial`: what is dialled.
+    /// `pass.dial`: the address to dial.
     Dial,
-    /// `pass.host`: the host as the address names it, with its port unless that is the usual one.
+    /// `pass.host`: the host as written in the address, with its port unless that is the default.
     Host,
     /// `pass.port`
     Port,
@@ -139,7 +140,7 @@ pub enum PassKey {
     Uri,
 }
 
-/// What `nginx.upstream.*` stands for: a value of each upstream that was asked.
+/// The keys of `nginx.upstream.*`, which have one value for each upstream that was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamKey {
     /// `addr`

@@ -144,7 +144,7 @@ fn more_placeholders_than_the_limit_are_refused() {
     assert!(Template::parse(&"{x}".repeat(PLACEHOLDERS_MAX)).is_ok());
     let error = Template::parse(&"{x}".repeat(PLACEHOLDERS_MAX + 1)).unwrap_err();
     assert_eq!(error, TemplateError::TooManyPlaceholders);
-    // Braces that nothing closes are no placeholders and cost nothing.
+    // Unclosed braces are not placeholders and cost nothing.
     assert!(
         Template::parse(&"{".repeat(1_000_000))
             .unwrap()

@@ -1,5 +1,4 @@
-//! Changes of an encoded path and of a query that keep the URI fit to be sent. What to change is
-//! left to the other modules.
+//! Changes of an encoded path or query that keep the URI valid. The other modules decide what to change.
 
 use alloc::vec::Vec;
 
@@ -27,11 +26,11 @@ pub(super) fn set_query(uri: &mut Uri, query: &[u8]) {
     uri.set_query(Some(&safe));
 }
 
-/// Sets the path to what `edit` makes of its encoded form. A result that is no well-formed path is
-/// taken as its meaning: decoded as far as possible and encoded anew.
+/// Sets the path to the result of `edit` on its encoded form. A result that is not a well-formed path is decoded as far
+/// as possible and encoded again.
 pub(super) fn change_path(uri: &mut Uri, edit: &dyn Fn(&[u8]) -> Vec<u8>) {
     let encoded = edit(uri.path_raw());
-    // The target `*` and that of CONNECT are no paths, and stay what they are.
+    // The target `*` and that of CONNECT are not paths, and stay unchanged.
     if encoded == uri.path_raw() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Changes of method, path and query, as the directives `rewrite`, `uri`, `method` and
-//! `handle_path` ask for them. Asking for a redirect is left to `sluice-serve`.
+//! Changes of method, path and query for the directives `rewrite`, `uri`, `method` and `handle_path`. Redirects are in
+//! `sluice-serve`.
 
 mod edit;
 mod query;

@@ -1,5 +1,4 @@
-//! The operations of `uri query`. Reading and writing the pairs of a query is left to
-//! `crate::query`.
+//! The operations of `uri query`. `crate::query` parses and writes the parameters.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,4 @@
-//! The target of `rewrite`: a path, a query or both, with placeholders. Writing them into the URI
-//! is left to `edit`.
+//! The target of `rewrite`: a path, a query or both, with placeholders. `edit` writes them into the URI.
 
 use alloc::vec::Vec;
 
@@ -46,7 +45,7 @@ impl Target {
     }
 
     /// # Errors
-    /// A value of the request that is no path would lead out of the folder that the target names.
+    /// A value of the request that is not a valid path part would lead out of the folder that the target names.
     pub(super) fn apply(&self, uri: &mut Uri, input: &Input<'_>) -> Result<(), UnfitPath> {
         let (mut injected, mut climbs) = (None, false);
         let path = self.path.as_ref().map(|path| {

@@ -1,4 +1,4 @@
-//! Requests to test with, and seeded randomness. Expectations are left to the tests.
+//! Test requests and seeded randomness. The tests state their expectations.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use sluice_message::{ConnInfo, FieldId, Method, Remote, RequestHead};

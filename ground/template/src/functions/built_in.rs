@@ -1,5 +1,5 @@
-//! The functions of text/template itself: printing, escaping, length and places. Comparing is left to `compare`;
-//! `and` and `or` are part of the language.
+//! The functions of Go's text/template: printing, escaping, length and indexing. Comparisons are in `compare`; `and`
+//! and `or` are part of the language.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("urlquery", 0, ANY, urlquery),
 ];
 
-/// All values one after another, with a space between two that are no texts.
+/// Concatenates all values, with a space between two values that are both not texts.
 fn print(call: &mut Call<'_>) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::new();
     for (at, value) in call.args.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Numbers, texts and lists out of values of any type, as Sprig converts them.
+//! Conversion of values of any type to numbers, texts and lists, as in Sprig.
 
 use alloc::vec::Vec;
 

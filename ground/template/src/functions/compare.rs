@@ -1,4 +1,4 @@
-//! `eq`, `ne`, `lt`, `le`, `gt`, `ge`: values of one kind compare, others are a mistake of the template.
+//! `eq`, `ne`, `lt`, `le`, `gt`, `ge`: values of the same kind are comparable, others are an error of the template.
 
 use core::cmp::Ordering;
 
@@ -47,7 +47,7 @@ fn compare(one: &Value, other: &Value) -> Result<Ordering, Fault> {
         (Value::Int(a, _) | Value::Duration(a), Value::Int(b, _) | Value::Duration(b)) => {
             Ok(a.cmp(b))
         }
-        // What is no number is not equal to anything and sorts last.
+        // NaN is not equal to anything and sorts last.
         (Value::Float(a), Value::Float(b)) => Ok(a.partial_cmp(b).unwrap_or(Ordering::Greater)),
         (Value::Text(a), Value::Text(b)) => Ok(a.cmp(b)),
         _ => Err(wrong("a value of the same kind", other)),

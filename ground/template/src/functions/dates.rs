@@ -1,4 +1,4 @@
-//! Dates and spans of time.
+//! Dates and durations.
 
 use alloc::format;
 use alloc::vec::Vec;

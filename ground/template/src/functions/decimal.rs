@@ -1,4 +1,4 @@
-//! Numbers with a decimal point, added and multiplied without the rounding of binary ones: 0.1 and 0.2 make 0.3.
+//! Decimal arithmetic without the rounding errors of binary floating point: 0.1 and 0.2 make 0.3.
 
 use alloc::format;
 

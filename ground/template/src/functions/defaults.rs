@@ -1,4 +1,4 @@
-//! Values in place of missing ones, choices, and JSON.
+//! Default values, conditionals, and JSON.
 
 use super::cast::is_empty;
 use super::function;

@@ -1,4 +1,4 @@
-//! Maps by name.
+//! Dictionaries.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Base64, base32 and checksums. Cryptographic digests are left to the host.
+//! Base64, base32 and checksums. The host provides cryptographic digests.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         call.made(encoded)
     }),
     function("b64dec", 1, 1, |call| {
-        // As in Sprig the text tells of a mistake.
+        // As in Sprig, the result is the error message.
         match BASE64_STANDARD.decode(call.text(0)?.as_bytes()) {
             Ok(decoded) => call.made(decoded),
             Err(_) => call.made("illegal base64 data"),

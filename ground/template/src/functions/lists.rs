@@ -1,4 +1,4 @@
-//! Lists. None of these changes a list: they make new ones.
+//! Lists. No function changes a list in place; each returns a new one.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Numbers. Whole ones are `int64`, as in Sprig; sums of others are exact in decimal digits.
+//! Arithmetic. Integers are `int64`, as in Sprig; other numbers are added exactly in decimal digits.
 
 use alloc::string::String;
 use alloc::vec::Vec;

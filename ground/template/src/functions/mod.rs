@@ -1,5 +1,5 @@
-//! The functions of templates: those of Go's text/template and, as far as pages use them, those of Sprig. What
-//! needs files, requests or the system is left to the host.
+//! The functions of templates: those of Go's text/template and the commonly used ones of Sprig. The host provides
+//! functions that need files, requests or the operating system.
 
 mod built_in;
 mod cast;

@@ -1,4 +1,4 @@
-//! Paths, as Go's package path takes them apart.
+//! Paths, as in Go's package path.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Chance, which comes from the host.
+//! Random values; the host provides the randomness.
 
 use alloc::format;
 use alloc::string::String;

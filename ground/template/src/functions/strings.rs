@@ -1,4 +1,4 @@
-//! Texts: trimming, cutting, case, quoting. Functions that look at words are left to `words`.
+//! Strings: trimming, slicing, case, quoting. Functions that work on words are in `words`.
 
 use alloc::format;
 use alloc::string::String;

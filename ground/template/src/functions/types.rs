@@ -1,4 +1,4 @@
-//! What a value is.
+//! The kind and type of a value.
 
 use super::function;
 use crate::function::Function;

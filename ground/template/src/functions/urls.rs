@@ -1,4 +1,4 @@
-//! Addresses taken apart and put together.
+//! Parsing and formatting of URLs.
 
 use alloc::format;
 use alloc::string::String;

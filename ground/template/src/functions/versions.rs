@@ -1,4 +1,4 @@
-//! Versions (semver.org) and conditions on them.
+//! Semantic versions (semver.org) and version constraints.
 
 use alloc::format;
 use alloc::rc::Rc;

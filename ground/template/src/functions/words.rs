@@ -1,4 +1,4 @@
-//! Texts by their words: case, initials, lines of a width.
+//! Functions on words: case, initials, wrapping at a width.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -93,7 +93,7 @@ fn camel_case(call: &mut Call<'_>) -> Result<Value, Fault> {
     call.made(out)
 }
 
-/// The words of a name in lower case: they begin at capitals and behind what is no letter.
+/// The words of a name in lower case: a word begins at a capital letter and after a character that is not a letter.
 fn words(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
     let mut words = Vec::new();

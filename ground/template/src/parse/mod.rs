@@ -1,4 +1,4 @@
-//! From a source to code: texts, actions and blocks. Pipelines are left to `pipeline`.
+//! Compiles a source to code: texts, actions and blocks. Pipelines are in `pipeline`.
 
 mod number;
 mod pipeline;
@@ -294,7 +294,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `$x := pipeline` or `$x = pipeline` in front of anything else; tells whether it was one.
+    /// Parses `$x := pipeline` or `$x = pipeline` at the start of an action; returns whether there was one.
     fn set_variable(&mut self) -> Result<bool, Fault> {
         let Token::Variable(name) = self.peek()?.0.clone() else {
             return Ok(false);

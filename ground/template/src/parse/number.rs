@@ -1,4 +1,4 @@
-//! Numbers as Go writes them.
+//! Number literals in Go's syntax.
 
 use alloc::string::String;
 

@@ -1,4 +1,4 @@
-//! Pipelines: values, calls and what is handed from one to the next.
+//! Pipelines: values, calls, and passing results from one to the next.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -91,7 +91,7 @@ impl Parser<'_> {
         Ok(Head::Plain)
     }
 
-    /// The arguments behind the head of a command that is no function.
+    /// The arguments after the head of a command that is not a function.
     fn arguments_of(&mut self, head: Head, piped: bool) -> Result<(), Fault> {
         let count = self.arguments()?;
         match head {

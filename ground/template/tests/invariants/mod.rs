@@ -1,4 +1,4 @@
-//! What holds for every source: it is refused or runs to an end within its limits, and does so each time alike.
+//! Properties of every source: it is rejected or runs to an end within its limits, and does so the same way each time.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! A host without files and requests, with a clock that stands and chance that repeats.
+//! A host without files and requests, with a fixed clock and repeatable randomness.
 
 use std::cell::Cell;
 
@@ -46,7 +46,7 @@ impl Host for Alone {
     }
 }
 
-/// What a template writes; what waits is told `waited`.
+/// The output of a template; a suspended call is resumed with `waited`.
 pub fn write(source: &[u8], dot: Value) -> Result<Vec<u8>, Error> {
     let mut host = Alone::default();
     let program = parse(source, Delimiters::default(), &host)?;

@@ -1,5 +1,5 @@
-//! An answer out of records: which bytes of the input are its head and content, what the application complains of,
-//! and where the answer ends. Reading the head is left to `head`, keeping the content to the caller.
+//! Decodes a response from FastCGI records: which bytes of the input are its head and body, what the application writes
+//! to standard error, and where the response ends. `head` parses the head; the caller stores the body.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,22 +8,23 @@ use super::record::{HEAD_BYTES, HeadRefused, Kind, decode_head};
 use crate::h1::MergedStep;
 use crate::limits::STDERR_BYTES_MAX;
 
-/// Why an answer was refused. The connection cannot be used any more, and what arrived is not the whole answer.
+/// Why a response was rejected. The connection cannot be used any more, and the data received so far is not the
+/// complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFault {
     /// A record of another version than 1, or no record at all.
     Version(u8),
-    /// A record of this kind has no place in an answer.
+    /// A record of this type is not allowed in a response.
     Kind(u8),
     /// A record for a request with this number, which was never made.
     Id(u16),
     /// Content after the end of its stream.
     AfterEnd,
-    /// The record that ends the answer is not 8 bytes long.
+    /// The record that ends the response is not 8 bytes long.
     EndLength(u16),
     /// The application did not take the request.
     Refused(Refused),
-    /// The connection ended before the answer.
+    /// The connection ended before the response did.
     Truncated,
 }
 
@@ -34,7 +35,7 @@ pub enum Refused {
     CannotMultiplex,
     /// It has too much to do.
     Overloaded,
-    /// It is no responder.
+    /// The application is not a responder.
     UnknownRole,
     /// For a reason that the specification does not know.
     Other(u8),
@@ -87,7 +88,7 @@ enum Keep {
     Nothing,
 }
 
-/// Reads one answer.
+/// Decodes one response.
 #[derive(Debug)]
 pub struct AnswerDecoder {
     state: State,
@@ -118,7 +119,7 @@ enum State {
         left: u16,
         padding: u8,
     },
-    /// In the record that ends the answer.
+    /// In the record that ends the response.
     End {
         bytes: [u8; 8],
         have: u8,
@@ -141,12 +142,12 @@ const AWAIT_HEAD: State = State::Head {
 };
 
 impl AnswerDecoder {
-    /// A decoder at the first byte of an answer, which keeps what the application writes to standard error.
+    /// A decoder at the first byte of a response, which keeps what the application writes to standard error.
     pub fn keeping_stderr() -> AnswerDecoder {
         AnswerDecoder::with(Keep::Stderr)
     }
 
-    /// A decoder at the first byte of an answer.
+    /// A decoder at the first byte of a response.
     pub fn new() -> AnswerDecoder {
         AnswerDecoder::with(Keep::Nothing)
     }
@@ -161,8 +162,8 @@ impl AnswerDecoder {
         }
     }
 
-    /// Takes `buf`, the bytes that follow those already consumed, and moves the content in it together: head and
-    /// body of the answer, as the application wrote them to standard output.
+    /// Decodes `buf`, the bytes that follow those already consumed, and moves the content in it together: head and body
+    /// of the response as the application wrote them to standard output.
     pub fn decode_merged(&mut self, buf: &mut [u8]) -> Result<MergedStep, AnswerFault> {
         let mut step = MergedStep {
             content: 0..0,
@@ -203,7 +204,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// Takes from the start of `here` what is not content, and tells how much.
+    /// Consumes bytes at the start of `here` that are not content, and returns how many.
     fn take(&mut self, here: &[u8]) -> Result<usize, AnswerFault> {
         let mut taken = 0;
         self.state = match self.state {
@@ -326,7 +327,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// Whether the whole answer was read.
+    /// Whether the whole response was read.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
@@ -352,7 +353,7 @@ impl Default for AnswerDecoder {
     }
 }
 
-/// Copies what is missing of `bytes`, of which `have` are there, and tells how much that was.
+/// Copies the missing part of `bytes`, of which `have` bytes are present, and returns how many bytes it copied.
 fn fill(bytes: &mut [u8; 8], have: u8, here: &[u8]) -> usize {
     let missing = &mut bytes[usize::from(have)..];
     let count = here.len().min(missing.len());
@@ -370,7 +371,7 @@ fn open(stream: &mut Stream, length: u16) -> Result<(), AnswerFault> {
     Ok(())
 }
 
-/// Reads the status of an answer's end. That of the application, its exit code, says nothing about the answer: PHP
+/// Checks the protocol status at the end of a response. The application status (its exit code) does not matter: PHP
 /// ends a well-formed 500 with 255.
 fn accept(protocol_status: u8) -> Result<(), AnswerFault> {
     Err(AnswerFault::Refused(match protocol_status {

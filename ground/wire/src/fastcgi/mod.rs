@@ -1,11 +1,11 @@
-//! FastCGI 1.0, the side of the web server: a request as records, an answer out of records, and the head that CGI
-//! puts before the content (RFC 3875, section 6). Connections, timeouts and which variables a request has are left
-//! to `sluice-net` and above.
+//! FastCGI 1.0, the web server's side: encodes a request as records, and decodes the records of a response and the CGI
+//! head at the start of its content (RFC 3875, section 6). `sluice-net` and the layers above handle connections and
+//! timeouts, and choose the variables of a request.
 //!
-//! As in `h1` there is a decoder for what the peer says, and plain functions encode what we say: a connection
-//! carries one request at a time, always with the number 1, so the two directions share no state. Applications that
-//! take several at a time on one connection exist (Go's is one), but PHP is not among them, and a slow client would
-//! hold up the answers of all others on its connection.
+//! As in `h1`, there is a decoder for what the peer sends, and plain functions encode what the server sends. A
+//! connection carries one request at a time, always with the ID 1, so the two directions share no state. Some
+//! applications accept several concurrent requests on one connection (Go's does), but PHP does not, and a slow client
+//! would hold up the responses to all others on its connection.
 
 mod answer;
 mod head;

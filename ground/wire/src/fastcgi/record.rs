@@ -1,4 +1,4 @@
-//! The eight bytes that every record begins with (FastCGI specification, section 3.3).
+//! The eight-byte header of every record (FastCGI specification, section 3.3).
 
 /// The number of the only request on a connection.
 pub const REQUEST_ID: u16 = 1;
@@ -16,13 +16,13 @@ const VERSION: u8 = 1;
 pub enum Kind {
     /// The beginning of a request.
     Begin,
-    /// The end of an answer.
+    /// The end of a response.
     End,
     /// Variables of the request.
     Params,
     /// Content of the request.
     Stdin,
-    /// Head and content of the answer.
+    /// Head and body of the response.
     Stdout,
     /// Complaints of the application.
     Stderr,
@@ -62,7 +62,7 @@ pub const fn head(kind: Kind, length: u16) -> [u8; HEAD_BYTES] {
 pub enum HeadRefused {
     /// The version is not 1.
     Version(u8),
-    /// Not one of the records of an answer.
+    /// The type is not that of a response record.
     Kind(u8),
     /// It belongs to another request than ours.
     Id(u16),
@@ -83,7 +83,7 @@ pub fn decode_head(bytes: [u8; HEAD_BYTES]) -> Result<(Kind, u16, u8), HeadRefus
     if version != VERSION {
         return Err(HeadRefused::Version(version));
     }
-    // Records about the connection as a whole (number 0) answer questions, of which we ask none.
+    // Management records (request ID 0) are replies to queries, and sluice sends none.
     let kind = match kind {
         3 => Kind::End,
         6 => Kind::Stdout,

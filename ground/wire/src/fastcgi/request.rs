@@ -1,5 +1,5 @@
-//! A request as records: its beginning, its variables, and the heads of records with content. The content itself
-//! is left to the caller, who writes it beside those without copying.
+//! Encodes a request as records: its begin record, its parameters, and the headers of records with content. The caller
+//! writes the content itself next to those headers, without copying.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,7 +15,7 @@ pub const STDIN_BYTES_MAX: usize = CONTENT_BYTES_MAX;
 /// The end of a request's body; also that of an empty one.
 pub const STDIN_END: [u8; HEAD_BYTES] = head(Kind::Stdin, 0);
 
-/// What the application does with the connection after its answer.
+/// What the application does with the connection after its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenDone {
     /// It waits for the next request.

@@ -1,5 +1,4 @@
-//! Whether a text is a host with an optional port (RFC 3986, section 3.2). What the host means is left to the
-//! router.
+//! Checks that a text is a host with an optional port (RFC 3986, section 3.2). The router interprets the host.
 
 use core::net::Ipv6Addr;
 
@@ -30,7 +29,7 @@ fn labels_are_whole(name: &[u8]) -> bool {
     name != b"." && memchr::memmem::find(name, b"..").is_none()
 }
 
-/// Whether `text` is an authority with a port, as CONNECT needs it (RFC 9112, section 3.2.3).
+/// Whether `text` is a host with a port, as CONNECT requires (RFC 9112, section 3.2.3).
 pub(crate) fn is_authority_with_port(text: &[u8]) -> bool {
     is_authority(text) && text.last().is_some_and(u8::is_ascii_digit) && has_port(text)
 }

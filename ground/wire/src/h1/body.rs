@@ -1,5 +1,5 @@
-//! Bodies: which bytes of the input are content, and where the body ends (RFC 9112, sections 6 and 7). Keeping
-//! the content is left to the caller; nothing is copied but trailer fields.
+//! Decodes bodies: which bytes of the input are content, and where the body ends (RFC 9112, sections 6 and 7). The
+//! caller stores the content; only trailers are copied.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// The status to answer with before closing, if no answer was started.
+    /// The status to send before closing, if no response was started.
     pub fn status(&self) -> Status {
         match self {
             BodyError::TrailersTooLarge
@@ -213,7 +213,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Tells what `buf`, the bytes that follow those already consumed, starts with.
+    /// Reports what `buf`, the bytes that follow those already consumed, starts with.
     pub fn decode(&mut self, buf: &[u8]) -> Result<BodyStep, BodyError> {
         let start = self.skip_framing(buf)?;
         if self.state == State::Done {
@@ -311,8 +311,8 @@ impl BodyDecoder {
         self.trailers.take().map(|trailers| trailers.fields)
     }
 
-    /// Takes framing from the start of `buf` up to the next content, the end of the body or that of `buf`, and
-    /// tells how many bytes that was.
+    /// Consumes framing from the start of `buf` up to the next content, the end of the body or that of `buf`, and
+    /// returns the number of bytes consumed.
     fn skip_framing(&mut self, buf: &[u8]) -> Result<usize, BodyError> {
         let mut at = 0;
         while let Some(byte) = buf.get(at) {
@@ -334,7 +334,7 @@ impl BodyDecoder {
         Ok(at)
     }
 
-    /// Takes up to `available` bytes of content, and tells how many; none where framing comes next.
+    /// Consumes up to `available` bytes of content and returns how many; 0 if framing comes next.
     fn take_content(&mut self, available: usize) -> usize {
         let taken = |left: u64| left.min(available as u64);
         match self.state {
@@ -419,7 +419,7 @@ impl BodyDecoder {
         })
     }
 
-    /// Takes bytes of the trailer section up to its end or the end of `buf`, and tells how many. Each line is
+    /// Consumes bytes of the trailer section up to its end or the end of `buf`, and returns how many. Each line is
     /// checked when it is complete.
     fn take_trailer(&mut self, buf: &[u8], line_at: usize) -> Result<usize, BodyError> {
         let limits = self.limits.of_fields();

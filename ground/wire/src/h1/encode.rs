@@ -1,8 +1,8 @@
-//! Heads and chunk lines, to bytes. Which fields a message has is left to the caller, but for those that frame
-//! it: they are always written here, so that head and body cannot disagree.
+//! Encodes heads and chunk lines. The caller chooses the headers of a message, except those that frame it: the encoder
+//! always writes these itself, so that head and body cannot disagree.
 //!
-//! Values may come from placeholders and rewrites, hence from a client. Whatever they hold, nothing here writes
-//! a line end that the caller did not mean: a request with such a value is an error; in a response, which has to be
+//! Values may come from placeholders and rewrites, hence from a client. Whatever they contain, the encoder never writes
+//! a line end that the caller did not intend: in a request, such a value is an error; in a response, which has to be
 //! sent in any case, control characters become spaces (RFC 9110, section 5.5, allows both).
 
 use alloc::vec::Vec;
@@ -36,15 +36,16 @@ pub enum ConnectionHeader {
     Upgrade,
 }
 
-/// Writes the head of a request in origin form, or with the authority for CONNECT.
+/// Writes the head of a request in origin form, or in authority form for CONNECT.
 ///
-/// Host comes first if the list has none. Connection, Content-Length and Transfer-Encoding of the list are
-/// replaced by what `framing` says and by the options that the list implies: `close` if its Connection field has
-/// it, `upgrade` where there is an Upgrade field, `TE` where there is TE (RFC 9110, sections 7.8 and 10.1.4).
+/// `Host` comes first if the list has none. `Connection`, `Content-Length` and `Transfer-Encoding` of the list are
+/// replaced according to `framing`, with the connection options that the list implies: `close` if its `Connection`
+/// header contains it, `upgrade` if there is an `Upgrade` header, `TE` if there is a `TE` header (RFC 9110, sections
+/// 7.8 and 10.1.4).
 ///
-/// A header that no message can carry is an error, and nothing is written: what an upstream gets is what the
-/// configuration asked for, or nothing. A target has no such bytes: they are percent-encoded. `UntilClose` is sent as
-/// a request without a body.
+/// A header that cannot be encoded is an error, and nothing is written: the upstream gets exactly the configured
+/// request, or none. A target has no such bytes, because it is percent-encoded. `UntilClose` is sent as a request
+/// without a body.
 pub fn encode_request_head(
     head: &RequestHead,
     framing: BodyFraming,
@@ -97,11 +98,10 @@ pub fn encode_request_head(
 
 /// Writes the head of a final response, or of a 101.
 ///
-/// Connection, Content-Length and Transfer-Encoding of the list are replaced by what `conn` and `framing` say.
-/// [`BodyFraming::None`] is for answers that have no content by rule: to HEAD, and 1xx, 204 and 304. A
-/// Content-Length of the list then describes the content that is not sent and stays, except with 1xx and 204,
-/// which must not have one (RFC 9110, section 8.6). An empty answer of any other kind is `Length(0)`.
-/// Date is written unless the list has one.
+/// `Connection`, `Content-Length` and `Transfer-Encoding` of the list are replaced according to `conn` and `framing`.
+/// [`BodyFraming::None`] is for responses that never have a body: to HEAD, and 1xx, 204 and 304. A `Content-Length` of
+/// the list then describes the body that is not sent and stays, except with 1xx and 204, which must not have one (RFC
+/// 9110, section 8.6). Any other empty response is `Length(0)`. `Date` is added unless the list has one.
 pub fn encode_response_head(
     status: Status,
     fields: &Fields,
@@ -258,8 +258,8 @@ fn push_framing(framing: BodyFraming, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a field line of a list. A name that is no token would change what the lines after it mean, so such a
-/// line is left out; names with a number are tokens.
+/// Writes one header of a list. A name that is not a token would change the meaning of the lines after it, so such a
+/// header is skipped; names with a number are tokens.
 #[inline]
 fn push_field(field: Field<'_>, out: &mut Vec<u8>) {
     let known = field.id != FieldId::Other;

@@ -1,5 +1,5 @@
-//! Field lines of heads and trailer sections (RFC 9112, section 5), read in one pass and without copying. What
-//! the fields mean is left to `framing` and to the floors above.
+//! Parses the field lines of heads and trailer sections (RFC 9112, section 5) in one pass and without copying.
+//! `framing` and the layers above interpret them.
 
 use core::fmt;
 
@@ -169,9 +169,8 @@ struct Line {
     next: usize,
 }
 
-/// Refuses the line that starts at `at` if it is complete and has a fault. Faults are told only of complete
-/// lines, so that the answer does not depend on how the bytes were cut.
-/// Tells whether the line counts, and is not passed over.
+/// Rejects the line that starts at `at` if it is complete and malformed. Only complete lines are checked, so that the
+/// result does not depend on how the bytes were split. Returns whether the line counts, as opposed to being skipped.
 pub(crate) fn check_line(
     bytes: &[u8],
     at: usize,

@@ -1,5 +1,5 @@
-//! What the fields of a head say about the body after it and the connection around it (RFC 9112, sections 6
-//! and 9). Reading the body is left to `body`.
+//! Derives from the headers how the body is framed and whether the connection persists (RFC 9112, sections 6 and 9).
+//! `body` decodes the body.
 
 use core::fmt;
 

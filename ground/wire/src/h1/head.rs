@@ -1,5 +1,5 @@
-//! Where the reading of an incomplete head goes on, so that a head that arrives byte by byte costs time linear
-//! in its length. Reading the lines is left to `field_line`, `request` and `response`.
+//! Remembers where parsing of an incomplete head continues, so that a head that arrives byte by byte takes time linear
+//! in its length. `field_line`, `request` and `response` parse the lines.
 
 use memchr::memchr;
 
@@ -53,7 +53,7 @@ impl Resume {
         };
     }
 
-    /// Checks the field lines that became complete and tells whether the empty line is among them.
+    /// Checks the field lines that became complete and returns whether the empty line is among them.
     pub fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Located<FieldFault>> {
         while self.line_is_complete(bytes) {
             let end = self.scanned + 1;

@@ -1,12 +1,12 @@
-//! HTTP/1.1 and 1.0 (RFC 9112): heads and bodies, both ways. Connections, timeouts and what to answer are left to
-//! `sluice-net` and above.
+//! HTTP/1.1 and 1.0 (RFC 9112): decoding and encoding of heads and bodies. `sluice-net` and the layers above handle
+//! connections and timeouts, and decide how to respond.
 //!
-//! The house's one shape for protocols, `receive` and `next_event`, is not used here, because in HTTP/1 the two
-//! directions of a connection share no state: a decoder reads what the peer says, the encoders are plain
+//! The usual shape of protocols in this project, `receive` and `next_event`, is not used here, because in HTTP/1 the
+//! two directions of a connection share no state: a decoder parses what the peer sends, the encoders are plain
 //! functions, and the owner of the connection asks for a head, then for its body, then for the next head.
 //!
-//! What is refused follows one rule: where two readers of the same bytes could see two different messages, the
-//! message is refused, even where RFC 9112 would let a lone server repair it.
+//! One rule decides what is rejected: if two parsers could read the same bytes as two different messages, the message
+//! is rejected, even where RFC 9112 allows a server to repair it.
 
 pub(crate) mod authority;
 mod body;

@@ -1,4 +1,4 @@
-//! Heads of requests, from bytes. Their bodies are left to `body`.
+//! Parses request heads. `body` decodes their bodies.
 
 use core::fmt;
 
@@ -33,7 +33,7 @@ pub struct RequestFraming {
 pub enum Expectation {
     /// Nothing, or there is no body to wait for.
     None,
-    /// A 100, or a final answer, before the body.
+    /// A 100 or a final response is due before the body.
     Continue,
 }
 
@@ -64,7 +64,7 @@ pub enum RequestFault {
     LineEnd,
     /// There are more empty lines before the request line than the limit.
     EmptyLines,
-    /// The method is no token.
+    /// The method is not a token.
     Method,
     /// The method is longer than the limit.
     MethodTooLong,
@@ -101,7 +101,7 @@ pub enum RequestFault {
 }
 
 impl RequestError {
-    /// The status to answer with before closing.
+    /// The status to send before closing.
     pub fn status(&self) -> Status {
         match self.fault {
             RequestFault::TargetTooLong | RequestFault::LineTooLong => Status::URI_TOO_LONG,
@@ -192,10 +192,10 @@ impl RequestDecoder {
         self.resume = Resume::default();
     }
 
-    /// Reads a request head from the start of `buf`, which holds all bytes that were received and not consumed.
-    /// `head` is cleared, and filled only when the answer is complete.
+    /// Parses a request head from the start of `buf`, which holds all bytes that were received and not consumed. `head`
+    /// is cleared, and filled only when the head is complete.
     ///
-    /// However the bytes arrive, in one piece or one by one, the outcome is the same, faults included.
+    /// The result, errors included, does not depend on how the bytes arrive, in one piece or one by one.
     pub fn decode(
         &mut self,
         limits: &Limits,
@@ -230,7 +230,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Checks the lines that became complete since the last look and tells whether the head is complete.
+    /// Checks the lines that became complete since the last call and returns whether the head is complete.
     fn advance(&mut self, limits: &Limits, window: &[u8]) -> Result<bool, RequestError> {
         if self.resume.stage == Stage::AwaitStartLine {
             let Some(at) = skip_empty_lines(window, limits)? else {
@@ -357,7 +357,8 @@ struct StartLine {
     next: usize,
 }
 
-/// The request line that starts at `at`; `None` if it is not complete. Faults are told only of complete lines.
+/// Parses the request line that starts at `at`; `None` if it is not complete. Errors are reported only for complete
+/// lines.
 #[inline]
 fn read_start_line(
     bytes: &[u8],
@@ -570,15 +571,15 @@ fn take_target(
         return Err(RequestFault::Target);
     }
     head.set_authority(authority);
-    // RFC 9112, section 3.2.2: the target's authority replaces what Host says, also for whoever is next.
+    // RFC 9112, section 3.2.2: the authority part of the target replaces `Host`, also in the forwarded request.
     if authority != host {
         head.fields.set(FieldId::Host, authority);
     }
     Ok(())
 }
 
-/// RFC 9110, section 10.1.1. In HTTP/1.0 an expectation is ignored, and removed, since passed on in a newer
-/// version it would count.
+/// RFC 9110, section 10.1.1. In HTTP/1.0 an expectation is ignored. It is also removed, because it would take effect
+/// when forwarded in a newer version.
 fn expectation(
     fields: &mut Fields,
     seen: Seen,

@@ -1,5 +1,4 @@
-//! Heads of responses, from bytes: what upstreams say. Their bodies are left to `body`, the number of interim
-//! responses to the caller.
+//! Parses the response heads that upstreams send. `body` decodes their bodies; the caller counts interim responses.
 
 use core::fmt;
 
@@ -27,12 +26,12 @@ pub struct ResponseFraming {
 /// What follows the head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// Its body, and that is the answer.
+    /// A final response; its body follows.
     Final,
     /// Another response to the same request (1xx other than 101).
     Interim,
-    /// Another protocol: 101, or 2xx to CONNECT. Whether it was asked for is left to the caller, who knows the
-    /// request; until this kind of answer nothing may be sent but HTTP.
+    /// A switch to another protocol: 101, or 2xx to CONNECT. The caller, who knows the request, checks whether it asked
+    /// for a switch; until this response arrives, only HTTP may be sent.
     Switched,
 }
 
@@ -113,10 +112,10 @@ impl ResponseDecoder {
         self.resume = Resume::default();
     }
 
-    /// Reads a response head from the start of `buf`, which holds all bytes that were received and not consumed.
-    /// `method` is that of the request. `head` is cleared, and filled only when the answer is complete.
+    /// Parses a response head from the start of `buf`, which holds all bytes that were received and not consumed.
+    /// `method` is that of the request. `head` is cleared, and filled only when the head is complete.
     ///
-    /// However the bytes arrive, in one piece or one by one, the outcome is the same, faults included.
+    /// The result, errors included, does not depend on how the bytes arrive, in one piece or one by one.
     pub fn decode(
         &mut self,
         limits: &Limits,
@@ -153,7 +152,7 @@ impl ResponseDecoder {
         }
     }
 
-    /// Checks the lines that became complete since the last look and tells whether the head is complete.
+    /// Checks the lines that became complete since the last call and returns whether the head is complete.
     fn advance(&mut self, limits: &Limits, window: &[u8]) -> Result<bool, ResponseError> {
         if self.resume.stage == Stage::AwaitStartLine {
             check_prefix(window)?;
@@ -288,7 +287,7 @@ fn framing_of(
     seen: Seen,
     method: &Method,
 ) -> Result<ResponseFraming, ResponseFault> {
-    // Also where the answer has no body: fields that contradict each other there are no better a sign.
+    // Checked even if the response has no body: contradictory headers are just as bad a sign there.
     let declared = declared(&head.fields, seen, head.version).map_err(ResponseFault::Framing)?;
     let options = Options::read(&head.fields, seen);
     let keep_alive = options.keep_alive(head.version);

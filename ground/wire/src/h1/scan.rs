@@ -1,5 +1,5 @@
-//! Finds the first byte that may not stand in a part of a head, eight bytes at a time. What that byte means is
-//! left to the callers.
+//! Finds the first byte that is not allowed in a part of a head, eight bytes at a time. The callers interpret that
+//! byte.
 
 /// The same byte in all eight places of a word.
 const fn all(byte: u8) -> u64 {
@@ -19,11 +19,11 @@ const fn equal(word: u64, byte: u8) -> u64 {
     below(word ^ all(byte), 1)
 }
 
-/// The first place at or after `from` for whose byte `stops` says so, or the length of `bytes`. `marks` is the
-/// same question for a whole word, answered in the high bits.
+/// The first position at or after `from` whose byte satisfies `stops`, or the length of `bytes`. `marks` evaluates the
+/// same condition for a whole word and sets the high bit of each matching byte.
 ///
-/// Blocks of sixteen bytes are first asked whether any byte stops, which compiles to vector comparisons; words
-/// then find the place.
+/// Blocks of sixteen bytes are first tested for any such byte, which compiles to vector comparisons; the position is
+/// then found word by word.
 #[inline(always)]
 fn find(
     bytes: &[u8],
@@ -71,8 +71,8 @@ pub fn value_end(bytes: &[u8], from: usize) -> usize {
     }
 }
 
-/// The end of a request target that starts at `from`: its first byte that is no visible ASCII character, or a
-/// `#`, for a fragment never goes on the wire (RFC 9112, section 3.2).
+/// The end of a request target that starts at `from`: the first byte that is not a visible ASCII character, or a `#`,
+/// because a fragment is never sent in a request (RFC 9112, section 3.2).
 #[inline]
 pub fn target_end(bytes: &[u8], from: usize) -> usize {
     find(

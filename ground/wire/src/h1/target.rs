@@ -1,4 +1,4 @@
-//! The four forms of a request target (RFC 9112, section 3.2). What the target names is left to the router.
+//! The four forms of a request target (RFC 9112, section 3.2). The router interprets the target.
 
 use sluice_message::Method;
 

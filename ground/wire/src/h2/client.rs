@@ -1,5 +1,5 @@
-//! The client's end of a connection, towards upstreams: requests out, answers in. What the server's end shares with
-//! it is in `conn`.
+//! The client end of a connection, used towards upstreams: sends requests and receives responses. `conn` holds what
+//! both ends share.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ pub struct Client {
     conn: Conn,
     /// What was asked on each stream, by slot.
     asked: Vec<Asked>,
-    /// The server does not look at streams after this one; those that are open are still to be told of.
+    /// The server does not process streams after this one; resets for open ones are still to be reported.
     lost: Option<u32>,
 }
 
@@ -40,13 +40,13 @@ pub struct ClientReceived<'a> {
 /// What a server did.
 #[derive(Debug)]
 pub enum ClientEvent<'a> {
-    /// An interim answer, whose head is in the one given to `receive`: 1xx other than 101, which HTTP/2 does not
+    /// An interim response, whose head is in the one passed to `receive`: 1xx other than 101, which HTTP/2 does not
     /// have.
     Interim {
         /// Its stream.
         id: StreamId,
     },
-    /// The answer began; its head is in the one given to `receive`.
+    /// A response began; its head is in the one passed to `receive`.
     Head {
         /// Its stream.
         id: StreamId,
@@ -56,16 +56,16 @@ pub enum ClientEvent<'a> {
         /// machine checks that as much comes as was declared.
         body: BodyFraming,
     },
-    /// Content of an answer, counted against the windows until [`Client::consumed`].
+    /// Content of a response, counted against the windows until [`Client::consumed`].
     Data {
         /// Its stream.
         id: StreamId,
-        /// The content; empty only if the answer ends.
+        /// The content; empty only if the response ends.
         data: &'a [u8],
         /// Whether that was all.
         end: End,
     },
-    /// Trailers, which end the answer. Fields that must not be trailers were left out.
+    /// Trailers, which end the response. Fields that are not allowed in trailers were dropped.
     Trailers {
         /// Its stream.
         id: StreamId,
@@ -76,10 +76,10 @@ pub enum ClientEvent<'a> {
     Reset {
         /// Its stream.
         id: StreamId,
-        /// Why. After REFUSED_STREAM the request was not looked at and can be sent again (RFC 9113, section 8.7);
-        /// after NO_ERROR the answer, if it was complete, counts.
+        /// The error code. After REFUSED_STREAM the request was not processed and can be sent again (RFC 9113, section
+        /// 8.7); after NO_ERROR the response is valid if it was complete.
         code: ErrorCode,
-        /// The server, or we because its answer broke a rule.
+        /// Which side reset the stream: the server, or sluice because the response was malformed.
         by: Side,
         /// Which rule, if it was one of heads.
         fault: Option<HeadFault>,
@@ -90,8 +90,8 @@ pub enum ClientEvent<'a> {
         /// The stream; `None` for the whole connection.
         id: Option<StreamId>,
     },
-    /// The server takes no new streams. Those of ours that it has not looked at are told by a `Reset` with
-    /// REFUSED_STREAM each, from the next call on, which may be one without input.
+    /// The server accepts no new streams. Each open stream that it has not processed is reported as a `Reset` with
+    /// REFUSED_STREAM, from the next call on, which may be one without input.
     GoAway {
         /// Why.
         code: ErrorCode,
@@ -134,11 +134,11 @@ impl Client {
         }
     }
 
-    /// Takes bytes from the server, cut as they come. Stops after one event, and where the output is full. `head` is
-    /// filled by [`ClientEvent::Interim`] and [`ClientEvent::Head`], and else of no meaning.
+    /// Processes bytes from the server, split in any way. Stops after one event, and when the output is full. `head` is
+    /// filled by [`ClientEvent::Interim`] and [`ClientEvent::Head`]; otherwise its content is unspecified.
     ///
-    /// After an error nothing can be received or sent any more, and what was not answered is lost; the output ends
-    /// with GOAWAY.
+    /// After an error nothing can be received or sent any more, and requests without a complete response are lost; the
+    /// output ends with GOAWAY.
     pub fn receive<'a>(
         &mut self,
         input: &'a [u8],
@@ -193,8 +193,8 @@ impl Client {
             .saturating_sub(self.conn.streams.len())
     }
 
-    /// Opens a stream with the head of a request. Host of the list, else the authority, becomes `:authority`; fields
-    /// of HTTP/1 connections are left out, Content-Length is what `framing` says.
+    /// Opens a stream with the head of a request. `:authority` is the list's `Host`, or else the authority part of the
+    /// target. Headers of HTTP/1 connections are dropped; `Content-Length` follows from `framing`.
     pub fn open(
         &mut self,
         head: &RequestHead,
@@ -282,7 +282,7 @@ impl Client {
         self.conn.consumed(id, bytes);
     }
 
-    /// Resets a stream: nothing more of it is told or sent. It still has to be released.
+    /// Resets a stream: nothing more is reported or sent for it. It still has to be released.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
         self.conn.reset(id, code);
     }
@@ -318,7 +318,7 @@ impl Client {
         self.conn.ping();
     }
 
-    /// PINGs of [`Client::ping`] without an answer.
+    /// PINGs sent by [`Client::ping`] and not yet acknowledged.
     pub fn pings_unanswered(&self) -> u32 {
         self.conn.pings_open
     }
@@ -369,7 +369,7 @@ impl Client {
         })
     }
 
-    /// A header block: an answer, trailers, or something late that still has to be decoded.
+    /// A header block: a response, trailers, or a late block that still has to be decoded.
     fn take_block(
         &mut self,
         number: u32,
@@ -426,7 +426,7 @@ impl Client {
     }
 }
 
-/// What the owner is told of a step that needs nothing done.
+/// The event that reports a step to the owner, if the step needs no further processing.
 fn told(step: Step<'_>) -> Option<ClientEvent<'_>> {
     match step {
         Step::Data { id, data, end } => Some(ClientEvent::Data { id, data, end }),

@@ -1,4 +1,4 @@
-//! The numbers of streams that are over, as far as they matter for what may still arrive.
+//! Remembers the IDs of closed streams, as far as they matter for frames that may still arrive.
 
 use alloc::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! What both ends of a connection share: streams, windows and what is sent. What frames do when they arrive is in
-//! `take`, heads are left to `server` and `client`.
+//! What both ends of a connection share: streams, windows and outgoing frames. `take` processes arriving frames;
+//! `server` and `client` process heads.
 
 use alloc::vec::Vec;
 
@@ -71,9 +71,9 @@ pub(super) struct Conn {
 pub(super) enum Ending {
     /// Nothing was said.
     No,
-    /// The peer was told that an end is coming; what it opens until it answers our PING is served.
+    /// The first GOAWAY was sent; streams that the peer opens until it acknowledges the PING are served.
     Announced,
-    /// The peer was told the last stream.
+    /// The peer knows the last stream.
     Told { last: u32 },
 }
 
@@ -301,7 +301,7 @@ impl Conn {
                 self.closed.add_ended(id.number());
                 self.budget.refund();
             }
-            // RFC 9113, section 8.1: the answer is whole, the rest of the request is not wanted.
+            // RFC 9113, section 8.1: the response is complete, so the rest of the request is not needed.
             (_, Outbound::Ended) if self.us == Role::Server => {
                 self.refuse(id.number(), ErrorCode::NO_ERROR);
             }
@@ -309,7 +309,7 @@ impl Conn {
         }
     }
 
-    /// Nothing is left of a request that was answered before its end.
+    /// The rest of a request that received its response early has arrived.
     pub fn end_tail(&mut self, id: StreamId) {
         if self.streams.remove(id).is_some() {
             self.tails -= 1;
@@ -487,9 +487,9 @@ impl Conn {
         Ok(())
     }
 
-    /// Of the streams that have content to send, the one whose turn it is: the most urgent, and among them those
-    /// that want all at once before the last stops (RFC 9218, section 10). Streams that take their answers in
-    /// parts share evenly, and those that do not are together as one of them.
+    /// Of the streams with content to send, the one to serve next: the most urgent, and among those, non-incremental
+    /// streams one after the other (RFC 9218, section 10). Incremental streams share the connection evenly, and all
+    /// non-incremental streams together count as one of them.
     pub fn next_to_send(&self, ready: impl IntoIterator<Item = StreamId>) -> Option<StreamId> {
         let rank = |id: &StreamId| {
             let Some(stream) = self.streams.look(*id) else {
@@ -520,7 +520,7 @@ impl Conn {
         self.ending = Ending::Announced;
     }
 
-    /// Tells the peer which stream was the last.
+    /// Sends the peer the ID of the last stream (GOAWAY).
     pub fn go_away(&mut self, code: ErrorCode) {
         if self.over.is_some() || matches!(self.ending, Ending::Told { .. }) {
             return;

@@ -1,4 +1,4 @@
-//! Why streams and connections end (RFC 9113, section 7). What is told to people is left to the floors above.
+//! Why streams and connections end (RFC 9113, section 7). The layers above phrase messages for people.
 
 use core::fmt;
 
@@ -55,7 +55,7 @@ impl fmt::Display for ErrorCode {
 /// The connection is over. A GOAWAY with this code is in the output, which is still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// What the peer is told.
+    /// The error code sent to the peer.
     pub code: ErrorCode,
     /// What it did.
     pub reason: Reason,
@@ -70,7 +70,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// The code that the peer is told.
+            /// The error code sent to the peer.
             pub const fn code(self) -> ErrorCode {
                 match self { $(Reason::$name => ErrorCode::$code,)* }
             }

@@ -1,4 +1,4 @@
-//! What an end of a connection tells its owner. Acting on it is left to that owner.
+//! The events that one end of a connection reports to its owner, who acts on them.
 
 use sluice_message::Fields;
 
@@ -92,8 +92,9 @@ pub enum Event<'a> {
         /// The stream; `None` for the whole connection.
         id: Option<StreamId>,
     },
-    /// A request that cannot be served; its head is empty. If [`HeadFault::status`] has one, it can be answered with
-    /// that; then, and else at once, it is to be released, which resets what was not answered.
+    /// A request that cannot be served; its head is empty. If [`HeadFault::status`] is a status, the owner can send a
+    /// response with it. Then, or else at once, the owner has to release the stream, which resets it if no response was
+    /// sent.
     Refused {
         /// Its stream.
         id: StreamId,
@@ -102,7 +103,7 @@ pub enum Event<'a> {
         /// Whether the request has no content.
         end: End,
     },
-    /// The client opens no more streams, or accepts no more answers than those under way.
+    /// The client opens no more streams, or accepts no responses beyond those in progress.
     GoAway {
         /// Why.
         code: ErrorCode,
@@ -128,9 +129,9 @@ pub struct RequestFacts {
 pub enum Connect {
     /// Another method.
     No,
-    /// A tunnel to the authority (RFC 9113, section 8.5).
+    /// A tunnel to the host and port of `:authority` (RFC 9113, section 8.5).
     Authority,
-    /// A WebSocket to authority and path (RFC 8441): answered with 200 where HTTP/1.1 has 101.
+    /// A WebSocket to `:authority` and path (RFC 8441): accepted with 200 instead of HTTP/1.1's 101.
     WebSocket,
 }
 

@@ -1,5 +1,5 @@
-//! The one way from decoded fields to a head and from a head to fields (RFC 9113, section 8): what the two
-//! directions of requests and responses share. Compression is left to `hpack`.
+//! Conversion between decoded fields and heads (RFC 9113, section 8), as far as requests and responses share it.
+//! Compression is in `hpack`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,8 +20,8 @@ macro_rules! faults {
         }
 
         impl HeadFault {
-            /// The status to answer a request with. `None` where the request is malformed (RFC 9113,
-            /// section 8.1.1): its stream is reset with PROTOCOL_ERROR.
+            /// The status of the response to such a request. `None` if the request is malformed (RFC 9113, section
+            /// 8.1.1): its stream is reset with PROTOCOL_ERROR.
             pub const fn status(self) -> Option<Status> {
                 match self { $(HeadFault::$name => $status,)* }
             }
@@ -62,7 +62,7 @@ faults! {
     ConnectionField None, "field of an HTTP/1 connection";
     /// TE with something else than `trailers` (section 8.2.2).
     Te None, "te is not trailers";
-    /// The method is no token.
+    /// The method is not a token.
     Method None, "method is not a token";
     /// The method is longer than the limit.
     MethodTooLong Some(Status::NOT_IMPLEMENTED), "method too long";
@@ -74,13 +74,13 @@ faults! {
     PathEmpty None, "path is empty";
     /// The path is longer than the limit.
     PathTooLong Some(Status::URI_TOO_LONG), "path too long";
-    /// Neither an authority nor a host.
+    /// Neither `:authority` nor `Host`.
     HostMissing Some(Status::BAD_REQUEST), "no authority";
     /// More than one host.
     HostRepeated Some(Status::BAD_REQUEST), "more than one host field";
-    /// The authority or the host is not a host with an optional port.
+    /// `:authority` or `Host` is not a host with an optional port.
     HostInvalid Some(Status::BAD_REQUEST), "authority is not a host with optional port";
-    /// Host is another than the authority (section 8.3.1).
+    /// `Host` differs from `:authority` (section 8.3.1).
     HostOther Some(Status::BAD_REQUEST), "host differs from the authority";
     /// Content-Length is repeated or not one plain decimal number below 2^63.
     Length None, "content-length is not one number";
@@ -217,9 +217,9 @@ impl<'a> TrailerReader<'a> {
     }
 }
 
-/// Appends a field of a list. Fields about an HTTP/1 connection are left out, and so is one whose name is no token:
-/// it would be another field, or none, for whoever reads it. Control characters in a value become spaces and white
-/// space around it goes, as RFC 9113, section 8.2.1 demands.
+/// Appends a field of a list. Fields about an HTTP/1 connection are dropped, and so is a field whose name is not a
+/// token, because a recipient would read it as a different field or none. Control characters in a value become spaces
+/// and surrounding white space is removed, as RFC 9113, section 8.2.1 requires.
 pub(super) fn push_field(
     encoder: &mut Encoder,
     field: Field<'_>,

@@ -1,4 +1,5 @@
-//! Windows (RFC 9113, section 5.2): how much content may be under way. Which frames move them is left to `conn`.
+//! Flow-control windows (RFC 9113, section 5.2): how much content may be in flight. `conn` decides which frames change
+//! them.
 
 use super::limits::WINDOW_MAX;
 
@@ -49,7 +50,7 @@ pub(super) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// A window of `open` bytes that is to become `target`, which is no less.
+    /// A window of `open` bytes that will grow to `target`, which is at least as large.
     pub fn new(open: u32, target: u32) -> ReceiveWindow {
         ReceiveWindow {
             open,
@@ -70,8 +71,8 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// So many of the bytes held are consumed. Gives the increment that the peer is to be told: nothing until it is
-    /// worth a frame, which is half of the window.
+    /// Marks `bytes` of the buffered bytes as consumed. Returns the increment to send to the peer, if it is worth a
+    /// frame: half of the window or more.
     pub fn consume(&mut self, bytes: u32) -> Option<u32> {
         self.held -= bytes.min(self.held);
         self.update()

@@ -1,4 +1,4 @@
-//! The nine bytes before each frame (RFC 9113, section 4.1). What the frames hold is left to `reader`.
+//! The nine-byte header of a frame (RFC 9113, section 4.1). `reader` parses the payloads.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ impl FrameKind {
     pub const SETTINGS: FrameKind = FrameKind(0x4);
     /// A request that the server makes by itself. We neither send nor take it.
     pub const PUSH_PROMISE: FrameKind = FrameKind(0x5);
-    /// A question whether the peer is there, or the answer.
+    /// A liveness check, or its acknowledgement.
     pub const PING: FrameKind = FrameKind(0x6);
     /// The end of the connection.
     pub const GOAWAY: FrameKind = FrameKind(0x7);
@@ -36,7 +36,7 @@ impl FrameKind {
 
 /// The flags of frames. Which of them count depends on the kind.
 pub(crate) mod flags {
-    /// SETTINGS and PING: an answer.
+    /// SETTINGS and PING: an acknowledgement.
     pub const ACK: u8 = 0x1;
     /// DATA and HEADERS: the last of the stream, but for CONTINUATION.
     pub const END_STREAM: u8 = 0x1;

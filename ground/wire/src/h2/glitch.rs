@@ -1,14 +1,16 @@
-//! The budget for frames that bring no request forward. Each is harmless, and clients in good faith send some;
-//! whoever sends only such makes us work for nothing (CVE-2019-9511 to 9518, CVE-2023-44487, CVE-2025-8671).
+//! The budget for frames that do not advance any request. Each one is harmless, and well-behaved clients send some; a
+//! peer that sends only such frames makes the server work for nothing (CVE-2019-9511 to 9518, CVE-2023-44487,
+//! CVE-2025-8671).
 //!
-//! Requests that end well and time give points back, so that a connection may live for days. When the budget is
-//! used up the connection ends; at three quarters it is drained, which a client in good faith survives unharmed.
+//! Requests that complete and the passage of time give points back, so that a connection may live for days. When the
+//! budget is used up, the connection is closed. At three quarters it is drained, which does no harm to a well-behaved
+//! client.
 
 use sluice_message::Moment;
 
 /// What frames cost, in points.
 pub(super) mod cost {
-    /// The peer resets a stream before its answer is complete.
+    /// The peer resets a stream before its response is complete.
     pub const RESET: u32 = 16;
     /// The peer makes us reset a stream.
     pub const RESET_FORCED: u32 = 32;
@@ -37,8 +39,8 @@ const REQUEST_REFUND: u32 = 16;
 /// What each second gives back: 10 resets or 40 pings.
 const SECOND_REFUND: u64 = 160;
 
-/// Frames with which a peer may answer each stream and each DATA frame that we send: a WINDOW_UPDATE for the stream, one
-/// for the connection, and a PING, by which gRPC measures the line for as long as content comes.
+/// Frames that a peer may send in reply to each stream and each DATA frame: a WINDOW_UPDATE for the stream, one for the
+/// connection, and a PING, with which gRPC measures the bandwidth while content arrives.
 const REPLIES_EXPECTED: u32 = 3;
 
 /// Such frames that can be saved up. A client that gives back each frame's window by itself sends them in
@@ -94,7 +96,7 @@ impl Budget {
         self.used = self.used.saturating_sub(REQUEST_REFUND);
     }
 
-    /// A stream was opened or a DATA frame sent, which the peer may answer.
+    /// A stream was opened or a DATA frame sent, so the peer may send frames in reply.
     pub fn expect_updates(&mut self) {
         self.updates = (self.updates + REPLIES_EXPECTED).min(UPDATES_SAVED_MAX);
     }

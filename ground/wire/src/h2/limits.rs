@@ -1,11 +1,11 @@
-//! How much of everything one HTTP/2 connection may ask for. Time limits are left to whoever owns the socket.
+//! Limits on what one HTTP/2 connection may use. The owner of the socket enforces timeouts.
 
 /// Bounds of one HTTP/2 connection, for both ends. Bytes and items are both counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests at a time on one connection. RFC 9113, section 6.5.2 asks for at least 100; Caddy takes 250, nginx
-    /// 128. A reset request counts until whoever works on it has let go of it, so that opening and resetting in
-    /// turn starts no more work than waiting would (CVE-2023-44487).
+    /// Concurrent requests on one connection. RFC 9113, section 6.5.2 recommends at least 100; Caddy allows 250, nginx
+    /// 128. A reset request counts until its handler has released it, so that opening and resetting streams in turn
+    /// starts no more work than waiting would (CVE-2023-44487).
     pub streams_max: u16,
     /// A decoded head: names, values and 32 bytes for each field (RFC 9113, section 6.5.2). As in HTTP/1.
     pub header_list_bytes_max: u32,
@@ -20,7 +20,7 @@ pub struct Limits {
     pub target_bytes_max: u16,
     /// A method. The longest registered one, `UPDATEREDIRECTREF`, has 17 letters.
     pub method_bytes_max: u16,
-    /// A field name. Longer ones are no names but attempts to fill tables.
+    /// Bytes of a field name. Longer names are not genuine but attempts to fill tables.
     pub name_bytes_max: u16,
     /// A header block as it comes, before it is decoded. Encoding makes no head longer than this unless on purpose.
     pub block_bytes_max: u32,

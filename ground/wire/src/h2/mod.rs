@@ -1,13 +1,13 @@
-//! HTTP/2 (RFC 9113) with its header compression (RFC 7541): both ends of a connection as state machines. Sockets,
-//! timeouts and what to answer are left to `sluice-net` and above.
+//! HTTP/2 (RFC 9113) with header compression (RFC 7541): both ends of a connection as state machines. `sluice-net` and
+//! the layers above handle sockets and timeouts, and decide how to respond.
 //!
-//! An end takes bytes by `receive` and tells one event at a time; what it has to say, answers to pings and windows
-//! given back as well as heads and content, gathers in its `output`. It never asks a clock and never waits: whatever
-//! a peer sends, the memory behind it is bounded by [`Limits`], and work that brings no request forward is paid out
-//! of a budget (see [`Limits::glitch_points_max`]) at whose end the connection ends.
+//! An end takes bytes by `receive` and returns one event at a time. What it has to send gathers in its `output`:
+//! acknowledgements and window updates as well as heads and content. It never reads a clock and never waits. Whatever a
+//! peer sends, the memory used for it is bounded by [`Limits`], and work that does not advance any request is charged
+//! to a budget (see [`Limits::glitch_points_max`]); the connection is closed when the budget is used up.
 //!
-//! As in `h1` a message is refused where two readers could see two different ones. What passes is a head that `h1`
-//! can write without changing what it means.
+//! As in `h1`, a message is rejected if two parsers could read it differently. Every accepted head can be written by
+//! `h1` without a change of meaning.
 
 mod client;
 mod closed;

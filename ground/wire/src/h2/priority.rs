@@ -1,11 +1,12 @@
-//! Priorities (RFC 9218): how soon an answer is wanted. Sending in that order is left to `conn`.
+//! Priorities (RFC 9218): how urgently the client needs a response. `conn` sends in that order.
 
-/// How soon the client wants an answer.
+/// How urgently the client needs a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority {
     /// 0 comes before 7 (RFC 9218, section 4.1).
     pub urgency: u8,
-    /// Whether parts of the answer are of use, so that answers of one urgency share the way (section 4.2).
+    /// Whether the client can process the response incrementally, so that responses of the same urgency share the
+    /// connection (section 4.2).
     pub incremental: bool,
 }
 
@@ -13,9 +14,9 @@ pub struct Priority {
 pub(super) const URGENCIES: usize = 8;
 
 impl Default for Priority {
-    /// What holds if the client says nothing. RFC 9218, section 4.2 would have answers come one after the other
-    /// then, which is right for browsers, and they do say so. A proxy or a program that shares a connection says
-    /// nothing, and there one long answer would hold up all others.
+    /// The priority if the client sends none. RFC 9218, section 4.2 makes responses non-incremental by default, which
+    /// suits browsers, and they do send priorities. A proxy, or a program that shares a connection, sends none, and one
+    /// long response would hold up all others.
     fn default() -> Self {
         Priority {
             urgency: 3,

@@ -1,5 +1,5 @@
-//! Bytes to frames (RFC 9113, sections 4 and 6): lengths, flags and padding, and header blocks put together. What a
-//! frame does to its stream is left to `conn`.
+//! Parses frames (RFC 9113, sections 4 and 6): checks lengths, flags and padding, and assembles header blocks. `conn`
+//! applies frames to streams.
 
 use alloc::vec::Vec;
 
@@ -78,7 +78,7 @@ pub(super) enum Frame<'a> {
 pub(super) struct Whole {
     /// What it takes of windows.
     pub counted: u32,
-    /// How much of that is no content.
+    /// How many of these bytes are not content.
     pub overhead: u32,
     pub end: End,
 }
@@ -290,7 +290,7 @@ impl Reader {
         check_len(head)
     }
 
-    /// Goes on behind the head of a frame, or tells of a frame that needs no more.
+    /// Continues after the header of a frame, or returns a frame that has no payload to wait for.
     fn enter(&mut self, head: FrameHead) -> Result<Option<Frame<'static>>, Reason> {
         match head.kind {
             FrameKind::DATA if head.has(flags::PADDED) => {

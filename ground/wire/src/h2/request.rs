@@ -1,5 +1,5 @@
-//! Heads of requests: from decoded fields, and to a block (RFC 9113, section 8.3.1). Their content is left to
-//! `conn`.
+//! Converts decoded fields to request heads, and request heads to header blocks (RFC 9113, section 8.3.1). `conn`
+//! handles the content.
 
 use alloc::vec::Vec;
 
@@ -46,7 +46,7 @@ impl Seen {
         self.0 & bit != 0
     }
 
-    /// Notes `bit` and tells whether it is new.
+    /// Sets `bit` and returns whether it was clear.
     fn note(&mut self, bit: u8) -> bool {
         let new = !self.has(bit);
         self.0 |= bit;
@@ -55,8 +55,8 @@ impl Seen {
 }
 
 impl<'a> RequestReader<'a> {
-    /// A reader that fills `head`, which is cleared. One that takes more than `room` is not read on, and
-    /// [`RequestReader::bytes`] tells of it.
+    /// A reader that clears and fills `head`. It stops storing fields when they exceed `room`; [`RequestReader::bytes`]
+    /// reports this.
     pub fn new(
         limits: &'a Limits,
         room: u32,
@@ -94,7 +94,7 @@ impl<'a> RequestReader<'a> {
         self.section.bytes
     }
 
-    /// What the head says together; `offered` tells whether we offered extended CONNECT. With a fault the head is
+    /// Checks the head as a whole; `offered` says whether this end offered extended CONNECT. On an error the head is
     /// empty.
     pub fn finish(mut self, end: End, offered: bool) -> Result<RequestFacts, HeadFault> {
         let facts = match self.fault {
@@ -205,7 +205,8 @@ impl<'a> RequestReader<'a> {
         Ok(())
     }
 
-    /// The authority, which is also the Host for whoever is next and speaks HTTP/1 (RFC 9113, section 8.3.1).
+    /// Stores `:authority`, which is also the `Host` header when the request is forwarded over HTTP/1 (RFC 9113,
+    /// section 8.3.1).
     fn set_authority(&mut self, value: &[u8]) -> Result<(), HeadFault> {
         if !is_authority(value) {
             return Err(HeadFault::HostInvalid);
@@ -215,7 +216,7 @@ impl<'a> RequestReader<'a> {
         Ok(())
     }
 
-    /// A Host field: with an authority it says the same, else it stands for it.
+    /// Checks a `Host` header: it must equal `:authority`, or takes its place if there is none.
     fn take_host(&mut self, value: &[u8]) -> Result<(), HeadFault> {
         if !self.seen.note(Seen::HOST) {
             return Err(HeadFault::HostRepeated);
@@ -300,8 +301,8 @@ impl<'a> RequestReader<'a> {
     }
 }
 
-/// Appends the block of a request. What the list says of the connection and of framing is left out: `framing` counts,
-/// and Host becomes the authority. The caller has checked that the headers fit ([`sluice_message::Fields::fit`]).
+/// Appends the block of a request. Connection and framing headers of the list are dropped: `framing` replaces them, and
+/// `Host` becomes `:authority`. The caller has checked that the headers fit ([`sluice_message::Fields::fit`]).
 pub(super) fn encode_request(
     encoder: &mut Encoder,
     head: &RequestHead,

@@ -1,5 +1,5 @@
-//! Heads of responses: to a block, and from decoded fields (RFC 9113, section 8.3.2). Their content is left to
-//! `conn`.
+//! Converts response heads to header blocks, and decoded fields to response heads (RFC 9113, section 8.3.2). `conn`
+//! handles the content.
 
 use alloc::vec::Vec;
 
@@ -113,8 +113,8 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    /// How long the content is of an answer to such a request: `None`, `Length`, or `Chunked` where the end of the
-    /// stream will tell. With a fault the head is empty.
+    /// The body framing of a response to such a request: `None`, `Length`, or `Chunked` if only the end of the stream
+    /// shows the length. On an error the head is empty.
     pub fn finish(mut self, asked: Asked, end: End) -> Result<BodyFraming, HeadFault> {
         let facts = match self.fault {
             Some(fault) => Err(fault),
@@ -147,7 +147,8 @@ impl<'a> ResponseReader<'a> {
 
     fn conclude(&mut self, asked: Asked, end: End) -> Result<BodyFraming, HeadFault> {
         let status = self.status.ok_or(HeadFault::PseudoMissing)?;
-        // RFC 9113, section 8.6: there is nothing to switch to; section 8.1: an interim answer is not the last.
+        // RFC 9113, section 8.6: there is nothing to switch to; section 8.1: an interim response does not end the
+        // stream.
         if status == Status::SWITCHING_PROTOCOLS || status.is_informational() && end.is_here() {
             return Err(HeadFault::Status);
         }
@@ -168,7 +169,7 @@ impl<'a> ResponseReader<'a> {
     }
 }
 
-/// What of a request's method matters for its answer.
+/// What matters of a request's method for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Head,

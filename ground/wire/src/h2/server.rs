@@ -1,4 +1,4 @@
-//! The server's end of a connection: requests in, answers out. What the client's end shares with it is in `conn`.
+//! The server end of a connection: receives requests and sends responses. `conn` holds what both ends share.
 
 use alloc::vec::Vec;
 
@@ -92,16 +92,16 @@ impl Server {
         &mut self.conn.out
     }
 
-    /// Whether as much as the limit waits to be sent: then `receive` takes nothing and `capacity` is 0, which else is
-    /// 0 for want of window only. Heads and trailers are taken all the same; who asks before sending them keeps
-    /// the output bounded.
+    /// Whether the pending output has reached its limit: then `receive` consumes nothing and `capacity` is 0, which
+    /// otherwise means that the window is exhausted. Heads and trailers are accepted regardless; callers that check
+    /// before sending them keep the output bounded.
     pub fn is_output_full(&self) -> bool {
         self.conn.is_full()
     }
 
-    /// Sends the head of the answer, not 1xx. As in HTTP/1 Content-Length of the list is replaced by what `framing`
-    /// says (`None`, for answers without content by rule, keeps a described one), and Date is added unless the list
-    /// has one. Content that does not come to what `framing` says resets the stream.
+    /// Sends the head of a final response. As in HTTP/1, `Content-Length` of the list is replaced according to
+    /// `framing` (`None`, for responses that never have a body, keeps a declared one), and `Date` is added unless the
+    /// list has one. Content whose length differs from `framing` resets the stream.
     pub fn send_head(
         &mut self,
         id: StreamId,
@@ -130,7 +130,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends an interim answer: 1xx other than 101, before the head.
+    /// Sends an interim response: 1xx other than 101, before the head.
     pub fn send_interim(
         &mut self,
         id: StreamId,
@@ -150,8 +150,8 @@ impl Server {
         Ok(())
     }
 
-    /// Takes as much of `data` as windows and output allow and tells how much. The rest is to be given again when
-    /// there was an [`Event::Window`] or the output was sent. `End::Here` counts once all of `data` is taken.
+    /// Queues as much of `data` as windows and output allow and returns how much. The caller passes the rest again
+    /// after an [`Event::Window`] or once the output was sent. `End::Here` takes effect once all of `data` is accepted.
     pub fn send_data(&mut self, id: StreamId, data: &[u8], end: End) -> Result<usize, StreamGone> {
         self.conn.send_data(id, data, end)
     }
@@ -168,7 +168,7 @@ impl Server {
         self.conn.send_data_head(id, len, end)
     }
 
-    /// Ends the answer with trailers. Fields that must not be trailers are left out.
+    /// Ends the response with trailers. Fields that are not allowed in trailers are dropped.
     pub fn send_trailers(&mut self, id: StreamId, fields: &Fields) -> Result<(), StreamGone> {
         self.conn.send_trailers(id, fields)
     }
@@ -184,20 +184,20 @@ impl Server {
         self.conn.receive_window.open()
     }
 
-    /// Resets a stream: nothing more of it is told or sent. It still has to be released.
+    /// Resets a stream: nothing more is reported or sent for it. It still has to be released.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
         self.conn.reset(id, code);
     }
 
-    /// The owner has let go of the stream: its place is free. Exactly once for each `Head` and `Refused`, also after
-    /// a reset. An answer that has not ended is reset (INTERNAL_ERROR, or PROTOCOL_ERROR for a malformed request),
-    /// and so is a request that has not ended after its answer (NO_ERROR).
+    /// Frees the slot of a stream that the owner no longer uses. To be called exactly once for each `Head` and
+    /// `Refused`, also after a reset. An incomplete response is reset (INTERNAL_ERROR, or PROTOCOL_ERROR for a
+    /// malformed request), and so is a request that is incomplete after its response (NO_ERROR).
     pub fn release(&mut self, id: StreamId) {
         self.conn.release(id);
     }
 
-    /// Whether the client has said of any stream how soon it wants the answer. As long as it has not, streams simply
-    /// take turns, and nobody need ask [`Server::next_to_send`].
+    /// Whether the client has sent a priority for any stream. Until then streams are served in turn, and there is no
+    /// need to call [`Server::next_to_send`].
     pub fn has_priorities(&self) -> bool {
         self.conn.has_priorities
     }
@@ -208,14 +208,14 @@ impl Server {
         self.conn.next_to_send(ready)
     }
 
-    /// Ends the connection gracefully: the client is told to open no more streams, those it opened until it heard
-    /// that are served. Whoever drains sets a deadline and calls [`Server::go_away`] then, since the client may
-    /// never answer.
+    /// Starts a graceful shutdown: the client must not open further streams; those it opens before it learns of that
+    /// are served. The caller sets a deadline and then calls [`Server::go_away`], since the client may never
+    /// acknowledge.
     pub fn drain(&mut self) {
         self.conn.drain();
     }
 
-    /// Tells the client the end: streams after the last one known are not served. Open ones may still end.
+    /// Ends the connection (GOAWAY): streams after the last known one are not served. Open ones may still complete.
     pub fn go_away(&mut self, code: ErrorCode) {
         self.conn.go_away(code);
     }
@@ -236,7 +236,7 @@ impl Server {
         self.conn.ping();
     }
 
-    /// PINGs of [`Server::ping`] without an answer.
+    /// PINGs sent by [`Server::ping`] and not yet acknowledged.
     pub fn pings_unanswered(&self) -> u32 {
         self.conn.pings_open
     }
@@ -247,8 +247,8 @@ impl Server {
         self.conn.calm(now);
     }
 
-    /// What all header blocks came to so far, in bytes of names and values and 32 for each field: work that the length of
-    /// the input does not tell, for whoever shares time among connections.
+    /// Total size of all header blocks so far: bytes of names and values, and 32 for each field. It measures work that
+    /// the input length does not show, for callers that divide time among connections.
     pub fn decoded_bytes(&self) -> u64 {
         self.conn.decoded_bytes
     }
@@ -386,7 +386,7 @@ impl Server {
     }
 }
 
-/// What the owner is told of a step that needs nothing done.
+/// The event that reports a step to the owner, if the step needs no further processing.
 fn told(step: Step<'_>) -> Option<Event<'_>> {
     match step {
         Step::Data { id, data, end } => Some(Event::Data { id, data, end }),

@@ -1,5 +1,4 @@
-//! Settings (RFC 9113, section 6.5): what each side tells the other once and may change. Applying them is left to
-//! `conn`.
+//! Settings (RFC 9113, section 6.5): the parameters that each side announces and may change. `conn` applies them.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! The streams of a connection (RFC 9113, section 5.1), in places that are used again. Which frames move a stream
-//! is left to `conn`.
+//! The streams of a connection (RFC 9113, section 5.1), in reusable slots. `conn` decides which frames change the state
+//! of a stream.
 
 use alloc::vec::Vec;
 
@@ -38,14 +38,14 @@ pub(super) enum Phase {
     },
     /// Reset by that side; the owner has not let go of it yet.
     Gone(Side),
-    /// Answered, and the owner has let go of it: what is left of the request is short and thrown away.
+    /// The response was sent and the owner has released the stream: the short rest of the request is discarded.
     Tail,
 }
 
 /// What the peer has still to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inbound {
-    /// The head of an answer; only clients wait for it.
+    /// The head of a response; only clients wait for it.
     AwaitHead,
     /// Content or trailers.
     AwaitBody,
@@ -56,7 +56,7 @@ pub(super) enum Inbound {
 /// What we have still to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outbound {
-    /// The head of an answer; only servers wait for it.
+    /// The head of a response; only servers have to send it.
     AwaitHead,
     /// Content or trailers.
     Body,
@@ -108,13 +108,13 @@ pub(super) struct Stream {
     pub send_window: SendWindow,
     /// What the peer may send.
     pub receive_window: ReceiveWindow,
-    /// Content that was told to the owner and is not consumed.
+    /// Content that was reported to the owner and is not consumed yet.
     pub unread: u32,
     /// The content that the peer declared.
     pub receive_left: Left,
     /// The content that we declared.
     pub send_left: Left,
-    /// What the peer is told if the stream is released before our side ended.
+    /// The error code sent to the peer if the stream is released before our side ended.
     pub unanswered: ErrorCode,
     /// How soon its content is wanted.
     pub priority: Priority,
@@ -122,7 +122,7 @@ pub(super) struct Stream {
     pub turn: u32,
     /// What its decoded head takes from the budget of all heads.
     pub head_bytes: u32,
-    /// Whether its owner was told to wait for its window.
+    /// Whether its owner waits for window.
     pub waits: bool,
 }
 
@@ -132,7 +132,7 @@ impl Stream {
         matches!(self.phase, Phase::Live { .. })
     }
 
-    /// Whether the answer is whole, and the peer may send all that is left of its request without hearing from us.
+    /// Whether the response is complete, and the peer can send the whole rest of its request without a window update.
     pub fn has_short_rest(&self) -> bool {
         let phase = Phase::Live {
             inbound: Inbound::AwaitBody,

@@ -1,4 +1,4 @@
-//! What frames do when they arrive (RFC 9113, sections 5 and 6). Header blocks are left to `server` and `client`.
+//! Processes arriving frames (RFC 9113, sections 5 and 6). `server` and `client` process header blocks.
 
 use super::closed::Past;
 use super::conn::{Conn, Ending, GOODBYE, Step};
@@ -206,8 +206,8 @@ impl Conn {
         Ok(tells.then_some(Step::Data { id, data, end }))
     }
 
-    /// Content of a request that was answered before its end. Resetting its stream would be allowed (section 8.1), but
-    /// clients that are about to send the rest take that for a failure: Python's `h2` does.
+    /// Content of a request whose response was complete before the request was. Resetting its stream would be allowed
+    /// (section 8.1), but clients that are about to send the rest treat that as a failure: Python's `h2` does.
     fn take_tail(&mut self, id: StreamId, whole: Option<Whole>, end: End) -> Result<(), Reason> {
         if let Some(whole) = whole
             && let Some(stream) = self.streams.at(id)

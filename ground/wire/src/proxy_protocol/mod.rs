@@ -1,6 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy in front tells of the connection it accepted, before the first
-//! byte of the client. Whether it is believed is left to whoever knows the proxies; reading and writing sockets is left
-//! to `sluice-net`.
+//! The PROXY protocol, versions 1 and 2: a header in which a proxy describes the connection it accepted, sent before
+//! the client's first byte. The caller decides which proxies to trust; `sluice-net` reads and writes sockets.
 
 mod v1;
 mod v2;

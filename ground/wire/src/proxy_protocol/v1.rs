@@ -1,4 +1,4 @@
-//! The header in text (section 2.1 of the specification).
+//! The text header (section 2.1 of the specification).
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The binary header (section 2.2 of the specification). Extensions behind the addresses are passed over.
+//! The binary header (section 2.2 of the specification). Extensions (TLVs) after the addresses are skipped.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! Hands the same bytes to a decoder in one piece, cut in two at every place, and one by one. What the outcome
-//! must be is left to the tests.
+//! Feeds the same bytes to a decoder in one piece, split in two at every position, and one by one. The tests state the
+//! expected result.
 
 #![allow(dead_code)]
 
@@ -61,7 +61,7 @@ fn decode_request(
 
 /// The outcome for a request given in one piece, after checking that every other way of cutting it has the same.
 pub fn request(bytes: &[u8], limits: &Limits) -> String {
-    // Cutting long inputs at every place would take quadratic time; a stride that is no power of two will do.
+    // Splitting long inputs at every position would take quadratic time; a stride that is not a power of two is enough.
     request_cut(bytes, limits, 1 + bytes.len() / 700)
 }
 
@@ -307,7 +307,7 @@ pub fn check_request(bytes: &[u8]) {
         return;
     };
     if head.authority.is_empty() {
-        // HTTP/1.0 without Host: whoever forwards it says which host it means.
+        // HTTP/1.0 without `Host`: the forwarding proxy sets the host.
         head.set_authority(b"upstream");
     }
     let mut out = Vec::new();
@@ -409,7 +409,7 @@ pub fn check_chunked(bytes: &[u8]) {
     assert_eq!(again, BodyOutcome { rest: 0, ..outcome });
 }
 
-/// All fields but those that the encoder answers for.
+/// All headers except those that the encoder writes itself.
 fn end_to_end(fields: &Fields) -> String {
     let written = [
         FieldId::Connection,

@@ -1,5 +1,5 @@
-//! Hands the same FastCGI answer to the decoders in one piece, cut in two at many places, and one by one. What the
-//! outcome must be is left to the tests.
+//! Feeds the same FastCGI response to the decoders in one piece, split in two at many positions, and one by one. The
+//! tests state the expected result.
 
 #![allow(dead_code)]
 
@@ -7,14 +7,14 @@ use sluice_message::ResponseHead;
 use sluice_wire::fastcgi::{AnswerDecoder, HeadDecoder};
 use sluice_wire::h1::{Limits, Progress};
 
-/// What the records of an answer come to.
+/// The result of decoding the records of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Head and body.
     pub content: Vec<u8>,
     pub stderr: Vec<u8>,
     pub dropped: u64,
-    /// Bytes of the input that belong to the answer.
+    /// Bytes of the input that belong to the response.
     pub consumed: usize,
     /// `end`, `unfinished`, or the fault.
     pub state: String,

@@ -1,5 +1,5 @@
-//! A client that says whatever a test wants, before a server's machine whose owner writes down what it was told and
-//! answers nothing by itself. What must come out is left to the tests.
+//! A scripted HTTP/2 client in front of the server state machine, whose owner records the events and does not respond
+//! on its own. The tests state the expected result.
 
 #![allow(dead_code)]
 
@@ -136,9 +136,9 @@ pub fn fields_text(fields: &Fields) -> String {
 pub struct Session {
     pub server: Server,
     pub head: RequestHead,
-    /// What the owner was told, a line for each event; content that follows other content is joined to it.
+    /// The events that the owner received, one line each; content that follows other content is joined to it.
     pub told: Vec<String>,
-    /// The streams that were told of and not released, by number.
+    /// The streams that were reported and not released, by number.
     pub open: Vec<StreamId>,
     pub over: Option<Closed>,
     /// Whether content is consumed as it comes.
@@ -263,7 +263,7 @@ impl Session {
         }
     }
 
-    /// What was told since the last call.
+    /// The events since the last call.
     pub fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.told)
     }
@@ -284,7 +284,7 @@ impl Session {
         self.server.release(id);
     }
 
-    /// Answers a request without content and lets go of it.
+    /// Sends a response without a body and releases the stream.
     pub fn answer(&mut self, number: u32) {
         let (id, none) = (self.id(number), Fields::new());
         let framing = BodyFraming::Length(0);
@@ -295,7 +295,7 @@ impl Session {
         self.release(number);
     }
 
-    /// Begins an answer with content.
+    /// Begins a response with a body.
     pub fn begin_answer(&mut self, number: u32, framing: BodyFraming) -> StreamId {
         let (id, none) = (self.id(number), Fields::new());
         self.server
@@ -389,7 +389,7 @@ pub fn server_transcript(limits: &Limits, parts: &[&[u8]]) -> String {
     format!("{:?}\n{lines:#?}\n{:?}", session.told, session.over)
 }
 
-/// However the bytes are cut, what is told and said is the same.
+/// Checks that events and output do not depend on how the bytes are split.
 pub fn check_server(bytes: &[u8]) {
     if bytes.is_empty() {
         return;

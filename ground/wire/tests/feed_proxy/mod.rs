@@ -1,4 +1,5 @@
-//! What holds for any beginning of a connection, however it is cut. Used by the tests and by the fuzz target.
+//! Properties that hold for the first bytes of any connection, however they are split. Used by the tests and by the
+//! fuzz target.
 
 use sluice_wire::proxy_protocol::{Beginning, HEADER_BYTES_MAX, decode};
 

@@ -1,4 +1,4 @@
-//! What several test programs of the wire need.
+//! Helpers shared by several test programs of this package.
 
 /// A small generator; all that matters is that a seed gives the same numbers everywhere.
 pub struct Random(pub u64);

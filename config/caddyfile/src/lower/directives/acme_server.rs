@@ -1,4 +1,4 @@
-//! `acme_server`: certificates for others.
+//! `acme_server`: issues certificates to other servers.
 
 use sluice_model::Handler;
 use sluice_model::handler::{AcmePolicy, AcmeRules, AcmeServer};
@@ -16,7 +16,7 @@ impl Lowering<'_> {
                 this.acme_server_option(option, &mut server)?;
                 Some(())
             })?;
-            // Inside blocks Caddy does not make it an authority of the server.
+            // Inside blocks, Caddy does not add it to the CAs of the server.
             if !server.ca.is_empty() && this.is_site_level() {
                 this.options.named_authorities.insert(server.ca.clone());
             }

@@ -1,4 +1,4 @@
-//! Directives that answer by themselves: `respond`, `error`, `abort`, `redir`.
+//! Directives that respond by themselves: `respond`, `error`, `abort`, `redir`.
 
 use sluice_model::handler::{StaticError, StaticResponse};
 use sluice_model::{Handler, WeakString};

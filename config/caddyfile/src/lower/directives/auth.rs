@@ -124,8 +124,8 @@ impl Lowering<'_> {
     }
 }
 
-/// A 2xx answer lets the request pass, with some of the answer's fields. Each is removed first, so
-/// that a client cannot bring it along.
+/// A 2xx response lets the request continue, with some of the response's headers. Each header is removed first, so that
+/// a client cannot supply it.
 fn good_answer(copied: &[(String, String)]) -> ResponseHandler {
     let mut routes = vec![route(Vec::new(), Handler::Vars(Default::default()))];
     let headers = |ops| {

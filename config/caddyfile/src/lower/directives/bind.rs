@@ -1,4 +1,4 @@
-//! `bind`: the addresses a site is reached on.
+//! `bind`: the addresses a site listens on.
 
 use super::Outcomes;
 use crate::lower::Lowering;

@@ -1,4 +1,4 @@
-//! Directives that hold others: `handle`, `handle_path`, `route`, `handle_errors`, `invoke`.
+//! Directives that contain others: `handle`, `handle_path`, `route`, `handle_errors`, `invoke`.
 
 use sluice_model::handler::{Invoke, Rewrite};
 use sluice_model::matcher::Expression;

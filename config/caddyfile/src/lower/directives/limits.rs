@@ -1,5 +1,5 @@
-//! Directives that limit how many requests come: `rate_limit` (the words of the plugin that people use with Caddy) and
-//! `in_flight` (our own).
+//! Directives that limit requests: `rate_limit` (in the syntax of the common Caddy plugin) and `in_flight` (sluice's
+//! own).
 
 use sluice_model::handler::{InFlight, RateLimit, RateZone};
 use sluice_model::{Handler, RawModule};

@@ -1,4 +1,4 @@
-//! `php_fastcgi`: the usual routes in front of a FastCGI application, written out.
+//! `php_fastcgi`: expands to the usual routes of a FastCGI application.
 
 use sluice_model::handler::{Rewrite, StaticResponse};
 use sluice_model::matcher::FileMatcher;

@@ -1,4 +1,4 @@
-//! `reverse_proxy`: everything but upstream addresses and transports.
+//! `reverse_proxy`, except for upstream addresses and transports.
 
 use sluice_model::handler::{HeaderOps, Headers, ResponseHeaderOps, Rewrite};
 use sluice_model::proxy::{

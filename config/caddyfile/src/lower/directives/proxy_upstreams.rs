@@ -1,4 +1,4 @@
-//! The upstreams of a proxy: addresses, and sources that are asked for them.
+//! The upstreams of a proxy: static addresses, and dynamic sources.
 
 use sluice_model::proxy::{
     AUpstreams, IpVersions, MultiUpstreams, Resolver, ReverseProxy, SrvUpstreams, Transport,

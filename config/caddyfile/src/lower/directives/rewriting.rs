@@ -1,5 +1,5 @@
-//! Directives that change the request before others see it: `rewrite`, `uri`, `method`,
-//! `try_files`, `root`, `vars`, `fs`.
+//! Directives that change the request before others process it: `rewrite`, `uri`, `method`, `try_files`, `root`,
+//! `vars`, `fs`.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Lowering<'_> {
         ))])
     }
 
-    /// The matcher and the words behind it; a single word is no matcher, whatever it looks like.
+    /// The matcher and the words after it; a single word is not a matcher, whatever it looks like.
     fn lone_or_matched<'t>(
         &mut self,
         line: &'t Directive,

@@ -1,5 +1,4 @@
-//! Directives of a few lines: `log_skip`, `log_name`, `log_append`, `metrics`, `tracing`,
-//! `templates`, `push`, `request_body`.
+//! Small directives: `log_skip`, `log_name`, `log_append`, `metrics`, `tracing`, `templates`, `push`, `request_body`.
 
 use sluice_model::Handler;
 use sluice_model::handler::{

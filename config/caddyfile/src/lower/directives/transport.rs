@@ -1,4 +1,4 @@
-//! The transports of a proxy: `http` and `fastcgi`, and our own `scgi` and `uwsgi`.
+//! The transports of a proxy: `http` and `fastcgi`, and sluice's own `scgi` and `uwsgi`.
 
 use sluice_model::RawModule;
 use sluice_model::proxy::{

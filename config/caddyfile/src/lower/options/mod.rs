@@ -55,7 +55,7 @@ pub(super) struct GlobalOptions {
     pub(super) resolvers: Vec<String>,
     pub(super) servers: Vec<ServerOptions>,
     pub(super) authorities: BTreeMap<String, CertificateAuthority>,
-    /// Authorities that directives use without describing them.
+    /// CAs that directives use without defining them.
     pub(super) named_authorities: BTreeSet<String>,
     /// Names whose certificates a proxy shows to its upstreams.
     pub(super) automated_client_names: Vec<String>,

@@ -1,4 +1,4 @@
-//! The global option `servers`: settings of servers as a whole.
+//! The global option `servers`: server-wide settings.
 
 use serde_json::Value;
 use sluice_model::http::{IpSource, Metrics, MinDataRate, ServerLogs};

@@ -1,5 +1,6 @@
-//! `proxy_pass`, `fastcgi_pass` and their kin with variables: each group of the configuration may be meant, and any other address. All
-//! ways are lowered, and the request chooses.
+//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass` and `grpc_pass` with variables: the value may name any
+//! upstream group of the configuration, or any other address. All possibilities are lowered, and the request selects
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +77,7 @@ pub(super) fn proxy(
 /// Lowers `grpc_pass` for one group, or for what is dialled as the request says, by names of a resolver.
 pub type OneCall<'c> = dyn Fn(&mut Lowering<'_>, Url<'_>, Group, Option<Resolver>) -> Handler + 'c;
 
-/// Lowers `grpc_pass` with variables; `one` lowers it for one group, and over TLS where that is told.
+/// Lowers `grpc_pass` with variables; `one` lowers it for one group, over TLS if its argument says so.
 pub fn grpc(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,

@@ -1,4 +1,4 @@
-//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_cookie_flags`: what is changed in cookies of upstreams.
+//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_cookie_flags`: changes to cookies of upstreams.
 
 use sluice_model::proxy::{CookieFlags, LocationChange};
 

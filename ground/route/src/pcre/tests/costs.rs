@@ -1,4 +1,4 @@
-//! How many ways are tried on long texts: counts, not times.
+//! The number of attempts on long texts; counts, not times.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! An engine as simple as it can be, which remembers nothing and skips nothing, and what it finds beside the other one, on
-//! patterns and texts made at random.
+//! The simplest possible engine, without memoization or shortcuts, as a reference for the real one on random patterns
+//! and texts.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

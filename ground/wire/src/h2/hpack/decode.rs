@@ -1,4 +1,4 @@
-//! Blocks to fields (RFC 7541, section 6). What the fields mean is left to the caller.
+//! Decodes header blocks to fields (RFC 7541, section 6). The caller interprets the fields.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,7 +1,7 @@
-//! Fields to blocks (RFC 7541, section 6). Which fields a message has is left to the caller.
+//! Encodes fields as header blocks (RFC 7541, section 6). The caller chooses the fields.
 //!
-//! A field gets a place in the table when it comes the second time: what never comes again, as most values that
-//! name one request or one file, does not push out what each answer has.
+//! A field enters the table when it is sent the second time. Fields that never repeat, as most values that name one
+//! request or one file, therefore do not evict those that every response has.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ impl Encoder {
     /// An encoder for a peer that has said nothing yet, with a table of at most `table_bytes_max` bytes.
     pub fn new(table_bytes_max: u16) -> Encoder {
         let size_limit = usize::from(table_bytes_max);
-        // The peer starts with 4,096 bytes (RFC 9113, section 6.5.2) and has to be told of less.
+        // The peer starts with 4,096 bytes (RFC 9113, section 6.5.2), so a smaller size has to be announced.
         let initial = 4096;
         let mut encoder = Encoder {
             table: Table::new(initial),
@@ -68,7 +68,7 @@ impl Encoder {
         self.table.capacity_bytes() + self.lower.capacity()
     }
 
-    /// Begins a block: tells the peer of a new table size (RFC 7541, section 4.2).
+    /// Begins a block and announces a new table size to the peer (RFC 7541, section 4.2).
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some((smallest, last)) = self.resized.take() {
             for size in [smallest, last] {

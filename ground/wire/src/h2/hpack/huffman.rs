@@ -1,7 +1,7 @@
 //! The Huffman code of header compression (RFC 7541, section 5.2 and appendix B).
 //!
-//! The code is canonical: among codes of one length the greater symbol has the greater code. So the lengths are all
-//! that has to stand here; codes and tables are computed from them by the compiler.
+//! The code is canonical: among codes of one length, the greater symbol has the greater code. The lengths are therefore
+//! all that needs to be listed here; codes and tables are computed from them at compile time.
 
 use alloc::vec::Vec;
 

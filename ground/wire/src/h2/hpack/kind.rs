@@ -1,4 +1,5 @@
-//! What a name is, found once and kept in the tables: a field that comes by its number has been looked at before.
+//! Classification of header names. It is computed once and kept in the tables, so an indexed field needs no further
+//! lookup.
 
 use sluice_message::FieldId;
 use sluice_message::name::{is_token_byte, is_value_byte};

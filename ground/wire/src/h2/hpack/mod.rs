@@ -1,5 +1,5 @@
-//! Header compression of HTTP/2 (RFC 7541): lists of fields to blocks and back. What a list means is left to
-//! `request` and `response`.
+//! HTTP/2 header compression (RFC 7541): converts lists of fields to header blocks and back. `request` and `response`
+//! interpret the lists.
 
 mod decode;
 mod encode;

@@ -1,5 +1,5 @@
-//! The two tables of header compression (RFC 7541, section 2.3): the fixed one, and the one that grows with what
-//! was sent. Which fields enter it is left to `encode`.
+//! The static and the dynamic table of header compression (RFC 7541, section 2.3). `encode` decides which fields enter
+//! the dynamic table.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -120,7 +120,7 @@ pub(super) struct Entry {
     pub kind: NameKind,
     /// Whether the value may stand in a field.
     pub clean: bool,
-    /// For whoever searches.
+    /// The hash for lookups.
     pub hash: u32,
 }
 
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// RFC 7541, section 4.4: an entry larger than the table empties it and is no error.
+    /// RFC 7541, section 4.4: an entry larger than the table empties it and is not an error.
     #[test]
     fn too_large_an_entry_empties_the_table() {
         let mut table = Table::new(100);
