@@ -140,8 +140,7 @@ pub fn soak(root: &Path, minutes: &str) -> bool {
         root,
         &[
             "test",
-            "-p",
-            "sluice",
+            "--workspace",
             "--test",
             "e2e",
             "soak",
@@ -260,7 +259,8 @@ fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
 
 /// A test program of the package `sluice`, with the places of the programs it needs.
 fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    let args = [&["-p", "sluice", "--test"], args].concat();
+    // With `--workspace` as in `check`: the features of third-party crates stay the same, so nothing is built again.
+    let args = [&["--workspace", "--test"], args].concat();
     let skipped = Skipped::new(root);
     let mut variables = vec![skipped.variable()];
     let programs = programs.iter();

@@ -77,12 +77,14 @@ fn alone(
     ignored: &[&str],
     variables: &[(&str, &OsStr)],
 ) -> bool {
-    let mut args = vec!["test", "--quiet"];
-    args.extend(target.split_whitespace());
+    // `-p NAME` would select other features of third-party crates than the first run did, and build them again.
+    let kind = target.split_whitespace().skip(2);
+    let mut args = vec!["test", "--quiet", "--workspace"];
+    args.extend(kind);
     args.extend(["--", "--exact", name]);
     args.extend(ignored);
     let (succeeded, output) = run(root, &args, variables);
-    succeeded && output.passed == 1
+    succeeded && output.passed > 0
 }
 
 /// What the lines of `cargo test` say.

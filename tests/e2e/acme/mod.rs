@@ -235,7 +235,7 @@ fn a_dead_authority_holds_nothing_up_and_is_asked_again() {
         &settings,
         "{\n\t{options}\n}\na.example.test {\n\trespond a\n}\nlocalhost {\n\trespond home\n}\n",
     );
-    server.wait_for_words("cannot be reached");
+    server.wait_for_words("cannot reach CA");
     let own = server
         .folder
         .path()
@@ -277,7 +277,7 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     }
     let second = visitor.certificate("a.example.test");
     let settings = pebble.kill();
-    server.wait_for_words_within("cannot be reached", PATIENCE);
+    server.wait_for_words_within("cannot reach CA", PATIENCE);
     assert_eq!(visitor.certificate("a.example.test"), second);
     // It comes back with another root and has forgotten our account.
     let pebble = settings.start();

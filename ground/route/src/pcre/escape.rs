@@ -10,13 +10,6 @@ enum Meaning {
     Set(ByteSet),
 }
 
-/// All but the line feed.
-pub(super) fn but_line_feed() -> ByteSet {
-    let mut line_feed = ByteSet::EMPTY;
-    line_feed.add(b'\n');
-    line_feed.inverted()
-}
-
 /// The set that a letter behind a backslash stands for.
 fn set_of(letter: u8) -> Option<ByteSet> {
     let mut set = ByteSet::EMPTY;
@@ -106,7 +99,7 @@ impl Parser<'_> {
                 Ok(Piece::Nothing)
             }
             b'E' => Ok(Piece::Nothing),
-            b'N' => Ok(Piece::Node(Node::Set(but_line_feed()))),
+            b'N' => Ok(Piece::Node(Node::Set(ByteSet::but_line_feed()))),
             b'C' => Ok(Piece::Node(Node::Set(ByteSet::ALL))),
             b'R' => Ok(Piece::Node(line_end())),
             b'K' if self.looks > 0 => {

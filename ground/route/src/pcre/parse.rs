@@ -332,7 +332,7 @@ impl Parser<'_> {
         Ok(match byte {
             b'.' => Piece::Node(Node::Set(match self.flags.dot_is_all {
                 true => ByteSet::ALL,
-                false => super::escape::but_line_feed(),
+                false => ByteSet::but_line_feed(),
             })),
             b'^' => Piece::Fixed(Node::At(match self.flags.multi_line {
                 true => Place::LineStart,

@@ -14,6 +14,13 @@ impl ByteSet {
     /// All.
     pub const ALL: ByteSet = ByteSet([u64::MAX; 4]);
 
+    /// All but the line feed.
+    pub fn but_line_feed() -> ByteSet {
+        let mut line_feed = ByteSet::EMPTY;
+        line_feed.add(b'\n');
+        line_feed.inverted()
+    }
+
     /// Whether `byte` is one of them.
     #[inline]
     pub fn has(&self, byte: u8) -> bool {

@@ -7,7 +7,7 @@ use sluice_message::{Fields, Moment, RequestHead, ResponseHead, Unfit};
 
 use super::conn::{Conn, Ending, Step};
 use super::error::{Closed, ErrorCode, Reason};
-use super::event::{End, Side, StreamGone};
+use super::event::{End, StreamGone};
 use super::fields::HeadFault;
 use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
@@ -15,7 +15,7 @@ use super::reader::Chunk;
 use super::request::encode_request;
 use super::response::{Asked, ResponseReader};
 use super::settings::{Role, Settings};
-use super::stream::{Inbound, Left, Outbound, Phase, StreamId};
+use super::stream::{Inbound, Left, Outbound, Phase, Side, StreamId};
 use crate::h1::BodyFraming;
 
 /// The client's end of one connection.

@@ -7,7 +7,7 @@ use sluice_message::{Fields, Moment};
 
 use super::closed::ClosedStreams;
 use super::error::{Closed, ErrorCode, Reason};
-use super::event::{End, Side, StreamGone};
+use super::event::{End, StreamGone};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{
     FRAME_HEAD_LEN, FrameHead, FrameKind, encode_goaway, encode_ping, encode_word, flags,
@@ -19,7 +19,7 @@ use super::priority::{Priority, URGENCIES};
 use super::reader::{Chunk, Reader};
 use super::response::encode_trailers;
 use super::settings::{Role, Settings};
-use super::stream::{Inbound, Left, Outbound, Phase, Stream, StreamId, Streams};
+use super::stream::{Inbound, Left, Outbound, Phase, Side, Stream, StreamId, Streams};
 
 /// One end of a connection, whichever.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use sluice_message::Fields;
 use super::error::ErrorCode;
 use super::fields::HeadFault;
 use super::priority::Priority;
-use super::stream::StreamId;
+use super::stream::{Side, StreamId};
 use crate::h1::{BodyFraming, Expectation};
 
 /// Whether a message ends with what was just told or sent.
@@ -27,15 +27,6 @@ impl End {
     pub const fn is_here(self) -> bool {
         matches!(self, End::Here)
     }
-}
-
-/// Which end did something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The other end of the connection.
-    Peer,
-    /// We, because of what the peer sent.
-    Us,
 }
 
 /// How far `receive` came.

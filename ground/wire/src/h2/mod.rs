@@ -31,14 +31,14 @@ mod take;
 
 pub use client::{Client, ClientEvent, ClientReceived, OpenRefused};
 pub use error::{Closed, ErrorCode, Reason};
-pub use event::{Connect, End, Event, Received, RequestFacts, Side, StreamGone};
+pub use event::{Connect, End, Event, Received, RequestFacts, StreamGone};
 pub use fields::HeadFault;
 pub use frame::{FRAME_HEAD_LEN, FrameHead, FrameKind};
 pub use limits::Limits;
 pub use priority::Priority;
 pub use server::Server;
 pub use settings::Settings;
-pub use stream::StreamId;
+pub use stream::{Side, StreamId};
 
 /// What a client sends first (RFC 9113, section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

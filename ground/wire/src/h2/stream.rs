@@ -4,9 +4,17 @@
 use alloc::vec::Vec;
 
 use super::error::ErrorCode;
-use super::event::Side;
 use super::flow::{ReceiveWindow, SendWindow};
 use super::priority::Priority;
+
+/// Which end did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The other end of the connection.
+    Peer,
+    /// We, because of what the peer sent.
+    Us,
+}
 
 /// A stream of one connection, for as long as its owner holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

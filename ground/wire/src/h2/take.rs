@@ -3,7 +3,7 @@
 use super::closed::Past;
 use super::conn::{Conn, Ending, GOODBYE, Step};
 use super::error::{ErrorCode, Reason};
-use super::event::{End, Side};
+use super::event::End;
 use super::fields::TrailerReader;
 use super::frame::{FrameHead, FrameKind, encode_ping, flags};
 use super::glitch::cost;
@@ -11,7 +11,7 @@ use super::limits::PRIORITIES_AHEAD_MAX;
 use super::priority::Priority;
 use super::reader::{Chunk, Frame, Whole};
 use super::settings::Role;
-use super::stream::{Inbound, Outbound, Phase, Stream, StreamId};
+use super::stream::{Inbound, Outbound, Phase, Side, Stream, StreamId};
 
 impl Conn {
     /// Does what a frame asks for; gives what the owner has to know.

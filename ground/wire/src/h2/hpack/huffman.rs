@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::decode::HpackError;
+use super::error::HpackError;
 
 /// The length in bits of each symbol's code; the last symbol ends a string and never occurs in one.
 const LENGTHS: [u8; 257] = [

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::decode::HpackError;
+use super::error::HpackError;
 
 /// The largest integer taken: far above every length and index of use, far below overflow.
 const INTEGER_MAX: u32 = 1 << 24;

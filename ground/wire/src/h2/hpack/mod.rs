@@ -3,11 +3,13 @@
 
 mod decode;
 mod encode;
+mod error;
 mod huffman;
 mod integer;
 mod kind;
 mod table;
 
-pub use decode::{Decoded, Decoder, HpackError};
+pub use decode::{Decoded, Decoder};
 pub use encode::{Encoder, Keep};
+pub use error::HpackError;
 pub use kind::{NameKind, Pseudo};
