@@ -1,5 +1,5 @@
-//! `nginx_addition`: what other locations answer stands in front of an answer and behind it. Both are asked for before the
-//! answer begins; their bodies follow one another as they come.
+//! `nginx_addition`: inserts the responses of other locations before and after a response. Both subrequests are
+//! sent before the response begins; their bodies are streamed one after the other.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -42,7 +42,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for Addition {
     fn serve(&self, x: &mut Exchange) -> Step {
-        // What is added has nothing added to it.
+        // Subrequests are not added to.
         if !x.context.nginx.is_subrequest() {
             x.context.filters.push(self.0.clone());
         }
@@ -64,7 +64,7 @@ impl Handler for Addition {
 }
 
 impl Settings {
-    /// Whether something is added to an answer. What is compressed would be broken by it.
+    /// Whether the filter applies. Adding to a compressed body would corrupt it.
     fn is_for(&self, x: &Exchange, body: &Body) -> bool {
         x.res.status == Status::OK
             && !matches!(body, Body::Tunnel(_) | Body::Abort)
@@ -72,7 +72,7 @@ impl Settings {
             && self.types.include(&x.res.fields)
     }
 
-    /// What a location answers; nothing where it answers nothing.
+    /// The body of a location's response; `None` if it has none.
     async fn ask(&self, x: &mut Exchange, uri: &[u8]) -> Option<Source> {
         let site = self.site.get().filter(|_| !uri.is_empty())?;
         let mut sub = subrequest::begin(x, uri);
@@ -89,7 +89,7 @@ impl Filter for Settings {
             return body;
         }
         changed::note(&mut x.res.fields);
-        // How long it would be is known only where the others are asked.
+        // The length is only known by running the subrequests, which HEAD does not do.
         Body::Stream(Box::new(Silence))
     }
 
@@ -111,7 +111,7 @@ impl Filter for Settings {
     }
 }
 
-/// Bodies one behind the other.
+/// Concatenated bodies.
 struct Joined {
     parts: [Option<Source>; 3],
     at: usize,
@@ -141,7 +141,7 @@ impl BodyStream for Joined {
             self.at += 1;
         }
         match self.parts.get_mut(self.at) {
-            // It has just shown something, and shows it again.
+            // The previous `poll_piece` returned a piece, so this returns the same one.
             Some(Some(part)) => part.poll_piece(cx),
             Some(None) | None => Poll::Ready(Ok(&[])),
         }

@@ -1,4 +1,4 @@
-//! `autoindex`: lists of folders as nginx writes them.
+//! `autoindex`: directory listings in nginx's format.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -20,21 +20,21 @@ use crate::failure::Fault;
 use crate::handler::Step;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
 
-/// How lists are written.
+/// Settings of directory listings.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
     sizes: Sizes,
     format: Format,
-    /// Whether times are those of the system's zone.
+    /// Whether times are in the local time zone (`autoindex_localtime`).
     local: bool,
 }
 
-/// What a list is written as.
+/// Output format of a listing (`autoindex_format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Html,
     Json,
-    /// JSON that is given to a function of a script, where the request names one.
+    /// JSON, wrapped in a call of the function that the request's `callback` argument names.
     Jsonp,
     Xml,
 }
@@ -53,14 +53,14 @@ struct Entry {
     size: u64,
 }
 
-/// Bytes of the name of a function that a list is given to: nginx's number.
+/// Maximum length of the callback name in bytes, as in nginx.
 const CALLBACK_BYTES_MAX: usize = 128;
 
-/// Columns that a name gets.
+/// Width of the name column.
 const NAME_COLUMNS: usize = 50;
 
 impl Listing {
-    /// Reads the settings.
+    /// Parses the directives.
     pub fn build(config: &Config) -> Result<Listing, Refusal> {
         Ok(Listing {
             sizes: match config.rounded {
@@ -78,7 +78,7 @@ impl Listing {
         })
     }
 
-    /// Answers with what is in a folder.
+    /// Responds with the listing of a directory.
     pub fn answer(self, x: &mut Exchange, folder: &[u8], media_type: Option<FixedField>) -> Step {
         let Ok(callback) = self.callback(x) else {
             return Step::Fail(Fault::new(Status::BAD_REQUEST, "no name of a function"));
@@ -119,7 +119,7 @@ impl Listing {
         Step::Done(Body::Inline)
     }
 
-    /// The function that a list is given to; an error if it has no name of one.
+    /// The callback name, or an error if the argument is not a valid identifier.
     fn callback(self, x: &Exchange) -> Result<Option<Vec<u8>>, ()> {
         if self.format != Format::Jsonp {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Listing {
     fn line(self, entry: &Entry, page: &mut Vec<u8>) {
         let slash: &[u8] = if entry.is_dir { b"/" } else { b"" };
         page.extend_from_slice(b"<a href=\"");
-        // A name with a colon would be taken for one with a scheme.
+        // Without `./`, text before a colon would be read as a URL scheme.
         if entry.name.contains(&b':') {
             page.extend_from_slice(b"./");
         }
@@ -202,7 +202,7 @@ impl Listing {
     }
 }
 
-/// What is in a folder: folders first, then by name; names that begin with a dot are left out.
+/// The entries of a directory, directories first, sorted by name. Names that begin with a dot are skipped.
 fn entries(folder: &[u8]) -> std::io::Result<Vec<Entry>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(OsStr::from_bytes(folder))?.flatten() {
@@ -210,7 +210,7 @@ fn entries(folder: &[u8]) -> std::io::Result<Vec<Entry>> {
         if name.starts_with(b".") {
             continue;
         }
-        // What a link leads to counts, if it leads anywhere.
+        // Show the target of a symbolic link, or the link itself if it is broken.
         let facts: Option<Metadata> = fs::metadata(entry.path())
             .or_else(|_| entry.metadata())
             .ok();
@@ -235,7 +235,7 @@ fn known_type(text: &str) -> FixedField {
 }
 
 impl Entry {
-    /// What it is called in lists for programs.
+    /// The entry type in machine-readable listings.
     fn kind(&self) -> &'static str {
         match (self.is_dir, self.is_file) {
             (true, _) => "directory",
@@ -285,7 +285,7 @@ fn xml(entries: &[Entry], page: &mut Vec<u8>) {
     page.extend_from_slice(b"</list>\r\n");
 }
 
-/// A text within quotes of JSON; bytes that are no UTF-8 stay as they are, as in nginx.
+/// Appends the contents of a JSON string. As in nginx, invalid UTF-8 is copied unchanged.
 fn push_json(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         match byte {
@@ -313,7 +313,7 @@ fn push_escaped(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A name as one part of an address.
+/// Appends a name as one percent-encoded path segment.
 fn push_component(name: &[u8], out: &mut Vec<u8>) {
     for byte in name {
         match byte.is_ascii_alphanumeric() || b"-._~!*\'()".contains(byte) {

@@ -1,29 +1,29 @@
-//! `modern_browser` and `ancient_browser`: which of the two a browser is, by what it says of itself.
+//! `modern_browser` and `ancient_browser`: classifies browsers by their `User-Agent`.
 
 use sluice_model::nginx::VariableTable as Config;
 
 use crate::build::Refusal;
 
-/// Numbers of a version that count: `1.2.3.4`.
+/// Number of version components that are compared: `1.2.3.4`.
 const VERSION_PARTS: usize = 4;
 
-/// The version of a browser.
+/// A browser version.
 type Version = [u32; VERSION_PARTS];
 
-/// Which browsers are modern, and which are not.
+/// The rules of `modern_browser` and `ancient_browser`.
 #[derive(Debug, Default)]
 pub struct Browsers {
-    /// In the order in which they are looked for.
+    /// Minimum versions, in the order in which families are tried.
     modern: Vec<(Family, Version)>,
-    /// Whether all others are modern.
+    /// Whether unlisted browsers are modern.
     others_are_modern: bool,
-    /// Words of browsers that are not.
+    /// Substrings of ancient browsers.
     ancient: Vec<Box<[u8]>>,
-    /// Whether Netscape up to version 4, and who says to be that, is not.
+    /// Whether Netscape up to version 4, and user agents that imitate it, are ancient.
     netscape_is_ancient: bool,
 }
 
-/// Browsers that say their versions in ways of their own. Some say to be others as well, so the order counts.
+/// Browser families with a known version format. Some imitate others, so the order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Family {
     Opera,
@@ -33,12 +33,12 @@ enum Family {
     Konqueror,
 }
 
-/// What a variable tells.
+/// The variable to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Whether it is modern.
+    /// `$modern_browser`
     Modern,
-    /// Whether it is not.
+    /// `$ancient_browser`
     Ancient,
 }
 
@@ -54,7 +54,7 @@ impl Family {
         })
     }
 
-    /// What stands in front of its version, and how many bytes at least in front of that.
+    /// The text that precedes the version, and the minimum number of bytes before that text.
     fn mark(self) -> (&'static [u8], usize) {
         match self {
             Family::Opera => (b"Opera", 0),
@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// The version that a browser says to have, if it is of this family.
+    /// The version in a user agent, if it is of this family.
     fn version(self, agent: &[u8]) -> Option<Version> {
         let (mark, ahead) = self.mark();
         let rest = agent.get(ahead..)?;
@@ -80,7 +80,7 @@ impl Family {
     }
 }
 
-/// The numbers that a text begins with.
+/// Parses the version at the beginning of a text.
 fn version(text: &[u8]) -> Version {
     let mut found = Version::default();
     let mut part = 0;
@@ -98,7 +98,7 @@ fn version(text: &[u8]) -> Version {
 }
 
 impl Browsers {
-    /// Reads the rows: `modern` with a browser and its version, or `unlisted`; `ancient` with a word.
+    /// Parses the rows: `modern` with a browser and its version, or with `unlisted`; `ancient` with a substring.
     pub fn build(config: &Config) -> Result<Browsers, Refusal> {
         let mut browsers = Browsers::default();
         for row in &config.rows {
@@ -114,8 +114,8 @@ impl Browsers {
                 (other, _) => return Err(Refusal::new(format!("`{other}` says of no browser"))),
             }
         }
-        // The first of one family counts. Opera says to be others: where nobody says from which version on it is modern, it
-        // never is.
+        // The first rule of a family wins. Opera imitates other browsers, so unless a rule names its minimum
+        // version it is never modern.
         let modern = &mut browsers.modern;
         if !modern.is_empty() && !modern.iter().any(|(family, _)| *family == Family::Opera) {
             modern.push((Family::Opera, [u32::MAX; VERSION_PARTS]));
@@ -124,7 +124,7 @@ impl Browsers {
         Ok(browsers)
     }
 
-    /// Whether a browser is modern.
+    /// Whether a user agent is modern.
     fn is_modern(&self, agent: &[u8]) -> bool {
         let mut known = self.modern.iter();
         let found = known.find_map(|(family, least)| Some(family.version(agent)? >= *least));
@@ -139,20 +139,20 @@ impl Browsers {
         !is_ancient && self.others_are_modern
     }
 
-    /// Whether a variable has its value.
+    /// Whether a variable is set.
     pub fn says(&self, told: Told, agent: &[u8]) -> bool {
         self.is_modern(agent) == (told == Told::Modern)
     }
 }
 
-/// Whether a browser says to be Netscape 1 to 4. A bare `Mozilla/4.0` does not say enough.
+/// Whether a user agent claims to be Netscape 1 to 4. A bare `Mozilla/4.0` is not specific enough.
 fn is_netscape4(agent: &[u8]) -> bool {
     agent.len() > b"Mozilla/4.72 ".len() - 1
         && agent.starts_with(b"Mozilla/")
         && matches!(agent.get(8), Some(b'1'..=b'4'))
 }
 
-/// Whether a browser says to be MSIE, as `$msie` tells it; Opera once did so, too.
+/// Whether `$msie` is set: the user agent claims to be MSIE. Old versions of Opera did so, too.
 pub(super) fn is_msie(agent: &[u8]) -> bool {
     let at = memchr::memmem::find(agent, b"MSIE ");
     at.is_some_and(|at| agent.len() > at + b"MSIE 6.".len())

@@ -1,9 +1,8 @@
-//! What the head of an answer no longer says once its content is changed on its way.
+//! Adjusts response headers for a filter that changes the body.
 
 use sluice_message::{FieldId, Fields};
 
-/// The length is not known beforehand, parts of it are not given, and its tag says only that it means the same (RFC 9110,
-/// section 8.8.1).
+/// Removes `Content-Length` and `Accept-Ranges`, and weakens the ETag (RFC 9110, section 8.8.1).
 pub fn note(fields: &mut Fields) {
     fields.remove(FieldId::ContentLength);
     fields.remove(FieldId::AcceptRanges);
@@ -14,7 +13,7 @@ pub fn note(fields: &mut Fields) {
         let weak = [b"W/", tag].concat();
         fields.set(FieldId::Etag, &weak);
     } else if !tag.starts_with(b"W/") {
-        // It is none.
+        // The tag is malformed.
         fields.remove(FieldId::Etag);
     }
 }

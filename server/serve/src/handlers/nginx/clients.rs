@@ -1,5 +1,5 @@
-//! What clients have to show of themselves: `ssl_verify_client`. The handshake takes every certificate; whether it is
-//! believed is asked with the first request of a connection, and the answer says why not.
+//! `ssl_verify_client`: client certificates. The handshake accepts every certificate; it is verified with the first
+//! request of the connection, so that the response can state the reason.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,21 +12,21 @@ use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::trust_pool::{from_file, revoked_from_file};
 
-/// nginx's own statuses for clients without a certificate that will do; clients are told 400.
+/// nginx's statuses for unacceptable and missing client certificates; clients receive 400.
 const WRONG_CERTIFICATE: u16 = 495;
 const NO_CERTIFICATE: u16 = 496;
 
-/// What is asked of clients.
+/// Client certificate requirements of a server.
 pub struct Clients {
     trust: ClientTrust,
-    /// Whether there has to be a certificate.
+    /// Whether a certificate is required.
     is_demanded: bool,
-    /// Whether somebody of ours has to vouch for it.
+    /// Whether a certificate has to be issued by one of the configured CAs.
     needs_issuer: bool,
 }
 
 impl Clients {
-    /// Reads the files.
+    /// Parses the directives and reads the certificate files.
     pub fn build(config: &Config) -> Result<Clients, Refusal> {
         let (is_demanded, needs_issuer) = match config.verify.as_str() {
             "on" => (true, true),
@@ -51,7 +51,7 @@ impl Clients {
         })
     }
 
-    /// Whether the client of a request will do; if not, a status and why.
+    /// Checks the client certificate of a request; the error holds a status and the reason.
     pub fn judge(&self, x: &mut Exchange) -> Result<(), (u16, &'static str)> {
         let Some(tls) = &x.conn.tls else {
             return Ok(());
@@ -83,7 +83,7 @@ impl Clients {
     }
 }
 
-/// Whether the handshake named another host than the request does.
+/// Whether the SNI name of the handshake differs from the host of the request.
 pub fn names_another_host(x: &Exchange) -> bool {
     let tls = x.conn.tls.as_ref();
     tls.is_some_and(|tls| {

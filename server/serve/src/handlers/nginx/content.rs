@@ -1,4 +1,4 @@
-//! `nginx_content`: `stub_status` and `empty_gif`, answers that the server has itself.
+//! `nginx_content`: `stub_status` and `empty_gif`.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::record::Recorder;
 
-/// A picture of one transparent point: header, palette of two colours, the extension that makes the first of them
-/// transparent, the picture, the end (GIF89a).
+/// A transparent 1x1 pixel (GIF89a): header, palette of two colors, graphic control extension that makes the first
+/// transparent, image data, trailer.
 const GIF: &[u8; 43] = b"GIF89a\x01\0\x01\0\x80\x01\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\x01\0,\0\0\0\0\x01\0\x01\0\0\x02\x02L\x01\0;";
 
-/// When the picture was last changed, as nginx has it: long ago, so that nobody asks for it twice.
+/// The `Last-Modified` of the image, as in nginx: long ago, so that caches keep it.
 const GIF_MODIFIED: &[u8] = b"Mon, 28 Sep 1970 06:00:00 GMT";
 
 enum Content {
-    /// What was counted; nothing where nothing is served.
+    /// The counters; `None` if the configuration is only checked.
     Status(Option<Arc<Recorder>>),
     Gif,
 }
@@ -76,8 +76,8 @@ fn answer(x: &mut Exchange, content: &[u8]) -> Step {
     Step::Done(Body::Inline)
 }
 
-/// What `stub_status` says. Whether a connection sends a head at this moment nobody counts: those that do are among the
-/// waiting ones.
+/// The text of `stub_status`. `Reading` is not counted: connections that send a request head are among the waiting
+/// ones.
 fn counts(recorder: Option<&Recorder>) -> String {
     let (mut accepted, mut open, mut requests, mut writing) = (0, 0, 0, 0);
     if let Some(recorder) = recorder {

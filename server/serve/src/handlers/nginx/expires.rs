@@ -1,4 +1,4 @@
-//! `nginx_expires`: until when answers are fresh.
+//! `nginx_expires`: the `Expires` and `Cache-Control` headers.
 
 use sluice_message::{FieldId, Status, date};
 use sluice_model::nginx::Expires as Config;
@@ -13,27 +13,28 @@ use crate::values::expanded;
 
 struct Fresh {
     span: Span,
-    /// A time of the configuration in place of it, where variables say it; counted from the last change or not.
+    /// A template that yields the time and replaces the configured one; it may still count from the last
+    /// modification.
     value: Option<Template>,
     on: On,
 }
 
-/// For how long, and from when.
+/// A lifetime and what it counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
-    /// From the answer on.
+    /// Seconds from the response.
     Access(i64),
-    /// From the last change of what is answered, or from the answer on where that is not known.
+    /// Seconds from the last modification, or from the response if that is unknown.
     Modified(i64),
-    /// Until this second of the day, by the system's clock.
+    /// Until this second of the day in local time.
     Daily(i64),
-    /// It ended long ago.
+    /// Expired long ago.
     Epoch,
-    /// As far in the future as nginx goes.
+    /// The most distant time that nginx uses.
     Max,
 }
 
-/// Which answers get it.
+/// The responses that the directive applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     Good,
@@ -67,7 +68,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     }))
 }
 
-/// Whether answers with this status get fields that are not for errors.
+/// Whether `expires` and `add_header` apply to this status without `always`.
 pub(super) fn is_good(status: Status) -> bool {
     matches!(
         status.code(),
@@ -92,7 +93,7 @@ impl Filter for Fresh {
 }
 
 impl Span {
-    /// The time that a variable gives; nothing for `off`, and for what is none.
+    /// Parses the value of a variable; `None` for `off` and for invalid values.
     fn parse(text: &[u8], like: Span) -> Option<Span> {
         let is_modified = matches!(like, Span::Modified(_));
         match text {
@@ -142,7 +143,7 @@ impl Span {
     }
 }
 
-/// How long it is until the next time that a local clock shows this second of the day.
+/// Seconds until the local clock next reaches this second of the day.
 fn until_second(local: i64, second: i64) -> i64 {
     match second - local.rem_euclid(DAY) {
         left @ 1.. => left,
@@ -150,7 +151,7 @@ fn until_second(local: i64, second: i64) -> i64 {
     }
 }
 
-/// A length of time as nginx writes it, in seconds: `1h 30m`, from the largest unit to the smallest.
+/// Parses a duration in nginx's format, in seconds: `1h 30m`, units in descending order.
 fn seconds(text: &[u8]) -> Option<i64> {
     const UNITS: [(u8, i64); 7] = [
         (b'y', 365 * DAY),
@@ -173,7 +174,7 @@ fn seconds(text: &[u8]) -> Option<i64> {
         rest = &rest[count..];
         let unit = rest.first().copied();
         rest = rest.get(1..).unwrap_or_default().trim_ascii_start();
-        // A number without a unit is seconds.
+        // A number without a unit counts seconds.
         let unit = unit.map_or(b's', |unit| if unit == b' ' { b's' } else { unit });
         let at = UNITS.iter().position(|(name, _)| *name == unit)?;
         if at < next {
@@ -185,7 +186,7 @@ fn seconds(text: &[u8]) -> Option<i64> {
     Some(total)
 }
 
-/// What an upstream says of it is replaced.
+/// Replaces the headers of an upstream.
 fn set(x: &mut Exchange, expires: &[u8], cache_control: &str) {
     x.res.fields.set(FieldId::Expires, expires);
     x.res

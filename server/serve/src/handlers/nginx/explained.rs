@@ -1,38 +1,38 @@
-//! What is told of a request's way among servers and locations when it is explained. Served requests are asked once
-//! whether they are, and pay no more.
+//! Notes for `sluice explain` on how a request was routed through servers and locations. For served requests the
+//! cost is one check of a flag.
 
 use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
 use crate::context::Exchange;
 
-/// One line of the configuration that took part.
+/// One configuration line that was evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    /// Where it was written; the handler's own line where that is not known.
+    /// Where the line was written; `None` stands for the handler's own line.
     pub(crate) origin: Option<OriginId>,
-    /// Whether it did something: others were looked at only.
+    /// Whether the line had an effect, as opposed to being evaluated only.
     pub(crate) took_part: bool,
-    /// What it saw or did.
+    /// What it matched or did.
     pub(crate) text: String,
 }
 
-/// Begins to tell: the request is explained, not served.
+/// Starts recording: the request is explained, not served.
 pub(crate) fn begin(x: &mut Exchange) {
     x.context.nginx.is_explained = true;
 }
 
-/// Tells of a line that did something, if the request is explained.
+/// Records a line that had an effect, if the request is explained.
 pub(super) fn tell(x: &mut Exchange, origin: &RouteOrigin, text: impl FnOnce(&Exchange) -> String) {
     note(x, origin, true, text);
 }
 
-/// Tells of a line that was looked at and did nothing.
+/// Records a line that was evaluated without effect.
 pub(super) fn pass(x: &mut Exchange, origin: &RouteOrigin, text: impl FnOnce(&Exchange) -> String) {
     note(x, origin, false, text);
 }
 
-/// Tells of the handler's own line.
+/// Records the handler's own line.
 pub(super) fn own(x: &mut Exchange, took_part: bool, text: impl FnOnce() -> String) {
     note(x, &RouteOrigin::default(), took_part, |_| text());
 }
@@ -54,7 +54,7 @@ fn note(
     }
 }
 
-/// What was told since the last time.
+/// The notes recorded since the last call.
 pub(crate) fn take(x: &mut Exchange) -> Vec<Told> {
     match x.context.nginx.is_explained && !x.context.occasional.explained.is_empty() {
         true => std::mem::take(&mut x.context.occasional.explained),
@@ -62,7 +62,7 @@ pub(crate) fn take(x: &mut Exchange) -> Vec<Told> {
     }
 }
 
-/// `text` in backticks, fit for a terminal.
+/// `text` in backticks with control characters escaped for a terminal.
 pub(super) fn quoted(text: &[u8]) -> String {
     format!("`{}`", sluice_diag::shown(&String::from_utf8_lossy(text)))
 }

@@ -1,4 +1,5 @@
-//! `nginx_files`: files as nginx serves them. Opening and reading them is left to `sluice-cache` and the connection.
+//! `nginx_files`: static files as nginx serves them. Opening and reading them is left to `sluice-cache` and the
+//! connection.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -39,43 +40,43 @@ struct Files {
     clients: Clients,
     naming: Naming,
     dates: Dates,
-    /// The most parts that are sent of one file.
+    /// Maximum number of ranges per request (`max_ranges`).
     ranges_max: Option<u32>,
     folders: Folders,
     links: Links,
 }
 
-/// When a date in a request means that nothing has changed.
+/// `if_modified_since`: which dates in a request make a response 304.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dates {
-    /// Where it is that of the file.
+    /// The date of the file.
     Exact,
-    /// Where it is not earlier.
+    /// The date of the file or a later one.
     Before,
-    /// Never.
+    /// None.
     Ignored,
 }
 
-/// What stands for a folder.
+/// What is served for a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Folders {
     Index,
-    /// One of its files, whichever.
+    /// An arbitrary file of the directory (`random_index`).
     AnyFile,
 }
 
-/// Who gets the file that was compressed ahead and stands beside the one that is asked for.
+/// `gzip_static`: which clients get the precompressed file next to the requested one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compressed {
-    /// Nobody.
+    /// None.
     Off,
-    /// Who takes it.
+    /// Those that accept gzip.
     On,
-    /// Everybody.
+    /// All.
     Always,
 }
 
-/// Whether answers have an ETag.
+/// Whether responses have an ETag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tags {
     Sent,
@@ -139,7 +140,7 @@ impl Handler for Files {
 }
 
 impl Files {
-    /// Goes on with the first index that a folder has.
+    /// Continues with the first index file that exists in a directory.
     fn folder(&self, x: &mut Exchange, path: &mut Vec<u8>) -> Step {
         let now = x.worker.clock.coarse();
         let length = path.len();
@@ -190,7 +191,7 @@ impl Files {
         }
     }
 
-    /// Goes on with a path that holds no query, whatever stands in it.
+    /// Continues with a path that is used literally, without a query.
     fn go_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
         x.req.uri.set_path(target);
         x.context.nginx.rewritten = true;
@@ -213,10 +214,10 @@ impl Files {
         }
     }
 
-    /// Gives the file that was compressed ahead, if there is one and the client may have it.
+    /// Serves the precompressed file if it exists and the client accepts it.
     fn compressed(&self, x: &mut Exchange, path: &[u8], now: Moment) -> Option<Step> {
         let is_read = matches!(x.req.method, Method::Get | Method::Head);
-        // Nobody looks for a file that could only add a word to the answer.
+        // Skip the lookup if the client cannot get the file and no `Vary` depends on it.
         let is_meant = self.compressed == Compressed::Always
             || self.clients.tell_variants()
             || self.clients.include(x);
@@ -230,7 +231,7 @@ impl Files {
         };
         if self.compressed == Compressed::On {
             let is_meant = self.clients.include(x);
-            // Both variants say that there are two.
+            // Both variants need `Vary`.
             self.clients.note_variants(&mut x.res.fields);
             if !is_meant {
                 return None;
@@ -248,7 +249,7 @@ impl Files {
             Tags::Sent => written_tag(file, &mut tag),
             Tags::Off => &[][..],
         };
-        // Conditions are not meant for what the server asks on behalf of a request.
+        // Conditional headers apply to the client's request, not to subrequests.
         if x.res.status == Status::OK && !x.context.nginx.subrequest {
             match unchanged(x, file, tag, self.dates) {
                 Verdict::Send => {}
@@ -265,7 +266,7 @@ impl Files {
                 }
             }
         }
-        // What an upstream said of it counts.
+        // A `Content-Type` set earlier, such as by an upstream, wins.
         if !x.res.fields.has(FieldId::ContentType)
             && let Some(field) = self.types.of(base_name(x.req.uri.path()))
         {
@@ -276,7 +277,7 @@ impl Files {
                 self.validators(x, file, tag);
                 self.part(x, file, tag)
             }
-            // The page of an error: parts of it are not asked for, and when it was changed is not told.
+            // An error page: no ranges, no `Last-Modified`.
             false => {
                 if !tag.is_empty() {
                     x.res.fields.set(FieldId::Etag, tag);
@@ -295,7 +296,7 @@ impl Files {
         }
     }
 
-    /// The parts that a request asks for, or all.
+    /// Serves the requested ranges, or the complete file.
     fn part(&self, x: &mut Exchange, file: &Rc<OpenFile>, tag: &[u8]) -> Step {
         let now = x.worker.clock.unix_seconds();
         let validators = Validators {
@@ -346,10 +347,10 @@ impl Files {
     }
 }
 
-/// Two numbers of sixteen digits, a hyphen and quotes.
+/// Two numbers of 16 digits, a hyphen and quotes.
 const TAG_BYTES_MAX: usize = 35;
 
-/// The tag that nginx gives a file: time and size in hexadecimal digits.
+/// nginx's ETag of a file: modification time and size in hexadecimal.
 fn written_tag<'b>(file: &OpenFile, buf: &'b mut [u8; TAG_BYTES_MAX]) -> &'b [u8] {
     let mut rest = &mut buf[..];
     let (seconds, size) = (file.facts.modified.seconds, file.facts.size);
@@ -358,14 +359,14 @@ fn written_tag<'b>(file: &OpenFile, buf: &'b mut [u8; TAG_BYTES_MAX]) -> &'b [u8
     &buf[..TAG_BYTES_MAX - left]
 }
 
-/// What conditions of a request say.
+/// The outcome of conditional headers.
 enum Verdict {
     Send,
     NotModified,
     Failed,
 }
 
-/// The name of one of the files of a folder, whichever: those whose names begin with a dot are not shown.
+/// The name of an arbitrary regular file of a directory. Names that begin with a dot are skipped.
 fn any_file(folder: &[u8]) -> Option<Vec<u8>> {
     let entries = std::fs::read_dir(OsStr::from_bytes(folder)).ok()?;
     let is_file = |entry: &std::fs::DirEntry| {
@@ -381,7 +382,7 @@ fn any_file(folder: &[u8]) -> Option<Vec<u8>> {
     Some(names.swap_remove((crate::random::word() % count) as usize))
 }
 
-/// What the conditions of a request say of a file.
+/// Evaluates the conditional headers of a request.
 fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8], dates: Dates) -> Verdict {
     let fields = &x.req.fields;
     let now = x.worker.clock.unix_seconds();
@@ -431,7 +432,7 @@ fn index_name(name: &Template, x: &Exchange) -> Result<Vec<u8>, UnfitPath> {
     Ok(text)
 }
 
-/// In nginx's words, which programs look for in its log.
+/// Uses nginx's wording, which log analyzers match.
 fn refused(missing: Missing, path: &[u8]) -> Step {
     let (status, why) = match missing {
         Missing::NotFound | Missing::Impossible => {

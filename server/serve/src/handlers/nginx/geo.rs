@@ -1,4 +1,4 @@
-//! `geo`: which value addresses have. A table may hold all networks of the world, so it is searched by halves.
+//! `geo`: maps client addresses to values by binary search, as tables may hold all networks of the Internet.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -11,16 +11,16 @@ use super::realip::RealIp;
 use crate::build::{Refusal, template};
 use crate::context::Exchange;
 
-/// The table of a variable.
+/// The table of one variable.
 #[derive(Debug)]
 pub struct Geo {
-    /// Which value addresses of IPv4 and of IPv6 have, ascending and without overlap.
+    /// Ranges of IPv4 and of IPv6, ascending and disjoint.
     pieces: [Vec<Piece>; 2],
     values: Vec<Template>,
     proxies: Option<RealIp>,
 }
 
-/// Addresses with the same value.
+/// A range of addresses with one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     first: u128,
@@ -29,7 +29,7 @@ struct Piece {
 }
 
 impl Geo {
-    /// Reads the table.
+    /// Parses the table.
     pub fn build(config: &Config) -> Result<Geo, Refusal> {
         let (mut values, mut spans) = (Vec::new(), [Vec::new(), Vec::new()]);
         for row in &config.rows {
@@ -63,7 +63,7 @@ impl Geo {
         })
     }
 
-    /// The value of an address; `source` is that of whoever asks.
+    /// The value of an address; `source` is the client's address as text.
     pub fn find(&self, x: &Exchange, source: &[u8]) -> Option<&Template> {
         let ip: IpAddr = std::str::from_utf8(source).ok()?.parse().ok()?;
         let ip = match &self.proxies {
@@ -78,13 +78,12 @@ impl Geo {
     }
 }
 
-/// Cuts pieces of which one lies within another, so that none do: the narrower counts, and of two for the same addresses the
-/// later one.
+/// Turns nested ranges into disjoint ones. The narrower range wins, and the later of two equal ones.
 fn flat(mut spans: Vec<Piece>) -> Vec<Piece> {
     spans.sort_by_key(|span| (span.first, Reverse(span.last), span.value));
     let mut out: Vec<Piece> = Vec::with_capacity(spans.len());
     let mut open: Vec<Piece> = Vec::new();
-    // The first address that has no piece yet.
+    // The first address that is not covered yet.
     let mut at = 0;
     let mut add = |first: u128, last: u128, value: usize| {
         if first <= last {
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_address_has_the_value_of_the_narrowest_piece_around_it() {
-        // Networks of eight bits, all of which lie within each other or apart.
+        // Networks within 8 bits, which are nested or disjoint.
         let mut seed = 7u64;
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,5 +1,5 @@
-//! Patterns of an nginx.conf, whose groups requests remember: by number until the next match, those with names as variables.
-//! What becomes of a request whose match is given up is left to who asks, as it is in nginx.
+//! Regular expressions of nginx.conf. The request stores their groups: numbered ones until the next match, named
+//! ones as variables. As in nginx, the caller decides what happens if a match exceeds its limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,29 +15,29 @@ use crate::record::Recorder;
 
 pub use sluice_route::pcre::Case;
 
-/// A pattern, and what its groups are called.
+/// A compiled pattern with the names of its groups.
 #[derive(Debug)]
 pub struct Pattern {
     pattern: pcre::Pattern,
     text: Box<str>,
-    /// The directive it stands in, for the log.
+    /// The directive that contains it, for the log.
     directive: &'static str,
-    /// The groups with names, by number.
+    /// Named groups by number.
     named: Vec<(u8, Arc<str>)>,
-    /// Only for those whose matches may be given up.
+    /// Only for patterns that can exceed the match limit.
     limited: Option<Box<Limited>>,
 }
 
-/// What is known of a pattern whose matches end at a limit.
+/// State of a pattern that can exceed the match limit.
 #[derive(Debug)]
 struct Limited {
     recorder: Option<Arc<Recorder>>,
-    /// Whether that was logged. Once is enough: each request that it fails has its line anyway.
+    /// Whether that was logged. Once is enough: each failed request is logged anyway.
     told: AtomicBool,
 }
 
 impl Pattern {
-    /// Compiles a pattern of this directive; `recorder` counts the matches that are given up.
+    /// Compiles a pattern of this directive; `recorder` counts matches that exceed the limit.
     pub fn new(
         directive: &'static str,
         text: &str,
@@ -67,24 +67,24 @@ impl Pattern {
         })
     }
 
-    /// How many groups it has.
+    /// The number of groups.
     pub fn groups_count(&self) -> usize {
         self.pattern.groups_count()
     }
 
-    /// The number of the group that sets the variable called so.
+    /// The number of the group that sets this variable.
     pub fn group_of(&self, variable: &str) -> Option<usize> {
         let mut named = self.named.iter();
         let found = named.find(|(_, name)| **name == *variable);
         found.map(|(number, _)| usize::from(*number))
     }
 
-    /// As it is written.
+    /// The source text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether `text` has a match, whose groups are then remembered; `from` is where the text comes from.
+    /// Whether `text` matches; if so its groups are stored in `x`. `from` is the provenance of the text.
     pub fn matches(&self, x: &mut Exchange, text: &[u8], from: Provenance) -> Result<bool, Fault> {
         if self.groups_count() == 0 {
             let matches = self.is_match(text)?;
@@ -105,21 +105,21 @@ impl Pattern {
         Ok(true)
     }
 
-    /// Whether `text` has a match.
+    /// Whether `text` matches.
     pub fn is_match(&self, text: &[u8]) -> Result<bool, Fault> {
         self.pattern
             .is_match(text)
             .map_err(|pcre::Exhausted| self.given_up())
     }
 
-    /// Whether `text` has a match, and where its groups are, the whole match first.
+    /// Whether `text` matches, and the positions of its groups, the whole match first.
     pub fn find(&self, text: &[u8], groups: &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault> {
         self.pattern
             .groups(text, groups)
             .map_err(|pcre::Exhausted| self.given_up())
     }
 
-    /// Counts a match that was given up.
+    /// Counts and logs a match that exceeded the limit.
     fn given_up(&self) -> Fault {
         let text = &*self.text;
         if let Some(limited) = &self.limited
@@ -143,8 +143,8 @@ impl Pattern {
     }
 }
 
-/// What was found where only a value is wanted. A match that was given up is none, and the request fails before a response
-/// goes out.
+/// The result of a match where only a value is needed. One that exceeded the limit counts as no match, and makes
+/// the request fail before a response is sent.
 pub fn found_or_fails(x: &Exchange, found: Result<bool, Fault>) -> bool {
     found.unwrap_or_else(|_| {
         x.context.given_up.set(true);

@@ -1,5 +1,5 @@
-//! `nginx_gunzip`: compressed answers of upstreams, of the cache and of files are sent plain to clients that do not take
-//! gzip. They are unpacked while they are sent, so that no more than one piece of them is ever in memory.
+//! `nginx_gunzip`: decompresses gzip responses for clients that do not accept gzip. The body is decompressed as it
+//! is sent, one piece at a time.
 
 use std::task::{Context, Poll, ready};
 
@@ -17,7 +17,7 @@ use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
 use crate::limits::GUNZIP_PIECE_BYTES;
 
-/// The largest window, as each encoder of gzip may use it (RFC 1951, section 2).
+/// The largest window that gzip encoders may use (RFC 1951, section 2).
 const WINDOW_BITS: u8 = 15;
 
 struct Settings {
@@ -33,8 +33,8 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        // A part of something packed cannot be unpacked by itself, and what must not be changed (RFC 9110, section 7.7) is
-        // not; nginx looks at neither.
+        // A range of a compressed body cannot be decompressed by itself, and `no-transform` forbids changes (RFC
+        // 9110, section 7.7). nginx checks neither.
         let is_part = x.res.status == Status::PARTIAL_CONTENT;
         if !is_packed(&x.res.fields) || is_part || forbids_transform(&x.res.fields) {
             return body;
@@ -48,7 +48,7 @@ impl Filter for Settings {
         fields.remove(FieldId::ContentEncoding);
         changed::note(fields);
         if x.req.method == Method::Head {
-            // How long it would be is known only after it was unpacked.
+            // The length is only known after decompression, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
         match Source::of(x, body) {
@@ -58,20 +58,20 @@ impl Filter for Settings {
     }
 }
 
-/// Whether gzip is the one coding of an answer.
+/// Whether gzip is the only content coding.
 fn is_packed(fields: &Fields) -> bool {
     let mut codings = fields.all(FieldId::ContentEncoding);
     let first = codings.next().unwrap_or_default();
     first.eq_ignore_ascii_case(b"gzip") && codings.next().is_none()
 }
 
-/// A body that is unpacked while it is sent.
+/// A body that is decompressed as it is sent.
 struct Unpacked {
     source: Source,
     inflate: Decompress,
-    /// What was unpacked last.
+    /// The last decompressed piece.
     piece: Box<[u8]>,
-    /// How much of it there is, and was sent.
+    /// How many of its bytes are filled, and how many have been sent.
     filled: usize,
     sent: usize,
     state: State,
@@ -79,9 +79,9 @@ struct Unpacked {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing of what comes next has come; only here it may end.
+    /// Before the first byte of a gzip member; only here the body may end.
     Between,
-    /// Within what was packed in one go. Several of them may follow each other (RFC 1952, section 2.2).
+    /// Within a gzip member. Members may be concatenated (RFC 1952, section 2.2).
     Within,
     Ended,
     Failed,
@@ -99,13 +99,13 @@ impl Unpacked {
         }
     }
 
-    /// Unpacks the next piece.
+    /// Decompresses the next piece.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let (mut began, mut ended) = (false, false);
         loop {
             let packed = ready!(self.source.poll_piece(cx))?;
             if packed.is_empty() && self.state == State::Between {
-                // Nothing at all is as good as something empty.
+                // An empty body is accepted as empty output.
                 self.state = State::Ended;
                 return Poll::Ready(Ok(()));
             }
@@ -139,7 +139,7 @@ impl Unpacked {
             if self.filled > 0 {
                 return Poll::Ready(Ok(()));
             }
-            // Others get their turn between many that hold nothing.
+            // Yield between many empty members, so that other tasks get to run.
             if ended && !began {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

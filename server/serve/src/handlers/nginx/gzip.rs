@@ -1,5 +1,5 @@
-//! `nginx_gzip`: answers are compressed as nginx does it: their tags get weak, and which clients get them depends on more
-//! than what they take. Compressing itself is left to `filters::encode`.
+//! `nginx_gzip`: compression with nginx's rules: ETags are weakened, and `gzip_disable`, `gzip_http_version` and
+//! `gzip_proxied` decide beside `Accept-Encoding`. The compression itself is done by `filters::encode`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
 use crate::record::Recorder;
 
-/// Who gets compressed answers.
+/// Which clients get compressed responses.
 pub struct Clients {
     version_min: Version,
     proxied: Proxied,
@@ -25,17 +25,17 @@ pub struct Clients {
     varies: bool,
 }
 
-/// Browsers that get no compressed answers.
+/// A browser excluded by `gzip_disable`.
 enum Browser {
-    /// Internet Explorer up to its sixth version, but for those with the second service pack of Windows XP.
+    /// `msie6`: Internet Explorer up to version 6, except version 6 with `SV1`.
     OldExplorer,
     Like(Pattern),
 }
 
-/// Which answers to requests that came through proxies are compressed.
+/// `gzip_proxied`: which responses to requests with `Via` are compressed.
 #[derive(Default)]
 struct Proxied {
-    /// None at all.
+    /// None.
     off: bool,
     any: bool,
     expired: bool,
@@ -48,7 +48,7 @@ struct Proxied {
 }
 
 impl Clients {
-    /// Reads the settings.
+    /// Parses the directives.
     pub fn build(
         config: &GzipClients,
         recorder: Option<&Arc<Recorder>>,
@@ -74,7 +74,7 @@ impl Clients {
         })
     }
 
-    /// Says of an answer that others get another one.
+    /// Adds `Accept-Encoding` to `Vary`, if configured.
     pub fn note_variants(&self, fields: &mut Fields) {
         let is_told = |value: &[u8]| {
             let mut names = value.split(|byte| *byte == b',');
@@ -85,15 +85,16 @@ impl Clients {
         }
     }
 
-    /// Whether answers say that there are others.
+    /// Whether responses get `Vary` (`gzip_vary`).
     pub fn tell_variants(&self) -> bool {
         self.varies
     }
 
-    /// Whether the client gets a compressed answer; what the answer says of itself so far counts, too.
+    /// Whether the client gets a compressed response; evaluates request headers and the response headers set so
+    /// far.
     pub fn include(&self, x: &Exchange) -> bool {
         let asked = &x.req.fields;
-        // What the server asks of itself becomes a part of something that is compressed as a whole.
+        // The response to a subrequest becomes part of one that is compressed as a whole.
         !x.context.nginx.is_subrequest()
             && takes_gzip(asked)
             && x.req.version >= self.version_min
@@ -109,7 +110,7 @@ impl Clients {
     }
 }
 
-/// Whether gzip is named among what a client takes; any coding at all (`*`) is not enough for nginx.
+/// Whether `Accept-Encoding` names gzip; as in nginx, `*` is not enough.
 fn takes_gzip(fields: &Fields) -> bool {
     let names = |value: &[u8]| {
         let mut windows = value.windows(4);
@@ -152,8 +153,8 @@ impl Proxied {
         Ok(proxied)
     }
 
-    /// In nginx's order: what tells until when an answer is fresh decides before what tells how it may be stored, and that
-    /// before what it lacks.
+    /// In nginx's order: `Expires` decides first, then `Cache-Control`, then the absence of `Last-Modified` and
+    /// `ETag`.
     fn include(&self, x: &Exchange) -> bool {
         let said = &x.res.fields;
         if self.off {
@@ -183,7 +184,7 @@ impl Proxied {
                 || self.no_store && says(b"no-store")
                 || self.private && says(b"private");
         }
-        // What says nothing of all this is compressed, unless one of these words forbids it.
+        // Responses without these headers are compressed, unless one of these parameters forbids it.
         !(self.no_last_modified && said.has(FieldId::LastModified)
             || self.no_etag && said.has(FieldId::Etag))
     }
@@ -216,7 +217,7 @@ impl Settings {
                 .len(x.inline.len())
                 .is_none_or(|length| length >= self.bytes_min)
             && self.types.include(fields)
-            // RFC 9110, section 7.7; nginx does not look at it.
+            // RFC 9110, section 7.7; nginx does not check it.
             && !forbids_transform(fields)
     }
 }
@@ -241,7 +242,7 @@ impl Filter for Settings {
     }
 }
 
-/// Appends by how much an answer was made smaller, with two decimals: nothing where it was not.
+/// Appends `$gzip_ratio` with two decimals; nothing for a response that was not compressed.
 pub(super) fn push_ratio(x: &Exchange, out: &mut Vec<u8>) {
     let Some((plain, coded)) = x
         .context

@@ -1,12 +1,13 @@
-//! What nginx refuses or leaves out of request heads that are well formed. What is malformed is left to `ground/wire`.
+//! Request heads that are well-formed but that nginx rejects or filters. Malformed ones are rejected by
+//! `ground/wire`.
 
 use sluice_message::{FieldId, Method, Status};
 
 use crate::context::Exchange;
 use crate::failure::Fault;
 
-/// Refuses what nginx does not take for a request: methods that are not of capitals, `*` as a target, the methods of
-/// proxies and of loops, and hosts with an empty label.
+/// Rejects requests as nginx does: methods with characters other than capitals, the target `*`, CONNECT and TRACE,
+/// and hosts with an empty label.
 pub(super) fn check(x: &Exchange) -> Result<(), Fault> {
     let (status, why) = match &x.req.method {
         Method::Connect => (Status::METHOD_NOT_ALLOWED, "client sent CONNECT method"),
@@ -17,7 +18,7 @@ pub(super) fn check(x: &Exchange) -> Result<(), Fault> {
         method @ Method::Other(_) if !method.as_str().bytes().all(is_of_method) => {
             (Status::BAD_REQUEST, "client sent invalid method")
         }
-        // One server could take it for another host than the next.
+        // Servers could disagree on the host.
         _ if memchr::memmem::find(&x.req.host, b"..").is_some() => {
             (Status::BAD_REQUEST, "client sent invalid host header")
         }
@@ -30,13 +31,13 @@ fn is_of_method(byte: u8) -> bool {
     byte.is_ascii_uppercase() || matches!(byte, b'_' | b'-')
 }
 
-/// Fields do not count whose names have anything but letters, digits, hyphens and, if wanted, underscores: another field
-/// could hide behind one of them where an application makes variables of both.
+/// Removes headers whose names contain anything but letters, digits, hyphens and, if allowed, underscores. An
+/// application that maps names to variables could confuse them with other headers.
 pub(super) fn drop_odd_names(x: &mut Exchange, takes_underscores: bool) {
     let is_plain = |byte: &u8| {
         byte.is_ascii_alphanumeric() || *byte == b'-' || takes_underscores && *byte == b'_'
     };
-    // No known name has one.
+    // No known header name has such characters.
     let is_odd = |id: FieldId, name: &[u8]| id == FieldId::Other && !name.iter().all(is_plain);
     if x.req
         .fields

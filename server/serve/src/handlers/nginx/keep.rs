@@ -1,5 +1,5 @@
-//! `proxy_store` and its kin: answers of upstreams that are files from then on. What is stored while it is passed on is left
-//! to `cache::tee`.
+//! `proxy_store` and its variants for other protocols: saves upstream responses as files. Storing while forwarding
+//! is done by `cache::tee`.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -20,18 +20,18 @@ use crate::log::Log;
 use crate::random;
 use crate::values::expand_path;
 
-/// The directive at work.
+/// The settings of the directive.
 pub struct Keep {
     path: Template,
     mode: u32,
     log: Option<Log>,
 }
 
-/// The bits that say who may read a file; who may read a folder has to look into it, too.
+/// Read permissions; a directory gets execute permission wherever it is readable.
 const READ_BITS: u32 = 0o444;
 
 impl Keep {
-    /// Reads the settings.
+    /// Parses the directives.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Keep, Refusal> {
         Ok(Keep {
             path: cx.template(&config.path)?,
@@ -40,7 +40,7 @@ impl Keep {
         })
     }
 
-    /// Makes a file of an answer whose head is in `x.res`, if it is one of 200 with its content.
+    /// Stores the response whose head is in `x.res`, if it is a 200 with a body.
     pub fn keep(&self, x: &mut Exchange, body: Body) -> Body {
         if x.res.status != Status::OK || x.req.method == Method::Head {
             return body;
@@ -92,7 +92,7 @@ fn tell(log: &Log, path: &str, error: &io::Error) {
         .send();
 }
 
-/// The file that a text names. A client may have had a say in it, so that nothing leads upwards in it.
+/// The file that a path names. It may contain client input, so `..` is rejected.
 fn target(path: &[u8]) -> Option<PathBuf> {
     let text = std::str::from_utf8(path).ok()?;
     let leads_up = text.split('/').any(|part| part == "..");
@@ -100,7 +100,7 @@ fn target(path: &[u8]) -> Option<PathBuf> {
     (is_file && !leads_up).then(|| PathBuf::from(text))
 }
 
-/// When the answer says that it was changed.
+/// The time of the `Last-Modified` header.
 fn modified(x: &Exchange) -> Option<SystemTime> {
     let text = x.res.fields.first(FieldId::LastModified)?;
     let seconds = parse_http(text, x.worker.clock.unix_seconds())?;
@@ -108,11 +108,11 @@ fn modified(x: &Exchange) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(seconds)
 }
 
-/// A file on its way. It has a name of its own beside its place until it is whole, and nobody else may read it.
+/// A file being written. It has a temporary name and is not readable by others until it is complete.
 struct KeptFile {
     target: PathBuf,
     temporary: PathBuf,
-    /// None once it could not be written, or is done.
+    /// `None` after a write error or once complete.
     file: Option<File>,
     mode: u32,
     modified: Option<SystemTime>,

@@ -1,5 +1,5 @@
-//! `limit_conn`: how many requests of one key are answered at a time. All places that name a zone count together, whatever
-//! their limits are. It counts requests: one connection of HTTP/1 has one at a time, as nginx counts them, too.
+//! `limit_conn`: limits concurrent requests per key. All locations that name a zone share its counts, whatever
+//! their limits. Requests are counted, as in nginx: an HTTP/1 connection has one at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +17,7 @@ use crate::handlers::rate_limit::{Told, trial};
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, RATE_SHARDS};
 use crate::values;
 
-/// The directives of a place at work.
+/// The handler: the limits of one location.
 struct Limits {
     limits: Box<[Limit]>,
     status: Status,
@@ -32,18 +32,18 @@ struct Limit {
     zone: Arc<Zone>,
 }
 
-/// Zones in use, by name: they outlive configurations, as what they count does.
+/// Zones in use, by name. They outlive configurations, as the requests that they count do.
 #[derive(Debug, Default)]
 pub struct Zones(Mutex<HashMap<Box<str>, Weak<Zone>>>);
 
-/// Requests in progress by key. There are never more keys than requests.
+/// Requests in flight by key, in shards. There are never more keys than requests.
 #[derive(Debug)]
 pub struct Zone(Box<[Mutex<Counts>]>);
 
-/// Requests in progress by key.
+/// Requests in flight by key.
 type Counts = HashMap<Box<[u8]>, u32>;
 
-/// One request that was counted; dropping it counts it out.
+/// A counted request; dropping it releases its slot.
 #[derive(Debug)]
 pub struct Held {
     zone: Arc<Zone>,
@@ -105,7 +105,7 @@ impl Handler for Limits {
                         return Step::Next;
                     }
                     x.context.nginx.limited_connections = Limited::Rejected;
-                    // What other zones have counted for it is over.
+                    // Release the slots of the zones counted before.
                     if let Some(aside) = &mut x.context.aside {
                         aside.connections.clear();
                     }
@@ -140,14 +140,14 @@ impl Zone {
     }
 
     fn part(&self, key: &[u8]) -> &Mutex<Counts> {
-        // Workers wait for one another seldom; who shares a part with whom is of no use to anybody.
+        // Sharding makes contention between workers rare; keys need no particular distribution.
         let sum = key.iter().fold(0u32, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(u32::from(*byte))
         });
         &self.0[sum as usize % self.0.len()]
     }
 
-    /// Counts a request in, unless there are so many already.
+    /// Counts a request, unless the limit is reached.
     fn enter(self: &Arc<Self>, key: Box<[u8]>, max: u32) -> Option<Held> {
         let mut part = self
             .part(&key)

@@ -1,4 +1,4 @@
-//! `disable_symlinks`: which links are followed on the way to a file.
+//! `disable_symlinks`: which symbolic links are followed on the way to a file.
 
 use sluice_cache::Reach;
 use sluice_model::nginx::FollowedLinks as Config;
@@ -8,7 +8,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::values::expand_path;
 
-/// Which links are followed.
+/// The settings of the directive.
 pub struct Links {
     which: Which,
     from: Option<Template>,
@@ -22,7 +22,7 @@ enum Which {
 }
 
 impl Links {
-    /// Reads the settings.
+    /// Parses the directive.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Links, Refusal> {
         Ok(Links {
             which: match config.disabled.as_str() {
@@ -38,14 +38,14 @@ impl Links {
         })
     }
 
-    /// How far links may lead on the way to `path`.
+    /// Which links may be followed on the way to `path`.
     pub fn reach(&self, x: &Exchange, path: &[u8]) -> Reach {
         let which = match self.which {
             Which::All => return Reach::Anywhere,
             Which::None => Reach::NoLinks,
             Which::OfOneOwner => Reach::OwnLinks,
         };
-        // A folder that a value does not fit into excuses nothing.
+        // If the expansion of `from` is not a valid path, every component is checked.
         let mut from = Vec::new();
         if let Some(text) = &self.from
             && expand_path(text, x, &mut from).is_err()
@@ -54,7 +54,7 @@ impl Links {
         }
         let from = from.strip_suffix(b"/").unwrap_or(&from);
         match path.strip_prefix(from) {
-            // All of the path is named: nothing is left to be looked at.
+            // `from` covers the whole path: nothing is left to check.
             Some(b"") if !from.is_empty() => Reach::Anywhere,
             Some([b'/', ..]) => which(from.len()),
             _ => which(0),

@@ -1,5 +1,5 @@
-//! Which location a path is for. Of the locations with a path the one that has it whole or the longest beginning of it is
-//! looked at first, then those inside of it, then, unless that forbids it, the patterns in their order.
+//! Location lookup. Exact and longest prefix matches come first, then nested locations, then, unless the prefix
+//! location forbids it (`^~`), regular expressions in order.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use super::groups::Pattern;
 use crate::context::Exchange;
 use crate::failure::Fault;
 
-/// The locations of a server or of a location, by number.
+/// The locations of a server or nested in a location, by index.
 #[derive(Debug, Default)]
 pub struct Locations {
     exact: HashMap<Box<[u8]>, u32>,
-    /// Those whose path is the beginning of others', sorted.
+    /// Prefix locations, sorted by path.
     prefixes: Vec<Prefix>,
     patterns: Vec<(Pattern, u32)>,
 }
@@ -23,15 +23,15 @@ pub struct Locations {
 struct Prefix {
     path: Box<[u8]>,
     location: u32,
-    /// No patterns are looked at.
+    /// `^~`: regular expressions are not tried.
     is_final: bool,
-    /// A request for the path without its last slash is redirected.
+    /// A request for the path without its trailing slash is redirected.
     adds_slash: bool,
-    /// The longest other one that this one begins with.
+    /// The longest other prefix of this path.
     shorter: Option<u32>,
 }
 
-/// How a location compares paths.
+/// How a location matches paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Exact,
@@ -42,7 +42,7 @@ pub enum How {
 }
 
 impl How {
-    /// Reads the modifier of a location.
+    /// Parses the modifier of a location.
     pub fn of(modifier: &str) -> How {
         match modifier {
             "=" => How::Exact,
@@ -53,7 +53,7 @@ impl How {
         }
     }
 
-    /// Why it was chosen for a path.
+    /// Why the location was chosen, for `explain`.
     pub fn words(self, path: &[u8]) -> String {
         let path = quoted(path);
         match self {
@@ -68,22 +68,22 @@ impl How {
     }
 }
 
-/// What was found.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// This location.
     Location(u32),
-    /// The path lacks the slash at its end.
+    /// The path lacks the trailing slash of a location.
     NeedsSlash,
-    /// None.
+    /// No location.
     Nothing,
 }
 
-/// What a search among paths found.
+/// The result of a lookup by path.
 enum ByPath {
-    /// The whole path: nothing else is looked at.
+    /// An exact match: nothing else is tried.
     Whole(u32),
-    /// A beginning of it.
+    /// A prefix match.
     Beginning {
         location: u32,
         is_final: bool,
@@ -93,12 +93,12 @@ enum ByPath {
 }
 
 impl Locations {
-    /// Adds one for exactly this path.
+    /// Adds a location for exactly this path.
     pub fn add_exact(&mut self, path: &[u8], location: u32) {
         self.exact.insert(path.into(), location);
     }
 
-    /// Adds one for all paths that begin so.
+    /// Adds a prefix location.
     pub fn add_prefix(&mut self, path: &[u8], location: u32, is_final: bool, adds_slash: bool) {
         self.prefixes.push(Prefix {
             path: path.into(),
@@ -109,18 +109,18 @@ impl Locations {
         });
     }
 
-    /// Adds one for paths that match.
+    /// Adds a regular expression location.
     pub fn add_pattern(&mut self, pattern: Pattern, location: u32) {
         self.patterns.push((pattern, location));
     }
 
-    /// To be called once after all were added.
+    /// Sorts and links the prefixes; call once after all locations were added.
     pub fn finish(&mut self) {
         self.prefixes.sort_by(|a, b| a.path.cmp(&b.path));
         for index in 0..self.prefixes.len() {
             let (before, rest) = self.prefixes.split_at_mut(index);
             let this = &mut rest[0];
-            // Whatever begins this path stands before it, and on the way from there all begin so.
+            // Prefixes of this path precede it, and `shorter` leads from each to the next.
             let mut at = index.checked_sub(1).and_then(|at| u32::try_from(at).ok());
             while let Some(candidate) = at {
                 let candidate = &before[candidate as usize];
@@ -133,7 +133,7 @@ impl Locations {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no locations.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.prefixes.is_empty() && self.patterns.is_empty()
     }
@@ -147,7 +147,7 @@ impl Locations {
         let after = self
             .prefixes
             .partition_point(|prefix| *prefix.path <= *path);
-        // The one that lacks a slash at its end follows in order.
+        // The same path with a trailing slash would be the next in order.
         let next = self.prefixes.get(after);
         if next.is_some_and(|next| next.adds_slash && next.path.strip_suffix(b"/") == Some(path)) {
             return ByPath::NeedsSlash;
@@ -166,7 +166,7 @@ impl Locations {
         ByPath::Nothing
     }
 
-    /// The location of a path; `inside` gives those inside of a location.
+    /// The location of a path; `inside` returns the locations nested in another.
     pub fn find<'l>(
         &'l self,
         x: &mut Exchange,
@@ -188,8 +188,8 @@ impl Locations {
                 if !nested.is_empty() {
                     match nested.find(x, path, inside)? {
                         Found::Nothing => {}
-                        // What was found inside by a pattern or as a whole counts; a longer beginning
-                        // still leaves the patterns around to be asked.
+                        // A nested exact or regular expression match is final; after a longer nested prefix the
+                        // outer regular expressions are still tried.
                         inner => {
                             if !nested.is_beginning(path, inner) {
                                 return Ok(inner);
@@ -218,7 +218,7 @@ impl Locations {
         Ok(found)
     }
 
-    /// Whether `found` is a location of ours that was found by the beginning of the path.
+    /// Whether `found` is a prefix location of `self`.
     fn is_beginning(&self, path: &[u8], found: Found) -> bool {
         match (self.by_path(path), found) {
             (ByPath::Beginning { location, .. }, Found::Location(found)) => location == found,

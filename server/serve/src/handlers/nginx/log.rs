@@ -1,4 +1,4 @@
-//! `nginx_log`: lines of access logs as nginx writes them. Where they go is left to the logs of the configuration.
+//! `nginx_log`: access log lines in nginx's formats. The logs of the configuration write them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -26,14 +26,14 @@ struct Line {
     format: Template,
     escape: Escape,
     condition: Option<Template>,
-    /// The file that it names itself, in place of the logger.
+    /// A file named by the directive itself, instead of the logger.
     file: Option<Box<File>>,
     log: Option<Log>,
-    /// Where lines go: known once the logs of the configuration are in use.
+    /// Where lines go; set once the logs of the configuration are in use.
     route: OnceLock<Route>,
 }
 
-/// A file whose name follows from the request.
+/// A file whose name depends on the request.
 #[derive(Debug)]
 struct File {
     path: Template,
@@ -41,14 +41,14 @@ struct File {
     target: Arc<Target>,
 }
 
-/// How values are made harmless, so that what a client sends cannot look like another line.
+/// How values are escaped, so that client input cannot forge a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escape {
-    /// Quotes, backslashes and whatever is not printable become `\\xHH`; nothing becomes a hyphen.
+    /// Quotes, backslashes and unprintable bytes become `\\xHH`; a missing value becomes a hyphen.
     Default,
-    /// As in a text of JSON.
+    /// As in a JSON string.
     Json,
-    /// Not at all.
+    /// No escaping.
     None,
 }
 
@@ -112,7 +112,7 @@ impl File {
         })
     }
 
-    /// Hands over a line for the file that the request means.
+    /// Queues a line for the file that the request selects.
     fn write(&self, x: &Exchange, log: &Log, mut line: Vec<u8>) {
         line.push(b'\n');
         log.outputs().named().push(NamedLine {
@@ -124,8 +124,8 @@ impl File {
     }
 }
 
-/// The path that a text gives. No line is lost where a value does not fit into it: then what is odd in values becomes `_`,
-/// so that nobody can choose another folder, or not to be logged.
+/// Expands the path of a log file. A line is never lost because a value is unfit for a path: unsafe characters then
+/// become `_`, so that a client can neither choose another directory nor evade the log.
 fn log_path(text: &Template, x: &Exchange) -> PathBuf {
     let mut path = Vec::new();
     if expand_path(text, x, &mut path).is_err() {
@@ -185,7 +185,7 @@ impl Late for Line {
     }
 }
 
-/// Whether nothing is a value of its own, which nginx writes as that, and not as what is missing.
+/// Whether the variable can be legitimately empty, which nginx does not log as missing.
 fn is_empty_word(key: &Key) -> bool {
     matches!(
         key,
@@ -219,7 +219,7 @@ impl Escape {
             Escape::Json => {
                 let value = out.split_off(start);
                 let text = serde_json::Value::from(String::from_utf8_lossy(&value)).to_string();
-                // Without the quotes around it, which the format has.
+                // The format has its own quotes.
                 out.extend_from_slice(&text.as_bytes()[1..text.len() - 1]);
             }
         }

@@ -1,5 +1,5 @@
-//! `nginx_mirror`: copies of requests are sent to other locations, and what those answer is thrown away. Nobody waits for
-//! them: the request goes on as soon as its body is here, and so does the next one of its connection.
+//! `nginx_mirror`: sends copies of requests to other locations and discards the responses. The client does not wait
+//! for them: the request continues once its body has been read, and so does the connection.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ struct Mirror {
     log: Option<Log>,
 }
 
-/// Whether copies have the bodies of their requests.
+/// Whether copies include the request body (`mirror_request_body`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bodies {
     Sent,
@@ -57,7 +57,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for Mirror {
     fn serve(&self, x: &mut Exchange) -> Step {
-        // A copy has no copies.
+        // Copies are not mirrored.
         if x.context.nginx.is_subrequest() {
             return Step::Next;
         }
@@ -65,7 +65,7 @@ impl Handler for Mirror {
             self.send(x, None);
             return Step::Next;
         }
-        // Nobody waits for a body that says beforehand that it is too long.
+        // Skip the copy if the declared body length exceeds the limit.
         if x.body
             .len()
             .is_some_and(|length| length > MIRROR_BODY_BYTES_MAX as u64)
@@ -107,7 +107,7 @@ impl Handler for Mirror {
 impl Mirror {
     /// Sends the copies.
     fn send(&self, x: &mut Exchange, body: Option<&[u8]>) {
-        // A process that ends takes no more work on.
+        // A draining process starts no new work.
         let site = self.site.get().filter(|_| !x.worker.draining.get());
         let Some(site) = site else { return };
         let body: Option<Rc<Sent>> = match body {
@@ -139,7 +139,7 @@ impl Mirror {
         }
     }
 
-    /// Tells that there was no room for copies, though not each time.
+    /// Logs that copies were skipped, at most once per interval.
     fn left_out(&self, worker: &Worker) {
         let counts = worker.local::<Counts>();
         counts.left_out.set(counts.left_out.get() + 1);
@@ -162,7 +162,7 @@ impl Mirror {
     }
 }
 
-/// Reads the answer to a copy, if it is short.
+/// Reads the response to a copy up to a size limit.
 async fn read_on(answer: &mut dyn BodyStream) {
     let mut left = MIRROR_ANSWER_BYTES_MAX;
     loop {
@@ -177,17 +177,17 @@ async fn read_on(answer: &mut dyn BodyStream) {
     }
 }
 
-/// What a worker has under way.
+/// Copies in flight on one worker.
 #[derive(Default)]
 struct Counts {
     copies: Cell<usize>,
     bytes: Cell<usize>,
-    /// Copies that there was no room for, since that was told.
+    /// Copies skipped since the last log message.
     left_out: Cell<u64>,
     told: Cell<Option<Moment>>,
 }
 
-/// One copy under way.
+/// One copy in flight.
 struct Turn(Rc<Counts>);
 
 impl Turn {
@@ -207,7 +207,7 @@ impl Drop for Turn {
     }
 }
 
-/// The body of a request, for all of its copies.
+/// A request body, shared by all copies.
 struct Sent {
     bytes: Box<[u8]>,
     counts: Rc<Counts>,
@@ -234,7 +234,7 @@ impl Drop for Sent {
     }
 }
 
-/// The body of a copy.
+/// The body of one copy.
 struct CopyBody {
     sent: Rc<Sent>,
     taken: usize,

@@ -1,6 +1,5 @@
-//! `nginx`: virtual servers and locations as nginx.conf has them. Which server is left to `servers`, which location to
-//! `locations`, changes of the target to `rewrite`, errors to `pages`; what a location answers with are handlers as
-//! everywhere.
+//! `nginx`: virtual servers and locations as in nginx.conf. `servers` selects the server, `locations` the location,
+//! `rewrite` changes the target and `pages` handles errors; responses come from ordinary handlers.
 
 pub mod access;
 pub mod addition;
@@ -88,25 +87,25 @@ use state::REDIRECTS_MAX;
 pub use tables::Tables;
 use types::Types;
 
-/// All virtual servers of some addresses.
+/// All virtual servers of a set of addresses.
 pub struct Tree {
     names: ServerNames,
     servers: Vec<Server>,
     locations: Vec<Location>,
     places: Vec<Place>,
-    /// What `return` gives, by number.
+    /// The responses of `return` directives, by index.
     answers: Vec<Answer>,
-    /// What holds for clients, by number; first what nginx has by default.
+    /// Client settings by index; the first are nginx's defaults.
     patience: Vec<Patience>,
-    /// Whether TLS is spoken at their addresses.
+    /// Whether the addresses use TLS.
     secure: bool,
-    /// Variables that are looked up; nothing where there are none.
+    /// Lookup variables (`map`, `geo` and others); `None` if there are none.
     tables: Option<Arc<Tables>>,
-    /// Where errors are told.
+    /// The error log.
     log: Option<Log>,
 }
 
-/// The way from a handler to the servers that it belongs to, which are built after it.
+/// A handler's reference to its servers, which are built after it.
 #[derive(Clone, Default)]
 pub struct TreeRef(Arc<OnceLock<Weak<Tree>>>);
 
@@ -115,14 +114,14 @@ impl TreeRef {
         self.0.get()?.upgrade()
     }
 
-    /// Says of which type an answer is that does not say so, as the path tells.
+    /// Sets the `Content-Type` of a response that has none, by the extension of the path.
     pub(crate) fn add_type(&self, x: &mut Exchange) {
         if let Some(tree) = self.get() {
             rewrite::add_type(&tree, x);
         }
     }
 
-    /// Whether the server of a request has locations with names.
+    /// Whether the server of a request has named locations.
     pub(crate) fn has_names(&self, x: &Exchange) -> bool {
         let server = x.context.nginx.server.map(|server| server as usize);
         let tree = self.get();
@@ -130,9 +129,9 @@ impl TreeRef {
         found.is_some_and(|(tree, server)| !tree.servers[server].named.is_empty())
     }
 
-    /// Goes on with a path or a location with a name, as the answer of an upstream wants it. A path is asked for with
-    /// GET; a location with a name gets the request as it came, with what is left of its `content`: nothing where that
-    /// is gone.
+    /// Continues with a path or a named location that an upstream selected (`X-Accel-Redirect`). A path is
+    /// requested with GET; a named location gets the request unchanged, with the rest of its body in `content`
+    /// (`None` if it has been consumed).
     pub(crate) fn send_on(
         &self,
         x: &mut Exchange,
@@ -178,15 +177,15 @@ impl TreeRef {
 
 /// A virtual server.
 struct Server {
-    /// The first of its names.
+    /// Its first name.
     name: Arc<str>,
     merges_slashes: bool,
     takes_underscores: bool,
-    /// Whether it takes fields of all names.
+    /// Whether headers of any name are accepted (`ignore_invalid_headers off`).
     takes_odd_names: bool,
     heads: HeadLimits,
     real_ip: Option<Box<RealIp>>,
-    /// What clients have to show of themselves.
+    /// Client certificate requirements.
     clients: Option<Box<Clients>>,
     rewrite: Vec<Line>,
     place: u32,
@@ -200,44 +199,44 @@ struct Location {
     internal: bool,
     rewrite: Vec<Line>,
     place: u32,
-    /// The place for requests with other methods than some.
+    /// The scope for requests with other methods (`limit_except`).
     others: Option<Box<OtherMethods>>,
     inside: Locations,
     origin: RouteOrigin,
     how: How,
 }
 
-/// Where requests go whose method is not among some.
+/// `limit_except`: the scope for all methods but those listed.
 struct OtherMethods {
     than: Vec<Method>,
     place: u32,
 }
 
-/// What holds somewhere.
+/// Settings in effect for one nginx context after inheritance.
 struct Place {
-    /// The routes that answer.
+    /// The routes that produce the response.
     list: usize,
-    /// The routes that add to answers that no handler gives; none where there is nothing to add.
+    /// The routes that add headers to error responses; `None` if there is nothing to add.
     errors: Option<usize>,
     pages: Pages,
     types: Arc<Types>,
     naming: Naming,
-    /// The name of its log of errors, empty for that of the process.
+    /// The name of the error log; empty for that of the process.
     error_log: Box<str>,
-    /// Whether that is told of files that are not there.
+    /// Whether missing files are logged (`log_not_found`).
     tells_missing: bool,
-    /// Whether it is told what `rewrite` does.
+    /// Whether rewrites are logged (`rewrite_log`).
     tells_rewrites: bool,
-    /// The number of what holds for its clients.
+    /// The index of the client settings.
     patience: u32,
 }
 
-/// Chooses server and location.
+/// The handler that selects server and location.
 struct Choose {
     tree: Arc<Tree>,
 }
 
-/// Gives the answer that a `return` left, once its place has added to it.
+/// The handler that sends the pending response of a `return`, once its scope has added headers.
 struct Respond {
     tree: Arc<Tree>,
 }
@@ -252,14 +251,14 @@ impl Handler for Respond {
     fn serve(&self, x: &mut Exchange) -> Step {
         match x.context.nginx.pending.take() {
             Some(answer) => self.tree.answers[answer as usize].give(&self.tree, x),
-            // Every place has something that answers; it is only reached if that passed the request on.
+            // Reached only if every handler of the scope forwarded the request.
             None => Step::Fail(Fault::new(Status::NOT_FOUND, "no handler responds here")),
         }
     }
 }
 
 impl Tree {
-    /// The place whose rules hold for a request.
+    /// The scope in effect for a request.
     fn place(&self, x: &Exchange) -> &Place {
         &self.places[x.context.nginx.place as usize]
     }
@@ -290,7 +289,7 @@ impl Tree {
         self.search(x, server)
     }
 
-    /// The first look at a request: its server, its path.
+    /// First step for a request: selects the server and normalizes the path.
     fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
         x.context.tables.clone_from(&self.tables);
         let (number, by) = self.names.choose(x).map_err(Step::Fail)?;
@@ -323,7 +322,7 @@ impl Tree {
         Ok(number)
     }
 
-    /// Refuses requests that came in a way that their server does not want. The connection is of no use then.
+    /// Rejects requests that their server does not accept on this connection. The connection is then closed.
     fn admit(&self, x: &mut Exchange, server: &Server) -> Result<(), Step> {
         let (code, why) = if self.secure && x.conn.tls.is_none() {
             (PLAIN_HTTP, "client sent plain HTTP request to HTTPS port")
@@ -400,20 +399,20 @@ impl Tree {
 
     fn find(&self, x: &mut Exchange, server: &Server) -> Result<Found, Fault> {
         let inside = |location: u32| &self.locations[location as usize].inside;
-        // Patterns remember their groups in the exchange, so the path is looked at outside of it meanwhile.
+        // Patterns store their groups in `x`, so the path is moved out of it meanwhile.
         let uri = std::mem::take(&mut x.req.uri);
         let found = server.locations.find(x, uri.path(), &inside);
         x.req.uri = uri;
         found
     }
 
-    /// Runs what a location says of the target; a step if that gives one.
+    /// Enters a location: runs its rewrite rules and returns a step if they end the phase.
     fn enter(&self, x: &mut Exchange, location: &Location) -> Option<Step> {
         x.context.nginx.place = location.place;
         if let Some(others) = &location.others
             && !others.than.contains(&x.req.method)
         {
-            // The rules of rewriting stay with the methods that are let through.
+            // The location's rewrite rules apply to the listed methods only.
             x.context.nginx.place = others.place;
             return None;
         }
@@ -427,7 +426,7 @@ impl Tree {
         }
     }
 
-    /// Goes to a location with a name.
+    /// Goes to a named location.
     fn go_to(&self, x: &mut Exchange, server: &Server, location: u32) -> Step {
         let origin = &self.locations[location as usize].origin;
         explained::tell(x, origin, |_| "the request is sent here by name".to_owned());
@@ -441,7 +440,7 @@ impl Tree {
         }
     }
 
-    /// The request is in its place.
+    /// Runs the handlers of the scope that was reached.
     fn arrive(&self, x: &mut Exchange) -> Step {
         let place = self.place(x);
         let patience = self.patience_of(place);
@@ -457,18 +456,18 @@ impl Tree {
         &self.patience[place.patience as usize]
     }
 
-    /// What holds for the client of a request.
+    /// The limits for the client of a request.
     pub(crate) fn client_limits(&self, x: &Exchange) -> &ClientLimits {
         self.patience_of(self.place(x)).limits()
     }
 
-    /// The server that a handshake asked for.
+    /// The server that the SNI name of a handshake selects.
     pub(crate) fn asked_by(&self, conn: &ConnInfo) -> u32 {
         let name = conn.tls.as_ref().map(|tls| tls.server_name.as_bytes());
         name.map_or(0, |name| self.names.by_sni(name))
     }
 
-    /// Gives an answer, after its place has added to it.
+    /// Sends the response of a `return`, after its scope has added headers.
     fn answer(&self, x: &mut Exchange, answer: u32) -> Step {
         x.close |= self.patience_of(self.place(x)).turns_away(x);
         match self.place(x).errors {
@@ -480,18 +479,18 @@ impl Tree {
         }
     }
 
-    /// The location called `name` of the server of a request.
+    /// The location called `name` in the server of a request.
     fn named(&self, x: &Exchange, name: &str) -> Option<u32> {
         let server = x.context.nginx.server? as usize;
         self.servers[server].named.get(name).copied()
     }
 }
 
-/// nginx's own status for plain HTTP where TLS is spoken; clients are told 400.
+/// nginx's status for plain HTTP on a TLS port; clients receive 400.
 const PLAIN_HTTP: u16 = 497;
 const MISDIRECTED: u16 = 421;
 
-/// Counts a redirect within the server.
+/// Counts an internal redirect.
 fn count(x: &mut Exchange) -> Result<(), Fault> {
     x.context.nginx.redirects += 1;
     match x.context.nginx.redirects > REDIRECTS_MAX {
@@ -506,7 +505,7 @@ fn count(x: &mut Exchange) -> Result<(), Fault> {
     }
 }
 
-/// Goes on with the request from the beginning: what the place that it was in added to its answer is forgotten.
+/// Restarts routing: discards what the previous scope added to the response.
 fn start_again(x: &mut Exchange) -> Step {
     if let Err(fault) = count(x) {
         return Step::Fail(fault);
@@ -527,16 +526,16 @@ fn start_again(x: &mut Exchange) -> Step {
     Step::Enter(0)
 }
 
-/// What becomes of the query of a request that goes on with a path without one.
+/// The query of a request that continues with a path without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
-    /// It stays: the request asks for the same thing.
+    /// Keep the query: the resource is the same.
     Stays,
-    /// It goes: as in nginx a path that a configuration names is all that is asked for.
+    /// Drop the query: as in nginx, a path named in the configuration stands for the complete target.
     Goes,
 }
 
-/// Goes on with another path: as if it had been asked for, but for locations that are `internal`.
+/// Continues with another path as if it had been requested, except that `internal` locations are accessible.
 fn go_on_at(x: &mut Exchange, target: &[u8], own: Query) -> Step {
     let (path, query) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
@@ -602,7 +601,7 @@ pub fn build<'m>(
             .filter(|tables| !tables.is_empty()),
         log: cx.log.cloned(),
     });
-    // Nobody else has set it: each server of the model has one such handler.
+    // Set only here: each server of the model has one such handler.
     let _ = cx.nginx_tree.0.set(Arc::downgrade(&tree));
     cx.answer_errors_with(pages::handlers(&tree));
     Ok(vec![
@@ -611,7 +610,7 @@ pub fn build<'m>(
     ])
 }
 
-/// What is numbered while it is built.
+/// Items numbered during the build.
 struct Build {
     types: Vec<Arc<Types>>,
     locations: Vec<Location>,
@@ -762,7 +761,7 @@ impl Build {
     }
 }
 
-/// The method called `name`, which the configuration was checked for.
+/// The method called `name`, which the configuration check has validated.
 fn method(name: &str) -> Method {
     Method::from_token(name.as_bytes()).unwrap_or_default()
 }
@@ -771,13 +770,13 @@ fn number(index: usize) -> u32 {
     u32::try_from(index).expect("no configuration has four thousand million places")
 }
 
-/// An empty answer with a status.
+/// An empty response with a status.
 fn empty(x: &mut Exchange, status: Status) -> Step {
     x.res.status = status;
     Step::Done(Body::Empty)
 }
 
-/// The name of the file that a path means, for its media type.
+/// The file name in a path, which selects the media type.
 fn base_name(name: &[u8]) -> &[u8] {
     path::base_name(name)
 }

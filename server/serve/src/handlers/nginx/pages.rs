@@ -1,4 +1,4 @@
-//! Answers to errors: `error_page`, and the pages that nginx has of its own.
+//! Error responses: `error_page` and nginx's built-in pages.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,10 +16,10 @@ use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
 use crate::values::expanded;
 
-/// What becomes of errors in a place.
+/// Error handling of one scope.
 pub struct Pages {
     pages: Vec<Page>,
-    /// Whether the page of an error may have a page for its own errors.
+    /// Whether errors of an error page are handled by `error_page` again (`recursive_error_pages`).
     recursive: bool,
     signature: Box<str>,
 }
@@ -32,7 +32,7 @@ struct Page {
 }
 
 impl Pages {
-    /// Reads the settings of a place.
+    /// Parses the settings of a scope.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Pages, Refusal> {
         let page = |page: &sluice_model::nginx::ErrorPage| {
             Ok(Page {
@@ -58,17 +58,17 @@ impl Pages {
     }
 }
 
-/// Looks for a page of the configuration.
+/// Looks for an `error_page`.
 struct Errors {
     tree: Arc<Tree>,
 }
 
-/// Writes a page of our own.
+/// Writes a built-in page.
 struct Own {
     tree: Arc<Tree>,
 }
 
-/// What becomes of errors: a page of the configuration, else what its place adds, and a page of our own.
+/// The error handlers: an `error_page` of the configuration, else the headers of the scope and a built-in page.
 pub fn handlers(tree: &Arc<Tree>) -> Vec<Box<dyn Handler>> {
     vec![
         Box::new(Errors { tree: tree.clone() }),
@@ -82,9 +82,9 @@ impl Handler for Errors {
             return Step::Next;
         };
         self.note(x, status);
-        // A page that fails itself answers with its own status.
+        // If the error page itself fails, the response has the status of that failure.
         x.context.nginx.status = 0;
-        // Whoever answers in its place says what the log is told.
+        // The handler that responds instead sets its own log values.
         x.context.log.late.clear();
         let place = self.tree.place(x);
         let state = x.context.nginx;
@@ -103,7 +103,7 @@ impl Handler for Errors {
 }
 
 impl Errors {
-    /// Tells the log. An answer that the configuration asks for is no error.
+    /// Logs the error. Responses requested by the configuration are not errors.
     fn note(&self, x: &mut Exchange, status: Status) {
         let Some(error) = x.context.log.error.take() else {
             return;
@@ -127,7 +127,7 @@ impl Errors {
         x.context.log.is_told = true;
     }
 
-    /// Goes to the page; `None` where it is an address elsewhere, which is told at once.
+    /// Goes to the page; `None` if it is an external address, which is sent as a redirect at once.
     fn go_to(
         &self,
         x: &mut Exchange,
@@ -143,7 +143,7 @@ impl Errors {
                 explained::quoted(&target)
             )
         });
-        // Whether its page may have a page for its own errors is for the place of the error to say.
+        // The scope of the error decides whether errors of its page are handled again.
         x.context.nginx.is_error_page = !recursive;
         x.context.nginx.status = page.status.unwrap_or(status.code());
         clear(x);
@@ -188,7 +188,7 @@ impl Errors {
     }
 }
 
-/// What nginx says of a body above the limit.
+/// nginx's message for a body above the limit.
 fn too_large(x: &Exchange) -> String {
     let length = x.req.fields.find_first(b"content-length");
     match length.map(String::from_utf8_lossy) {
@@ -197,13 +197,13 @@ fn too_large(x: &Exchange) -> String {
     }
 }
 
-/// Takes away what was said of an answer that is not given.
+/// Removes the headers of a response that is not sent.
 fn clear(x: &mut Exchange) {
     clear_content(x);
     x.res.fields.remove(FieldId::Location);
 }
 
-/// Takes away what was said of its content.
+/// Removes the headers that describe its body.
 fn clear_content(x: &mut Exchange) {
     for id in [
         FieldId::ContentType,
@@ -233,7 +233,7 @@ impl Handler for Own {
             return Step::Done(Body::Empty);
         };
         let place = self.tree.place(x);
-        // The type of pages is that of HTML, with the charset of the place.
+        // Built-in pages have the type of HTML files, with the charset of the scope.
         if let Some(field) = place.types.of(b"x.html") {
             x.res.fields.push_fixed(field);
         }
@@ -258,7 +258,7 @@ impl Handler for Own {
     }
 }
 
-/// What nginx writes on its page for a status; none for those that it has no page for.
+/// The title of nginx's built-in page for a status; `None` if it has none.
 fn title(code: u16) -> Option<&'static str> {
     Some(match code {
         301 => "301 Moved Permanently",
@@ -295,7 +295,7 @@ fn title(code: u16) -> Option<&'static str> {
     })
 }
 
-/// What nginx's own statuses say of a connection, which clients are told as 400.
+/// The texts of nginx's connection-level statuses, which are sent as 400.
 fn of_connection(code: u16) -> Option<&'static str> {
     Some(match code {
         494 => "Request Header Or Cookie Too Large",
@@ -306,14 +306,14 @@ fn of_connection(code: u16) -> Option<&'static str> {
     })
 }
 
-/// Gives an answer the status that `error_page` asks for.
+/// Sets the status requested by `error_page`.
 pub fn set_status(x: &mut Exchange) {
     if let Some(status) = Status::new(x.context.nginx.status) {
         x.res.status = status;
     }
 }
 
-/// Gives the answer of a page the status of the error.
+/// Gives the response of an error page the status of the error.
 struct KeepStatus;
 
 impl Filter for KeepStatus {
@@ -323,7 +323,7 @@ impl Filter for KeepStatus {
     }
 }
 
-/// The filter that gives the answer of a page the status of the error.
+/// The filter that gives the response of an error page the status of the error.
 pub fn keep_status() -> Arc<dyn Filter> {
     static ONE: LazyLock<Arc<dyn Filter>> = LazyLock::new(|| Arc::new(KeepStatus));
     ONE.clone()

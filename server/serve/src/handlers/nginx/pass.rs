@@ -1,5 +1,5 @@
-//! `nginx_pass`: where a request is passed on to is a text with variables. A group of the configuration that has its name
-//! answers; all other addresses are dialled as they stand, by a reverse proxy whose upstream is the dialled address.
+//! `nginx_pass`: proxying to an address that contains variables. If the configuration has an upstream group of that
+//! name, the group is used; other addresses are dialed directly by a reverse proxy.
 
 use std::net::IpAddr;
 
@@ -17,24 +17,24 @@ use crate::values::expanded;
 
 struct Pass {
     address: Template,
-    /// The lists of routes, by beginning and name.
+    /// Route lists by scheme prefix and group name.
     lists: Vec<(Box<str>, usize)>,
     form: Form,
     names: Names,
 }
 
-/// What an address looks like.
+/// The syntax of an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `http://host:port/path` or `https://…`.
     Url,
-    /// `grpc://host:port`, `grpcs://…` or without either, which is the first.
+    /// `grpc://host:port`, `grpcs://…`, or without a scheme, which means the former.
     Grpc,
-    /// `host:port`, with `uwsgi://` in front or not; with the port of addresses that name none.
+    /// `host:port`, optionally with `uwsgi://`; holds the default port.
     Plain(u16),
 }
 
-/// What becomes of names that are no group.
+/// How names that are not an upstream group are handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     LookedUp,
@@ -115,13 +115,13 @@ impl Pass {
     }
 }
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address<'t> {
     scheme: &'static str,
-    /// The host, a name in brackets or not, or the path of a socket after `unix:`.
+    /// The host name or address, IPv6 in brackets, or the path of a socket after `unix:`.
     host: &'t str,
-    /// The port, where one is named.
+    /// The explicit port.
     port: Option<u16>,
     usual_port: u16,
     uri: &'t [u8],
@@ -139,7 +139,7 @@ impl<'t> Address<'t> {
             (None, Some(rest)) => ("grpcs://", 443, rest),
             (None, None) => ("grpc://", 80, text),
         };
-        // The path is that of the call.
+        // gRPC always uses the path of the call.
         Address::of_host(rest, scheme, port).filter(|address| address.uri.is_empty())
     }
 
@@ -156,7 +156,7 @@ impl<'t> Address<'t> {
             })
         };
         if text.starts_with(b"unix:") {
-            // What is asked for follows the second colon.
+            // The URI follows the second colon.
             let end = memchr::memchr(b':', &text[5..]).map_or(text.len(), |at| 5 + at);
             let uri = text.get(end + 1..).unwrap_or_default();
             return address(&text[..end], None, uri);
@@ -182,13 +182,13 @@ impl<'t> Address<'t> {
         }
     }
 
-    /// Whether nothing has to be looked up.
+    /// Whether the address needs no DNS lookup.
     fn is_literal(&self) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         self.host.starts_with("unix:") || bare.parse::<IpAddr>().is_ok()
     }
 
-    /// The name of the group that it may be.
+    /// The upstream group that this address may name.
     fn group_name(&self) -> Option<String> {
         let is_name = self.port.is_none() && !self.host.starts_with(['[']);
         is_name.then(|| self.host.to_ascii_lowercase())
@@ -218,15 +218,15 @@ impl<'t> Address<'t> {
     }
 }
 
-/// What follows a scheme, however it is written.
+/// Strips a scheme, ignoring case.
 fn after<'t>(text: &'t [u8], scheme: &str) -> Option<&'t [u8]> {
     let start = text.get(..scheme.len())?;
     let is_it = start.eq_ignore_ascii_case(scheme.as_bytes());
     is_it.then(|| &text[scheme.len()..])
 }
 
-/// Path and query as they are asked for: as they stand, but for bytes that would end the request line. nginx lets those
-/// through, and whoever writes `$uri` here then lets clients write requests.
+/// The request target for a path and query: unchanged, except that bytes that would end the request line are
+/// escaped. nginx does not escape them, so `$uri` here lets clients inject requests.
 fn request_target(uri: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(uri.len() + 1);
     if uri.starts_with(b"?") {

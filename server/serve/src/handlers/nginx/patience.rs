@@ -1,5 +1,5 @@
-//! What holds for clients: how long they may take in a place, and when their connections close. Keeping to it is left to
-//! the connection, which asks once it is known what answers a request.
+//! Client settings of a scope: timeouts, and when connections are closed. The connection enforces them; it queries
+//! them once the handler of a request is known.
 
 use std::time::Duration;
 
@@ -13,21 +13,20 @@ use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
 
-/// nginx's number of headers. How many bytes they take together is bounded as well, and each is counted with 32 more in
-/// HTTP/2.
+/// nginx's `max_headers` default. The total size is limited as well, where HTTP/2 counts 32 bytes extra per header.
 const HEADERS_MAX: u64 = 1000;
 
-/// What holds for clients in some places.
+/// Client settings of some scopes.
 #[derive(Clone, Debug)]
 pub struct Patience {
     limits: ClientLimits,
-    /// Whether the connections of some browsers close after each answer.
+    /// Whether connections of some browsers are closed after each response (`keepalive_disable`).
     disables_msie6: bool,
     disables_safari: bool,
 }
 
 impl Patience {
-    /// Reads the settings of a place.
+    /// Parses the settings of a scope.
     pub fn build(config: &Config) -> Result<Patience, Refusal> {
         let time = |given: Option<sluice_model::Duration>, usual: u64| match given {
             None => Duration::from_secs(usual),
@@ -59,7 +58,7 @@ impl Patience {
                     when,
                     time: time(config.lingering_time, 30),
                     pause: time(config.lingering_timeout, 5),
-                    // nginx reads as much as comes in that time.
+                    // nginx reads any amount within that time.
                     bytes_max: u64::MAX,
                 },
                 slow: match config.reset_timed_out {
@@ -70,17 +69,17 @@ impl Patience {
         })
     }
 
-    /// What the connection keeps to.
+    /// The limits that the connection enforces.
     pub fn limits(&self) -> &ClientLimits {
         &self.limits
     }
 
-    /// How long a client may be silent inside of a body.
+    /// Maximum time between two reads of a request body.
     pub fn body_timeout(&self) -> Duration {
         self.limits.body_idle_timeout
     }
 
-    /// Whether the connection of a browser closes after its answer.
+    /// Whether the connection is closed after the response because of the browser.
     pub fn turns_away(&self, x: &Exchange) -> bool {
         (self.disables_msie6 && x.req.method == Method::Post && is_msie6(agent(x)))
             || (self.disables_safari && is_safari(agent(x)))
@@ -91,7 +90,7 @@ fn agent(x: &Exchange) -> &[u8] {
     x.req.fields.first(FieldId::UserAgent).unwrap_or_default()
 }
 
-/// As nginx tells it: versions 4 to 6, the last without the security changes of its second service pack.
+/// nginx's criterion: MSIE 4 to 6, except version 6 with `SV1`.
 fn is_msie6(agent: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(agent, b"MSIE ") else {
         return false;
@@ -103,18 +102,18 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// As nginx tells it: on macOS, and no Chrome.
+/// nginx's criterion: Safari on macOS, not Chrome.
 fn is_safari(agent: &[u8]) -> bool {
     let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
     !has(b"Chrome/") && has(b"Safari/") && has(b"Mac OS X")
 }
 
-/// The limits of connections at the addresses of some servers, where servers differ in them.
+/// Connection limits per server, where the servers of an address differ.
 #[derive(Clone, Debug)]
 pub struct PerServer(Vec<Settings>);
 
 impl PerServer {
-    /// The limits of the default server, which are made of `settings`, and those of all if others have different ones.
+    /// Returns the limits of the default server, derived from `settings`, and those of all servers if any differ.
     pub fn build(tree: &Tree, settings: &Settings) -> (Settings, Option<PerServer>) {
         let of = |server: &super::Server| {
             let place = &tree.places[server.place as usize];
@@ -126,7 +125,7 @@ impl PerServer {
         (first, differ.then_some(PerServer(all)))
     }
 
-    /// Those of the server with this number.
+    /// The limits of the server with this index.
     pub fn of(&self, server: u32) -> &Settings {
         &self.0[server as usize]
     }

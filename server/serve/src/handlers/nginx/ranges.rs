@@ -1,6 +1,6 @@
-//! `nginx_ranges`: which part of an answer a request gets, decided once everything that may change the answer has seen it. A
-//! part of something that is then compressed or added to would be a part of nothing. What selects a part is left to
-//! `sluice-message`; where nothing changes answers, those who give them take their parts at once.
+//! `nginx_ranges`: applies `Range` once all filters that may change the response have run: a range cannot be
+//! compressed or extended by itself. `sluice-message` evaluates the header; where no filter changes responses,
+//! handlers apply ranges themselves.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::handlers::cache::answer::cut_stream;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
 
-/// Who takes the part of an answer that a request asks for.
+/// Which component applies the `Range` of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
-    /// Whoever answers.
+    /// The handler that responds.
     #[default]
     AtOnce,
-    /// The filter, if whoever answers offers that.
+    /// The filter, if the handler offers ranges.
     Later,
-    /// The filter: parts are offered.
+    /// The filter; the handler has offered ranges.
     Offered,
-    /// Nobody: the answer becomes a part of another.
+    /// None: the response becomes part of another one.
     Never,
 }
 
-/// The directive at work.
+/// The filter.
 struct Settings {
-    /// The most parts of one answer.
+    /// Maximum number of ranges per response (`max_ranges`).
     max: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub fn build(config: &Config) -> Box<dyn Handler> {
 
 impl Handler for Ranges {
     fn serve(&self, x: &mut Exchange) -> Step {
-        // Who asks for no part gets none, and needs no filter for that.
+        // Requests without `Range` need no filter.
         if x.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
             if x.context.nginx.ranges == Taking::AtOnce {
                 x.context.nginx.ranges = Taking::Later;
@@ -60,7 +60,7 @@ impl Handler for Ranges {
     }
 }
 
-/// Whether whoever answers leaves parts to others; if so parts are offered of an answer that has some.
+/// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
 pub(crate) fn are_left(x: &mut Exchange) -> bool {
     match x.context.nginx.ranges {
         Taking::AtOnce => false,
@@ -74,7 +74,7 @@ pub(crate) fn are_left(x: &mut Exchange) -> bool {
 }
 
 impl Settings {
-    /// What a request gets of an answer.
+    /// The part of the response that the request selects.
     fn selected(&self, x: &Exchange, body: &Body) -> Selection {
         let reads = matches!(x.req.method, Method::Get | Method::Head);
         let is_offered = x.context.nginx.ranges == Taking::Offered
@@ -113,7 +113,7 @@ impl Filter for Settings {
             }
             (Selection::Many(ranges), Some(size)) => several(x, body, ranges, size),
             _ => {
-                // What has no length has no parts.
+                // Ranges need a known length.
                 if was == Taking::Offered && (size.is_none() || self.max == Some(0)) {
                     x.res.fields.remove(FieldId::AcceptRanges);
                 }
@@ -131,7 +131,7 @@ impl Filter for Settings {
         let size = body.len(x.inline.len()).unwrap_or(0);
         x.inline.clear();
         x.context.nginx.ranges = Taking::AtOnce;
-        // What was said is said of the answer that is not given; its place adds to the refusal anew.
+        // Existing headers describe the response that is not sent; the scope adds its own to the error response.
         x.res.fields.retain(|field| field.id == FieldId::Server);
         let text = format!("bytes */{size}");
         x.res.fields.set(FieldId::ContentRange, text.as_bytes());
@@ -151,7 +151,7 @@ impl Filter for Settings {
     }
 }
 
-/// A part of a body.
+/// Cuts a range out of a body.
 pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
     let within = |length: usize| {
         let start = usize::try_from(range.start)
@@ -181,8 +181,8 @@ pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
     }
 }
 
-/// Several parts of a body; all of it where it is still on its way, as they would have to be collected (RFC 9110, section
-/// 14.2 allows that).
+/// Several ranges as `multipart/byteranges`; the complete body if it is a stream, which would have to be buffered
+/// (RFC 9110, section 14.2 allows that).
 fn several(x: &mut Exchange, body: Body, ranges: Vec<Range>, size: u64) -> Body {
     let (content, base) = match &body {
         Body::Inline => (Content::Bytes(Rc::from(&x.inline[..])), 0),

@@ -1,5 +1,5 @@
-//! `limit_rate`: answers that are sent no faster than so many bytes each second. Sending is left to the connection, which
-//! sees a body that shows its bytes by and by.
+//! `limit_rate`: limits the rate at which a response is sent. The connection sends a body that releases its bytes
+//! gradually.
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -20,15 +20,14 @@ use crate::handler::{Filter, Filtering, Handler};
 use crate::limits::{RATE_STEP, RATED_READ_BYTES};
 use crate::values::expanded;
 
-/// The directive at work.
-/// How fast an answer is sent.
+/// The rate limit of a response.
 #[derive(Debug)]
 struct Pace {
     rate: Template,
     after: Template,
 }
 
-/// The variable that a configuration, or an upstream by `X-Accel-Limit-Rate`, may set in place of the directive.
+/// The variable that the configuration, or an upstream with `X-Accel-Limit-Rate`, may set instead of the directive.
 pub const VARIABLE: &str = "nginx.limit_rate";
 
 /// Builds the handler.
@@ -50,7 +49,7 @@ impl Filter for Pace {
     }
 }
 
-/// Has the answer sent as fast as [`VARIABLE`] says, where no place says anything of it.
+/// Limits the response to the rate in [`VARIABLE`], for scopes without the directive.
 pub fn pace(x: &mut Exchange) {
     static ONE: LazyLock<Arc<Pace>> = LazyLock::new(|| {
         let nothing = || Template::parse("").expect("an empty text has no placeholder");
@@ -62,7 +61,7 @@ pub fn pace(x: &mut Exchange) {
     x.context.filters.push(ONE.clone());
 }
 
-/// A size as nginx writes it; nothing for what is none.
+/// Parses a size with an optional unit; 0 if invalid.
 pub(crate) fn bytes(text: &[u8]) -> u64 {
     let (digits, scale) = match text.split_last() {
         Some((b'k' | b'K', digits)) => (digits, 1 << 10),
@@ -75,7 +74,7 @@ pub(crate) fn bytes(text: &[u8]) -> u64 {
     number.map_or(0, |number| number.saturating_mul(scale))
 }
 
-/// `body` at `rate` bytes each second once `after` bytes were sent; as it is where there is no rate.
+/// Limits `body` to `rate` bytes per second after the first `after` bytes; a rate of 0 means no limit.
 pub fn paced(x: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
     let is_short = body
         .len(x.inline.len())
@@ -101,7 +100,7 @@ pub fn paced(x: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
     }))
 }
 
-/// A body that shows its bytes by and by.
+/// A body that releases its bytes gradually.
 struct Paced {
     source: Source,
     consumed: u64,
@@ -114,23 +113,23 @@ struct Paced {
 
 enum Source {
     Bytes(SharedSlice),
-    /// What is left of a file, and what was read of that.
+    /// The unread rest of a file, and the buffer last read from it.
     File(FileSlice, Vec<u8>),
     Stream(Box<dyn BodyStream>),
 }
 
 impl Paced {
-    /// Bytes that may be sent by now: those of a step at once, so that no timer runs for a few of them.
+    /// Bytes that may be sent by now, in steps, so that no timer is set for a few bytes.
     fn allowed(&self) -> u64 {
         let elapsed = self.worker.clock.coarse().since(self.begun) + RATE_STEP;
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let paced = u128::from(self.rate) * u128::from(millis) / 1000;
-        // A rate of a few bytes still moves.
+        // A rate of a few bytes per second still makes progress.
         let paced = u64::try_from(paced).unwrap_or(u64::MAX).max(1);
         self.after.saturating_add(paced)
     }
 
-    /// How long until more may be sent: a step, or longer where the rate gives no byte in a step.
+    /// Time until more bytes may be sent: one step, or longer if the rate yields less than a byte per step.
     fn pause(&self, allowed: u64) -> Duration {
         let missing = self.consumed.saturating_sub(allowed) + 1;
         let millis = missing.saturating_mul(1000).div_ceil(self.rate);

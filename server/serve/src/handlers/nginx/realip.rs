@@ -1,4 +1,4 @@
-//! `set_real_ip_from`: the address of the client as a proxy in front tells it.
+//! `set_real_ip_from`: takes the client address from a trusted proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
 
-/// Whose word counts, and where it stands.
+/// The trusted proxies and the source of the address.
 #[derive(Debug)]
 pub struct RealIp {
     trusted: IpRanges,
@@ -25,24 +25,24 @@ enum Unix {
     Untrusted,
 }
 
-/// Where an address is told.
+/// The source of the address (`real_ip_header`).
 #[derive(Debug)]
 enum Told {
     Field(Box<[u8]>),
-    /// In the header of the PROXY protocol.
+    /// The header of the PROXY protocol.
     Header,
 }
 
-/// Which of several addresses counts.
+/// Which address of a list is used (`real_ip_recursive`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
     /// The last.
     Last,
-    /// The last that is not trusted itself.
+    /// The last one that is not itself trusted.
     LastUntrusted,
 }
 
-/// Sets the address in a place that has settings of its own.
+/// Sets the address for a location with its own settings.
 struct InPlace(RealIp);
 
 /// Builds the handler.
@@ -52,7 +52,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
 
 impl Handler for InPlace {
     fn serve(&self, x: &mut Exchange) -> Step {
-        // Whoever was found for the server is not looked for again, as in nginx.
+        // An address set at server level is not replaced, as in nginx.
         if x.context.nginx.real_port.is_none() {
             self.0.set(x);
         }
@@ -61,7 +61,7 @@ impl Handler for InPlace {
 }
 
 impl RealIp {
-    /// Reads the settings.
+    /// Parses the directives.
     pub fn build(config: &Config) -> Result<RealIp, Refusal> {
         Ok(RealIp {
             trusted: IpRanges::new(&config.from)
@@ -81,7 +81,7 @@ impl RealIp {
         })
     }
 
-    /// Gives the request the address that is told, if whoever tells it is trusted.
+    /// Sets the client address, if the peer is trusted.
     pub fn set(&self, x: &mut Exchange) {
         let is_trusted = match x.conn.remote {
             Remote::Unix => self.unix == Unix::Trusted,
@@ -104,7 +104,7 @@ impl RealIp {
         }
     }
 
-    /// The address that whoever asks tells, if it is trusted; else its own.
+    /// The address reported by the proxy at `ip`, if it is trusted; else `ip`.
     pub fn behind(&self, x: &Exchange, ip: IpAddr) -> IpAddr {
         let Told::Field(name) = &self.told else {
             return ip;
@@ -116,7 +116,7 @@ impl RealIp {
         self.find(&lines).map_or(ip, |client| client.ip())
     }
 
-    /// From the right. What is no address ends the search: what stands left of it may be made up.
+    /// Searches from the right. An invalid address ends the search: text to the left of it may be forged.
     fn find(&self, lines: &[&[u8]]) -> Option<SocketAddr> {
         let texts = lines.iter().rev().flat_map(|line| {
             line.rsplit(|byte| matches!(byte, b',' | b' '))
@@ -134,7 +134,7 @@ impl RealIp {
     }
 }
 
-/// An address, with or without a port; 0 stands for none.
+/// Parses an address with an optional port (0 if absent).
 fn address(text: &[u8]) -> Option<SocketAddr> {
     let parse = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok();
     let (ip, port) = match parse(text) {

@@ -1,4 +1,4 @@
-//! Redirects of clients: how nginx names its own address in them.
+//! Redirects sent to clients, and how they refer to this server.
 
 use std::io::Write;
 
@@ -11,17 +11,18 @@ use crate::failure::Fault;
 use crate::handler::Step;
 use crate::location;
 
-/// How redirects name this server.
+/// How this server refers to itself in `Location` headers (`absolute_redirect`, `port_in_redirect`,
+/// `server_name_in_redirect`).
 #[derive(Clone, Debug)]
 pub struct Naming {
     relative: bool,
     without_port: bool,
-    /// The name; that of the request if empty.
+    /// The server name; empty for the host of the request.
     name: Box<str>,
 }
 
 impl Naming {
-    /// Reads the settings.
+    /// Parses the directives.
     pub fn build(config: &Config) -> Naming {
         Naming {
             relative: config.relative,
@@ -30,15 +31,15 @@ impl Naming {
         }
     }
 
-    /// Keeps a redirect to a path on this server, where it does not name it: a path may begin with two slashes with
-    /// `merge_slashes off`, or where a value begins with one.
+    /// Keeps a relative redirect on this server: a path may begin with two slashes, which clients read as a host,
+    /// because of `merge_slashes off` or a variable.
     pub fn keep_here(&self, target: &mut Vec<u8>) {
         if self.relative {
             location::keep_here(target);
         }
     }
 
-    /// A whole address for a path of this server; other addresses stay as they are.
+    /// The absolute URL of a path on this server; other targets are returned unchanged.
     pub fn absolute(&self, x: &Exchange, target: Vec<u8>) -> Vec<u8> {
         if self.relative || !target.starts_with(b"/") {
             return target;
@@ -69,22 +70,22 @@ impl Naming {
     }
 }
 
-/// Why a request ended that was redirected: no error.
+/// The reason recorded for a redirected request, which is not an error.
 pub const REDIRECTED: &str = "redirected by the configuration";
 
-/// Whether a status is that of a redirect which names an address.
+/// Whether this status is a redirect with a `Location`.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// A redirect to `target`: it becomes an answer where errors do, so that pages of the configuration count for it as well.
+/// A redirect to `target`. It is a `Fault`, so that `error_page` applies to redirects as well.
 pub fn to(naming: &Naming, x: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
     let location = rewrite::as_value(naming.absolute(x, target));
     x.res.fields.set(FieldId::Location, &location);
     Fault::new(status, REDIRECTED)
 }
 
-/// A redirect to the path with a slash at its end.
+/// A redirect to the same path with a trailing slash.
 pub fn add_slash(naming: &Naming, x: &mut Exchange) -> Step {
     let mut target = Vec::new();
     uri::escape(x.req.uri.path(), &mut target);

@@ -1,4 +1,4 @@
-//! `valid_referers`: whether the page that a request comes from is one of ours.
+//! `valid_referers`: checks the `Referer` of a request.
 
 use std::sync::Arc;
 
@@ -9,38 +9,38 @@ use crate::build::Refusal;
 use crate::failure::Fault;
 use crate::record::Recorder;
 
-/// Pages that requests may come from.
+/// The accepted referers.
 #[derive(Debug, Default)]
 pub struct Referers {
-    /// Whether requests may name none.
+    /// `none`: accept requests without `Referer`.
     none: bool,
-    /// Whether what is named may be no address: a proxy or the client has taken it away.
+    /// `blocked`: accept values that are not a URL, as left by a proxy or firewall.
     blocked: bool,
     hosts: Vec<Host>,
     patterns: Vec<Pattern>,
 }
 
-/// A host, and how its path begins.
+/// A host and the required prefix of its path.
 #[derive(Debug)]
 struct Host {
     name: Name,
     path: Box<[u8]>,
 }
 
-/// Names in lower case.
+/// Names in lowercase.
 #[derive(Debug, PartialEq, Eq)]
 enum Name {
     Exact(Box<[u8]>),
-    /// `*.a`: the end, with its dot.
+    /// `*.a`: a suffix including its dot.
     Ending(Box<[u8]>),
-    /// `.a`: the name itself, too.
+    /// `.a`: the suffix, or the name itself.
     Both(Box<[u8]>),
-    /// `a.*`: the beginning, with its dot.
+    /// `a.*`: a prefix including its dot.
     Beginning(Box<[u8]>),
 }
 
 impl Referers {
-    /// Reads the words of the directive, which are the keys of the rows.
+    /// Parses the parameters of the directive, which are the keys of the rows.
     pub fn build(config: &Config, recorder: Option<&Arc<Recorder>>) -> Result<Referers, Refusal> {
         let mut referers = Referers::default();
         for row in &config.rows {
@@ -57,17 +57,16 @@ impl Referers {
                 },
             }
         }
-        // Of several that fit the exact name counts, then the longest.
+        // An exact name wins, then the longest match.
         referers
             .hosts
             .sort_by_key(|host| std::cmp::Reverse(host.name.weight()));
         Ok(referers)
     }
 
-    /// Whether a request that says it comes from there is welcome.
+    /// Whether a request with this `Referer` is valid.
     ///
-    /// # Errors
-    /// A pattern that takes too long.
+    /// # Errors A pattern exceeds its match limit.
     pub fn welcome(&self, referer: &[u8]) -> Result<bool, Fault> {
         if referer.is_empty() {
             return Ok(self.none);
@@ -127,7 +126,7 @@ impl Name {
         }
     }
 
-    /// Exact names first, then ends, then beginnings; the longest first.
+    /// Sort order: exact names, then suffixes, then prefixes; longest first.
     fn weight(&self) -> (u8, usize) {
         match self {
             Name::Exact(_) => (2, 0),

@@ -1,5 +1,5 @@
-//! Requests that get no answer of a location: those whose head is none or never came, and those whose client has left.
-//! Statuses are nginx's, in the log and on its pages.
+//! Requests without a regular response: the head was malformed or never arrived, or the client disconnected.
+//! Statuses are nginx's, in the log and on error pages.
 
 use sluice_message::{Method, Status};
 use sluice_net::{Completion, Ending, Failure, Refused, Side};
@@ -9,13 +9,15 @@ use super::told::Grade;
 use crate::context::Exchange;
 use crate::failure::Fault;
 
-/// nginx's own statuses: a head is too large, which clients are told as 400; the client has left, which nobody is told.
+/// nginx's statuses for a request head that is too large (clients receive 400) and for a client that disconnected
+/// (log only).
 const HEAD_TOO_LARGE: u16 = 494;
 const CLIENT_LEFT: u16 = 499;
 
 impl Tree {
-    /// Notes what is known of a request without a head, which belongs to the server that its handshake named, or else to
-    /// the default one. Gives what it is refused for; nothing where it is not told, as it came too late.
+    /// Records what is known of a request without a head. It belongs to the server that the SNI name selects, or to
+    /// the default server. Returns the fault to respond with; `None` if the request arrived too late to be
+    /// reported.
     pub(crate) fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
         x.context.tables.clone_from(&self.tables);
         let number = self.asked_by(&x.conn);
@@ -29,7 +31,7 @@ impl Tree {
         }
         let status = match refused.status {
             Status::HEADERS_TOO_LARGE => Status::new(HEAD_TOO_LARGE).unwrap_or(refused.status),
-            // nginx knows no method of this kind.
+            // nginx responds with 400 if the method cannot be read.
             Status::NOT_IMPLEMENTED if x.req.target.is_empty() => Status::BAD_REQUEST,
             status => status,
         };
@@ -37,14 +39,14 @@ impl Tree {
         Some(Fault::new(status, why))
     }
 
-    /// The list of what the place of a request notes of it.
+    /// The routes that the scope of a request runs for error responses.
     pub(crate) fn notes_of(&self, x: &Exchange) -> Option<usize> {
         self.place(x).errors
     }
 }
 
 impl Tree {
-    /// Tells the log of a client that left, or that was too slow.
+    /// Logs that the client disconnected or timed out.
     pub(crate) fn tell_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
         let message = match failure.is_some_and(Failure::is_slow_client) {
             true => "client timed out",
@@ -55,7 +57,7 @@ impl Tree {
     }
 }
 
-/// Takes method and target from a request line, if it is one.
+/// Reads method and target of a well-formed request line.
 fn read_line(x: &mut Exchange, line: &[u8]) {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
@@ -63,7 +65,7 @@ fn read_line(x: &mut Exchange, line: &[u8]) {
     else {
         return;
     };
-    // nginx knows no other letters.
+    // nginx accepts no other characters.
     let is_known = |byte: &u8| matches!(byte, b'A'..=b'Z' | b'_' | b'-');
     let Some(method) = Method::from_token(method).filter(|_| method.iter().all(is_known)) else {
         return;
@@ -80,7 +82,7 @@ fn read_line(x: &mut Exchange, line: &[u8]) {
     }
 }
 
-/// Gives a request the status that nginx logs where its client left, or was too slow, before it got anything.
+/// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
 pub(crate) fn note_ending(tree: &Tree, x: &mut Exchange, completion: &Completion) {
     let Ending::Failed(failure) = &completion.ending else {
         return;

@@ -1,4 +1,4 @@
-//! The phase of rewriting: `set`, `rewrite`, `return`, `if`, `break`. Which location comes after it is left to the tree.
+//! The rewrite phase: `set`, `rewrite`, `return`, `if`, `break`. The tree then selects a location.
 
 use std::sync::Arc;
 
@@ -24,23 +24,23 @@ use crate::handler::Step;
 use crate::text::clean_value;
 use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
 
-/// A step of the phase, and where it was written.
+/// One action of the phase and where it was written.
 pub struct Line {
     action: Action,
     origin: RouteOrigin,
 }
 
-/// What a step of the phase does.
+/// An action of the phase.
 enum Action {
-    /// Ends it, and no other location is chosen.
+    /// Ends the phase without a new location lookup.
     Break,
     /// Sets a variable.
     Set(Arc<str>, Template),
-    /// Gives the answer with this number.
+    /// Sends the response with this index.
     Return(u32),
     /// Changes the target.
     Rewrite(Box<Change>),
-    /// Does more if something holds; then the place with this number counts.
+    /// Runs more actions if the condition holds; the scope with this index is then in effect.
     If {
         condition: Box<Condition>,
         actions: Vec<Line>,
@@ -48,19 +48,19 @@ enum Action {
     },
 }
 
-/// What becomes of a request in this phase.
+/// The outcome of the phase.
 pub enum Flow {
-    /// The phase went through.
+    /// All actions ran.
     On,
-    /// It was ended.
+    /// The phase was ended by an action.
     End,
-    /// The answer with this number is given.
+    /// Send the response with this index.
     Answer(u32),
-    /// It fails.
+    /// The request fails.
     Fail(Fault),
 }
 
-/// A change of the target.
+/// A `rewrite`.
 pub struct Change {
     pattern: Pattern,
     path: Template,
@@ -77,7 +77,7 @@ enum Then {
     Redirect(Status),
 }
 
-/// A condition of `if`.
+/// The condition of an `if`.
 pub struct Condition {
     subject: Template,
     test: Test,
@@ -95,14 +95,14 @@ enum Test {
     Executable,
 }
 
-/// What `return` gives.
+/// The response of a `return`.
 pub struct Answer {
     status: u16,
     text: Option<Template>,
 }
 
 impl Tree {
-    /// Runs steps one after the other.
+    /// Runs actions in order.
     pub(super) fn run(&self, lines: &[Line], x: &mut Exchange) -> Flow {
         for line in lines {
             let origin = &line.origin;
@@ -150,7 +150,7 @@ impl Tree {
     }
 }
 
-/// What `rewrite_log` tells.
+/// Messages of `rewrite_log`.
 impl Tree {
     fn tell_rewritten(&self, x: &Exchange, what: impl FnOnce() -> String) {
         if self.place(x).tells_rewrites {
@@ -175,7 +175,7 @@ fn shown(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
 }
 
 impl Change {
-    /// What it did, for an explanation.
+    /// Describes the change for `explain`.
     fn words(&self, from: &[u8], to: &[u8]) -> String {
         let (from, to) = (explained::quoted(from), explained::quoted(to));
         let then = match self.then {
@@ -252,7 +252,7 @@ impl Change {
     }
 }
 
-/// Whether the path was sent with escapes: only then are parts of it escaped where they come into a query.
+/// Whether the path was sent percent-encoded: only then are groups escaped when they become part of a query.
 fn was_escaped(x: &Exchange) -> bool {
     let sent = super::variables::sent(x).split(|byte| *byte == b'?').next();
     sent.is_some_and(|path| memchr::memchr2(b'%', b'+', path).is_some())
@@ -298,14 +298,14 @@ impl Condition {
 }
 
 impl Answer {
-    /// Gives the answer.
+    /// Sends the response.
     pub(super) fn give(&self, tree: &Tree, x: &mut Exchange) -> Step {
         if self.status == CLOSE {
-            // Nobody is told, but the log.
+            // The connection is closed without a response; the status is only logged.
             x.res.status = Status::new(CLOSE).unwrap_or(x.res.status);
             return Step::Done(Body::Abort);
         }
-        // Numbers were looked at when it was built.
+        // Statuses were validated during the build.
         let status = Status::new(self.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
         match &self.text {
             Some(text) if redirect::is_redirect(self.status) => {
@@ -336,7 +336,7 @@ impl Answer {
     }
 }
 
-/// Says of which type an answer is, as the path tells.
+/// Sets the `Content-Type` by the extension of the path.
 pub(super) fn add_type(tree: &Tree, x: &mut Exchange) {
     if !x.res.fields.has(FieldId::ContentType)
         && let Some(field) = tree.place(x).types.of(x.req.uri.path())
@@ -345,13 +345,13 @@ pub(super) fn add_type(tree: &Tree, x: &mut Exchange) {
     }
 }
 
-/// Why a request ended that a `return` gave its status: no error.
+/// The reason recorded for a request ended by `return`, which is not an error.
 pub const RETURNED: &str = "`return` of the configuration";
 
-/// nginx's own status: the connection is closed without an answer.
+/// nginx's status for closing the connection without a response.
 const CLOSE: u16 = 444;
 
-/// Compiles actions; `branches` are the places that `if` names.
+/// Compiles actions; `branches` are the indexes of the scopes that `if` blocks open.
 pub fn build(
     configs: &[Config],
     branches: &[u32],
@@ -461,7 +461,7 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
     })
 }
 
-/// Makes a text fit for a field: what a client brought in cannot begin another line.
+/// Makes a text safe for a header value: client input cannot start a new line.
 pub fn as_value(mut text: Vec<u8>) -> Vec<u8> {
     clean_value(&mut text);
     text

@@ -1,4 +1,4 @@
-//! `secure_link`: addresses that hold only with the right digest, and for a time.
+//! `secure_link`: URLs that need the right digest and may expire.
 
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -9,35 +9,35 @@ use sluice_route::Template;
 use crate::context::Exchange;
 use crate::values::expanded;
 
-/// What a link is checked by.
+/// How a link is verified.
 #[derive(Debug)]
 pub enum SecureLink {
-    /// `secure_link_md5`: the digest of this text.
+    /// `secure_link_md5`: the digest of this expression.
     Md5(Template),
-    /// `secure_link_secret`: the digest of the link and this word.
+    /// `secure_link_secret`: the digest of the link and this secret.
     Secret(Box<[u8]>),
 }
 
-/// What is asked of a link.
+/// The variable to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Whether it holds: `1`, `0` if its time is over, nothing if it does not; the link itself for a word.
+    /// `$secure_link`: `1`, `0` if expired, empty if invalid; with a secret, the link itself.
     Verdict,
-    /// Until when, as it says itself.
+    /// `$secure_link_expires`: the expiration time in the link.
     Expires,
 }
 
-/// Base64 for addresses, with or without the signs that fill it up.
+/// URL-safe Base64 with optional padding.
 const URL: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Sixteen bytes in base64, filled up.
+/// Sixteen bytes in padded Base64.
 const DIGEST_TEXT_MAX: usize = 24;
 
 impl SecureLink {
-    /// Appends what is asked of the link `given`: digest and, after a comma, time for `secure_link_md5`.
+    /// Appends a variable for the link `given`: digest and, after a comma, expiration time for `secure_link_md5`.
     pub fn push(&self, x: &Exchange, given: &[u8], asked: Asked, out: &mut Vec<u8>) {
         match self {
             SecureLink::Secret(secret) => {
@@ -76,7 +76,7 @@ impl SecureLink {
     }
 }
 
-/// The link in `/prefix/digest/link`, if its digest is right.
+/// The link in `/prefix/digest/link`, if its digest is valid.
 fn link_of<'p>(path: &'p [u8], secret: &[u8]) -> Option<&'p [u8]> {
     let mut parts = path.strip_prefix(b"/")?.splitn(3, |byte| *byte == b'/');
     let (_, digest, link) = (parts.next()?, parts.next()?, parts.next()?);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn links_with_a_word_are_checked() {
-        // md5("linksecret"), by md5sum.
+        // md5("linksecret"), computed with md5sum.
         let good = b"/p/5e814704a28d9bc1914ff19fa0c4a00a/link";
         assert_eq!(link_of(good, b"secret"), Some(&b"link"[..]));
         for wrong in [

@@ -1,5 +1,5 @@
-//! Which virtual server a request is for: the exact name, the longest name that begins with an asterisk, the longest that
-//! ends with one, the first pattern, else the default server.
+//! Virtual server selection: exact name, longest name with a leading wildcard, longest with a trailing wildcard,
+//! first matching regular expression, default server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::record::Recorder;
 
-/// What a server was chosen by.
+/// How a server was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// It is the only one of its address.
+    /// The only server of its address.
     None,
     Name,
     Ending,
     Beginning,
     Pattern,
-    /// No other has the name.
+    /// No server has the name.
     Default,
 }
 
 impl By {
-    /// Why it was chosen for a host.
+    /// Why the server was selected, for `explain`.
     pub fn words(self, host: &[u8]) -> String {
         let host = quoted(host);
         match self {
@@ -43,26 +43,26 @@ impl By {
     }
 }
 
-/// The names of the servers of an address.
+/// The server names of an address.
 #[derive(Debug, Default)]
 pub struct Names {
     exact: HashMap<Box<[u8]>, u32>,
-    /// What follows the asterisk, with its dot; the longest first.
+    /// Suffixes with their dot, from names with a leading wildcard; longest first.
     endings: Vec<(Box<[u8]>, u32)>,
-    /// What stands before the asterisk, with its dot; the longest first.
+    /// Prefixes with their dot, from names with a trailing wildcard; longest first.
     beginnings: Vec<(Box<[u8]>, u32)>,
     patterns: Vec<(Pattern, u32)>,
     is_alone: bool,
 }
 
 impl Names {
-    /// Reads the names. Of two servers with one name the first has it.
+    /// Parses the names. Of two servers with the same name the first wins.
     pub fn build(servers: &[VirtualServer], cx: &Builder<'_>) -> Result<Names, Refusal> {
         let mut names = Names {
             is_alone: servers.len() == 1,
             ..Names::default()
         };
-        // The only server gets everything.
+        // A single server receives every request.
         if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
             return Ok(names);
         }
@@ -70,7 +70,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Reads the names that handshakes are told apart by.
+    /// Parses the names that distinguish TLS handshakes.
     pub fn of_handshakes<'n>(all: impl Iterator<Item = &'n [String]>) -> Result<Names, Refusal> {
         let mut names = Names::default();
         names.add_all(all, None)?;
@@ -103,7 +103,7 @@ impl Names {
     ) -> Result<(), Refusal> {
         let bytes = |text: &str| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         if let Some(pattern) = name.strip_prefix('~') {
-            // Names are compared in lower case.
+            // Names are compared in lowercase.
             let pattern = Pattern::new("server_name", pattern, Case::Folded, recorder)?;
             self.patterns.push((pattern, index));
         } else if let Some(ending) = name.strip_prefix('*') {
@@ -119,7 +119,7 @@ impl Names {
         Ok(())
     }
 
-    /// The number of the server for the host of a request.
+    /// The index of the server for the host of a request.
     pub fn choose(&self, x: &mut Exchange) -> Result<(u32, By), Fault> {
         let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
         if let Some(found) = self.by_text(host) {
@@ -144,10 +144,9 @@ impl Names {
         }
     }
 
-    /// Whether a server has the name that the handshake of a request named. The only server has every one.
+    /// Whether a server has the SNI name of the handshake; a single server has every name.
     ///
-    /// # Errors
-    /// A pattern that takes too long.
+    /// # Errors A pattern exceeds its match limit.
     pub fn knows_sni(&self, x: &mut Exchange) -> Result<bool, Fault> {
         let tls = x.conn.tls.as_ref();
         let name = tls.map(|tls| tls.server_name.clone()).unwrap_or_default();
@@ -166,13 +165,13 @@ impl Names {
         Ok(false)
     }
 
-    /// The server that a handshake asked for; the default one where that has no name of ours. A pattern that takes too
-    /// long does not match.
+    /// The server for an SNI name; the default server if none matches. A pattern that exceeds its match limit does
+    /// not match.
     pub fn by_sni(&self, name: &[u8]) -> u32 {
         self.find_sni(name).unwrap_or(0)
     }
 
-    /// The same, if one has such a name.
+    /// As [`Names::by_sni`], but `None` if no server matches.
     pub fn find_sni(&self, name: &[u8]) -> Option<u32> {
         if name.is_empty() {
             return None;
@@ -185,7 +184,7 @@ impl Names {
         found.map(|(_, index)| *index)
     }
 
-    /// The server that has a name, as far as that takes no pattern.
+    /// The server with this name, regular expressions excluded.
     fn by_text(&self, host: &[u8]) -> Option<(u32, By)> {
         if let Some(index) = self.exact.get(host) {
             return Some((*index, By::Name));

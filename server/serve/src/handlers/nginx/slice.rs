@@ -1,8 +1,9 @@
-//! `nginx_slice`: an answer is asked for piece by piece, so that each piece can be stored by itself. The upstream is told
-//! which piece by `$slice_range`; what it then answers is put together here, from the piece on that the client wants.
+//! `nginx_slice`: requests a response in slices, so that each can be cached by itself. `$slice_range` tells the
+//! upstream which slice to send; the slices are reassembled here, starting with the one that contains the first
+//! byte requested by the client.
 //!
-//! The first piece is what the place answers. For each further one the place is asked again on behalf of the request, once
-//! the piece before it was sent.
+//! The first slice is the response of the location. Each further one is a subrequest to the same location, sent
+//! once the slice before it has been delivered.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +29,7 @@ use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::file_server::send::{selection, set_content_range};
 use crate::site::{Site, SiteRef};
 
-/// The directive at work.
+/// The handler.
 struct Slices(Arc<Settings>);
 
 struct Settings {
@@ -36,12 +37,12 @@ struct Settings {
     site: SiteRef,
 }
 
-/// The piece that a request asks for.
+/// The slice that a request is for.
 #[derive(Debug)]
 pub struct Piece {
     start: u64,
     size: u64,
-    /// Whether `$slice_range` was asked for: else nobody was told of the piece.
+    /// Whether `$slice_range` was evaluated; otherwise the upstream does not know of the slice.
     is_told: AtomicBool,
 }
 
@@ -75,7 +76,7 @@ impl Piece {
     }
 }
 
-/// Appends what `$slice_range` shows.
+/// Appends `$slice_range`.
 pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
     if let Some(piece) = &x.context.occasional.slice {
         piece.is_told.store(true, Ordering::Relaxed);
@@ -83,7 +84,7 @@ pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the answer to a request is a piece that `key` tells from others, so that it can be stored by itself.
+/// Whether the response is a slice that `key` distinguishes from others, so that it can be cached separately.
 pub(crate) fn is_in(x: &Exchange, key: &[u8]) -> bool {
     let piece = x.context.occasional.slice.as_ref();
     piece.is_some_and(|piece| {
@@ -94,7 +95,7 @@ pub(crate) fn is_in(x: &Exchange, key: &[u8]) -> bool {
 impl Handler for Slices {
     fn serve(&self, x: &mut Exchange) -> Step {
         if x.context.nginx.is_piece {
-            // What is done to answers is done to all pieces together.
+            // Filters apply to the reassembled response, not to each slice.
             while let Some(filter) = x.context.filters.pop() {
                 filter.give_up(x);
             }
@@ -107,7 +108,7 @@ impl Handler for Slices {
     }
 }
 
-/// The first byte that a request for one range wants, if its range says that and is sure to count.
+/// The first byte that a request for a single range wants, if the range can be relied on.
 fn first_byte(x: &Exchange) -> Option<u64> {
     let fields = &x.req.fields;
     let is_sure =
@@ -122,7 +123,7 @@ fn first_byte(x: &Exchange) -> Option<u64> {
     std::str::from_utf8(&set[..digits]).ok()?.parse().ok()
 }
 
-/// What an answer says of the part of the whole that it is.
+/// The extent of a slice from `Content-Range`; `end` is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     start: u64,
@@ -131,7 +132,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Reads `bytes 0-99/1000`.
+    /// Parses `bytes 0-99/1000`.
     fn parse(value: &[u8]) -> Option<Extent> {
         let text = std::str::from_utf8(value).ok()?.strip_prefix("bytes ")?;
         let (range, whole) = text.trim().split_once('/')?;
@@ -146,14 +147,14 @@ impl Extent {
         (found.start < end && end <= found.whole).then_some(found)
     }
 
-    /// Whether it is the piece that was asked for.
+    /// Whether it is the requested slice.
     fn is(self, piece: &Piece) -> bool {
         let end = piece.start.saturating_add(piece.size).min(self.whole);
         self.start == piece.start && self.end == end
     }
 }
 
-/// What is wrong with a piece, in nginx's words.
+/// Validates the extent of a slice; the error is nginx's message.
 fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, String> {
     if status != Status::PARTIAL_CONTENT {
         return Err(format!(
@@ -172,22 +173,22 @@ fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, S
     }
 }
 
-/// The piece of a request whose answer is one, if it was told of it.
+/// The slice of a request, if the response is one.
 fn piece_of(x: &Exchange) -> Option<&Arc<Piece>> {
     let piece = x.context.occasional.slice.as_ref()?;
-    // Whoever does not give pieces has given the whole, or an error.
+    // An upstream that ignores slices has sent the complete response or an error.
     (piece.is_told() && x.res.status == Status::PARTIAL_CONTENT).then_some(piece)
 }
 
-/// What becomes of a first piece.
+/// What to do with the first slice.
 enum Wanted {
-    /// It is none.
+    /// The response is not a slice.
     Untouched,
-    /// The client has it already.
+    /// The client's copy is still valid.
     NotModified,
-    /// This part of the whole, or all of it.
+    /// Send this range, or everything if `None`.
     Part(Extent, Option<Range>),
-    /// It is broken, or not what the client wants.
+    /// The slice is invalid, or the requested range cannot be satisfied.
     Failed(Fault, Option<u64>),
 }
 
@@ -215,7 +216,7 @@ impl Settings {
             Verdict::Proceed => {}
         }
         match selection(x, validators, now, extent.whole) {
-            // Several parts would have to be collected.
+            // Several ranges would have to be buffered.
             Selection::Whole | Selection::Many(_) => Wanted::Part(extent, None),
             Selection::One(range) => Wanted::Part(extent, Some(range)),
             Selection::Unsatisfiable | Selection::Malformed => {
@@ -243,7 +244,7 @@ impl Settings {
                 x.res.fields.set(FieldId::AcceptRanges, b"bytes");
             }
         }
-        // Its part is taken.
+        // The range has been applied.
         x.context.nginx.ranges = Taking::Never;
         let first = Source::of(x, body).ok();
         let Some(site) = self.site.get() else {
@@ -307,7 +308,7 @@ impl Filter for Settings {
             _ => (Fault::new(Status::BAD_GATEWAY, "no piece"), None),
         };
         x.inline.clear();
-        // What was said is said of the answer that is not given.
+        // Existing headers describe the response that is not sent.
         x.res.fields.retain(|field| field.id == FieldId::Server);
         if let Some(whole) = whole {
             let text = format!("bytes */{whole}");
@@ -317,39 +318,39 @@ impl Filter for Settings {
     }
 }
 
-/// What is known of the whole.
+/// Properties of the complete response.
 struct Known {
     size: u64,
     whole: u64,
     tag: Option<Vec<u8>>,
 }
 
-/// The whole, or a part of it, piece by piece.
+/// The complete response or a range of it, slice by slice.
 struct Pieces {
-    /// The next byte, and the one behind the last.
+    /// The next byte to send, and the end (exclusive).
     at: u64,
     end: u64,
     known: Known,
     site: Arc<Site>,
-    /// What each further piece is asked with.
+    /// The template for the subrequests of further slices.
     asking: Box<Exchange>,
     state: Reading,
 }
 
-/// Where the reading of pieces is.
+/// The state of reading slices.
 enum Reading {
-    /// The next piece is still to be asked for.
+    /// The next slice has not been requested.
     Nothing,
-    /// It was asked for.
+    /// The subrequest is in flight.
     Asked(Asked),
-    /// It comes, from the start of its extent on.
+    /// The body of a slice, with the extent that is still unread.
     Piece(Source, Extent),
 }
 
 type Asked = Pin<Box<dyn Future<Output = Result<(Source, Extent), Failure>>>>;
 
 impl Pieces {
-    /// Asks for the piece that the next byte is in.
+    /// Requests the slice that contains the next byte.
     fn ask(&self) -> Asked {
         let path = self.asking.req.uri.path().to_vec();
         let mut sub = subrequest::apart(&self.asking, &path, None);
@@ -375,7 +376,7 @@ impl Pieces {
         })
     }
 
-    /// Goes on to a piece that shows something of what is wanted.
+    /// Advances to a slice with bytes to send.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             let next = match &mut self.state {
@@ -385,7 +386,7 @@ impl Pieces {
                     Reading::Piece(source, extent)
                 }
                 Reading::Piece(_, extent) if !(extent.start..extent.end).contains(&self.at) => {
-                    // The client begins elsewhere, or all of it was sent.
+                    // The slice has been sent, or it ends before the requested range.
                     Reading::Nothing
                 }
                 Reading::Piece(source, extent) => {
@@ -396,7 +397,7 @@ impl Pieces {
                     if extent.start == self.at {
                         return Poll::Ready(Ok(()));
                     }
-                    // What stands in front of what is wanted.
+                    // Bytes before the requested range.
                     let skipped = here.min(self.at - extent.start);
                     source.take(skipped as usize);
                     extent.start += skipped;
@@ -427,7 +428,7 @@ impl BodyStream for Pieces {
             Reading::Piece(source, extent) => {
                 let most = left.min(extent.end - extent.start);
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
-                // It has just shown something, and shows it again.
+                // The previous call returned a piece, so this returns the same one.
                 let data = ready!(source.poll_piece(cx))?;
                 Poll::Ready(Ok(&data[..data.len().min(most)]))
             }

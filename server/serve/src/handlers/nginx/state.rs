@@ -1,4 +1,4 @@
-//! What is remembered of one request among virtual servers and locations.
+//! Routing state of a request among virtual servers and locations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,30 +16,30 @@ use crate::context::Empty;
 use crate::failure::Fault;
 use crate::filters::encode::Counts;
 
-/// Redirects within the server, and changes of the target that choose a location anew: nginx's number.
+/// Maximum number of internal redirects and repeated location lookups, as in nginx.
 pub const REDIRECTS_MAX: u8 = 10;
 
-/// What limits have made of a request. They count it in the first place that has some, and not again after it was
-/// redirected within the server.
+/// The outcome of rate or connection limits. A request is counted once, in the first scope that has limits, and not
+/// again after an internal redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limited {
-    /// No limit has counted it.
+    /// No limit has been evaluated.
     #[default]
     No,
-    /// It was let through.
+    /// Within the limits.
     Passed,
-    /// It was held back for a while.
+    /// Delayed.
     Delayed,
-    /// It was refused.
+    /// Rejected.
     Rejected,
-    /// It would have been held back.
+    /// Would have been delayed (dry run).
     DelayedDryRun,
-    /// It would have been refused.
+    /// Would have been rejected (dry run).
     RejectedDryRun,
 }
 
 impl Limited {
-    /// What variables show.
+    /// The value of `$limit_req_status` and `$limit_conn_status`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Limited::No => "",
@@ -52,101 +52,101 @@ impl Limited {
     }
 }
 
-/// Where a request is.
+/// The routing state of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
-    /// The virtual server, once one was chosen.
+    /// The virtual server, once selected.
     pub(super) server: Option<u32>,
-    /// The place whose rules hold.
+    /// The index of the scope in effect.
     pub(super) place: u32,
-    /// A location with a name that the request was sent to.
+    /// The named location that the request was sent to.
     pub(super) named: Option<u32>,
-    /// An answer that is due once the fields of its place were added.
+    /// The response of a `return`, pending until the headers of its scope are added.
     pub(super) pending: Option<u32>,
-    /// The status that replaces that of the answer; 0 for none.
+    /// The status that replaces that of the response; 0 for none.
     pub(super) status: u16,
-    /// How often it was redirected, or had a location chosen anew.
+    /// Internal redirects and repeated location lookups so far.
     pub(super) redirects: u8,
-    /// How many answers it is included in, one in the other.
+    /// Nesting depth of includes.
     pub(super) depth: u8,
-    /// The number of the doubt in the certificate that its client has shown; 0 for none.
+    /// The code of the problem with the client certificate; 0 for none.
     pub(super) doubt: u8,
-    /// The port of the client that a trusted proxy names, 0 where it names an address alone; `None` while the peer
-    /// is the client.
+    /// The client port reported by a trusted proxy, 0 if it reported only an address; `None` while the peer is the
+    /// client.
     pub(super) real_port: Option<u16>,
-    /// Who takes the part of the answer that it asks for.
+    /// Which component applies the `Range` of the request.
     pub(super) ranges: Taking,
-    /// What limits of requests have made of it.
+    /// The outcome of rate limits.
     pub(crate) limited_requests: Limited,
-    /// What limits of connections have made of it.
+    /// The outcome of connection limits.
     pub(crate) limited_connections: Limited,
-    /// Whether the server redirected or changed it: locations that are `internal` are open to it.
+    /// Whether the request was redirected internally: `internal` locations are accessible.
     pub(super) internal: bool,
-    /// Whether it asks for the page of an error.
+    /// Whether the request is for an error page.
     pub(super) is_error_page: bool,
-    /// Whether its target was changed since a location was chosen.
+    /// Whether the target has changed since the last location lookup.
     pub(super) changed: bool,
-    /// Whether anybody asks for the encoding that an upstream wants.
+    /// Whether the charset requested by an upstream is evaluated.
     pub(super) heeds_charset: bool,
-    /// Whether the log was told why it ends.
+    /// Whether the reason for the request's failure has been logged.
     pub(crate) is_told: bool,
-    /// Whether its target is no longer the one that was sent.
+    /// Whether the target differs from the one that was sent.
     pub(super) rewritten: bool,
-    /// Whether the server asks it of itself.
+    /// Whether this is a subrequest.
     pub(super) subrequest: bool,
-    /// Whether it asks for a piece of an answer, in the place that was chosen for the first.
+    /// Whether this is a subrequest for a slice, bound to the scope of the first slice.
     pub(super) is_piece: bool,
-    /// Whether `rewrite … break` made its path the one that upstreams are asked for.
+    /// Whether `rewrite … break` set the path that upstreams receive.
     pub(super) has_final_path: bool,
-    /// Whether the request is explained.
+    /// Whether the request is being explained.
     pub(super) is_explained: bool,
 }
 
 impl State {
-    /// Whether the server asks the request of itself.
+    /// Whether this is a subrequest.
     pub(crate) fn is_subrequest(&self) -> bool {
         self.subrequest
     }
 
-    /// Whether the path of `proxy_pass` replaces no part of that of the request, as a `rewrite … break` changed it.
+    /// Whether a `rewrite … break` changed the path, so that the path of `proxy_pass` replaces no part of it.
     pub(crate) fn has_final_path(&self) -> bool {
         self.has_final_path
     }
 
-    /// Whether the target is the one that was sent, however its path was read.
+    /// Whether the target is still the one that was sent, apart from normalization.
     pub(crate) fn is_as_sent(&self) -> bool {
         !self.rewritten
     }
 }
 
-/// What few requests need.
+/// State that few requests need.
 #[derive(Clone, Debug, Default)]
 pub struct Occasional {
-    /// Where the request is passed on to, where variables say so.
+    /// The upstream address, if it contains variables.
     pub(super) pass: Pass,
-    /// How long a limit holds the request back.
+    /// How long a rate limit delays the request.
     pub(crate) held_for: Duration,
-    /// By how much its answer was compressed.
+    /// Sizes before and after compression.
     pub(super) gzip: Option<Arc<Counts>>,
-    /// The first line of a request whose head is none.
+    /// The first line of a request with a malformed head.
     pub(super) refused_line: Option<Box<[u8]>>,
-    /// The cookie by which its client is known again.
+    /// The `userid` cookie of the client.
     pub(super) user_id: Option<Box<Known>>,
-    /// The piece of an answer that it asks for.
+    /// The slice that the request is for.
     pub(super) slice: Option<Arc<Piece>>,
-    /// What the pages of its answer share.
+    /// State shared by the SSI pages of the response.
     pub(super) ssi: Option<Arc<Pages>>,
-    /// The encoding that an upstream wants its answer to have.
+    /// The charset requested by an upstream.
     pub(super) charset_wanted: Vec<u8>,
-    /// The encoding of the page that its answer becomes a part of.
+    /// The charset of the page that includes the response.
     pub(super) charset_of_page: Vec<u8>,
-    /// What an explanation is told of its way.
+    /// Notes for `explain`.
     pub(super) explained: Vec<Told>,
-    /// The fields that were added behind its answer.
+    /// The trailers added to the response.
     pub(super) trailers: Fields,
 }
 
-/// Where a request is passed on to.
+/// An upstream address that contains variables, after expansion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pass {
     pub(super) dial: Vec<u8>,
@@ -202,25 +202,25 @@ impl Empty for Occasional {
     }
 }
 
-/// The groups of the latest regular expression that matched.
+/// The groups of the last regular expression that matched.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
     text: Vec<u8>,
     groups: Vec<Option<(u32, u32)>>,
-    /// Whether groups are written as a query holds them.
+    /// Whether groups are escaped for a query.
     escapes: bool,
     /// Whether the text is a path.
     is_path: bool,
 }
 
 impl Captures {
-    /// The group with this number; empty if it took no part in the match.
+    /// The group with this number; empty if it did not participate in the match.
     pub fn group(&self, index: u8) -> &[u8] {
         let found = self.groups.get(usize::from(index)).copied().flatten();
         found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
     }
 
-    /// What the group with this number may contribute to paths. One that is empty was allowed to be by its pattern.
+    /// The provenance of a group when used in paths. An empty group is safe: its pattern permitted it.
     pub fn provenance(&self, index: u8) -> Provenance {
         match self.is_path || self.group(index).is_empty() {
             true => Provenance::Path,
@@ -228,8 +228,8 @@ impl Captures {
         }
     }
 
-    /// Whether groups are written as a query holds them: while a query or a redirect is made of a path that was
-    /// sent escaped.
+    /// Sets whether groups are escaped: while a query or redirect is built from a path that was sent
+    /// percent-encoded.
     pub(super) fn set_escapes(&mut self, escapes: bool) {
         self.escapes = escapes;
     }
@@ -242,7 +242,8 @@ impl Captures {
         }
     }
 
-    /// Keeps what `find` finds in `text`, which comes from there; as before if it finds nothing.
+    /// Stores the groups that `find` finds in `text`, whose provenance is `from`; keeps the previous ones if it
+    /// finds none.
     pub(super) fn keep(
         &mut self,
         text: &[u8],

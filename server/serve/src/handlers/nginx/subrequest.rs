@@ -1,5 +1,5 @@
-//! Requests that the server makes of itself on behalf of another: with its fields, variables and address. One that the
-//! other waits for is a GET without a body. What is done with the answer is left to whoever asks.
+//! Subrequests on behalf of another request, with its headers, variables and client address. One that the parent
+//! waits for is a GET without a body. The caller handles the response.
 
 use sluice_message::{FieldId, Method};
 use sluice_net::{Exchange as Of, RequestBody};
@@ -8,7 +8,7 @@ use super::ranges::Taking;
 use super::state::State;
 use crate::context::{Context, Exchange};
 
-/// Fields that describe the body and the connection of a request: those of what is asked on its behalf are others.
+/// Headers that describe the parent's body and connection, which subrequests do not inherit.
 const OF_BODY: [FieldId; 4] = [
     FieldId::ContentLength,
     FieldId::TransferEncoding,
@@ -16,8 +16,8 @@ const OF_BODY: [FieldId; 4] = [
     FieldId::Upgrade,
 ];
 
-/// A request for `path` on behalf of `x`. It has the variables of `x` until [`end`] gives them back: what locations set in
-/// it holds there, too, as in nginx.
+/// Creates a subrequest of `x` for `path`. It holds the variables of `x` until [`end`] returns them: as in nginx,
+/// variables set in the subrequest are visible to the parent.
 pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
     let mut req = x.req.clone();
     let method = std::mem::replace(&mut req.method, Method::Get);
@@ -53,8 +53,8 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
     }
 }
 
-/// A copy of `x` for `path` that nobody waits for, with its method and query. It has `body_bytes` of a body, if any, which
-/// are still to be given to it.
+/// Creates a detached copy of `x` for `path` with its method and query. It announces a body of `body_bytes`, if
+/// any, which the caller has to supply.
 pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
     let mut copy = Of::new(x.conn.clone(), x.worker.clone());
     copy.req = x.req.clone();
@@ -77,7 +77,7 @@ pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
     copy
 }
 
-/// Where something begins that is asked on behalf of a request.
+/// The initial routing state of a subrequest.
 fn state_for(state: &State) -> State {
     State {
         server: state.server,
@@ -87,14 +87,14 @@ fn state_for(state: &State) -> State {
         depth: state.depth,
         ranges: Taking::Never,
         real_port: state.real_port,
-        // What counted the request does not count what is asked on its behalf.
+        // Limits that counted the parent do not count the subrequest.
         limited_requests: state.limited_requests,
         limited_connections: state.limited_connections,
         ..State::default()
     }
 }
 
-/// Gives the variables back, and the address of the client: as in nginx it is one for both.
+/// Returns the variables and the client address to the parent: as in nginx, both share them.
 pub fn end(x: &mut Exchange, mut sub: Exchange) {
     x.context.client_ip = sub.context.client_ip;
     x.context.from_trusted_proxy = sub.context.from_trusted_proxy;

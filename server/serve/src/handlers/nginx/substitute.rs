@@ -1,5 +1,5 @@
-//! `nginx_sub`: texts in answers are replaced while they are sent. Only as many bytes are held back as may be the
-//! beginning of a text that goes on in the next piece.
+//! `nginx_sub`: replaces strings in responses as they are sent. Only bytes that may begin a match in the next piece
+//! are held back.
 
 use std::task::{Context, Poll, ready};
 
@@ -23,7 +23,7 @@ struct Settings {
     keeps_last_modified: bool,
 }
 
-/// How often each text is replaced in one answer.
+/// How often each string is replaced per response (`sub_filter_once`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HowOften {
     Once,
@@ -46,7 +46,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Settings {
-    /// Whether an answer is a text of one of the types, as it stands.
+    /// Whether the filter applies: an uncompressed body of a configured type.
     fn is_for(&self, x: &Exchange, body: &Body) -> bool {
         let fields = &x.res.fields;
         if x.res.status.is_bodiless()
@@ -58,7 +58,7 @@ impl Settings {
         self.types.include(fields)
     }
 
-    /// What the fields of the answer say of the bytes as they were holds no more.
+    /// Removes headers that described the original bytes.
     fn change_fields(&self, x: &mut Exchange) {
         let fields = &mut x.res.fields;
         changed::note(fields);
@@ -84,7 +84,7 @@ impl Filter for Settings {
         };
         self.change_fields(x);
         if x.req.method == Method::Head {
-            // How long it would be is known only after it was changed.
+            // The length is only known after replacement, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
         if source.is_at_hand() {
@@ -102,29 +102,29 @@ impl Filter for Settings {
     }
 }
 
-/// A text that is looked for.
+/// A string to search for.
 struct Text {
     text: Vec<u8>,
     with: Vec<u8>,
     is_done: bool,
 }
 
-/// The search through one answer.
+/// The state of the search in one response.
 struct Search {
     texts: Vec<Text>,
     how_often: HowOften,
-    /// Which bytes a text that is still looked for begins with.
+    /// The first bytes of the strings still searched for.
     first: [bool; 256],
-    /// Bytes that may be the beginning of a text.
+    /// Bytes that may begin a match.
     held: Vec<u8>,
     out: Vec<u8>,
 }
 
-/// What is known of one place.
+/// The result of a comparison at one position.
 enum Place {
-    /// This text stands there.
+    /// This string matches.
     Text(usize),
-    /// A text may stand there, as far as its bytes have come.
+    /// A string may match, but its end has not arrived.
     Perhaps,
     Nothing,
 }
@@ -140,7 +140,7 @@ impl Search {
         }
     }
 
-    /// Looks for `text`, too; one that is empty stands nowhere.
+    /// Adds a string to search for; an empty one never matches.
     fn add(&mut self, text: &[u8], with: Vec<u8>) {
         if !text.is_empty() {
             self.texts.push(Text {
@@ -161,7 +161,7 @@ impl Search {
         }
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     fn read(&mut self, piece: &[u8]) {
         match self.held.is_empty() {
             true => {
@@ -178,13 +178,13 @@ impl Search {
         }
     }
 
-    /// No more bytes come.
+    /// Ends the input.
     fn end(&mut self) {
         let held = std::mem::take(&mut self.held);
         self.look(&held, true);
     }
 
-    /// Writes `bytes` with what is replaced; gives how many at the end have to wait for more.
+    /// Writes `bytes` with replacements; returns how many at the end have to wait for more input.
     fn look(&mut self, bytes: &[u8], is_end: bool) -> usize {
         let (mut written, mut at) = (0, 0);
         while let Some(ahead) = bytes[at..]
@@ -233,11 +233,11 @@ impl Search {
     }
 }
 
-/// A body in which texts are replaced.
+/// A body with replacements.
 struct SubstituteStream {
     source: Source,
     search: Search,
-    /// Bytes of the output that were sent.
+    /// Bytes of the output that have been sent.
     sent: usize,
     state: State,
 }
@@ -298,7 +298,7 @@ mod tests {
         search
     }
 
-    /// How often, what is replaced by what, an answer, and what becomes of it.
+    /// How often, the replacements, a response, and the expected result.
     type Case = (
         HowOften,
         &'static [(&'static str, &'static str)],

@@ -1,4 +1,4 @@
-//! Variables that are looked up when they are asked for: `map`, `geo` and `split_clients`.
+//! Variables evaluated on use: `map`, `geo`, `split_clients` and others.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use crate::context::Exchange;
 use crate::record::Recorder;
 use crate::values::{At, expand_path, expanded_traced};
 
-/// Tables that ask each other: nginx notices circles, and no file needs more steps than these.
+/// Maximum nesting of tables that refer to each other. nginx detects cycles; no realistic file needs more steps.
 const STEPS_MAX: u8 = 16;
 
 thread_local! {
     static STEPS: Cell<u8> = const { Cell::new(0) };
 }
 
-/// All tables, by the names of their variables.
+/// All tables by variable name.
 #[derive(Debug, Default)]
 pub struct Tables(HashMap<Box<str>, Table>);
 
@@ -43,18 +43,18 @@ struct Table {
 enum Rows {
     Map(Map),
     Geo(Geo),
-    /// Where shares of all hashes end; the last may take what is left.
+    /// The upper bounds of shares of the hash range; `None` for the rest.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
     Browser(Browsers, browser::Told),
     Referer(Referers),
     Link(SecureLink, Asked),
-    /// The source is a path, whose links are followed.
+    /// `$realpath_root`: the source is a path whose symbolic links are resolved.
     RealPath,
     Connections(Connections, Option<Arc<Recorder>>),
 }
 
-/// What is counted of connections.
+/// Connection counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connections {
     Active,
@@ -62,11 +62,12 @@ enum Connections {
     Waiting,
 }
 
-/// A part of the path of a script.
+/// A part of a script path (`fastcgi_split_path_info`).
 #[derive(Debug)]
 struct Script {
     part: Part,
-    /// Its first group is the script, its second what is left for it; without it all is the script.
+    /// Its first group is the script name, its second the path info; without a pattern the whole path is the script
+    /// name.
     split: Option<Pattern>,
     index: Template,
 }
@@ -80,14 +81,14 @@ enum Part {
 #[derive(Debug, Default)]
 struct Map {
     exact: HashMap<Box<[u8]>, Template>,
-    /// Ends and beginnings of names, the longest first.
+    /// Suffixes and prefixes of host names, longest first.
     endings: Vec<(Box<[u8]>, Template)>,
     beginnings: Vec<(Box<[u8]>, Template)>,
     patterns: Vec<(Pattern, Template)>,
 }
 
 impl Tables {
-    /// Reads the tables.
+    /// Builds the tables.
     pub fn build(configs: &[Config], recorder: Option<&Arc<Recorder>>) -> Result<Tables, Refusal> {
         let mut tables = HashMap::new();
         for config in configs {
@@ -118,17 +119,17 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// Whether one gives the variable of this name.
+    /// Whether a table defines this variable.
     pub fn know(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether there are none.
+    /// Whether there are no tables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Appends the value of a variable, and says what it may contribute to paths.
+    /// Appends the value of a variable and returns its provenance for use in paths.
     pub fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
         let Some(table) = self.0.get(name) else {
             return Provenance::Configured;
@@ -139,7 +140,7 @@ impl Tables {
         }
         STEPS.set(steps + 1);
         let (source, from) = match table.rows {
-            // Its links are followed here and now.
+            // Symbolic links are resolved for each request.
             Rows::RealPath => real_path(&table.source, x),
             _ => expanded_traced(&table.source, x),
         };
@@ -159,7 +160,7 @@ impl Table {
                 Match::Value(value) => Some(value),
                 Match::Pattern(pattern, value) => {
                     let mut groups = Vec::new();
-                    // It was found already.
+                    // Matched before.
                     let _ = pattern.find(source, &mut groups);
                     let values = Groups {
                         at: At(x),
@@ -209,7 +210,7 @@ impl Table {
     }
 }
 
-/// The path that a text gives with all links followed; nothing where there is none.
+/// Resolves all symbolic links of a path; empty if it does not exist.
 fn real_path(text: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
     let mut path = Vec::new();
     if expand_path(text, x, &mut path).is_err() {
@@ -367,7 +368,7 @@ impl Map {
             match pattern.is_match(source) {
                 Ok(true) => return Match::Pattern(pattern, value),
                 Ok(false) => {}
-                // As in nginx: the value is the default one then.
+                // As in nginx, the default value is used.
                 Err(_) => return Match::Nothing,
             }
         }
@@ -375,13 +376,13 @@ impl Map {
     }
 }
 
-/// The values of a request, with the groups of the pattern of a row.
+/// The values of a request together with the groups of a row's pattern.
 struct Groups<'a> {
     at: At<'a>,
     text: &'a [u8],
     groups: &'a [Option<(u32, u32)>],
     pattern: &'a Pattern,
-    /// Where the text comes from.
+    /// The provenance of the text.
     from: Provenance,
 }
 
@@ -423,7 +424,7 @@ impl Values for Groups<'_> {
         let is_empty = found.is_none_or(|(start, end)| start == end);
         match self.from {
             Provenance::Configured | Provenance::Path => Provenance::Path,
-            // Its pattern allows it to be empty.
+            // Its pattern permits an empty group.
             Provenance::Name | Provenance::Unfit if is_empty => Provenance::Path,
             Provenance::Name | Provenance::Unfit => Provenance::Name,
         }
@@ -449,8 +450,8 @@ fn shares(config: &Config) -> Result<Vec<(Option<u32>, Template)>, Refusal> {
     Ok(shares)
 }
 
-/// Austin Appleby's MurmurHash2 with the seed 0, which nginx documents: a client stays in its share when it moves from
-/// nginx to here.
+/// Austin Appleby's MurmurHash2 with seed 0, as documented by nginx, so that clients keep their share when
+/// migrating from nginx.
 fn murmur(text: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = text.len() as u32;
@@ -477,7 +478,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_murmur2() {
-        // From the reference implementation with the seed 0.
+        // From the reference implementation with seed 0.
         for (text, hash) in [("", 0), ("a", 0x9268_5f5e), ("abcd", 0x2687_3021)] {
             assert_eq!(
                 murmur(text.as_bytes()),

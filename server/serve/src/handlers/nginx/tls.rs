@@ -1,4 +1,4 @@
-//! The values of nginx's variables of TLS, with the names and in the forms of OpenSSL.
+//! The values of nginx's TLS variables, with OpenSSL's names and formats.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use crate::client_cert::push_pem;
 use crate::context::Exchange;
 use crate::openssl_names::{group_name, push_name, push_slashes, suite_name, suite_of};
 
-/// What OpenSSL calls something with a number.
+/// Maps an IANA number to OpenSSL's name.
 type NameOf = fn(u16) -> Option<&'static str>;
 
 /// Appends a value; nothing without TLS.
@@ -52,7 +52,7 @@ pub fn push(x: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
     }
 }
 
-/// What the client offered, of new sessions only: of others OpenSSL knows nothing.
+/// Parameters offered by the client. OpenSSL has them for new sessions only.
 fn push_offered(tls: &TlsInfo, key: TlsKey, out: &mut Vec<u8>) {
     let Some(offered) = &tls.offered else {
         return;
@@ -70,7 +70,7 @@ fn push_offered(tls: &TlsInfo, key: TlsKey, out: &mut Vec<u8>) {
     }
 }
 
-/// The name of something, or its number where OpenSSL has no name for it.
+/// The name of a number, or the number in hexadecimal if OpenSSL has no name for it.
 fn push_number(number: u16, name: NameOf, out: &mut Vec<u8>) {
     match name(number) {
         _ if number == 0 => {}
@@ -91,7 +91,7 @@ fn push_client(der: &[u8], key: ClientKey, out: &mut Vec<u8>) {
             let lines = pem.trim_ascii_end().split(|byte| *byte == b'\n');
             for (at, line) in lines.enumerate() {
                 if at > 0 {
-                    // RFC 9112, section 5.2: a field that goes on in the next line, as was once allowed.
+                    // RFC 9112, section 5.2: obsolete line folding.
                     out.extend_from_slice(b"\n\t");
                 }
                 out.extend_from_slice(line);
@@ -130,7 +130,7 @@ fn push_client(der: &[u8], key: ClientKey, out: &mut Vec<u8>) {
     }
 }
 
-/// As `encodeURIComponent` has it: all but letters, digits and four marks (RFC 3986, section 2.3).
+/// Escapes like `encodeURIComponent`: all but unreserved characters (RFC 3986, section 2.3).
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {

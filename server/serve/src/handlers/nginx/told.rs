@@ -1,5 +1,5 @@
-//! What the logs of errors are told of requests, when it happens and in the words of nginx, which programs look for. Which
-//! log that is each place says; the form of lines is left to `log`.
+//! Error log messages of requests, in nginx's wording, which log analyzers match. The scope selects the log; `log`
+//! formats the lines.
 
 use sluice_message::Status;
 
@@ -8,7 +8,7 @@ use crate::context::Exchange;
 use crate::log::Level;
 use crate::record::{Remark, tell};
 
-/// nginx's levels, as far as requests are told of at them.
+/// nginx's log levels, as far as requests use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
     Debug,
@@ -40,7 +40,7 @@ impl Grade {
         }
     }
 
-    /// The one with this name; `error` where none is named.
+    /// The level with this name; `error` if empty.
     pub(crate) fn named(name: &str) -> Option<Grade> {
         Some(match name {
             "" | "error" => Grade::Error,
@@ -51,7 +51,7 @@ impl Grade {
         })
     }
 
-    /// The next softer one, as nginx tells what is held back more softly than what is refused.
+    /// The next lower level: nginx logs a delayed request one level below a rejected one.
     pub(crate) fn softer(self) -> Grade {
         match self {
             Grade::Alert | Grade::Error => Grade::Warn,
@@ -62,7 +62,7 @@ impl Grade {
     }
 }
 
-/// The beginnings of what nginx tells at `error` of answers that are no failures of the server.
+/// Prefixes of messages that nginx logs at `error` although the response is not a server error.
 const ERRORS: [&str; 9] = [
     "open() ",
     "directory index of ",
@@ -75,7 +75,7 @@ const ERRORS: [&str; 9] = [
     "no live upstreams ",
 ];
 
-/// The beginnings of what it tells at `info`, and of mistakes of clients that are mistakes only here.
+/// Prefixes of messages that nginx logs at `info`, and of client errors that only sluice reports.
 const INFOS: [&str; 6] = [
     "no user/password ",
     "client ",
@@ -85,11 +85,11 @@ const INFOS: [&str; 6] = [
     "a header value for the upstream ",
 ];
 
-/// How grave it is that a request ends so; it is told at `debug` what nginx does not tell.
+/// The level at which the failure of a request is logged; `debug` for what nginx does not log.
 pub(super) fn grade_of(status: Status, message: &str) -> Grade {
     let begins = |known: &&str| message.starts_with(*known);
     match status.code() {
-        // What upstreams answer is their concern.
+        // Error responses of upstreams are not errors of this server.
         _ if message == crate::handlers::reverse_proxy::INTERCEPTED => Grade::Debug,
         _ if ERRORS.iter().any(begins) => Grade::Error,
         _ if INFOS.iter().any(begins) => Grade::Info,
@@ -99,7 +99,7 @@ pub(super) fn grade_of(status: Status, message: &str) -> Grade {
 }
 
 impl Tree {
-    /// Tells the log of the place that a request is in. `upstream` is the one it is about, empty for none.
+    /// Writes to the error log of the request's scope. `upstream` is the upstream concerned, or empty.
     pub(super) fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
         let Some(log) = &self.log else { return };
         let place = &self.places[x.context.nginx.place as usize];
@@ -124,14 +124,14 @@ impl Tree {
 }
 
 impl TreeRef {
-    /// As [`Tree::tell`], from a handler of one of its places.
+    /// As [`Tree::tell`], for handlers.
     pub(crate) fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
         if let Some(tree) = self.get() {
             tree.tell(x, grade, message, upstream);
         }
     }
 
-    /// The same of what ends a request: nothing more is told of it.
+    /// As `tell`, for the reason that ends a request; nothing more is logged about it.
     pub(crate) fn tell_end(&self, x: &mut Exchange, grade: Grade, message: &str) {
         self.tell(x, grade, message, "");
         x.context.nginx.is_told = true;

@@ -1,4 +1,4 @@
-//! `nginx_trailers`: fields behind answers. Their values are those of the moment when an answer begins.
+//! `nginx_trailers`: response trailers. Their values are evaluated when the response begins.
 
 use std::task::{Context, Poll};
 
@@ -22,7 +22,7 @@ struct Settings {
 struct Trailer {
     name: FieldName,
     value: Template,
-    /// Whether answers to errors have it, too.
+    /// Whether error responses get it, too.
     always: bool,
 }
 
@@ -67,15 +67,15 @@ impl Filter for Settings {
             Err(Body::Empty) => None,
             Err(other) => return other,
         };
-        // What has a length has nothing behind it.
+        // Trailers need a body without `Content-Length`.
         x.res.fields.remove(FieldId::ContentLength);
         Body::Stream(Box::new(Followed { source, fields }))
     }
 }
 
-/// A body with fields behind it.
+/// A body followed by trailers.
 struct Followed {
-    /// None where there is nothing in front of them.
+    /// `None` for an empty body.
     source: Option<Source>,
     fields: Fields,
 }

@@ -1,4 +1,4 @@
-//! `$upstream_addr` and its kin: a value of each upstream that was asked, one behind the other.
+//! `$upstream_addr` and related variables: one value per upstream attempt.
 
 use sluice_message::FieldId;
 use sluice_route::placeholder::nginx::UpstreamKey;
@@ -6,7 +6,7 @@ use sluice_route::placeholder::nginx::UpstreamKey;
 use super::variables::{join, seconds, show};
 use crate::context::{Exchange, ProxyTry};
 
-/// Appends the values: `, ` stands between upstreams, ` : ` where the server redirected the request to other ones.
+/// Appends the values, separated by `, `, or by ` : ` between attempts before and after an internal redirect.
 pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
     let upstream = &x.context.upstream;
     let tries = upstream
@@ -21,13 +21,13 @@ pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
         }
         value(one, key, out);
     }
-    // Of a request within this one that much is known.
+    // A subrequest of this request has only the status.
     if let (UpstreamKey::Status, [], Some(status)) = (key, tries, upstream.status) {
         show(out, format_args!("{}", status.code()));
     }
 }
 
-/// A cookie that the latest upstream sets: what stands there in front of its attributes.
+/// The value of a cookie set by the last upstream, without attributes.
 pub fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let lines = x.context.upstream.fields.all(FieldId::SetCookie);
     let mut values = lines.filter_map(|line| {
@@ -41,7 +41,7 @@ pub fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A field behind the latest upstream's answer.
+/// A trailer of the last upstream's response.
 pub fn trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let facts = x.context.upstream.facts.as_ref();
     let last = facts.and_then(|facts| facts.tries.last());
@@ -50,7 +50,7 @@ pub fn trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A field behind the answer: one of `add_trailer`, or one that the upstream sent.
+/// A trailer of the response, from `add_trailer` or from the upstream.
 pub fn sent_trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     trailer(x, name, out);

@@ -25,11 +25,11 @@ struct TryFiles {
 
 struct Candidate {
     path: Template,
-    /// Whether a folder is looked for.
+    /// Whether a directory is looked for.
     is_folder: bool,
 }
 
-/// What is done if there is no file.
+/// The fallback if no candidate exists.
 enum Otherwise {
     Fail(Status),
     GoTo(Template),
@@ -39,7 +39,7 @@ enum Otherwise {
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let candidate = |text: &String| {
         Ok(Candidate {
-            // A folder is gone on with without its slash, so that whoever asked without it is redirected.
+            // A directory is entered without its slash, so that a request without the slash is redirected.
             path: cx.template(text.strip_suffix('/').unwrap_or(text))?,
             is_folder: text.ends_with('/'),
         })
@@ -63,7 +63,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl TryFiles {
-    /// Appends the text of a candidate to `text`, and the path of its file to `path`.
+    /// Appends the expanded candidate to `text` and the path of its file to `path`.
     fn write(
         &self,
         candidate: &Candidate,
@@ -73,9 +73,9 @@ impl TryFiles {
     ) -> Result<(), UnfitPath> {
         expand_path(&candidate.path, x, text)?;
         expand_path(&self.root, x, path)?;
-        // An alias stands in for the path of its location.
+        // An alias replaces the path of its location.
         let below = match text.strip_prefix(&*self.alias_of) {
-            // `location /a { alias /b/; }` would let `/a../c` out of the folder.
+            // `location /a { alias /b/; }` would let `/a../c` escape the directory.
             Some([b'.', b'.'] | [b'.', b'.', b'/', ..]) if !self.alias_of.is_empty() => {
                 return Err(UnfitPath);
             }

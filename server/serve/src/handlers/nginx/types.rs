@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sluice_message::{FieldId, Fields, FixedField, path};
 use sluice_model::nginx::MediaTypes;
 
-/// The types of a place, ready to be sent.
+/// The media types of a scope as prepared headers.
 #[derive(Debug)]
 pub struct Types {
     by_extension: HashMap<Box<[u8]>, FixedField>,
@@ -13,7 +13,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// Writes the fields out.
+    /// Prepares the headers.
     pub fn build(config: &MediaTypes) -> Types {
         let field = |text: &str| FixedField::known(FieldId::ContentType, text.as_bytes());
         let by_extension = config.by_extension.iter();
@@ -25,7 +25,7 @@ impl Types {
         }
     }
 
-    /// The type of what a path names.
+    /// The type for a path or file name.
     pub fn of(&self, name: &[u8]) -> Option<&FixedField> {
         let extension = path::extension(name).filter(|extension| extension.len() <= EXTENSION_MAX);
         let Some(extension) = extension else {
@@ -39,16 +39,16 @@ impl Types {
     }
 }
 
-/// The media types of answers that something is done to.
+/// The media types that a filter applies to.
 #[derive(Debug)]
 pub struct Kinds {
-    /// In lower case.
+    /// In lowercase.
     names: Box<[Box<[u8]>]>,
     all: bool,
 }
 
 impl Kinds {
-    /// Reads the names; `*` stands for all.
+    /// Parses the names; `*` matches all.
     pub fn build(names: &[String]) -> Kinds {
         let lower = |name: &String| name.to_ascii_lowercase().into_bytes().into();
         Kinds {
@@ -57,7 +57,7 @@ impl Kinds {
         }
     }
 
-    /// Whether an answer with these fields is of one of them.
+    /// Whether a response with these headers has one of the types.
     pub fn include(&self, fields: &Fields) -> bool {
         if self.all {
             return true;
@@ -70,5 +70,5 @@ impl Kinds {
     }
 }
 
-/// Bytes of an extension that are looked up: none in use is longer.
+/// Maximum length of an extension that is looked up, in bytes: longer than any in use.
 const EXTENSION_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! Paths as nginx compares and writes them.
+//! Normalizing and escaping of paths as in nginx.
 
 use sluice_message::hex::push_escape;
 use sluice_route::path::{Dots, Slashes, clean_into};
@@ -6,9 +6,9 @@ use sluice_route::path::{Dots, Slashes, clean_into};
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPath {
-    /// It leads out of the root.
+    /// `..` leads above the root.
     Outside,
-    /// It has a byte that no path has.
+    /// It contains a NUL byte.
     Nul,
 }
 
@@ -17,7 +17,7 @@ pub fn is_clean(path: &[u8]) -> bool {
     sluice_message::path::is_clean(path) && !path.contains(&0)
 }
 
-/// Appends `path`, decoded, with dot segments resolved and, if wanted, repeated slashes merged.
+/// Appends `path`, decoded, with dot segments resolved and repeated slashes optionally merged.
 pub fn clean(path: &[u8], merges: bool, out: &mut Vec<u8>) -> Result<(), BadPath> {
     if path.contains(&0) {
         return Err(BadPath::Nul);
@@ -32,17 +32,17 @@ pub fn clean(path: &[u8], merges: bool, out: &mut Vec<u8>) -> Result<(), BadPath
     }
 }
 
-/// Appends a part of a path as nginx writes it into a query.
+/// Appends a part of a path, escaped as nginx does for a query.
 pub fn escape_argument(text: &[u8], out: &mut Vec<u8>) {
     escape_with(text, b"\"#%&+;<>?\\^`{|}", out);
 }
 
-/// Appends a decoded path as nginx writes it to an upstream or into a redirect.
+/// Appends a decoded path, escaped as nginx does for upstreams and redirects.
 pub fn escape(path: &[u8], out: &mut Vec<u8>) {
     escape_with(path, b"\"#%<>?\\^`{|}", out);
 }
 
-/// Escapes what is no visible character of ASCII, and those that are named.
+/// Escapes bytes that are not visible ASCII characters, and those in `named`.
 fn escape_with(path: &[u8], named: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
         let plain = matches!(byte, 0x21..=0x7e) && !named.contains(&byte);

@@ -1,4 +1,4 @@
-//! `nginx_userid`: clients get a cookie by which they are known again, in nginx's form: four numbers of 32 bits in Base64.
+//! `nginx_userid`: a cookie that identifies clients, in nginx's format: four 32-bit numbers in Base64.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::handler::{Filter, Handler, Step};
 use crate::text::clean_value;
 use crate::values::expanded;
 
-/// Old cookies may have any bits behind their last letter.
+/// Old cookies may have any trailing bits in their last character.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&ALPHABET, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// Letters of a cookie that count; a mark stands behind them.
+/// Base64 characters of a cookie; the mark follows.
 const LETTERS: usize = 22;
 
 struct UserId(Arc<Settings>);
@@ -32,26 +32,26 @@ struct UserId(Arc<Settings>);
 struct Settings {
     mode: Mode,
     name: Box<str>,
-    /// What stands behind the value, but for when it ends.
+    /// The attributes after the value, except `expires`.
     attributes: Box<str>,
     ends: Ends,
     mark: Option<u8>,
     p3p: Option<(FieldName, Template)>,
     service: Option<u32>,
-    /// Whether a client gets another one, where it is neither empty nor `0`.
+    /// Whether to replace the client's cookie: if the value is neither empty nor `0`.
     reset: Option<Template>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Cookies are only read.
+    /// Cookies are only logged.
     Log,
-    /// nginx's first form, in the order of bytes of the machine.
+    /// nginx's version 1, in native byte order.
     One,
     Two,
 }
 
-/// When a cookie ends.
+/// When a cookie expires.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     WithBrowser,
@@ -59,7 +59,7 @@ enum Ends {
     Never,
 }
 
-/// What is known of the cookie of a request.
+/// The cookie of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     name: Box<str>,
@@ -68,7 +68,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Appends the value of `$uid_got` or `$uid_set`: the name, and the four numbers as the machine reads them.
+    /// Appends `$uid_got` or `$uid_set`: the name and the four numbers in native byte order.
     pub(super) fn push(&self, which: Which, out: &mut Vec<u8>) {
         let value = match which {
             Which::Got => self.got,
@@ -84,12 +84,12 @@ impl Known {
     }
 }
 
-/// Which cookie is meant.
+/// Which cookie to show.
 #[derive(Clone, Copy)]
 pub(super) enum Which {
-    /// The one that the client sent.
+    /// The one that was received.
     Got,
-    /// The one that it gets.
+    /// The one that is sent.
     Set,
 }
 
@@ -150,7 +150,7 @@ impl Handler for UserId {
     }
 }
 
-/// The numbers of a cookie; nothing if it is none of ours.
+/// Decodes a cookie; `None` if it is not one of ours.
 fn decoded(text: &[u8]) -> Option<[u8; 16]> {
     let letters = text.get(..LETTERS)?;
     let bytes: [u8; 16] = BASE64.decode(letters).ok()?.try_into().ok()?;
@@ -159,7 +159,7 @@ fn decoded(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 impl Settings {
-    /// The cookie that the client gets, if it gets one: it has none, or one without the mark.
+    /// The cookie to send: if the client has none, or one without the mark.
     fn to_set(&self, x: &Exchange, known: &Known, text: &[u8]) -> Option<[u8; 16]> {
         let is_reset = self.reset.as_ref().is_some_and(|reset| {
             let reset = expanded(reset, x);
@@ -176,7 +176,7 @@ impl Settings {
     }
 
     fn made(&self, x: &Exchange) -> [u8; 16] {
-        // No two of one process are alike, and those of different ones hardly.
+        // Unique within a process; `start` distinguishes processes.
         static LAST: AtomicU32 = AtomicU32::new(0x0303_0302);
         let last = LAST.fetch_add(0x100, Ordering::Relaxed).max(0x0303_0302);
         let now = x.worker.clock.unix_seconds() as u32;
@@ -227,7 +227,7 @@ impl Filter for Settings {
     }
 }
 
-/// A time as cookies of old write it, and nginx does: with two digits for the year up to 2037.
+/// A time in nginx's cookie format: a two-digit year up to 2037.
 fn cookie_time(seconds: i64) -> String {
     let day = Calendar::of(seconds);
     let http = date::format_http(u64::try_from(seconds).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! The values of nginx's variables that no placeholder of Caddy's has.
+//! nginx variables that no Caddy placeholder provides.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Capture(index) => x.context.captures.write(*index, out),
         NginxKey::UriFrom(cut) => {
             let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
-            // `location /a { alias /b/; }` would let `/a../c` out of the folder. No file has NUL in its name.
+            // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
             if rest == b".." || rest.starts_with(b"../") {
                 out.push(0);
             }
@@ -77,7 +77,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::RequestCompletion => {}
         NginxKey::Pipe => out.push(if x.came.is_pipelined { b'p' } else { b'.' }),
         NginxKey::RequestTime => {
-            // It begins with the first byte of the head.
+            // Measured from the first byte of the request head.
             seconds(clock::now().since(x.started) + x.came.head_time, out);
         }
         NginxKey::TimeLocal => time(x, "02/Jan/2006:15:04:05 -0700", out),
@@ -91,7 +91,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     Found::Known
 }
 
-/// The port of the client; nothing where a trusted proxy names an address without a port.
+/// The port of the client; empty if a trusted proxy reported an address without a port.
 fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
     let port = match (x.context.nginx.real_port, x.conn.remote) {
         (Some(port), _) => port,
@@ -103,7 +103,7 @@ fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-/// What the system knows of the client's connection; nothing where it is none of TCP.
+/// `$tcpinfo_*`: kernel data of the client's connection; empty if it is not TCP.
 fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
     let Some(info) = x.conn.facts.socket.and_then(tcp_info) else {
         return;
@@ -117,7 +117,7 @@ fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
     show(out, format_args!("{number}"));
 }
 
-/// The values that follow from the process, or from the connection.
+/// Variables that depend on the process or on the connection.
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::tries::push(x, *key, out),
@@ -150,13 +150,13 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
     Found::Known
 }
 
-/// The number of a connection. Each worker counts for itself: their numbers are laid out side by side.
+/// The number of a connection. Each worker counts by itself, and their numbers interleave.
 pub(super) fn connection_number(x: &Exchange) -> u64 {
     let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
     x.conn.facts.serial * count + index
 }
 
-/// The values that follow from the connection, and what is counted.
+/// Variables of the connection, and counters.
 fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     let facts = &x.conn.facts;
     match key {
@@ -189,7 +189,7 @@ fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     Found::Known
 }
 
-/// The end of the connection that the PROXY protocol tells, and a variable is about.
+/// The source or destination reported by the PROXY protocol.
 fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
     let told = x.conn.facts.told.as_ref()?;
     Some(match key {
@@ -198,10 +198,10 @@ fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
     })
 }
 
-/// The values that follow from request and answer as they are written.
+/// Variables of the request and the response messages.
 fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
-        // Of a request whose line is none, until its page is asked for with GET.
+        // Empty for a request with a malformed request line, until an error page is requested with GET.
         NginxKey::RequestMethod
             if x.req.target.is_empty()
                 && x.context.occasional.refused_line.is_some()
@@ -257,7 +257,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     Found::Known
 }
 
-/// The bytes of a request as far as they were read; those of its head are added up where they were not counted.
+/// Bytes of the request read so far; the head is estimated where its size was not recorded.
 fn request_length(x: &Exchange) -> u64 {
     let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
     let head = match is_known {
@@ -265,7 +265,7 @@ fn request_length(x: &Exchange) -> u64 {
         false => {
             let line = x.req.method.as_str().len() + x.req.target.len();
             let fields = x.req.fields.iter();
-            // A colon, a space and the end of the line.
+            // Colon, space and line end.
             let fields = fields.map(|field| (field.name.len() + field.value.len() + 4) as u64);
             (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + fields.sum::<u64>()
         }
@@ -273,7 +273,7 @@ fn request_length(x: &Exchange) -> u64 {
     head + x.context.log.body_bytes_read
 }
 
-/// A part of the address that the request is passed on to.
+/// A part of the upstream address.
 fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
     let pass = &x.context.occasional.pass;
     match key {
@@ -284,12 +284,12 @@ fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
     }
 }
 
-/// The port that the Host field names.
+/// The port in the `Host` header.
 fn host_port(x: &Exchange) -> Option<u16> {
     sluice_message::head::split_port(&x.req.authority).1
 }
 
-/// Seconds with three digits after the point, as nginx writes times.
+/// Appends seconds with three decimals, as nginx formats times.
 pub(super) fn seconds(time: std::time::Duration, out: &mut Vec<u8>) {
     show(
         out,
@@ -303,7 +303,7 @@ pub(super) fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
 }
 
 fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
-    // A dot at the end says that a name is whole, which all of these are.
+    // A trailing dot marks a name as fully qualified and is dropped.
     let host = &x.req.host[..];
     match host.strip_suffix(b".").unwrap_or(host) {
         b"" => out.extend_from_slice(fallback.as_bytes()),
@@ -316,7 +316,7 @@ fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Path and query as they were sent.
+/// The path and query as sent by the client.
 pub fn sent(x: &Exchange) -> &[u8] {
     let target = &x.req.target[..];
     if target.starts_with(b"/") {
@@ -346,7 +346,7 @@ fn request_line(x: &Exchange, out: &mut Vec<u8>) {
     out.extend_from_slice(x.req.version.as_str().as_bytes());
 }
 
-/// The value of an argument as it was sent; names compare without case.
+/// Appends an argument as sent; names are compared without case.
 pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let query = x.req.uri.query().unwrap_or_default();
     let mut pairs = query.split(|byte| *byte == b'&');
@@ -383,7 +383,7 @@ pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(found.unwrap_or_default());
 }
 
-/// The name in the credentials of a request, as far as it can be read.
+/// The user name in the credentials of a request, if they can be decoded.
 fn remote_user(x: &Exchange, out: &mut Vec<u8>) {
     let Some(field) = x.req.fields.first(FieldId::Authorization) else {
         return;
@@ -407,7 +407,7 @@ fn time(x: &Exchange, layout: &str, out: &mut Vec<u8>) {
     LocalTime::utc(seconds, 0).push(layout, out);
 }
 
-/// The number that `{http.request.uuid}` shows as well, in hexadecimal digits.
+/// The ID that `{http.request.uuid}` shows as well, in hexadecimal.
 fn request_id(x: &Exchange, out: &mut Vec<u8>) {
     let [mut high, mut low] = x.context.uuid.get();
     if high == 0 && low == 0 {

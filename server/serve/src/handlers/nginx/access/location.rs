@@ -1,4 +1,5 @@
-//! `auth_request`: another location says whether a request may come in. How it is asked is left to `subrequest`.
+//! `auth_request`: a subrequest to another location decides whether the request is allowed. The subrequest itself
+//! is made by `subrequest`.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::handlers::nginx::subrequest;
 use crate::site::SiteRef;
 use crate::values::expanded_traced;
 
-/// The location that is asked.
+/// The location that receives the authorization subrequest.
 pub struct AskLocation {
     uri: Box<[u8]>,
     set: Vec<(Arc<str>, Template)>,
@@ -23,7 +24,7 @@ pub struct AskLocation {
 }
 
 impl AskLocation {
-    /// Reads the settings.
+    /// Parses the directive.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<AskLocation, Refusal> {
         if !config.uri.starts_with('/') {
             return Err(Refusal::new(format!(
@@ -42,13 +43,13 @@ impl AskLocation {
         })
     }
 
-    /// What an explanation says: nobody is asked.
+    /// The text for `explain`, which does not send the subrequest.
     pub fn account(&self) -> String {
         let uri = String::from_utf8_lossy(&self.uri);
         format!("would ask `{uri}`, which is assumed to let the request in")
     }
 
-    /// Asks the location.
+    /// Sends the subrequest and turns its status into a decision.
     pub async fn ask(&self, x: &mut Exchange) -> Opinion {
         let Some(site) = self.site.get() else {
             let fault = Fault::new(Status::SERVICE_UNAVAILABLE, "the server is ending");

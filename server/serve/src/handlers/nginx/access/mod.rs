@@ -1,5 +1,5 @@
-//! `nginx_access`: who may come in: by address, by password, by what another location says. All of these checks have to
-//! let a request in, or, where that is wanted, one of them.
+//! `nginx_access`: access control by address (`allow`, `deny`), by password (`auth_basic`) and by subrequest
+//! (`auth_request`). With `satisfy all` every check has to allow the request, with `satisfy any` one of them.
 
 mod location;
 mod rules;
@@ -21,10 +21,10 @@ use location::AskLocation;
 use rules::{Rules, Ruling};
 use users::PasswordFile;
 
-/// The directive at work.
+/// The handler.
 struct Access {
     rules: Rules,
-    /// The checks that take longer than looking at an address; most places have none.
+    /// Checks other than addresses; most locations have none.
     more: Option<Box<More>>,
 }
 
@@ -32,26 +32,26 @@ struct More {
     enough: Enough,
     basic: Option<PasswordFile>,
     request: Option<AskLocation>,
-    /// How long a refusal with 401 is held back.
+    /// Delay before a 401 response (`auth_delay`).
     delay: Option<Duration>,
 }
 
-/// How many of the checks have to let a request in.
+/// How many of the checks have to allow the request (`satisfy`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Enough {
     All,
     Any,
 }
 
-/// What a check says of a request.
+/// The result of one check.
 enum Opinion {
-    /// It has nothing to say.
+    /// The check does not apply.
     None,
-    /// It may come in.
+    /// The request is allowed.
     Allowed,
-    /// It may not, but another check may think otherwise.
+    /// The request is denied; with `satisfy any` another check may still allow it.
     Refused(Fault),
-    /// It fails.
+    /// The check itself failed.
     Failed(Fault),
 }
 
@@ -82,7 +82,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for Access {
     fn serve(&self, x: &mut Exchange) -> Step {
-        // What the server asks of itself was let in with the request that it asks for.
+        // A subrequest was authorized together with its parent request.
         if x.context.nginx.subrequest {
             return Step::Next;
         }
@@ -141,7 +141,7 @@ impl Handler for Access {
 }
 
 impl More {
-    /// What can be said without waiting.
+    /// Decides without awaiting; `Step::Later` if that is not possible.
     fn at_once(&self, x: &mut Exchange, ruling: Ruling) -> Step {
         if self.request.is_some() {
             return Step::Later;
@@ -159,7 +159,7 @@ impl More {
         }
     }
 
-    /// A refusal that is to be held back comes later.
+    /// Turns a 401 that `auth_delay` applies to into `Step::Later`.
     fn unless_delayed(&self, step: Step) -> Step {
         match &step {
             Step::Fail(fault) if fault.status == Status::UNAUTHORIZED && self.delay.is_some() => {
@@ -192,7 +192,7 @@ impl More {
         }
     }
 
-    /// Takes an opinion into account; a step if it decides.
+    /// Takes a check's result into account; returns a step if the decision is final.
     fn weigh(
         &self,
         x: &mut Exchange,
@@ -208,7 +208,7 @@ impl More {
                 Some(Step::Next)
             }
             (Opinion::Refused(fault), Enough::Any) => {
-                // Whoever can log in is told so.
+                // A 401 wins over other refusals, so that the client learns that it can log in.
                 let asks = |known: &Fault| known.status == Status::UNAUTHORIZED;
                 if !refusal.as_ref().is_some_and(asks) {
                     *refusal = Some(fault);
@@ -219,13 +219,13 @@ impl More {
         }
     }
 
-    /// Waits before a refusal, so that guesses of passwords take time and their times tell nothing.
+    /// Delays a 401, so that guessing passwords is slow and response times reveal nothing.
     async fn held_back(&self, x: &Exchange, step: Step) -> Step {
         let is_unauthorized =
             matches!(&step, Step::Fail(fault) if fault.status == Status::UNAUTHORIZED);
         if let Some(delay) = self.delay.filter(|_| is_unauthorized) {
             let timer = x.worker.timers.timer();
-            // It is counted from now, not from when the worker last looked at its clock.
+            // Measure from now: the worker's cached clock may be behind.
             x.worker.clock.tick();
             timer.set(&x.worker.clock, delay);
             poll_fn(|cx| timer.poll_expired(cx)).await;

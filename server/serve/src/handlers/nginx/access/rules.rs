@@ -1,4 +1,4 @@
-//! `allow` and `deny`: who may come in, by address. The first rule that fits decides.
+//! `allow` and `deny`: access control by address. The first matching rule decides.
 
 use sluice_message::Remote;
 use sluice_model::nginx::AccessRule;
@@ -8,17 +8,17 @@ use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::values::client_ip;
 
-/// The rules of a place.
+/// The rules of one location.
 pub struct Rules(Vec<(Ruling, From)>);
 
-/// What rules say of a request.
+/// The decision of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It may come in.
+    /// The request is allowed.
     Allowed,
-    /// It may not.
+    /// The request is denied.
     Denied,
-    /// No rule fits.
+    /// No rule matches.
     None,
 }
 
@@ -29,7 +29,7 @@ enum From {
 }
 
 impl Rules {
-    /// Reads the rules.
+    /// Parses the rules.
     pub fn build(configs: &[AccessRule]) -> Result<Rules, Refusal> {
         let mut rules = Vec::with_capacity(configs.len());
         for rule in configs {
@@ -50,7 +50,7 @@ impl Rules {
         Ok(Rules(rules))
     }
 
-    /// What they say of a request.
+    /// Evaluates the rules for a request.
     pub fn rule(&self, x: &Exchange) -> Ruling {
         if self.0.is_empty() {
             return Ruling::None;

@@ -1,5 +1,5 @@
-//! `auth_basic`: names and passwords of a file that is looked at anew when it changes. Checking a password that is slow on
-//! purpose is left to `authentication::password`, and what was right is remembered.
+//! `auth_basic`: checks names and passwords against a file, which is read again when it changes. Slow hashes are
+//! verified by `authentication::password`, and successful checks are cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,26 +22,26 @@ use crate::handlers::authentication::remembered::Remembered;
 use crate::handlers::authentication::{Credentials, challenge};
 use crate::values::{expand_path, expanded};
 
-/// A file of names and passwords, and what it opens.
+/// An `auth_basic` realm and its password file.
 pub struct PasswordFile {
     realm: Template,
     users: Template,
 }
 
-/// The files that one worker has read.
+/// Password files cached by one worker.
 #[derive(Default)]
 struct Files(RefCell<HashMap<Box<[u8]>, Rc<Users>>>);
 
-/// What stands in a file.
+/// The parsed content of a password file.
 struct Users {
     facts: Facts,
-    /// Hashes by name; nothing for one that is none.
+    /// Hashes by name; `None` for a hash that could not be parsed.
     accounts: HashMap<Box<str>, Option<Arc<Hash>>>,
-    /// What passwords of unknown names are checked against, so that they take as long as those of known ones.
+    /// Hash to verify passwords of unknown names against, so that they take as long as those of known names.
     decoy: Option<Arc<Hash>>,
 }
 
-/// A password to be checked.
+/// A pending password verification.
 struct Check {
     hash: Arc<Hash>,
     credentials: Credentials,
@@ -49,7 +49,7 @@ struct Check {
 }
 
 impl PasswordFile {
-    /// Reads the settings.
+    /// Parses the directive.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<PasswordFile, Refusal> {
         Ok(PasswordFile {
             realm: cx.template(&config.realm)?,
@@ -57,7 +57,7 @@ impl PasswordFile {
         })
     }
 
-    /// What can be said without waiting.
+    /// Decides without awaiting; `None` if a slow hash has to be verified first.
     pub fn at_once(&self, x: &mut Exchange) -> Option<Opinion> {
         let check = match self.look_up(x) {
             Ok(check) => check,
@@ -74,7 +74,7 @@ impl PasswordFile {
         is_remembered.then(|| self.judge(x, true, true, check.credentials.name))
     }
 
-    /// Checks a password on another thread.
+    /// Verifies a password on another thread.
     pub async fn check(&self, x: &mut Exchange) -> Opinion {
         let check = match self.look_up(x) {
             Ok(check) => check,
@@ -98,7 +98,7 @@ impl PasswordFile {
         self.judge(x, is_right, check.is_known, check.credentials.name)
     }
 
-    /// What an explanation says: nobody's password is asked for.
+    /// The text for `explain`; missing credentials are reported rather than requested.
     pub fn account(&self, x: &mut Exchange) -> Option<String> {
         match self.look_up(x) {
             Err(Opinion::None) => None,
@@ -155,7 +155,7 @@ impl PasswordFile {
         }
         let now = x.worker.clock.coarse();
         let shown = || String::from_utf8_lossy(&path).into_owned();
-        // As in nginx nobody comes in where there is no file.
+        // As in nginx, a missing file denies every request.
         let facts = files::facts(&path, Reach::Anywhere, now).map_err(|missing| {
             let why = match missing {
                 Missing::NotFound | Missing::Impossible => "there is none",
@@ -196,7 +196,7 @@ impl PasswordFile {
         Opinion::Allowed
     }
 
-    /// nginx's words for a name that is not in the file.
+    /// nginx's message for a name that is not in the file.
     fn unknown(&self, x: &Exchange, name: &str) -> String {
         let path = expanded(&self.users, x);
         let path = String::from_utf8_lossy(&path);
@@ -212,7 +212,7 @@ impl PasswordFile {
 }
 
 impl Users {
-    /// Reads `name:hash[:anything]` from each line; of two lines for one name the first counts.
+    /// Parses lines of the form `name:hash[:anything]`; the first line of a name wins.
     fn parse(facts: Facts, text: &str) -> Users {
         let mut accounts: HashMap<Box<str>, Option<Arc<Hash>>> = HashMap::new();
         let mut decoy = None;

@@ -1,5 +1,5 @@
-//! `nginx_charset`: which encoding texts are said to have, and have. What files are said to have that stay as they are
-//! stands in their media types already; recoding is left to `recode`.
+//! `nginx_charset`: adds a charset to `Content-Type` and converts bodies to it. Static files that need no
+//! conversion get theirs with the media type; conversion is done by `recode`.
 
 pub(crate) mod recode;
 
@@ -23,14 +23,14 @@ use crate::values::expanded;
 
 use recode::{Charsets, Recoder, Table};
 
-/// The directive at work.
+/// The handler.
 struct Charset(Arc<Settings>);
 
 struct Settings {
     name: Template,
-    /// The encoding of what does not say its own; nobody knows it where the text is empty.
+    /// The charset of responses that do not declare one; empty if unknown.
     source: Template,
-    /// Whether what says its own is changed as well.
+    /// Whether declared charsets are overridden (`override_charset`).
     overrides: bool,
     types: Kinds,
     charsets: Arc<Charsets>,
@@ -57,7 +57,7 @@ impl Handler for Charset {
     }
 }
 
-/// Notes the encoding that an upstream wants its answer to have (`X-Accel-Charset`), where anybody asks for it.
+/// Stores the charset requested by an upstream (`X-Accel-Charset`), if the location evaluates it.
 pub(crate) fn heed(x: &mut Exchange, fields: &Fields) {
     if x.context.nginx.heeds_charset
         && let Some(name) = fields.find_first(b"X-Accel-Charset")
@@ -66,7 +66,7 @@ pub(crate) fn heed(x: &mut Exchange, fields: &Fields) {
     }
 }
 
-/// A media type in front of its encoding, and the encoding, if it says that.
+/// Splits a media type into the part before its charset parameter, and the charset if there is one.
 fn parted(value: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut at = 0;
     for (index, part) in value.split(|byte| *byte == b';').enumerate() {
@@ -86,17 +86,17 @@ fn parted(value: &[u8]) -> (&[u8], Option<&[u8]>) {
     (value, None)
 }
 
-/// The encoding that a media type names.
+/// The charset parameter of a media type.
 pub(super) fn named_in(value: &[u8]) -> Option<&[u8]> {
     parted(value).1
 }
 
-/// What becomes of an answer.
+/// What to do with a response.
 enum Fate {
     Stays,
-    /// It is said to have this encoding.
+    /// Declare this charset.
     Named(Vec<u8>),
-    /// It gets this one by the table.
+    /// Convert the body to this charset with the table.
     Recoded(Vec<u8>, Arc<Table>),
 }
 
@@ -114,7 +114,7 @@ impl Settings {
             Some(own) => own.clone(),
             None => expanded(&self.source, x),
         };
-        // Old browsers took that of a redirect for that of the next page: nginx says it of none.
+        // Old browsers applied a redirect's charset to the next page, so nginx sends none in redirects.
         let is_redirect = matches!(x.res.status.code(), 301 | 302);
         if from.is_empty() || from == b"off" || from.eq_ignore_ascii_case(&name) || is_redirect {
             return match own.is_some() || is_redirect {
@@ -137,9 +137,9 @@ impl Settings {
         }
     }
 
-    /// The encoding that an answer is to have; `says_own` where it says one.
+    /// The target charset; `says_own` if the response declares a charset.
     fn wanted(&self, x: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
-        // What becomes a part of another page has its encoding.
+        // An included part takes the charset of its page.
         let of_page = &x.context.occasional.charset_of_page;
         if x.context.nginx.is_subrequest() && !of_page.is_empty() {
             return Some(of_page.clone());
@@ -181,13 +181,13 @@ impl Filter for Settings {
             Fate::Recoded(name, table) => (name, table),
         };
         self.say(&mut x.res.fields, &name);
-        // The letters of something packed are not those of the text.
+        // A compressed body cannot be converted.
         if x.res.fields.has(FieldId::ContentEncoding) {
             return body;
         }
         let length = body.len(x.inline.len()).filter(|_| table.keeps_length());
         if length.is_none() {
-            // As in nginx the tag stays: it is that of a page that always comes in this encoding.
+            // As in nginx, the ETag stays: it identifies a page that is always sent in this charset.
             x.res.fields.remove(FieldId::ContentLength);
             x.res.fields.remove(FieldId::AcceptRanges);
         }
@@ -224,14 +224,14 @@ impl Filter for Settings {
     }
 }
 
-/// A body in another encoding.
+/// A body converted to another charset.
 struct Recoded {
     source: Source,
     recoder: Recoder,
     out: Vec<u8>,
-    /// Bytes of the output that were sent.
+    /// Bytes of `out` that have been sent.
     sent: usize,
-    /// Bytes still to come, where that is known.
+    /// Remaining bytes, if known.
     left: Option<u64>,
     state: State,
 }

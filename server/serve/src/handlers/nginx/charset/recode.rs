@@ -1,4 +1,4 @@
-//! Texts from one encoding into another, by tables. Which encodings a text has and gets is left to the filter.
+//! Charset conversion by tables (`charset_map`). The filter chooses the source and target charsets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use sluice_model::nginx::{CharsetMap as Config, Nginx};
 
 use crate::build::Refusal;
 
-/// What stands for what an encoding has no place for.
+/// Replaces characters that the target charset does not have.
 const UNKNOWN: u8 = b'?';
 
-/// The encodings of a configuration, and the tables between them.
+/// The charsets of a configuration and the tables between them.
 #[derive(Debug, Default)]
 pub struct Charsets {
     names: Vec<Box<[u8]>>,
-    /// By the numbers of both encodings.
+    /// By source and target index.
     tables: HashMap<(usize, usize), Arc<Table>>,
 }
 
-/// From one encoding into another.
+/// A conversion table.
 #[derive(Debug)]
 pub enum Table {
-    /// Both have a byte for each letter.
+    /// Between two single-byte charsets.
     Bytes(Box<[u8; 256]>),
-    /// Into UTF-8.
+    /// To UTF-8.
     Into(Box<[Option<char>; 256]>),
     /// From UTF-8.
     From(HashMap<char, u8>),
 }
 
 impl Charsets {
-    /// Reads the tables.
+    /// Parses the tables.
     pub fn build(config: &Nginx) -> Result<Charsets, Refusal> {
         let mut charsets = Charsets::default();
         for name in &config.charsets {
@@ -58,24 +58,24 @@ impl Charsets {
         names.position(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the configuration names an encoding.
+    /// Whether the configuration mentions a charset.
     pub fn know(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// The table from one encoding into another.
+    /// The table from one charset to another.
     pub fn table(&self, from: &[u8], to: &[u8]) -> Option<&Arc<Table>> {
         self.tables.get(&(self.find(from)?, self.find(to)?))
     }
 }
 
-/// The bytes that hexadecimal digits spell.
+/// Decodes hexadecimal digits.
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(hex_pair).collect()
 }
 
-/// The tables of a map, there and back.
+/// The tables of a map in both directions.
 fn tables(map: &Config) -> Result<(Table, Table), Refusal> {
     let wrong = |text: &str| Refusal::new(format!("`{text}` is not a character code"));
     let mut rows = Vec::with_capacity(map.rows.len());
@@ -118,16 +118,16 @@ fn tables(map: &Config) -> Result<(Table, Table), Refusal> {
 }
 
 impl Table {
-    /// Whether what it gives is as long as what it is given.
+    /// Whether the output is as long as the input.
     pub fn keeps_length(&self) -> bool {
         matches!(self, Table::Bytes(_))
     }
 }
 
-/// A text on its way from one encoding into another.
+/// Converts a stream of bytes.
 pub struct Recoder {
     table: Arc<Table>,
-    /// The beginning of a letter whose end is in the next piece.
+    /// An incomplete character, to be continued by the next piece.
     held: Vec<u8>,
 }
 
@@ -139,7 +139,7 @@ impl Recoder {
         }
     }
 
-    /// Takes the next bytes, and appends what becomes of them.
+    /// Converts the next bytes and appends the result to `out`.
     pub fn read(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         match &*self.table {
             Table::Bytes(table) => out.extend(piece.iter().map(|byte| table[usize::from(*byte)])),
@@ -168,7 +168,7 @@ impl Recoder {
         }
     }
 
-    /// No more bytes come.
+    /// Ends the input.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         if !self.held.is_empty() {
             self.held.clear();
@@ -177,9 +177,9 @@ impl Recoder {
     }
 }
 
-/// Writes the letters of a text in UTF-8; gives what may be the beginning of one more. One that the other encoding does not
-/// have is written as HTML does, whatever the text is, as nginx has it. What is no letter is a question mark; nginx takes
-/// the byte behind it for a part of it, which could be that of a tag.
+/// Converts UTF-8 text; returns the incomplete character at its end, if any. Characters that the target charset
+/// lacks become HTML character references whatever the media type, as in nginx. Invalid sequences become question
+/// marks; nginx would swallow the following byte, which may be part of a tag.
 fn letters<'t>(text: &'t [u8], table: &HashMap<char, u8>, out: &mut Vec<u8>) -> &'t [u8] {
     let mut rest = text;
     loop {

@@ -1,5 +1,5 @@
-//! `nginx_ssi`: commands in pages are done while the pages are sent: other answers are included, variables set and written.
-//! Commands are found by `parse`, done by `page`; what they say is left to `words` and `variables`.
+//! `nginx_ssi`: processes SSI commands as pages are sent. `parse` finds the commands, `page` executes them; `words`
+//! and `variables` evaluate their parameters.
 
 mod page;
 mod parse;
@@ -24,15 +24,15 @@ use page::Page;
 use variables::Names;
 pub use variables::Shared;
 
-/// The directive at work.
+/// The filter.
 #[derive(Clone)]
 struct Settings(Arc<Rules>);
 
-/// What holds in one place.
+/// The settings of one scope.
 struct Rules {
     types: Kinds,
     value_bytes_max: usize,
-    /// Whether mistakes are told in the log alone.
+    /// Whether errors are logged but not shown (`ssi_silent_errors`).
     silent: bool,
     keeps_last_modified: bool,
     names: Names,
@@ -56,7 +56,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Rules {
-    /// Whether an answer is a page. What is compressed has no commands.
+    /// Whether a response is processed. Compressed bodies are not.
     fn is_for(&self, x: &Exchange) -> bool {
         !x.res.status.is_bodiless()
             && !x.res.fields.has(FieldId::ContentEncoding)
@@ -64,7 +64,7 @@ impl Rules {
             && self.types.include(&x.res.fields)
     }
 
-    /// Nobody knows when what is put together was changed.
+    /// The page has no reliable modification time of its own.
     fn change_fields(&self, fields: &mut Fields) {
         changed::note(fields);
         if !self.keeps_last_modified {
@@ -85,7 +85,7 @@ impl Filter for Settings {
         };
         self.0.change_fields(&mut x.res.fields);
         if x.req.method == Method::Head {
-            // How long it would be is known only after it was put together.
+            // The length is only known after processing, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
         Body::Stream(Box::new(Page::new(x, self.0.clone(), source)))

@@ -1,5 +1,5 @@
-//! One page on its way: what its commands say is done as they come by. Includes are asked for at once, several at a time, and
-//! their answers stand where they were included.
+//! Processing of one page: commands are executed as they are read. Includes are requested at once, several
+//! concurrently, and their responses are inserted in order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -27,21 +27,21 @@ use crate::limits::{
     SSI_TURN_BYTES,
 };
 
-/// What a page shows of a mistake where it says nothing else.
+/// The default `errmsg`.
 const MISTAKE: &[u8] = b"[an error occurred while processing the directive]";
 
-/// How times are written where a page says nothing else.
+/// The default `timefmt`.
 const TIME_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 
-/// What the log is told behind each mistake, as nginx does.
+/// The suffix of error messages in the log, as in nginx.
 const WHILE: &str = "while sending response to client";
 
-/// A page that is put together.
+/// A page that is being processed.
 pub struct Page {
     rules: Arc<Rules>,
     source: Source,
     parser: Parser,
-    /// The request for the page, as what it includes and its variables see it.
+    /// The request for the page, from which includes and variables are derived.
     request: Box<Exchange>,
     shared: Arc<Shared>,
     out: VecDeque<Part>,
@@ -49,32 +49,32 @@ pub struct Page {
     reading: Reading,
     errmsg: Vec<u8>,
     time_format: Vec<u8>,
-    /// It stays as the command before said, as in nginx.
+    /// Persists from one `echo` to the next, as in nginx.
     encoding: Encoding,
-    /// Whether the first part has shown bytes that nobody has taken yet. Pages in pages would otherwise look for them twice
-    /// each, and so a million times at a depth of twenty.
+    /// Whether the first part has returned bytes that have not been consumed. Otherwise nested pages would poll
+    /// twice per level: a million times at a depth of twenty.
     is_shown: bool,
 }
 
-/// Whether there is more to be read.
+/// The state of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// Commands are looked for.
+    /// Read and execute commands.
     On,
-    /// First all that is under way has to be sent: what follows may ask for what it sets.
+    /// Send all pending output first: the following input may use variables that it sets.
     AfterOutput,
     Ended,
 }
 
-/// Where a page is between `if` and `endif`, and in a block. Neither holds another one of its kind.
+/// The state of `if` … `endif` and `block` … `endblock`. Neither can be nested.
 #[derive(Debug, Default)]
 struct Flow {
     branch: Branch,
-    /// Whether one of the branches was taken.
+    /// Whether one of the branches was chosen.
     has_chosen: bool,
-    /// Whether the branch is not taken.
+    /// Whether the current branch is skipped.
     is_off: bool,
-    /// The name of a block and what has come of it.
+    /// The name of the open block and its text so far.
     block: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -86,32 +86,32 @@ enum Branch {
     Else,
 }
 
-/// A part of what is sent.
+/// A part of the output.
 enum Part {
     Bytes(Vec<u8>, usize),
-    /// An include that was asked for.
+    /// An include in flight.
     Asked(Asked, Wanted),
-    /// Its answer; the block is for one that turns out to be empty.
+    /// The response of an include; the stub replaces one that turns out to be empty.
     Included(Source, Option<Stub>),
-    /// Its answer, on its way into a variable.
+    /// The response of an include, collected into a variable.
     Kept(Source, String, Vec<u8>),
 }
 
-/// What is sent in place of an include that fails, or is empty, and the request for that.
+/// The text that replaces a failed or empty include, and the request to process it with.
 struct Stub(Arc<[u8]>, Box<Exchange>);
 
-/// What becomes of an include.
+/// What to do with the response of an include.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     stub: Option<Arc<[u8]>>,
-    /// The variable that it is the value of.
+    /// The variable to store it in.
     set: Option<String>,
 }
 
 type Asked = Pin<Box<dyn Future<Output = (Box<Exchange>, Body)>>>;
 
 impl Page {
-    /// A page that is the answer to `x`.
+    /// Processes the response to `x`.
     pub fn new(x: &mut Exchange, rules: Arc<Rules>, source: Source) -> Page {
         let shared = match &x.context.occasional.ssi {
             Some(shared) => shared.clone(),
@@ -152,12 +152,12 @@ impl Page {
         }
     }
 
-    /// Reads on as far as there is room; false if the source has nothing yet.
+    /// Reads while the output has room; false if the source is pending.
     fn read_on(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
         let mut read = 0;
         while self.reading == Reading::On && self.has_room() {
             if read > SSI_TURN_BYTES {
-                // Others get their turn while nothing comes of what is read.
+                // Yield, as the input has produced no output for long.
                 cx.waker().wake_by_ref();
                 return Ok(false);
             }
@@ -179,7 +179,7 @@ impl Page {
             if count == 0 {
                 let next = self.parser.next(true);
                 self.take(next);
-                // Whatever is left is the beginning of a command that nobody has ended.
+                // The rest is the beginning of an unterminated command.
                 self.reading = Reading::Ended;
             }
         }
@@ -222,7 +222,7 @@ impl Page {
         }
     }
 
-    /// Shows a mistake, and tells the log.
+    /// Shows and logs an error.
     fn mistake(&mut self, why: &str) {
         let why = format!("{why} {WHILE}");
         self.rules.tree.tell(&self.request, Grade::Error, &why, "");
@@ -240,7 +240,7 @@ impl Page {
         }
     }
 
-    /// Does what a command says; gives what is wrong with it.
+    /// Executes a command; the error describes what is wrong with it.
     fn run(&mut self, command: &Command) -> Result<(), String> {
         let name = command.name.as_str();
         let is_branch = matches!(name, "elif" | "else" | "endif");
@@ -384,7 +384,7 @@ impl Page {
         Ok(())
     }
 
-    /// Asks for what a path names, from the folder of the page on.
+    /// Requests an include; relative paths start from the directory of the page.
     fn ask(&self, text: &[u8], is_file: bool) -> Result<Asked, String> {
         let refuse = || {
             let text = String::from_utf8_lossy(text);
@@ -422,7 +422,7 @@ impl Page {
         }))
     }
 
-    /// Goes on with what was asked for.
+    /// Polls the includes in flight.
     fn poll_asked(&mut self, cx: &mut Context<'_>) {
         for part in &mut self.out {
             let Part::Asked(asked, wanted) = part else {
@@ -435,7 +435,7 @@ impl Page {
         }
     }
 
-    /// Whether the first part has something to show; those that have ended are dropped.
+    /// Whether the first part has bytes to send; finished parts are dropped.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Result<First, Failure>> {
         let Some(part) = self.out.front_mut() else {
             return Poll::Ready(Ok(First::Nothing));
@@ -447,7 +447,7 @@ impl Page {
             Part::Included(source, stub) => {
                 let count = match source.poll_piece(cx) {
                     Poll::Pending => return Poll::Pending,
-                    // What breaks off ends there, as in nginx.
+                    // A failed include ends where it broke off, as in nginx.
                     Poll::Ready(piece) => piece.map_or(0, <[u8]>::len),
                 };
                 let stub = stub.take();
@@ -490,26 +490,26 @@ impl Page {
     }
 }
 
-/// What the first part of the output is up to.
+/// The state of the first output part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
-    /// There is none.
+    /// There is no part.
     Nothing,
-    /// It has bytes to show.
+    /// It has bytes to send.
     Shows,
-    /// It has changed, and is to be looked at again.
+    /// It was replaced and has to be polled again.
     Changed,
     Ended,
 }
 
-/// Appends bytes to a block, unless it is too long already: then its end is refused.
+/// Appends text to a block. A block that has exceeded the limit is rejected when it ends.
 fn keep(block: &mut Vec<u8>, text: &[u8]) {
     if block.len() <= SSI_KEPT_BYTES_MAX {
         block.extend_from_slice(text);
     }
 }
 
-/// Appends bytes to what is sent.
+/// Appends bytes to the output.
 fn say(out: &mut VecDeque<Part>, text: &[u8]) {
     match out.back_mut() {
         _ if text.is_empty() => {}
@@ -518,7 +518,7 @@ fn say(out: &mut VecDeque<Part>, text: &[u8]) {
     }
 }
 
-/// What an include that was answered is sent as.
+/// Turns the response of an include into an output part.
 fn answered(
     rules: &Arc<Rules>,
     shared: &Arc<Shared>,
@@ -546,7 +546,7 @@ fn answered(
     }
 }
 
-/// A block that is sent in place of an include: it may hold commands, and they are those of the include.
+/// A stub block in place of an include. It may contain commands, which run in the request of the include.
 fn stubbed(
     rules: &Arc<Rules>,
     shared: &Arc<Shared>,
@@ -571,7 +571,7 @@ fn stubbed(
     }
 }
 
-/// Whether a command has the parameters that it takes.
+/// Checks the parameters of a command.
 fn check(command: &Command) -> Result<(), String> {
     let name = command.name.as_str();
     let (takes, needs): (&[&str], &[&str]) = match name {
@@ -637,7 +637,7 @@ impl BodyStream for Page {
         }
         match self.out.front_mut() {
             Some(Part::Bytes(bytes, sent)) => Poll::Ready(Ok(&bytes[*sent..])),
-            // It has just shown something, and shows it again.
+            // The previous call returned a piece, so this returns the same one.
             Some(Part::Included(source, _)) => source.poll_piece(cx),
             Some(Part::Asked(..) | Part::Kept(..)) | None => Poll::Ready(Ok(&[])),
         }

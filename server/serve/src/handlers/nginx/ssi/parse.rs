@@ -1,27 +1,27 @@
-//! Commands in a page: `<!--# echo var="name" -->`. Pages come in pieces, and a command may be cut anywhere. What commands do
-//! is left to `page`.
+//! Finds commands such as `<!--# echo var="name" -->` in a page. Pages arrive in pieces that may split a command
+//! anywhere. Commands are executed by `page`.
 
 use std::ops::Range;
 
-/// How commands begin.
+/// The start of a command.
 const OPENING: &[u8] = b"<!--#";
 
-/// How they end.
+/// The end of a command.
 const CLOSING: &[u8] = b"-->";
 
-/// Parameters of one command: nginx's number.
+/// Maximum number of parameters per command, as in nginx.
 const PARAMETERS_MAX: usize = 16;
 
-/// Bytes of the name of a command: nginx's number.
+/// Maximum length of a command name in bytes, as in nginx.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Bytes of the name of a parameter: nginx's number.
+/// Maximum length of a parameter name in bytes, as in nginx.
 const PARAMETER_BYTES_MAX: usize = 64;
 
-/// Bytes of white space in a command, all in all: nobody lines up columns in more.
+/// Maximum total white space in a command, in bytes: ample for aligned columns.
 const SPACE_BYTES_MAX: usize = 4096;
 
-/// A command with its parameters as they are written.
+/// A command with its unexpanded parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     pub name: String,
@@ -37,39 +37,39 @@ impl Command {
     }
 }
 
-/// What comes next in a page. Ranges are of [`Parser::bytes`].
+/// The next element of a page. Ranges refer to [`Parser::bytes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Bytes that are no command.
+    /// Text outside of commands.
     Text(Range<usize>),
-    /// A command, and where it stands.
+    /// A command and its position.
     Command(Command, Range<usize>),
-    /// Something that began like a command and has come to its end; why it was none, in nginx's words.
+    /// A malformed command that has ended; the reason in nginx's wording.
     Broken(String),
-    /// More bytes are needed.
+    /// More input is needed.
     Nothing,
 }
 
-/// Finds the commands of a page.
+/// Splits a page into text and commands.
 pub struct Parser {
     buf: Vec<u8>,
     at: usize,
-    /// Why something is broken whose rest is passed over.
+    /// Why the command whose rest is being skipped is malformed.
     broken: Option<String>,
     value_bytes_max: usize,
 }
 
-/// What a look at a command gave.
+/// The result of parsing a command.
 enum Look {
     Done(Command, usize),
-    /// Broken; the bytes in front of which no end of it is looked for.
+    /// Malformed; the search for its end starts after this many bytes.
     Broken(String, usize),
-    /// It goes on in the next piece.
+    /// The command continues in the next piece.
     Cut,
 }
 
 impl Parser {
-    /// A parser that takes values of fewer bytes than these.
+    /// Creates a parser that accepts values shorter than this.
     pub fn new(value_bytes_max: usize) -> Parser {
         Parser {
             buf: Vec::new(),
@@ -79,19 +79,19 @@ impl Parser {
         }
     }
 
-    /// Takes the next piece; all in front of it was asked for.
+    /// Appends the next piece; all preceding elements have been returned.
     pub fn read(&mut self, piece: &[u8]) {
         self.buf.drain(..self.at);
         self.at = 0;
         self.buf.extend_from_slice(piece);
     }
 
-    /// What stands in a range that was given last.
+    /// The bytes of the range returned last.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buf[range]
     }
 
-    /// What comes next; at the end what was held back in the hope of more is given, too.
+    /// The next element; `is_end` also returns text held back as a possible start of a command.
     pub fn next(&mut self, is_end: bool) -> Next {
         if self.broken.is_some() {
             return self.skip();
@@ -134,7 +134,7 @@ impl Parser {
         }
     }
 
-    /// Passes over the rest of something broken, which is told of where it ends, as nginx does.
+    /// Skips the rest of a malformed command, which is reported at its end, as in nginx.
     fn skip(&mut self) -> Next {
         let rest = &self.buf[self.at..];
         match memchr::memmem::find(rest, CLOSING) {
@@ -164,7 +164,7 @@ impl Parser {
     }
 }
 
-/// How many bytes at the end of a text may be the beginning of a command.
+/// The number of bytes at the end of a text that may start a command.
 fn held(text: &[u8]) -> usize {
     let most = text.len().min(OPENING.len() - 1);
     let found = (1..=most).rev().find(|count| {
@@ -174,7 +174,7 @@ fn held(text: &[u8]) -> usize {
     found.unwrap_or(0)
 }
 
-/// Why a command is not read to its end.
+/// Why the parser stopped within a command.
 enum Stop {
     Cut,
     Broken(String),
@@ -203,7 +203,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// A byte that does not belong there. A hyphen may be the first of those that end a command.
+    /// Reports an unexpected byte. A hyphen stays unread, as it may begin the end of the command.
     fn unexpected<T>(&mut self, byte: u8, of: &str) -> Result<T, Stop> {
         self.at += usize::from(byte != b'-');
         let shown = char::from(byte);
@@ -234,7 +234,7 @@ impl Cursor<'_> {
         };
         let byte = self.peek()?;
         if command.name.is_empty() && byte == b'-' {
-            // nginx takes it for the name.
+            // nginx makes it part of the name.
             self.at += 1;
         }
         if command.name.is_empty() || !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'-') {
@@ -316,7 +316,7 @@ impl Cursor<'_> {
 mod tests {
     use super::*;
 
-    /// What a page is made of, told in a line each.
+    /// The elements of a page, one line each.
     fn told(page: &str, cuts: &[usize]) -> Vec<String> {
         let mut parser = Parser::new(32);
         let (mut told, mut text) = (Vec::new(), String::new());

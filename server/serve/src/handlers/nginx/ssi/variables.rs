@@ -1,4 +1,4 @@
-//! The variables of pages: what they set themselves, the groups of their patterns, and all variables of an nginx.conf.
+//! Variables of pages: those set by commands, the groups of their patterns, and all variables of nginx.conf.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,17 @@ use crate::context::Exchange;
 use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
 use crate::values::At;
 
-/// The variables that all places have, and the beginnings of families of them.
+/// The variables of every scope, and the prefixes of variable families such as `arg_`.
 #[derive(Debug, Default)]
 pub struct Names {
     single: HashMap<Box<str>, Template>,
-    /// The longest beginning first.
+    /// Longest prefix first.
     families: Vec<(Box<str>, Box<str>)>,
 }
 
 impl Names {
-    /// Reads the texts that stand for variables. Some of them have values only where another text of the configuration asks
-    /// for them, too.
+    /// Parses the placeholders that variables stand for. Some have a value only if another text of the
+    /// configuration refers to them.
     pub fn build(
         single: &BTreeMap<String, String>,
         families: &BTreeMap<String, String>,
@@ -55,7 +55,7 @@ impl Names {
         })
     }
 
-    /// What stands for one of a family.
+    /// The placeholder of a variable in a family.
     fn of_family(&self, name: &str) -> Option<Template> {
         let mut families = self.families.iter();
         let (beginning, placeholder) = families.find(|(beginning, _)| {
@@ -70,7 +70,7 @@ impl Names {
     }
 }
 
-/// What all pages of one answer share: who includes and who is included.
+/// State shared by all pages of one response, at any include depth.
 #[derive(Debug, Default)]
 pub struct Shared(Mutex<Kept>);
 
@@ -79,14 +79,14 @@ pub struct Kept {
     set: Vec<(String, Vec<u8>)>,
     groups: Groups,
     blocks: Vec<(Vec<u8>, Arc<[u8]>)>,
-    /// Bytes of all of these.
+    /// Total size of all stored values in bytes.
     bytes: usize,
     includes: u32,
 }
 
 impl Shared {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever panicked with it has left whole values.
+        // A panic leaves only complete values behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +101,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Remembers the groups of a pattern that matched.
+    /// Stores the groups of a pattern that matched.
     pub fn remember(&self, groups: Groups) -> Result<(), String> {
         for (name, number) in &groups.named {
             let value = groups.number(*number).unwrap_or_default().to_vec();
@@ -111,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps a block.
+    /// Stores a block.
     pub fn keep_block(&self, name: Vec<u8>, text: Vec<u8>) -> Result<(), String> {
         let mut kept = self.kept();
         kept.make_room(name.len() + text.len())?;
@@ -119,14 +119,14 @@ impl Shared {
         Ok(())
     }
 
-    /// The block of this name; of several the first counts, as in nginx.
+    /// The block of this name; of several the first wins, as in nginx.
     pub fn block(&self, name: &[u8]) -> Option<Arc<[u8]>> {
         let kept = self.kept();
         let found = kept.blocks.iter().find(|(known, _)| known == name);
         found.map(|(_, text)| text.clone())
     }
 
-    /// Counts an include; false if there are too many.
+    /// Counts an include; false if the limit is exceeded.
     pub fn count_include(&self) -> bool {
         let mut kept = self.kept();
         kept.includes += 1;
@@ -136,7 +136,7 @@ impl Shared {
 
 impl Kept {
     fn make_room(&mut self, bytes: usize) -> Result<(), String> {
-        // What is set anew counts again: nothing is ever taken off, and a page cannot go on for ever.
+        // Replaced values still count: the total never shrinks, which bounds the work a page can cause.
         self.bytes += bytes;
         match self.bytes > SSI_KEPT_BYTES_MAX {
             true => Err("too much is kept by SSI commands".to_owned()),
@@ -145,11 +145,11 @@ impl Kept {
     }
 }
 
-/// The variables as a page sees them.
+/// The variables visible to a page.
 pub struct Seen<'p> {
     pub shared: &'p Shared,
     pub page: &'p Exchange,
-    /// Those of the place, then those of all.
+    /// Those of the scope, then those of every scope.
     pub names: [&'p Names; 2],
     pub time_format: &'p [u8],
 }

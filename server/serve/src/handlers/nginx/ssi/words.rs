@@ -1,21 +1,22 @@
-//! Texts with variables and conditions in commands, and how values are written into pages. Where variables have their values
-//! from is left to `variables`.
+//! Expansion of variables in parameters, evaluation of conditions, and encoding of values. `variables` provides the
+//! values.
 
 use sluice_message::hex::push_escape;
 use sluice_message::layout::LocalTime;
 
 use crate::handlers::nginx::groups::{Case, Pattern};
 
-/// Bytes of a text once its variables have their values. A few bytes in a page could double it each time otherwise.
+/// Maximum length of a text after expansion, in bytes. Otherwise a page could double a variable with a few bytes
+/// each time.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Who knows the values of variables.
+/// A source of variable values.
 pub trait Known {
-    /// The value of a variable, appended; false where there is none.
+    /// Appends the value of a variable; false if it has none.
     fn push(&self, name: &str, out: &mut Vec<u8>) -> bool;
 }
 
-/// `text` with the values of its variables. `\$` is a dollar sign, `\\` a backslash.
+/// Expands the variables in `text`. `\$` is a dollar sign, `\\` a backslash.
 pub fn expanded(text: &[u8], known: &impl Known) -> Result<Vec<u8>, String> {
     let wrong = || {
         let text = String::from_utf8_lossy(text);
@@ -55,12 +56,12 @@ pub fn expanded(text: &[u8], known: &impl Known) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// The name of a variable in lower case.
+/// The name of a variable in lowercase.
 pub fn lower(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_ascii_lowercase()
 }
 
-/// What the groups of a pattern are in a text.
+/// The groups of a pattern that matched.
 #[derive(Debug, Default)]
 pub struct Groups {
     pub text: Vec<u8>,
@@ -75,8 +76,8 @@ impl Groups {
     }
 }
 
-/// Whether a condition holds: `text`, `text = text`, `text != text`, `text = /pattern/`. The groups of a pattern that matches
-/// are given as well.
+/// Evaluates a condition: `text`, `text = text`, `text != text`, `text = /pattern/`. Also returns the groups of a
+/// pattern that matched.
 pub fn holds(condition: &[u8], known: &impl Known) -> Result<(bool, Option<Groups>), String> {
     let is_end = |byte: &u8| matches!(byte, b' ' | b'=' | b'!');
     let end = condition.iter().position(is_end).unwrap_or(condition.len());
@@ -112,7 +113,7 @@ pub fn holds(condition: &[u8], known: &impl Known) -> Result<(bool, Option<Group
     Ok((found == equal, found.then_some(groups)))
 }
 
-/// A slash in a pattern is written with a backslash, which is then no part of it.
+/// Removes the backslashes that escape slashes in a pattern.
 fn unescaped(pattern: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter().peekable();
@@ -120,7 +121,7 @@ fn unescaped(pattern: &[u8]) -> Vec<u8> {
         match (byte, bytes.peek()) {
             (b'\\', Some(b'/')) => {}
             (b'\\', Some(_)) => {
-                // It is one for the pattern, not for the text.
+                // The backslash belongs to the pattern and must survive expansion.
                 out.extend_from_slice(b"\\\\");
                 let next = *bytes.next().expect("it was seen");
                 match next {
@@ -135,7 +136,7 @@ fn unescaped(pattern: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The groups of a pattern that have names.
+/// The named groups of a pattern.
 fn names(text: &str, pattern: &Pattern) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for (opening, closing) in [("(?<", '>'), ("(?P<", '>'), ("(?'", '\'')] {
@@ -151,14 +152,14 @@ fn names(text: &str, pattern: &Pattern) -> Vec<(String, usize)> {
     found
 }
 
-/// How values are written into a page.
+/// The encoding of values in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// None.
     None,
-    /// As in addresses.
+    /// Percent-encoding.
     Url,
-    /// As in HTML.
+    /// HTML entities.
     #[default]
     Entity,
 }
@@ -191,7 +192,7 @@ impl Encoding {
     }
 }
 
-/// Appends a time as the C library's `strftime` writes it in English; what that does not know stands for itself.
+/// Appends a time formatted like the C library's `strftime` in English; unknown conversions are copied.
 pub fn push_time(format: &[u8], seconds: i64, time: &LocalTime<'_>, out: &mut Vec<u8>) {
     let mut bytes = format.iter();
     while let Some(byte) = bytes.next() {
