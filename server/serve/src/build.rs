@@ -20,11 +20,11 @@ use crate::handlers::nginx::ssi::variables::Names;
 use crate::handlers::nginx::types::Types;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{Authorities, Keys};
-use crate::log::Log;
-use crate::metrics::SiteMetrics;
 use crate::pipeline::{List, Program, Route};
-use crate::record::Recorder;
 use crate::site::SiteRef;
+use sluice_observe::Recorder;
+use sluice_observe::log::Log;
+use sluice_observe::metrics::SiteMetrics;
 
 /// Why a configuration cannot run. The message stands alone and names the thing.
 #[derive(Clone, Debug, PartialEq, Eq)]

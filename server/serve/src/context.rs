@@ -11,9 +11,9 @@ use crate::handlers::cache::CacheStatus;
 use crate::handlers::in_flight::Held as InFlight;
 use crate::handlers::nginx::limit_conn::Held as Counted;
 use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
-use crate::metrics::Marks;
 use crate::pipeline::{Frame, Scope};
-use crate::tracing::Span;
+use sluice_observe::metrics::Marks;
+use sluice_observe::tracing::Span;
 use sluice_route::{Kind, Provenance, Scratch};
 
 /// A request on its way through this server.

@@ -7,7 +7,7 @@ use sluice_model::{Address, Config};
 use sluice_net::ListenAddr;
 
 use crate::build::Refusal;
-use crate::process_values;
+use sluice_observe::process_values;
 
 /// The configuration with the placeholders of its listen addresses replaced, as Caddy does when it loads one.
 pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> Cow<'a, Config> {

@@ -12,9 +12,9 @@ use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
 use crate::handlers::nginx::Tree;
 use crate::limits::FRAMES_MAX;
-use crate::metrics::SiteMetrics;
 use crate::site::SiteRef;
 use crate::values;
+use sluice_observe::metrics::SiteMetrics;
 
 /// All lists of routes of one server, by number. The first is where requests begin.
 pub struct Program {
@@ -278,7 +278,7 @@ impl Program {
                 if let Some(metrics) = &self.metrics
                     && let Some(kind) = self.lists[from.list].routes[route].kind
                 {
-                    metrics.enter(x, kind);
+                    x.context.metrics = metrics.enter(x, x.context.metrics, kind);
                 }
                 x.context.frames.push(Frame {
                     list: from.list,

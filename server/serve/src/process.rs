@@ -22,12 +22,12 @@ use crate::handlers::nginx::patience::PerServer;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
-use crate::log::{AccessLog, Log, Plan};
-use crate::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 use crate::protocols;
-use crate::record::Recorder;
 use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
+use sluice_observe::Recorder;
+use sluice_observe::log::{AccessLog, Log, Plan};
+use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 
 /// What a process decides once, before it has a configuration.
 pub struct Options {

@@ -17,11 +17,12 @@ use crate::early;
 use crate::handler::Step;
 use crate::handlers::nginx::patience::PerServer;
 use crate::handlers::nginx::refused;
-use crate::log::AccessLog;
-use crate::metrics::Marks;
 use crate::odd_headers::ExpectedNames;
 use crate::pipeline::Program;
-use crate::record::Recorder;
+use crate::record;
+use sluice_observe::Recorder;
+use sluice_observe::log::AccessLog;
+use sluice_observe::metrics::Marks;
 
 /// The value of the Server field. Caddy and nginx name themselves here, too; a `header -Server` removes it.
 static SERVER: LazyLock<FixedField> =
@@ -273,8 +274,7 @@ impl Service for Site {
             None => note_slow_client(x, completion),
         }
         let metrics = self.rules.program.metrics.as_ref();
-        self.recorder
-            .end(x, completion, self.access.as_ref(), metrics);
+        record::end(&self.recorder, x, completion, self.access.as_ref(), metrics);
     }
 
     fn write_until(&self, x: &Exchange) -> Option<Moment> {

@@ -3,17 +3,16 @@
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sluice_message::layout::LocalTime;
 use sluice_message::span::push_duration;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
+use sluice_observe::process_values;
 use sluice_route::placeholder::{
-    ErrorKey, FileKey, HeaderKey, NginxKey, ProxyKey, SystemKey, TimeKey, TlsKey, Unknown,
+    ErrorKey, FileKey, HeaderKey, NginxKey, ProxyKey, TimeKey, TlsKey, Unknown,
 };
 use sluice_route::{
     Found, Input, Key, Kind, MatcherSets, Provenance, RequestValues, Template, UnfitPath, Values,
@@ -105,7 +104,7 @@ pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
 /// Nine characters that tell errors apart, in the log and in answers.
 pub fn error_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let bits = crate::random::word();
+    let bits = sluice_observe::random::word();
     (0..9)
         .map(|at| LETTERS[(bits >> (5 * at) & 31) as usize] as char)
         .collect()
@@ -132,9 +131,9 @@ impl Values for At<'_> {
                 }
                 Found::Known
             }
-            Key::System(key) => system(*key, out),
+            Key::System(key) => process_values::system(*key, out),
             Key::Time(key) => self.time(*key, out),
-            Key::FileText(path) => file_text(path, out),
+            Key::FileText(path) => process_values::file_text(path, out),
             Key::Duration => self.duration(out),
             Key::DurationMs => push(out, self.elapsed().as_secs_f64() * 1e3),
             Key::Uuid => self.uuid(out),
@@ -329,7 +328,7 @@ impl At<'_> {
         match key {
             TimeKey::Http => push(out, String::from_utf8_lossy(&clock.date())),
             TimeKey::Now | TimeKey::CommonLog | TimeKey::Year | TimeKey::Unix | TimeKey::UnixMs => {
-                time_at(key, clock.unix_seconds(), out)
+                process_values::time_at(key, clock.unix_seconds(), out)
             }
         }
     }
@@ -339,7 +338,7 @@ impl At<'_> {
         let [high, low] = self.0.context.uuid.get();
         let mut uuid = u128::from(high) << 64 | u128::from(low);
         if uuid == 0 {
-            uuid = crate::random::bits();
+            uuid = sluice_observe::random::bits();
             uuid = uuid & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
             self.0.context.uuid.set([(uuid >> 64) as u64, uuid as u64]);
         }
@@ -385,27 +384,6 @@ fn span(out: &mut Vec<u8>, length: Duration) -> Found {
     Found::Known
 }
 
-/// What `{time.now.*}` stands for at a time.
-pub(crate) fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
-    let time = LocalTime::utc(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
-    let layout = match key {
-        TimeKey::Http => {
-            out.extend_from_slice(&sluice_message::date::format_http(seconds));
-            return Found::Known;
-        }
-        TimeKey::Year => "2006",
-        TimeKey::Now => "2006-01-02 15:04:05 -0700 MST",
-        TimeKey::CommonLog => "02/Jan/2006:15:04:05 -0700",
-        TimeKey::Unix => return push(out, seconds),
-        TimeKey::UnixMs => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            return push(out, now.unwrap_or_default().as_millis());
-        }
-    };
-    time.push(layout, out);
-    Found::Known
-}
-
 fn known(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
     out.extend_from_slice(value.unwrap_or_default());
     Found::Known
@@ -420,50 +398,5 @@ fn maybe(value: Option<&[u8]>, out: &mut Vec<u8>) -> Found {
 
 fn push(out: &mut Vec<u8>, value: impl std::fmt::Display) -> Found {
     write!(out, "{value}").expect("writing to memory does not fail");
-    Found::Known
-}
-
-/// What `{system.*}` stands for.
-pub(crate) fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
-    match key {
-        SystemKey::Hostname => {
-            static NAME: OnceLock<String> = OnceLock::new();
-            let read = || {
-                let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-                text.trim_end().to_owned()
-            };
-            push(out, NAME.get_or_init(read))
-        }
-        SystemKey::Slash => push(out, std::path::MAIN_SEPARATOR),
-        SystemKey::Os => push(out, std::env::consts::OS),
-        SystemKey::Arch => match std::env::consts::ARCH {
-            // The names that Go gave these, which configurations expect.
-            "x86_64" => push(out, "amd64"),
-            "aarch64" => push(out, "arm64"),
-            other => push(out, other),
-        },
-        SystemKey::WorkingDir => match std::env::current_dir() {
-            Ok(dir) => push(out, dir.display()),
-            Err(_) => Found::Known,
-        },
-    }
-}
-
-/// The text of a file that the configuration names, without the newline at its end.
-pub(crate) fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
-    use std::io::Read;
-    let start = out.len();
-    let read = std::fs::File::open(path).and_then(|file| {
-        file.take(crate::limits::FILE_TEXT_BYTES_MAX + 1)
-            .read_to_end(out)
-    });
-    match read {
-        Ok(count) if count as u64 <= crate::limits::FILE_TEXT_BYTES_MAX => {
-            if out.ends_with(b"\n") {
-                out.pop();
-            }
-        }
-        Ok(_) | Err(_) => out.truncate(start),
-    }
     Found::Known
 }

@@ -12,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("config", &["caddyfile", "nginx"]),
     ("engine", &["net", "certs", "cache", "python"]),
-    ("server", &["serve", "admin"]),
+    ("server", &["observe", "serve", "admin"]),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),
 ];

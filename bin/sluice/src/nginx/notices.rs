@@ -4,7 +4,7 @@
 
 use sluice_net::sys::process::Signal;
 use sluice_nginx::registry::variables::NGINX_VERSION;
-use sluice_serve::log::{Log, TimeFormat, Zone};
+use sluice_observe::log::{Log, TimeFormat, Zone};
 
 /// Tells that the process begins.
 pub fn begun(log: &Log) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_model::ProcessApp;
 use sluice_net::{Crowd, PlaceLimit};
-use sluice_serve::log::{CROWD, Log};
+use sluice_observe::log::{CROWD, Log};
 
 /// The files that the process may have open, and the workers that share them.
 pub struct Files {

@@ -23,12 +23,12 @@ use sluice_model::Config;
 use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
+use sluice_observe::Recorder;
+use sluice_observe::log::{Level, Log};
+use sluice_observe::metrics;
+use sluice_observe::panics;
 use sluice_serve::explain::Question;
-use sluice_serve::log::{Level, Log};
-use sluice_serve::metrics;
-use sluice_serve::panics;
 use sluice_serve::process::{Options, Server};
-use sluice_serve::record::Recorder;
 
 use crowd::Files;
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use sluice_net::sys::process::monotonic_micros;
-use sluice_serve::log::Log;
+use sluice_observe::log::Log;
 
 /// Where to tell it, if anybody wants to know.
 #[derive(Debug)]

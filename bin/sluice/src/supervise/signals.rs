@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use sluice_net::sys::process::{Signal, Signals, exit_now};
-use sluice_serve::log::Log;
+use sluice_observe::log::Log;
 
 use super::pidfile::Pidfile;
 use super::{Event, LAST_LINES};

@@ -6,7 +6,7 @@ use sluice_model::Handler as Config;
 
 use crate::context::Exchange;
 use crate::handler::{Handler, Step, Waiting};
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 /// A handler that tells when it is called.
 struct Told {

@@ -14,7 +14,7 @@ use sluice_wire::h1::{self, Progress, RequestDecoder};
 use super::Unexplained;
 use super::report::Listener;
 use crate::context::Exchange;
-use crate::process_values;
+use sluice_observe::process_values;
 
 /// A request to be explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,8 +17,8 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
 use crate::https::resolver;
-use crate::record::Recorder;
 use crate::settings::given;
+use sluice_observe::Recorder;
 
 const LOGGER: &str = "http.handlers.acme_server";
 

@@ -10,8 +10,8 @@ use sluice_net::body::SharedSlice;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
-use crate::metrics::{Format, page};
-use crate::record::Recorder;
+use sluice_observe::Recorder;
+use sluice_observe::metrics::{Format, page};
 
 struct Metrics {
     /// What counts; nothing where a request is only explained.

@@ -23,9 +23,11 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step, Waiting};
 use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
-use crate::log::Log;
 use crate::settings::given;
-use crate::{random, values};
+use crate::values;
+use sluice_observe::log::Log;
+use sluice_observe::metrics::{CountedZone, Hub, ZoneTotals};
+use sluice_observe::random;
 
 /// The directive at work.
 struct RateLimit {
@@ -125,12 +127,7 @@ impl RateLimit {
 }
 
 impl Limited {
-    fn build(
-        name: &str,
-        config: &RateZone,
-        zones: Option<&Zones>,
-        cx: &Builder<'_>,
-    ) -> Result<Limited, Refusal> {
+    fn build(name: &str, config: &RateZone, cx: &Builder<'_>) -> Result<Limited, Refusal> {
         let rate = rate(config).map_err(|refusal| Refusal {
             message: format!("zone `{name}`: {}", refusal.message),
             ..refusal
@@ -157,8 +154,8 @@ impl Limited {
                 v6: prefix(config.ipv6_prefix, 128)?,
             },
             at_once: config.delay.map(|count| rate.spacing() * count),
-            zone: match zones {
-                Some(zones) => zones.zone(name, rate),
+            zone: match cx.recorder {
+                Some(recorder) => recorder.shared::<Zones>().zone(name, rate, recorder.hub()),
                 None => Arc::new(SharedZone::new(name, rate)),
             },
         })
@@ -229,23 +226,17 @@ pub struct Zones(Mutex<HashMap<ZoneName, Weak<SharedZone>>>);
 type ZoneName = (Box<str>, Rate);
 
 impl Zones {
-    fn zone(&self, name: &str, rate: Rate) -> Arc<SharedZone> {
+    fn zone(&self, name: &str, rate: Rate, hub: &Hub) -> Arc<SharedZone> {
         let mut known = self.0.lock().expect(NEVER_POISONED);
         known.retain(|_, zone| zone.strong_count() > 0);
         let found = known.entry((name.into(), rate)).or_default();
         found.upgrade().unwrap_or_else(|| {
             let made = Arc::new(SharedZone::new(name, rate));
             *found = Arc::downgrade(&made);
+            let shown: Weak<dyn CountedZone> = found.clone();
+            hub.add_rate_zone(name, shown);
             made
         })
-    }
-
-    /// Those in use, in the order of their names.
-    pub fn all(&self) -> Vec<Arc<SharedZone>> {
-        let known = self.0.lock().expect(NEVER_POISONED);
-        let mut zones: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
-        zones.sort_by(|a, b| a.name.cmp(&b.name));
-        zones
     }
 }
 
@@ -274,19 +265,6 @@ struct Counts {
     forgotten: AtomicU64,
 }
 
-/// What a zone has counted since it came to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ZoneTotals {
-    /// Requests that it was asked for.
-    pub asked: u64,
-    /// Those that were refused.
-    pub refused: u64,
-    /// Keys that had to make room although they still counted.
-    pub forgotten: u64,
-    /// Keys that it knows now.
-    pub keys: u64,
-}
-
 impl SharedZone {
     fn new(name: &str, rate: Rate) -> SharedZone {
         let part = |_| Part {
@@ -299,11 +277,6 @@ impl SharedZone {
             hasher: RandomState::new(),
             parts: (0..RATE_SHARDS).map(part).collect(),
         }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     fn part(&self, key: &[u8]) -> &Part {
@@ -338,9 +311,10 @@ impl SharedZone {
         }
         outcome
     }
+}
 
-    /// What it has counted.
-    pub fn totals(&self) -> ZoneTotals {
+impl CountedZone for SharedZone {
+    fn totals(&self) -> ZoneTotals {
         let mut totals = ZoneTotals::default();
         for Part { zone, counts } in &self.parts {
             totals.refused += counts.refused.load(Ordering::Relaxed);
@@ -368,9 +342,8 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         return Err(Refusal::new(format!("a jitter of {}", config.jitter))
             .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
     }
-    let zones = cx.recorder.map(|recorder| recorder.zones());
     let limited = config.rate_limits.iter();
-    let limited = limited.map(|(name, zone)| Limited::build(name, zone, zones, cx));
+    let limited = limited.map(|(name, zone)| Limited::build(name, zone, cx));
     let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
     let tightness = |name: &str| {
         let rate = config.rate_limits.get(name).map(rate);

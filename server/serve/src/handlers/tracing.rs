@@ -9,9 +9,9 @@ use sluice_route::Template;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
-use crate::tracing::limits::TRACE_STATE_BYTES_MAX;
-use crate::tracing::{Exporter, Parent, Span};
 use crate::values;
+use sluice_observe::tracing::limits::TRACE_STATE_BYTES_MAX;
+use sluice_observe::tracing::{Exporter, Parent, Span};
 
 struct Tracing {
     /// What sends spans away; nothing where a request is only explained.

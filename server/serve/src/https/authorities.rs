@@ -13,8 +13,8 @@ use sluice_model::tls::InternalIssuer;
 
 use super::{Https, LOGGER};
 use crate::build::Refusal;
-use crate::log::Log;
 use crate::settings::given;
+use sluice_observe::log::Log;
 
 /// What an internal issuer of the configuration stands for.
 pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {

@@ -19,9 +19,9 @@ use super::policies::Around;
 use crate::build::{Refusal, template};
 use crate::context::Exchange;
 use crate::handlers::nginx::Tables;
-use crate::log::Log;
 use crate::settings::given;
 use crate::values::{expand_path, expanded};
+use sluice_observe::log::Log;
 
 thread_local! {
     /// What exchanges that stand for handshakes are given as their worker: no variable of theirs asks it for more than its

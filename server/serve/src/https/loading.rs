@@ -16,7 +16,7 @@ use sluice_model::tls::{CertificateFiles, Certificates};
 
 use super::LOGGER;
 use crate::build::Refusal;
-use crate::log::Log;
+use sluice_observe::log::Log;
 
 /// What was loaded.
 #[derive(Default)]

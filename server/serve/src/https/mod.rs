@@ -29,13 +29,13 @@ use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
 use crate::build::Refusal;
-use crate::log::Log;
 use crate::protocols;
 pub(crate) use acme::resolver;
 pub use authorities::Authorities;
 pub(crate) use auto::expand;
 use plans::Scheme;
 use policies::TicketScheme;
+use sluice_observe::log::Log;
 
 const LOGGER: &str = "tls";
 

@@ -16,8 +16,8 @@ use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
 use super::{acme, authorities, auto, sources, zerossl};
 use crate::build::Refusal;
-use crate::log::Log;
 use crate::settings::given;
+use sluice_observe::log::Log;
 
 /// How the certificates of some names are made.
 #[derive(Debug)]

@@ -19,11 +19,11 @@ use sluice_net::Protocols;
 use super::{Keys, LOGGER, Purpose, by_variable};
 use crate::build::Refusal;
 use crate::handlers::nginx::servers::Names;
-use crate::log::Log;
-use crate::process_values;
 use crate::protocols::alpn;
 use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
+use sluice_observe::log::Log;
+use sluice_observe::process_values;
 
 /// What policies are built with.
 pub(super) struct Around<'a> {

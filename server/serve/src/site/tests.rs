@@ -10,9 +10,9 @@ use sluice_route::{Matcher, MatcherSet, MatcherSets, RouteIndex};
 
 use super::*;
 use crate::handler::{Handler, Waiting};
-use crate::log::Log;
 use crate::pipeline::{List, Route};
 use crate::settings::{Times, settings};
+use sluice_observe::log::Log;
 
 /// Panics, at once or after it has waited.
 enum Panics {

@@ -11,7 +11,7 @@ use sluice_cache::{Content, OpenFile};
 use sluice_message::range::Range;
 use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 
-use crate::random;
+use sluice_observe::random;
 
 /// The parts with what stands between them.
 pub(crate) struct Multipart {

@@ -11,7 +11,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 /// A transparent 1x1 pixel (GIF89a): header, palette of two colors, graphic control extension that makes the first
 /// transparent, image data, trailer.

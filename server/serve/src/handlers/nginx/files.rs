@@ -379,7 +379,7 @@ fn any_file(folder: &[u8]) -> Option<Vec<u8>> {
         .filter(is_file);
     let mut names: Vec<_> = files.map(|entry| entry.file_name().into_vec()).collect();
     let count = u64::try_from(names.len()).ok().filter(|count| *count > 0)?;
-    Some(names.swap_remove((crate::random::word() % count) as usize))
+    Some(names.swap_remove((sluice_observe::random::word() % count) as usize))
 }
 
 /// Evaluates the conditional headers of a request.

@@ -11,7 +11,7 @@ use sluice_route::{Provenance, pcre};
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 pub use sluice_route::pcre::Case;
 

@@ -15,7 +15,7 @@ use crate::context::Exchange;
 use crate::filters::encode::{Coding, Counts, compress};
 use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 /// Which clients get compressed responses.
 pub struct Clients {

@@ -16,9 +16,9 @@ use sluice_route::Template;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::handlers::cache::tee::{Sink, Tee};
-use crate::log::Log;
-use crate::random;
 use crate::values::expand_path;
+use sluice_observe::log::Log;
+use sluice_observe::random;
 
 /// The settings of the directive.
 pub struct Keep {

@@ -58,7 +58,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             key: cx.template(&limit.key)?,
             max: limit.max,
             zone: match cx.recorder {
-                Some(recorder) => recorder.connection_zones().zone(&limit.zone),
+                Some(recorder) => recorder.shared::<Zones>().zone(&limit.zone),
                 None => Arc::new(Zone::new()),
             },
         })

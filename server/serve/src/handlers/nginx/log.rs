@@ -13,8 +13,8 @@ use sluice_route::{Key, Template, Unknown};
 use crate::build::{Builder, Refusal};
 use crate::context::{Exchange, Late};
 use crate::handler::{Handler, Step};
-use crate::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
 use crate::values::{At, expand_path, expanded, is_set};
+use sluice_observe::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
 
 struct Lines {
     lines: Vec<Arc<Line>>,

@@ -21,8 +21,8 @@ use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
-use crate::log::Log;
 use crate::site::SiteRef;
+use sluice_observe::log::Log;
 
 struct Mirror {
     uris: Box<[Box<[u8]>]>,

@@ -70,7 +70,7 @@ use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
-use crate::log::Log;
+use sluice_observe::log::Log;
 
 use charset::recode::Charsets;
 use clients::Clients;

@@ -7,7 +7,7 @@ use sluice_model::nginx::VariableTable as Config;
 use super::groups::{Case, Pattern};
 use crate::build::Refusal;
 use crate::failure::Fault;
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 /// The accepted referers.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use super::groups::{Case, Pattern};
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::record::Recorder;
+use sluice_observe::Recorder;
 
 /// How a server was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

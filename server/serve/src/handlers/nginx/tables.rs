@@ -18,8 +18,8 @@ use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
 use crate::build::{Refusal, template};
 use crate::context::Exchange;
-use crate::record::Recorder;
 use crate::values::{At, expand_path, expanded_traced};
+use sluice_observe::Recorder;
 
 /// Maximum nesting of tables that refer to each other. nginx detects cycles; no realistic file needs more steps.
 const STEPS_MAX: u8 = 16;

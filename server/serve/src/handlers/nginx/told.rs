@@ -5,8 +5,8 @@ use sluice_message::Status;
 
 use super::{Tree, TreeRef};
 use crate::context::Exchange;
-use crate::log::Level;
 use crate::record::{Remark, tell};
+use sluice_observe::log::Level;
 
 /// nginx's log levels, as far as requests use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -180,7 +180,7 @@ impl Settings {
         static LAST: AtomicU32 = AtomicU32::new(0x0303_0302);
         let last = LAST.fetch_add(0x100, Ordering::Relaxed).max(0x0303_0302);
         let now = x.worker.clock.unix_seconds() as u32;
-        let start = crate::random::word() as u32;
+        let start = sluice_observe::random::word() as u32;
         let numbers = match self.mode {
             Mode::One => [self.service.unwrap_or(0), now, start, last].map(u32::to_ne_bytes),
             Mode::Two | Mode::Log => {

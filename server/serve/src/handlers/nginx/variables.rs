@@ -411,7 +411,7 @@ fn time(x: &Exchange, layout: &str, out: &mut Vec<u8>) {
 fn request_id(x: &Exchange, out: &mut Vec<u8>) {
     let [mut high, mut low] = x.context.uuid.get();
     if high == 0 && low == 0 {
-        let bits = crate::random::bits();
+        let bits = sluice_observe::random::bits();
         (high, low) = ((bits >> 64) as u64, bits as u64);
         x.context.uuid.set([high, low]);
     }

@@ -79,7 +79,7 @@ impl RateLimit {
             Err(refused) => refused,
         };
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
-        let (trial, zone) = (trial(as_nginx.dry_run), limited.zone.name());
+        let (trial, zone) = (trial(as_nginx.dry_run), &*limited.zone.name);
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
         as_nginx.told.tell(x, &what, as_nginx.dry_run);
         if as_nginx.dry_run {
@@ -110,7 +110,7 @@ impl AsNginx {
         if !held.is_zero() {
             let early = held + limited.at_once.unwrap_or_default();
             let excess = requests(limited.zone.rate.early_thousandths(early));
-            let (trial, zone) = (trial(self.dry_run), limited.zone.name());
+            let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
             let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
             self.told.tell_held(x, &what);
             x.context.occasional.held_for = held;

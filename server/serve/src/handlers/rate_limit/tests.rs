@@ -33,20 +33,24 @@ fn all_workers_together_get_no_more_than_the_limit() {
 
 #[test]
 fn a_zone_outlives_its_configuration_and_no_longer() {
-    let zones = Zones::default();
-    let old = zones.zone("z", sliding(1, 3_600));
+    let (zones, hub) = (Zones::default(), Hub::default());
+    let old = zones.zone("z", sliding(1, 3_600), &hub);
     assert_eq!(old.take(b"k").refused, None);
-    let new = zones.zone("z", sliding(1, 3_600));
+    let new = zones.zone("z", sliding(1, 3_600), &hub);
     drop(old);
     assert!(new.take(b"k").refused.is_some(), "a reload forgets nothing");
     assert_eq!(
-        zones.zone("z", sliding(2, 3_600)).take(b"k").refused,
+        zones.zone("z", sliding(2, 3_600), &hub).take(b"k").refused,
         None,
         "another rate"
     );
     drop(new);
-    assert_eq!(zones.zone("z", sliding(1, 3_600)).take(b"k").refused, None);
-    assert!(zones.all().is_empty());
+    assert_eq!(
+        zones.zone("z", sliding(1, 3_600), &hub).take(b"k").refused,
+        None
+    );
+    let kept = zones.0.lock().expect(NEVER_POISONED);
+    assert!(kept.values().all(|zone| zone.strong_count() == 0));
 }
 
 #[test]

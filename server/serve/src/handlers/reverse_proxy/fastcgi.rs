@@ -24,8 +24,8 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::{self, Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
-use crate::log::{Level, Log};
 use crate::odd_headers::{is_alias, is_odd};
+use sluice_observe::log::{Level, Log};
 
 /// How the applications of a directive are spoken to: over FastCGI, or one of the protocols that carry the same variables
 /// in other bytes.

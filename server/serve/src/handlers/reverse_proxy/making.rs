@@ -17,7 +17,7 @@ use super::select::Counted;
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
-use crate::metrics::{Health, Hub};
+use sluice_observe::metrics::{Health, Hub};
 
 /// What all upstreams of a directive have in common.
 pub struct Maker {

@@ -20,8 +20,8 @@ use super::upstream::Upstream;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::headers::Of;
-use crate::random;
 use crate::values::{At, remote_ip};
+use sluice_observe::random;
 
 /// A request ready to be sent.
 pub struct Prepared {

@@ -25,8 +25,8 @@ use super::upstream::{Role, Upstream};
 use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::SLOW_START_SHARE_MIN;
-use crate::random;
 use crate::values::{client_ip, remote_ip};
+use sluice_observe::random;
 
 /// The choice among upstreams and what it depends on. All workers share it.
 pub struct Selection {

@@ -27,8 +27,8 @@ use super::upstream::ProxyHeader;
 use crate::build::Refusal;
 use crate::https::Keys;
 use crate::limits::READ_BUFFER_BYTES;
-use crate::log::Log;
 use crate::trust_pool;
+use sluice_observe::log::Log;
 
 /// How all upstreams of a directive are spoken to.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use sluice_policy::breaker::Breaker;
 
 use super::group::Member;
 use super::select::Counted;
-use crate::metrics::{Health, Standing};
+use sluice_observe::metrics::{Health, Standing};
 
 /// One upstream.
 pub struct Upstream {

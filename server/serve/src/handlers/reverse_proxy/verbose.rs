@@ -7,7 +7,7 @@ use sluice_message::{Fields, Moment, Status};
 use sluice_net::{Body, BodyStream, Failure};
 
 use crate::context::Exchange;
-use crate::log::{Entry, Log};
+use sluice_observe::log::{Entry, Log};
 
 /// Caddy's name for the logger of proxies.
 const LOGGER: &str = "http.handlers.reverse_proxy";

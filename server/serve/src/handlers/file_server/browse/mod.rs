@@ -23,8 +23,8 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use crate::handler::Step;
-use crate::random;
 use crate::site::SiteRef;
+use sluice_observe::random;
 
 pub(super) use entries::Entry;
 use template::Template;

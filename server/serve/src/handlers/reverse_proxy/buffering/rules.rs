@@ -16,7 +16,7 @@ use crate::limits::{
     BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_RESPONSE_BYTES, BUFFER_TOLD_EVERY,
     BUFFER_WRITE_BYTES, BUFFER_WRITE_BYTES_RANGE,
 };
-use crate::log::Log;
+use sluice_observe::log::Log;
 
 /// How one kind of bodies may wait.
 pub(crate) struct Rules {

@@ -22,14 +22,14 @@ use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::build::{Builder, Refusal};
 use crate::context::Exchange;
-use crate::log::Log;
-use crate::random;
 use crate::values::{client_ip, expanded, remote_ip};
 pub use names::Names;
 use names::is_name;
 use peers::{Line, Spot};
 pub use peers::{Member, Peers};
 pub use sessions::{Beginning, Sessions};
+use sluice_observe::log::Log;
+use sluice_observe::random;
 pub use timing::Timing;
 
 /// What the handlers of one configuration share.

@@ -24,7 +24,7 @@ use crate::build::Refusal;
 use crate::limits::{
     FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
 };
-use crate::log::Log;
+use sluice_observe::log::Log;
 
 /// The names of a group and what is known of them.
 pub struct Names {

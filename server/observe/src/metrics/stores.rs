@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_cache::store::{Counts, Store};
 
 use super::text::{Kind, Page};
-use crate::record::Recorder;
+use crate::recorder::Recorder;
 
 /// A count that a store has, with its name and what it says.
 type Counted = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);

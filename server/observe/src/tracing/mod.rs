@@ -13,4 +13,4 @@ pub(crate) use export::post;
 pub use parent::Parent;
 pub(crate) use settings::{Collector, Destination, Signal};
 pub use settings::{Sampler, Settings};
-pub use span::Span;
+pub use span::{Ended, Span};

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_serve::limits::{
+use sluice_observe::limits::{
     PANIC_BACKTRACE_BYTES_MAX, PANIC_LINES_MAX, PANIC_LINES_PERIOD, PANIC_MESSAGE_BYTES_MAX,
 };
-use sluice_serve::log::{Level, Log, Plan};
-use sluice_serve::panics;
+use sluice_observe::log::{Level, Log, Plan};
+use sluice_observe::panics;
 
 /// Logs to a file.
 fn log_to(path: &Path) -> Log {

@@ -8,9 +8,8 @@ use super::otlp::Families;
 use super::series::{AnswerTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Bound, Format, Kind, Page};
-use super::{Hub, process, stores, upstreams};
-use crate::handlers::rate_limit::ZoneTotals;
-use crate::record::Recorder;
+use super::{Hub, process, rate_limits, stores, upstreams};
+use crate::recorder::Recorder;
 
 /// All that is counted, as text.
 pub fn page(recorder: &Recorder, format: Format) -> String {
@@ -41,7 +40,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
         write_http(&http, page);
     }
     upstreams::write(hub, page);
-    write_rate_limits(recorder, page);
+    rate_limits::write(hub, page);
     stores::write(recorder, page);
     process::write(page, hub.started);
     page.single(
@@ -225,56 +224,6 @@ fn write_requests(
             page.family(name, help, kind);
         }
         page.sample("", &names.list(), value);
-    }
-}
-
-/// What a zone has counted of one kind.
-type ZonePart = fn(&ZoneTotals) -> u64;
-
-/// The names are those of the plugin; keys are no labels here, as clients choose them.
-const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
-    (
-        "caddy_rate_limit_declined_requests_total",
-        "Requests that came too often and were refused.",
-        Kind::Counter,
-        |totals| totals.refused,
-    ),
-    (
-        "caddy_rate_limit_keys_total",
-        "Keys that a zone counts for now.",
-        Kind::Gauge,
-        |totals| totals.keys,
-    ),
-    (
-        "caddy_rate_limit_requests_total",
-        "Requests that a zone was asked for.",
-        Kind::Counter,
-        |totals| totals.asked,
-    ),
-    (
-        "sluice_rate_limit_keys_forgotten_total",
-        "Keys that were forgotten because a zone had no more room.",
-        Kind::Counter,
-        |totals| totals.forgotten,
-    ),
-];
-
-fn write_rate_limits(recorder: &Recorder, page: &mut Page) {
-    // Zones of one name with other rates, as of the configuration before, count together.
-    let mut found = std::collections::BTreeMap::<String, Vec<ZoneTotals>>::new();
-    for zone in recorder.zones().all() {
-        let totals = found.entry(zone.name().to_owned()).or_default();
-        totals.push(zone.totals());
-    }
-    if found.is_empty() {
-        return;
-    }
-    for (name, help, kind, part) in RATE_LIMITS {
-        page.family(name, help, kind);
-        for (zone, totals) in &found {
-            let sum: u64 = totals.iter().map(part).sum();
-            page.sample("", &[("zone", zone)], sum);
-        }
     }
 }
 

@@ -38,9 +38,8 @@ impl Log {
         &self.shared.outputs
     }
 
-    /// Logs that nobody reads: what tests provoke is no news.
-    #[cfg(test)]
-    pub(crate) fn silent() -> Log {
+    /// A log that discards every line, for tests.
+    pub fn silent() -> Log {
         let log = Log::start(Level::Error).expect("threads can be started");
         let logging =
             serde_json::json!({ "logs": { "default": { "writer": { "output": "discard" } } } });

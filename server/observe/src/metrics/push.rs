@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::limits::METRICS_INTERVAL;
-use crate::record::Recorder;
+use crate::recorder::Recorder;
 use crate::tracing::limits::EXPORT_NOTICE_PAUSE;
 use crate::tracing::{Collector, Destination, Signal, post};
 

@@ -9,6 +9,7 @@ mod otlp;
 mod page;
 mod process;
 mod push;
+mod rate_limits;
 mod series;
 mod site;
 mod stores;
@@ -17,6 +18,7 @@ mod upstreams;
 
 pub use page::page;
 pub use push::{PushSettings, Pusher};
+pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
 pub use upstreams::{Standing, upstreams};
@@ -35,6 +37,7 @@ pub struct Hub {
     started: SystemTime,
     http: RwLock<Option<Arc<HttpMetrics>>>,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
+    rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     workers: OnceLock<Vec<Arc<Counters>>>,
     connections: OnceLock<Arc<ConnectionLimit>>,
     admin: AdminCounts,
@@ -69,6 +72,7 @@ impl Default for Hub {
             started: SystemTime::now(),
             http: RwLock::default(),
             upstreams: Mutex::default(),
+            rate_zones: Mutex::default(),
             workers: OnceLock::new(),
             connections: OnceLock::new(),
             admin: AdminCounts::default(),
@@ -112,6 +116,13 @@ impl Hub {
             known.retain(|(_, health)| health.strong_count() > 0);
         }
         known.push((address.to_owned(), health));
+    }
+
+    /// Shows a zone of a rate limit as long as it is in use.
+    pub fn add_rate_zone(&self, name: &str, zone: Weak<dyn CountedZone>) {
+        let mut known = lock(&self.rate_zones);
+        known.retain(|(_, zone)| zone.strong_count() > 0);
+        known.push((name.to_owned(), zone));
     }
 
     /// Notes whether a configuration was taken.

@@ -1,17 +1,31 @@
 //! One span: what a trace tells of a request.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_message::Remote;
+use sluice_message::{Method, Remote};
+use sluice_net::Exchange;
 
 use super::export::Exporter;
 use super::parent::Parent;
 use super::protobuf::{
     push_bytes, push_fixed, push_number, push_number_attribute, push_text_attribute,
 };
-use crate::context::Exchange;
 use crate::random;
+
+/// What a span reports of the end of its request besides the exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// The method that the client sent.
+    pub method: &'a Method,
+    /// The address of the client as trusted proxies name it.
+    pub client_ip: Option<IpAddr>,
+    /// The status of the response; 0 if there was none.
+    pub status: u16,
+    /// Bytes of the body that were sent.
+    pub body_bytes_sent: u64,
+}
 
 /// A span that has begun.
 #[derive(Debug)]
@@ -96,19 +110,20 @@ impl Span {
         )
     }
 
-    /// Ends it, and those around it. `status` is 0 where there was no answer.
-    pub fn end(self, x: &Exchange, status: u16, body_bytes_sent: u64) {
+    /// Ends it, and those around it.
+    pub fn end<C>(self, x: &Exchange<C>, ended: Ended<'_>) {
         if self.sampled {
-            self.exporter.push(self.encode(x, status, body_bytes_sent));
+            self.exporter.push(self.encode(x, ended));
         }
         if let Some(outer) = self.outer {
-            outer.end(x, status, body_bytes_sent);
+            outer.end(x, ended);
         }
     }
 
     /// The span as `Span` of opentelemetry/proto/trace/v1, with the attributes that the semantic conventions for HTTP
     /// servers name.
-    fn encode(&self, x: &Exchange, status: u16, body_bytes_sent: u64) -> Vec<u8> {
+    fn encode<C>(&self, x: &Exchange<C>, ended: Ended<'_>) -> Vec<u8> {
+        let status = ended.status;
         const ATTRIBUTE: u32 = 9;
         const SERVER: u64 = 2;
         let mut out = Vec::with_capacity(512);
@@ -127,12 +142,7 @@ impl Span {
         let mut text = |key: &str, value: &[u8]| {
             push_text_attribute(&mut out, ATTRIBUTE, key, value);
         };
-        let method = x
-            .context
-            .original_method
-            .as_deref()
-            .unwrap_or(&x.req.method);
-        text("http.request.method", method.as_str().as_bytes());
+        text("http.request.method", ended.method.as_str().as_bytes());
         text(
             "url.scheme",
             if x.conn.tls.is_some() {
@@ -153,7 +163,7 @@ impl Span {
         if let Remote::Ip(address) = x.conn.remote {
             let peer = address.ip().to_string();
             text("network.peer.address", peer.as_bytes());
-            let client = x.context.client_ip.map_or(peer, |ip| ip.to_string());
+            let client = ended.client_ip.map_or(peer, |ip| ip.to_string());
             text("client.address", client.as_bytes());
         }
         for (key, value) in &self.attributes {
@@ -171,7 +181,7 @@ impl Span {
             &mut out,
             ATTRIBUTE,
             "http.response.body.size",
-            body_bytes_sent,
+            ended.body_bytes_sent,
         );
         push_outcome(&mut out, status);
         out

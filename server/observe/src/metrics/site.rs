@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use sluice_message::{FieldId, Method};
 use sluice_model::http::{HttpApp, Metrics};
-use sluice_net::{Completion, Ending};
+use sluice_net::{Completion, Ending, Exchange};
 
 use super::NEVER_POISONED;
 use super::limits::{HOSTS_MAX, KINDS_MAX};
 use super::series::{AnswerLabels, Labels, Measured, Table, Total};
-use crate::context::Exchange;
 
 /// What is counted of the requests of one configuration.
 #[derive(Debug)]
@@ -240,28 +239,29 @@ impl SiteMetrics {
         u8::try_from(at).ok()
     }
 
-    /// Counts that a request enters a route of this kind, unless it has entered one before.
-    pub fn enter(&self, x: &mut Exchange, kind: u8) {
+    /// Counts that a request enters a route of this kind, unless it has entered one before; returns its marks
+    /// afterwards.
+    pub fn enter<C>(&self, x: &Exchange<C>, mut marks: Marks, kind: u8) -> Marks {
         let bit = 1 << kind;
-        let marks = x.context.metrics.kinds;
-        if marks & bit == 0
-            && marks & COUNTED != 0
+        if marks.kinds & bit == 0
+            && marks.kinds & COUNTED != 0
             && let Some(table) = self.http.tables.get(x.worker.index)
         {
-            x.context.metrics.kinds |= bit;
+            marks.kinds |= bit;
             table.enter(self.labels(x, kind, None));
         }
+        marks
     }
 
-    /// Counts a request that has ended.
-    pub fn leave(&self, x: &Exchange, completion: &Completion, status: u16) {
-        let kinds = x.context.metrics.kinds & !COUNTED;
+    /// Counts a request that has ended; `failed` if a handler failed.
+    pub fn leave<C>(&self, x: &Exchange<C>, marks: Marks, ended: (&Completion, u16), failed: bool) {
+        let (completion, status) = ended;
+        let kinds = marks.kinds & !COUNTED;
         let Some(table) = self.http.tables.get(x.worker.index).filter(|_| kinds != 0) else {
             return;
         };
-        let failed = x.context.log.error.is_some();
         let aborted = matches!(completion.ending, Ending::Aborted);
-        let micros = u64::from(x.context.metrics.answered_micros);
+        let micros = u64::from(marks.answered_micros);
         let measured = Measured {
             duration: u64::try_from(completion.duration.as_nanos()).unwrap_or(u64::MAX),
             first_byte: (micros > 0 && !failed).then_some(micros * 1000),
@@ -278,7 +278,7 @@ impl SiteMetrics {
         }
     }
 
-    fn labels(&self, x: &Exchange, kind: u8, answer: Option<AnswerLabels>) -> Labels {
+    fn labels<C>(&self, x: &Exchange<C>, kind: u8, answer: Option<AnswerLabels>) -> Labels {
         Labels {
             server: self.server,
             kind,
@@ -316,7 +316,7 @@ impl Marks {
 }
 
 /// Bytes of a request as Caddy counts them: the words of its first line, its fields without marks, and its body.
-fn size(x: &Exchange) -> u64 {
+fn size<C>(x: &Exchange<C>) -> u64 {
     let line = x.req.method.as_str().len() + x.req.target.len() + x.req.version.as_str().len();
     let fields = x
         .req

@@ -1,0 +1,13 @@
+//! What the server reports of itself: access and error logs, metrics, traces, panics. What a request is and which of its
+//! values are reported is left to `sluice-serve`.
+
+pub mod limits;
+pub mod log;
+pub mod metrics;
+pub mod panics;
+pub mod process_values;
+pub mod random;
+mod recorder;
+pub mod tracing;
+
+pub use recorder::{Recorder, Totals};

@@ -1,0 +1,77 @@
+//! Zones of rate limits on the page of metrics.
+
+use std::collections::BTreeMap;
+
+use super::text::{Kind, Page};
+use super::{Hub, lock};
+
+/// What a zone has counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneTotals {
+    /// Requests that were counted or refused.
+    pub asked: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Keys that were dropped to make room although they still counted.
+    pub forgotten: u64,
+    /// Keys that are in the zone now.
+    pub keys: u64,
+}
+
+/// A zone whose totals the metrics show.
+pub trait CountedZone: std::fmt::Debug + Send + Sync {
+    /// What it has counted.
+    fn totals(&self) -> ZoneTotals;
+}
+
+/// What a zone has counted of one kind.
+type ZonePart = fn(&ZoneTotals) -> u64;
+
+/// The names are those of the plugin; keys are no labels here, as clients choose them.
+const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
+    (
+        "caddy_rate_limit_declined_requests_total",
+        "Requests that came too often and were refused.",
+        Kind::Counter,
+        |totals| totals.refused,
+    ),
+    (
+        "caddy_rate_limit_keys_total",
+        "Keys that a zone counts for now.",
+        Kind::Gauge,
+        |totals| totals.keys,
+    ),
+    (
+        "caddy_rate_limit_requests_total",
+        "Requests that a zone was asked for.",
+        Kind::Counter,
+        |totals| totals.asked,
+    ),
+    (
+        "sluice_rate_limit_keys_forgotten_total",
+        "Keys that were forgotten because a zone had no more room.",
+        Kind::Counter,
+        |totals| totals.forgotten,
+    ),
+];
+
+/// Adds the zones that are in use, by their names.
+pub(super) fn write(hub: &Hub, page: &mut Page) {
+    // Zones of one name with other rates, as of the configuration before, count together.
+    let mut found = BTreeMap::<String, Vec<ZoneTotals>>::new();
+    for (name, zone) in &*lock(&hub.rate_zones) {
+        if let Some(zone) = zone.upgrade() {
+            found.entry(name.clone()).or_default().push(zone.totals());
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    for (name, help, kind, part) in RATE_LIMITS {
+        page.family(name, help, kind);
+        for (zone, totals) in &found {
+            let sum: u64 = totals.iter().map(part).sum();
+            page.sample("", &[("zone", zone)], sum);
+        }
+    }
+}

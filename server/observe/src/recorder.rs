@@ -1,0 +1,231 @@
+//! Counts of requests and the one place where logs, metrics and traces of the process meet. What is written about a
+//! request is left to `sluice-serve`.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluice_cache::store::Stores;
+use sluice_net::{Completion, Ending};
+
+use crate::log::Log;
+use crate::metrics::{Hub, PushSettings, Pusher};
+use crate::tracing::{Exporter, Settings};
+
+/// Counts requests. One for the whole process: it outlives configurations.
+#[derive(Debug)]
+pub struct Recorder {
+    log: Log,
+    hub: Arc<Hub>,
+    exporter: Mutex<Option<Arc<Exporter>>>,
+    stores: Stores,
+    shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    pusher: Mutex<Option<Pusher>>,
+    workers: Box<[Counts]>,
+}
+
+/// The counts of one worker. Only that worker writes them, so an addition is a load and a store; each stands on its
+/// own cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counts {
+    started: AtomicU64,
+    /// Answers by the first digit of their status; 0 counts requests that got none.
+    ended: [AtomicU64; CLASSES],
+    failed: AtomicU64,
+    bytes_sent: AtomicU64,
+    bytes_read: AtomicU64,
+}
+
+/// First digits of statuses, 0 for none. Statuses from 600 up count as 5xx: no client knows them as anything else.
+const CLASSES: usize = 6;
+
+/// Counts of all workers, added up at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests that a service began to answer.
+    pub started: u64,
+    /// Requests that ended, by the first digit of the status; 0 counts those without an answer.
+    pub ended: [u64; CLASSES],
+    /// Of those, answers that did not reach the client whole.
+    pub failed: u64,
+    /// Bytes of response bodies.
+    pub bytes_sent: u64,
+    /// Bytes of requests' bodies.
+    pub bytes_read: u64,
+}
+
+impl Totals {
+    /// Requests in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.started.saturating_sub(self.ended.iter().sum())
+    }
+}
+
+impl Recorder {
+    /// Counts of zero for so many workers.
+    pub fn new(log: Log, workers: usize) -> Recorder {
+        Recorder {
+            log,
+            hub: Arc::default(),
+            exporter: Mutex::default(),
+            stores: Stores::default(),
+            shared: Mutex::default(),
+            pusher: Mutex::default(),
+            workers: (0..workers).map(|_| Counts::default()).collect(),
+        }
+    }
+
+    /// Where entries go.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Where all counts can be read.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The stores of responses that are in use.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// What all configurations of the process share of this type, such as the zones of a limit; made when it is first
+    /// used.
+    pub fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut shared = self.shared.lock().expect(NEVER_POISONED);
+        let entry = shared.entry(TypeId::of::<T>());
+        let value = entry.or_insert_with(|| Arc::new(T::default())).clone();
+        value.downcast().expect("it is stored by its type")
+    }
+
+    /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the
+    /// environment.
+    pub fn exporter(&self) -> Result<Arc<Exporter>, String> {
+        let mut exporter = self.exporter.lock().expect(NEVER_POISONED);
+        if let Some(exporter) = &*exporter {
+            return Ok(exporter.clone());
+        }
+        let settings = Settings::read(|name| std::env::var(name).ok())?;
+        let started = Exporter::start(settings, self.hub.clone(), self.log.clone());
+        let started = started.map_err(|error| format!("a thread cannot be started: {error}"))?;
+        Ok(exporter.insert(started).clone())
+    }
+
+    /// Sends metrics to a collector from now on, or to none. One that they are sent to already stays: the environment
+    /// of a process does not change.
+    pub fn push_metrics(self: &Arc<Self>, settings: Option<PushSettings>) -> io::Result<()> {
+        let mut pusher = self.pusher.lock().expect(NEVER_POISONED);
+        match settings {
+            None => *pusher = None,
+            Some(_) if pusher.is_some() => {}
+            Some(settings) => *pusher = Some(Pusher::start(settings, self)?),
+        }
+        Ok(())
+    }
+
+    /// Sends the metrics and the spans that wait, waiting at most `patience` for each.
+    pub fn finish_exports(&self, patience: Duration) {
+        let pusher = self.pusher.lock().expect(NEVER_POISONED).take();
+        if let Some(pusher) = pusher {
+            pusher.finish(patience);
+        }
+        let exporter = self.exporter.lock().expect(NEVER_POISONED).take();
+        if let Some(exporter) = exporter {
+            exporter.finish(patience);
+        }
+    }
+
+    /// Counts the start of a request on the worker with this number.
+    pub fn begin(&self, worker: usize) {
+        if let Some(counts) = self.workers.get(worker) {
+            add(&counts.started, 1);
+        }
+    }
+
+    /// Counts a request that has ended on the worker with this number, with the status of its response; 0 if it got
+    /// none. To be called once for each [`Recorder::begin`].
+    pub fn end(&self, worker: usize, status: u16, completion: &Completion) {
+        if let Some(counts) = self.workers.get(worker) {
+            counts.end(status, completion);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counts in &self.workers {
+            // Ended ones are read first, so that no request seems to have ended before it began.
+            for (total, ended) in totals.ended.iter_mut().zip(&counts.ended) {
+                *total += ended.load(Ordering::Acquire);
+            }
+            totals.started += counts.started.load(Ordering::Acquire);
+            totals.failed += counts.failed.load(Ordering::Relaxed);
+            totals.bytes_sent += counts.bytes_sent.load(Ordering::Relaxed);
+            totals.bytes_read += counts.bytes_read.load(Ordering::Relaxed);
+        }
+        totals
+    }
+}
+
+const NEVER_POISONED: &str = "nothing panics while it starts the exporter";
+
+impl Counts {
+    fn end(&self, status: u16, completion: &Completion) {
+        let class = (usize::from(status) / 100).min(CLASSES - 1);
+        if matches!(completion.ending, Ending::Failed(_)) {
+            add(&self.failed, 1);
+        }
+        add(&self.bytes_sent, completion.body_bytes_sent);
+        add(&self.bytes_read, completion.body_bytes_read);
+        add(&self.ended[class], 1);
+    }
+}
+
+fn add(count: &AtomicU64, more: u64) {
+    count.store(
+        count.load(Ordering::Relaxed).wrapping_add(more),
+        Ordering::Release,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completion(ending: Ending) -> Completion {
+        Completion {
+            ending,
+            body_bytes_sent: 10,
+            bytes_sent: 60,
+            head_bytes_sent: 50,
+            body_bytes_read: 2,
+            duration: Duration::from_millis(1),
+        }
+    }
+
+    #[test]
+    fn counts_of_all_workers_are_added_up() {
+        let recorder = Recorder::new(Log::silent(), 2);
+        recorder.begin(0);
+        recorder.begin(1);
+        recorder.begin(1);
+        recorder.begin(9);
+        recorder.end(0, 200, &completion(Ending::Complete));
+        recorder.end(1, 0, &completion(Ending::Aborted));
+        let totals = recorder.totals();
+        assert_eq!(totals.in_flight(), 1);
+        assert_eq!(totals.ended, [1, 0, 1, 0, 0, 0]);
+        assert_eq!((totals.bytes_sent, totals.bytes_read), (20, 4));
+    }
+
+    #[test]
+    fn the_counts_of_workers_share_no_cache_line() {
+        assert_eq!(align_of::<Counts>(), 128);
+        assert_eq!(size_of::<[Counts; 2]>() % 128, 0);
+    }
+}
